@@ -1,0 +1,14 @@
+// Mirrors columns, rows or both. Twin of src/op/flip.rs.
+struct FlipParams {
+    int width, height;          // of the whole image
+    int horizontal, vertical;   // 0 or 1
+};
+
+template <class Src> struct Flip {
+    typedef typename Src::Pixel Pixel;
+    Src src;
+    FlipParams p;
+    __device__ Pixel at(int x, int y) const {
+        return src.at(p.horizontal ? p.width - 1 - x : x, p.vertical ? p.height - 1 - y : y);
+    }
+};

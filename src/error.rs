@@ -1,0 +1,201 @@
+//! Errors, sorted by who must act. Texts are lower case without a full stop and carry the noun, the value
+//! and the way out.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// The crate's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What went wrong, by who must act.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Error {
+    /// The user wrote a setting that cannot be: a key and what is wrong with its value.
+    Config {
+        /// The key, as in TOML: `chain[2].std[1]`.
+        key: String,
+        /// What is wrong, with the value and the way out.
+        problem: String,
+    },
+    /// One sample cannot be used; obeys `on_error`.
+    Sample(SampleError),
+    /// The environment: a file or directory that is not part of the data.
+    Io {
+        /// What was being done with which file.
+        path: PathBuf,
+        /// The system's words.
+        problem: String,
+    },
+    /// Something this machine does not have: no GPU, a library that is not installed.
+    Unavailable {
+        /// What is missing.
+        what: &'static str,
+        /// Where it was looked for, and how to get it.
+        reason: String,
+    },
+    /// A limit in bytes does not leave room for a row of the footprint.
+    Budget {
+        /// The row.
+        row: String,
+        /// Bytes that it takes.
+        needed: u64,
+        /// Bytes that there are.
+        limit: u64,
+    },
+    /// The device or its driver refused a call.
+    Device {
+        /// The call.
+        call: &'static str,
+        /// The library's words.
+        problem: String,
+    },
+    /// The kernel text does not compile: a fault of an operator's CUDA text.
+    Compile {
+        /// The compiler's log.
+        log: String,
+    },
+    /// A thread of the loader ended unexpectedly: a fault of this crate or of a user's operator.
+    Internal {
+        /// What happened.
+        problem: String,
+    },
+}
+
+/// Why one sample cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SampleError {
+    /// Index of the sample in its source.
+    pub index: u64,
+    /// Path, or what stands for it.
+    pub location: String,
+    /// The sort of failure, for counting.
+    pub reason: Reason,
+    /// What is wrong, in words.
+    pub problem: String,
+}
+
+/// The sorts of failure that a sample can have; the keys under which `Stats` counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Reason {
+    /// The file cannot be opened or read.
+    Unreadable,
+    /// The file has no bytes.
+    Empty,
+    /// The file ends before the picture does.
+    Truncated,
+    /// The bytes contradict the format.
+    Corrupt,
+    /// A format, or a variant of one, that no decoder takes.
+    Unsupported,
+    /// Over `limits.max_pixels` or `limits.max_file_bytes`.
+    Oversized,
+}
+
+impl Reason {
+    /// Every reason.
+    pub const ALL: [Reason; 6] = [
+        Reason::Unreadable,
+        Reason::Empty,
+        Reason::Truncated,
+        Reason::Corrupt,
+        Reason::Unsupported,
+        Reason::Oversized,
+    ];
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Reason::Unreadable => "unreadable",
+            Reason::Empty => "empty",
+            Reason::Truncated => "truncated",
+            Reason::Corrupt => "corrupt",
+            Reason::Unsupported => "unsupported",
+            Reason::Oversized => "oversized",
+        }
+    }
+}
+
+/// What is wrong with the bytes of one picture, before it is known which sample it was.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// The sort of failure.
+    pub reason: Reason,
+    /// What is wrong, in words.
+    pub problem: String,
+}
+
+impl Fault {
+    /// A fault with its words.
+    pub fn new(reason: Reason, problem: impl Into<String>) -> Self {
+        Self { reason, problem: problem.into() }
+    }
+}
+
+impl Error {
+    /// A setting that cannot be.
+    pub fn config(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Error::Config { key: key.into(), problem: problem.into() }
+    }
+
+    /// A file or directory that cannot be used.
+    pub fn io(path: impl Into<PathBuf>, source: &io::Error) -> Self {
+        Error::Io { path: path.into(), problem: source.to_string() }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Config { key, problem } => write!(f, "{key}: {problem}"),
+            Error::Sample(error) => error.fmt(f),
+            Error::Io { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Error::Unavailable { what, reason } => write!(f, "{what} is not available: {reason}"),
+            Error::Budget { row, needed, limit } => {
+                write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
+            }
+            Error::Device { call, problem } => write!(f, "{call} failed: {problem}"),
+            Error::Compile { log } => write!(f, "the kernel does not compile:\n{log}"),
+            Error::Internal { problem } => f.write_str(problem),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl fmt::Display for SampleError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, location, reason, problem } = self;
+        write!(f, "{location}: {} (sample {index}): {problem}", reason.name())
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason.name(), self.problem)
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl std::error::Error for SampleError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_carry_the_noun_and_the_value() {
+        let error = Error::config("chain[2].std[1]", "must be greater than 0, is 0");
+        assert_eq!(error.to_string(), "chain[2].std[1]: must be greater than 0, is 0");
+        let error = Error::Sample(SampleError {
+            index: 7,
+            location: "data/7.jpg".into(),
+            reason: Reason::Truncated,
+            problem: "no end-of-image marker".into(),
+        });
+        assert_eq!(error.to_string(), "data/7.jpg: truncated (sample 7): no end-of-image marker");
+    }
+}

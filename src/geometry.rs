@@ -1,0 +1,206 @@
+//! Sizes, windows and EXIF orientations: pixels, half-open, `u32`.
+
+use std::fmt;
+
+/// Width and height of an image in pixels, in that order.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Size {
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Size {
+    /// An image of `width` columns and `height` rows.
+    pub const fn new(width: u32, height: u32) -> Self {
+        Self { width, height }
+    }
+
+    /// Number of pixels.
+    pub const fn pixels(self) -> u64 {
+        self.width as u64 * self.height as u64
+    }
+
+    /// The window that covers all of an image of this size.
+    pub const fn window(self) -> Roi {
+        Roi { x: 0, y: 0, width: self.width, height: self.height }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}", self.width, self.height)
+    }
+}
+
+/// A window of an image: columns `x .. x + width`, rows `y .. y + height`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Roi {
+    /// First column.
+    pub x: u32,
+    /// First row.
+    pub y: u32,
+    /// Columns.
+    pub width: u32,
+    /// Rows.
+    pub height: u32,
+}
+
+impl Roi {
+    /// The window of `width` x `height` pixels whose first pixel is `(x, y)`.
+    pub const fn new(x: u32, y: u32, width: u32, height: u32) -> Self {
+        Self { x, y, width, height }
+    }
+
+    /// Width and height.
+    pub const fn size(self) -> Size {
+        Size { width: self.width, height: self.height }
+    }
+
+    /// First column after the window.
+    pub const fn right(self) -> u32 {
+        self.x + self.width
+    }
+
+    /// First row after the window.
+    pub const fn bottom(self) -> u32 {
+        self.y + self.height
+    }
+
+    /// Whether the window has no pixels.
+    pub const fn is_empty(self) -> bool {
+        self.width == 0 || self.height == 0
+    }
+
+    /// Whether every pixel of `inner` is in this window.
+    pub const fn contains(self, inner: Roi) -> bool {
+        inner.x >= self.x
+            && inner.y >= self.y
+            && inner.right() <= self.right()
+            && inner.bottom() <= self.bottom()
+    }
+
+    /// The pixels that are in both windows; empty (zero sized) where they do not meet.
+    pub fn intersection(self, other: Roi) -> Roi {
+        let x = self.x.max(other.x);
+        let y = self.y.max(other.y);
+        let right = self.right().min(other.right());
+        let bottom = self.bottom().min(other.bottom());
+        if x < right && y < bottom {
+            Roi::new(x, y, right - x, bottom - y)
+        } else {
+            Roi::default()
+        }
+    }
+}
+
+impl fmt::Display for Roi {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}x{}+{}+{}", self.width, self.height, self.x, self.y)
+    }
+}
+
+/// How the stored pixels must be turned to stand upright: EXIF tag 0x0112, values 1 to 8.
+///
+/// Every value is a transposition (or none) of the stored image followed by mirrorings of the result;
+/// this is what Pillow's `ImageOps.exif_transpose` does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Orientation {
+    /// Rows and columns change places first.
+    pub transpose: bool,
+    /// Then columns run right to left.
+    pub mirror_x: bool,
+    /// And rows run bottom to top.
+    pub mirror_y: bool,
+}
+
+impl Orientation {
+    /// As stored: EXIF value 1.
+    pub const UPRIGHT: Self = Self { transpose: false, mirror_x: false, mirror_y: false };
+
+    /// The orientation of an EXIF value; values outside 1 to 8 mean upright, as in Pillow.
+    pub const fn from_exif(value: u16) -> Self {
+        let (transpose, mirror_x, mirror_y) = match value {
+            2 => (false, true, false),
+            3 => (false, true, true),
+            4 => (false, false, true),
+            5 => (true, false, false),
+            6 => (true, true, false),
+            7 => (true, true, true),
+            8 => (true, false, true),
+            _ => (false, false, false),
+        };
+        Self { transpose, mirror_x, mirror_y }
+    }
+
+    /// Whether the stored pixels are already upright.
+    pub const fn is_upright(self) -> bool {
+        !self.transpose && !self.mirror_x && !self.mirror_y
+    }
+
+    /// Size after turning an image that is stored with `stored` size.
+    pub const fn upright_size(self, stored: Size) -> Size {
+        if self.transpose { Size::new(stored.height, stored.width) } else { stored }
+    }
+
+    /// Where the upright pixel `(x, y)` is stored, in an image of `stored` size.
+    pub const fn stored_position(self, stored: Size, x: u32, y: u32) -> (u32, u32) {
+        let upright = self.upright_size(stored);
+        let x = if self.mirror_x { upright.width - 1 - x } else { x };
+        let y = if self.mirror_y { upright.height - 1 - y } else { y };
+        if self.transpose { (y, x) } else { (x, y) }
+    }
+
+    /// The stored window that holds exactly the pixels of the upright window `roi`.
+    pub const fn stored_window(self, stored: Size, roi: Roi) -> Roi {
+        let upright = self.upright_size(stored);
+        let x = if self.mirror_x { upright.width - roi.right() } else { roi.x };
+        let y = if self.mirror_y { upright.height - roi.bottom() } else { roi.y };
+        if self.transpose {
+            Roi::new(y, x, roi.height, roi.width)
+        } else {
+            Roi::new(x, y, roi.width, roi.height)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_is_half_open() {
+        let window = Roi::new(2, 3, 4, 5);
+        assert_eq!((window.right(), window.bottom()), (6, 8));
+        assert!(window.contains(Roi::new(5, 7, 1, 1)));
+        assert!(!window.contains(Roi::new(6, 7, 1, 1)));
+    }
+
+    #[test]
+    fn windows_that_only_touch_do_not_meet() {
+        assert!(Roi::new(0, 0, 4, 4).intersection(Roi::new(4, 0, 4, 4)).is_empty());
+        assert_eq!(
+            Roi::new(0, 0, 4, 4).intersection(Roi::new(2, 3, 9, 9)),
+            Roi::new(2, 3, 2, 1)
+        );
+    }
+
+    #[test]
+    fn a_stored_window_holds_exactly_the_upright_pixels() {
+        let stored = Size::new(7, 5);
+        for value in 1..=8 {
+            let orientation = Orientation::from_exif(value);
+            let upright = orientation.upright_size(stored);
+            let roi = Roi::new(1, 2, upright.width - 3, upright.height - 2);
+            let window = orientation.stored_window(stored, roi);
+            assert_eq!(window.size().pixels(), roi.size().pixels(), "orientation {value}");
+            for y in roi.y..roi.bottom() {
+                for x in roi.x..roi.right() {
+                    let (sx, sy) = orientation.stored_position(stored, x, y);
+                    assert!(window.contains(Roi::new(sx, sy, 1, 1)), "orientation {value}");
+                }
+            }
+        }
+    }
+}

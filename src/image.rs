@@ -1,0 +1,139 @@
+//! RGB pixels in host memory, between CPU operators.
+
+use crate::geometry::Roi;
+use crate::tensor::CHANNELS;
+
+/// What a pixel is made of: bytes before `normalize`, floats after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum PixelType {
+    /// Three bytes.
+    U8,
+    /// Three 32-bit floats.
+    F32,
+}
+
+/// Interleaved RGB pixels of one window of an image, rows without padding.
+///
+/// Coordinates are those of the whole image, so an operator need not know which part of it is there.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Image<T> {
+    window: Roi,
+    data: Vec<T>,
+}
+
+impl<T: Copy + Default> Image<T> {
+    /// A window of zeros.
+    pub fn new(window: Roi) -> Self {
+        let mut image = Self { window: Roi::default(), data: Vec::new() };
+        image.reset(window);
+        image
+    }
+
+    /// The pixels of a window, row after row: `width * height * 3` values.
+    pub fn from_data(window: Roi, data: Vec<T>) -> Self {
+        assert_eq!(data.len(), len(window), "pixels of {window}");
+        Self { window, data }
+    }
+
+    /// Makes it a window of another size, keeping the memory; the values are unspecified.
+    pub fn reset(&mut self, window: Roi) {
+        self.window = window;
+        self.data.resize(len(window), T::default());
+    }
+
+    /// Which part of the image is there.
+    pub fn window(&self) -> Roi {
+        self.window
+    }
+
+    /// All values, row after row.
+    pub fn data(&self) -> &[T] {
+        &self.data
+    }
+
+    /// All values, row after row.
+    pub fn data_mut(&mut self) -> &mut [T] {
+        &mut self.data
+    }
+
+    /// The values of row `y` of the image, `3 * width` of them.
+    pub fn row(&self, y: u32) -> &[T] {
+        let len = CHANNELS * self.window.width as usize;
+        &self.data[(y - self.window.y) as usize * len..][..len]
+    }
+
+    /// The values of row `y` of the image, `3 * width` of them.
+    pub fn row_mut(&mut self, y: u32) -> &mut [T] {
+        let len = CHANNELS * self.window.width as usize;
+        &mut self.data[(y - self.window.y) as usize * len..][..len]
+    }
+
+    /// The pixel at column `x` of row `y` of the image.
+    pub fn pixel(&self, x: u32, y: u32) -> [T; CHANNELS] {
+        let row = &self.row(y)[CHANNELS * (x - self.window.x) as usize..];
+        [row[0], row[1], row[2]]
+    }
+
+    /// Sets the pixel at column `x` of row `y` of the image.
+    pub fn set_pixel(&mut self, x: u32, y: u32, pixel: [T; CHANNELS]) {
+        let start = CHANNELS * (x - self.window.x) as usize;
+        self.row_mut(y)[start..start + CHANNELS].copy_from_slice(&pixel);
+    }
+
+    /// Bytes of memory held, which only ever grow.
+    pub fn capacity_bytes(&self) -> usize {
+        self.data.capacity() * size_of::<T>()
+    }
+}
+
+/// An image of either pixel type.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HostImage {
+    /// Before `normalize`.
+    U8(Image<u8>),
+    /// After `normalize`.
+    F32(Image<f32>),
+}
+
+impl HostImage {
+    /// A window of zeros.
+    pub fn new(pixels: PixelType, window: Roi) -> Self {
+        match pixels {
+            PixelType::U8 => HostImage::U8(Image::new(window)),
+            PixelType::F32 => HostImage::F32(Image::new(window)),
+        }
+    }
+
+    /// Which part of the image is there.
+    pub fn window(&self) -> Roi {
+        match self {
+            HostImage::U8(image) => image.window(),
+            HostImage::F32(image) => image.window(),
+        }
+    }
+
+    /// What a pixel is made of.
+    pub fn pixels(&self) -> PixelType {
+        match self {
+            HostImage::U8(_) => PixelType::U8,
+            HostImage::F32(_) => PixelType::F32,
+        }
+    }
+}
+
+fn len(window: Roi) -> usize {
+    CHANNELS * window.width as usize * window.height as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn coordinates_are_those_of_the_whole_image() {
+        let mut image = Image::<u8>::new(Roi::new(10, 20, 3, 2));
+        image.set_pixel(12, 21, [1, 2, 3]);
+        assert_eq!(image.pixel(12, 21), [1, 2, 3]);
+        assert_eq!(image.row(21), [0, 0, 0, 0, 0, 0, 1, 2, 3]);
+    }
+}

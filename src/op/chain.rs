@@ -1,0 +1,212 @@
+//! Chains: operators of any type, one after another, each with the place where it shall run.
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, PixelType};
+use crate::random::SampleRng;
+
+use super::{Bounds, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Trace, Wanted};
+
+/// Where an operator (or the decoder) runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// On the host.
+    Cpu,
+    /// On the device.
+    Gpu,
+    /// On the device where there is one and the operators before it allow it, else on the host.
+    #[default]
+    Auto,
+}
+
+/// The operators that a picture goes through, first to last.
+#[derive(Clone, Default)]
+pub struct Chain {
+    steps: Vec<ChainStep>,
+}
+
+/// One operator of a chain.
+#[derive(Clone)]
+pub struct ChainStep {
+    /// Where it shall run.
+    pub placement: Placement,
+    /// What it does.
+    pub operator: Arc<dyn AnyOperator>,
+}
+
+impl Chain {
+    /// A chain without operators.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds an operator that runs wherever it suits.
+    pub fn then(self, operator: impl Operator) -> Self {
+        self.then_on(Placement::Auto, operator)
+    }
+
+    /// Adds an operator that runs at `placement`.
+    pub fn then_on(self, placement: Placement, operator: impl Operator) -> Self {
+        self.then_any(placement, Arc::new(operator))
+    }
+
+    /// Adds an operator whose type is not known, as one read from a file.
+    pub fn then_any(mut self, placement: Placement, operator: Arc<dyn AnyOperator>) -> Self {
+        self.steps.push(ChainStep { placement, operator });
+        self
+    }
+
+    /// The operators, first to last.
+    pub fn steps(&self) -> &[ChainStep] {
+        &self.steps
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.steps.iter().map(|step| &step.operator)).finish()
+    }
+}
+
+/// The parameters of one operator for one sample, as bytes.
+#[derive(Clone, Copy)]
+#[repr(C, align(16))]
+pub struct ParamBytes {
+    bytes: [u8; MAX_PARAMS_BYTES],
+    len: usize,
+}
+
+impl ParamBytes {
+    /// The bytes of `params`.
+    pub fn new<P: Pod>(params: &P) -> Self {
+        const {
+            assert!(size_of::<P>() <= MAX_PARAMS_BYTES && size_of::<P>() % 8 == 0);
+            assert!(align_of::<P>() <= 16);
+        }
+        let mut bytes = [0; MAX_PARAMS_BYTES];
+        bytes[..size_of::<P>()].copy_from_slice(bytemuck::bytes_of(params));
+        Self { bytes, len: size_of::<P>() }
+    }
+
+    /// The bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn get<P: Pod>(&self) -> &P {
+        bytemuck::from_bytes(self.as_bytes())
+    }
+
+    fn get_mut<P: Pod>(&mut self) -> &mut P {
+        bytemuck::from_bytes_mut(&mut self.bytes[..self.len])
+    }
+}
+
+impl fmt::Debug for ParamBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ParamBytes({})", self.len)
+    }
+}
+
+/// [`Operator`] without its types; implemented for every operator.
+pub trait AnyOperator: fmt::Debug + Send + Sync {
+    /// [`Operator::NAME`].
+    fn name(&self) -> &'static str;
+    /// [`Operator::CUDA`].
+    fn cuda(&self) -> &'static str;
+    /// [`Operator::TYPE`].
+    fn cuda_type(&self) -> &'static str;
+    /// Bytes of the operator's parameters.
+    fn params_bytes(&self) -> usize;
+    /// [`Operator::check`].
+    fn check(&self) -> Result<(), FieldError>;
+    /// [`Operator::pixels`].
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String>;
+    /// [`Operator::fixed_output`].
+    fn fixed_output(&self, input: Option<Size>) -> Option<Size>;
+    /// [`Operator::table_len`].
+    fn table_len(&self, bounds: Bounds) -> usize;
+    /// [`Operator::prepare`].
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes);
+    /// [`Operator::demand`].
+    fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi;
+    /// [`Operator::set_table`].
+    fn set_table(&self, params: &mut ParamBytes, address: u64);
+    /// [`Operator::trace`].
+    fn trace(&self, params: &ParamBytes, trace: &mut Trace);
+    /// [`Operator::reference`].
+    fn reference(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage);
+    /// [`Operator::apply`].
+    fn apply(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage);
+    /// [`Operator::fusion`].
+    fn fusion(&self, params: &ParamBytes) -> Fusion;
+}
+
+impl<T: Operator> AnyOperator for T {
+    fn name(&self) -> &'static str {
+        T::NAME
+    }
+
+    fn cuda(&self) -> &'static str {
+        T::CUDA
+    }
+
+    fn cuda_type(&self) -> &'static str {
+        T::TYPE
+    }
+
+    fn params_bytes(&self) -> usize {
+        size_of::<T::Params>()
+    }
+
+    fn check(&self) -> Result<(), FieldError> {
+        Operator::check(self)
+    }
+
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
+        Operator::pixels(self, input)
+    }
+
+    fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
+        Operator::fixed_output(self, input)
+    }
+
+    fn table_len(&self, bounds: Bounds) -> usize {
+        Operator::table_len(self, bounds)
+    }
+
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes) {
+        let (size, params) = Operator::prepare(self, input, rng);
+        (size, ParamBytes::new(&params))
+    }
+
+    fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+        Operator::demand(self, params.get_mut(), wanted, table)
+    }
+
+    fn set_table(&self, params: &mut ParamBytes, address: u64) {
+        T::set_table(params.get_mut(), address);
+    }
+
+    fn trace(&self, params: &ParamBytes, trace: &mut Trace) {
+        T::trace(params.get(), trace);
+    }
+
+    fn reference(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        T::reference(params.get(), table, src, out);
+    }
+
+    fn apply(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        T::apply(params.get(), table, src, out);
+    }
+
+    fn fusion(&self, params: &ParamBytes) -> Fusion {
+        T::fusion(params.get())
+    }
+}

@@ -1,0 +1,235 @@
+//! Operators: what is done to a picture between decoding and the tensor.
+//!
+//! **An image is a function `at(x, y)` that gives a pixel; an operator wraps an image and is an image.**
+//! On the device a chain is therefore a nested C++ type (`Normalize<Flip<Resize<Roi>>>`) that is evaluated
+//! once per output pixel. On the CPU the same operators run one after another on stored windows. Both work
+//! on the same parameter bytes, which [`Operator::prepare`] and [`Operator::demand`] fold on the host, and
+//! both give the same bits.
+//!
+//! To add an operator: a file here, a file of the same name in `kernels/`, one word in [`operators!`].
+
+use std::fmt;
+use std::sync::Arc;
+
+use bytemuck::Pod;
+use serde::{Deserialize, Deserializer};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, PixelType};
+use crate::random::SampleRng;
+
+pub use chain::{AnyOperator, Chain, ChainStep, ParamBytes, Placement};
+
+mod chain;
+pub mod normalize;
+pub mod resample;
+
+/// The built-in operators: the one list from which TOML names, parity tests, self-test and benches follow.
+macro_rules! operators {
+    ($($module:ident :: $type:ident),+ $(,)?) => {
+        $(
+            mod $module;
+            pub use $module::$type;
+        )+
+
+        /// Names of the built-in operators, as in TOML.
+        pub const NAMES: &[&str] = &[$($type::NAME),+];
+
+        /// Reads the settings of the built-in operator of that name; `None` where there is none.
+        pub fn read<'de, D: Deserializer<'de>>(
+            name: &str,
+            settings: D,
+        ) -> Option<Result<Arc<dyn AnyOperator>, D::Error>> {
+            match name {
+                $($type::NAME => Some($type::deserialize(settings).map(|it| Arc::new(it) as _)),)+
+                _ => None,
+            }
+        }
+
+        /// The examples of every built-in operator.
+        pub fn examples() -> Vec<Arc<dyn AnyOperator>> {
+            let mut all: Vec<Arc<dyn AnyOperator>> = Vec::new();
+            $(all.extend($type::examples().into_iter().map(|it| Arc::new(it) as _));)+
+            all
+        }
+    };
+}
+
+operators! {
+    flip::Flip,
+}
+
+/// One step of a chain.
+///
+/// For every sample the operators of a chain are asked twice: forwards, [`prepare`](Self::prepare) draws
+/// what is random and says which size leaves; backwards, [`demand`](Self::demand) says which window of the
+/// input the wanted window of the output needs. What the first operator demands is what is decoded: that
+/// is how crops sink into the decoder.
+pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
+    /// Name in TOML, in errors and in reports.
+    const NAME: &'static str;
+    /// CUDA text that declares `template <class Src> struct <TYPE>`.
+    const CUDA: &'static str;
+    /// The C++ type that the text declares.
+    const TYPE: &'static str;
+    /// Everything that one sample needs, as plain bytes, the same on CPU and GPU: at most
+    /// [`MAX_PARAMS_BYTES`], a multiple of 8.
+    type Params: Pod;
+
+    /// Whether the settings can be: on failure the field and what is wrong with it.
+    fn check(&self) -> Result<(), FieldError> {
+        Ok(())
+    }
+
+    /// The pixel type that leaves for one that enters; an error says what to do instead.
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
+        Ok(input)
+    }
+
+    /// The size with which every sample leaves, where it is the same for all; `input` is that of the
+    /// samples that enter, where that is the same for all.
+    fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
+        input
+    }
+
+    /// Draws this sample's random choices and folds settings and size into numbers; gives the size that
+    /// leaves, which is never empty.
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, Self::Params);
+
+    /// Says which window of the input is needed for a window of the output, and folds what depends on it
+    /// (coefficient tables) into `params` and `table`. The default is a pointwise operator's.
+    fn demand(&self, params: &mut Self::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+        let _ = (params, table);
+        wanted.output
+    }
+
+    /// The largest number of entries that [`demand`](Self::demand) appends to the table, for inputs of at
+    /// most `largest.pixels()` pixels and at most `largest_side` columns or rows.
+    fn table_len(&self, bounds: Bounds) -> usize {
+        let _ = bounds;
+        0
+    }
+
+    /// Writes the address (on the host or on the device) of this operator's table into the parameters.
+    fn set_table(params: &mut Self::Params, address: u64) {
+        let _ = (params, address);
+    }
+
+    /// Records what happened to the sample, for `dump` and for `Batch::samples`.
+    fn trace(params: &Self::Params, trace: &mut Trace) {
+        let _ = (params, trace);
+    }
+
+    /// The reference: short, plain, and what the CUDA text and every fast path are compared with.
+    ///
+    /// `out` has its pixel type and window; `src` holds at least the window that was demanded for it.
+    fn reference(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage);
+
+    /// The same, as fast as the CPU can.
+    fn apply(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        Self::reference(params, table, src, out);
+    }
+
+    /// How the CPU may fuse this operator with its neighbours.
+    fn fusion(params: &Self::Params) -> Fusion {
+        let _ = params;
+        Fusion::None
+    }
+
+    /// Instances that the parity tests, the self-test and the benches run.
+    fn examples() -> Vec<Self>;
+}
+
+/// Most bytes of an operator's parameters.
+pub const MAX_PARAMS_BYTES: usize = 96;
+
+/// A field of an operator that cannot be: its name (`std[1]`) and what is wrong with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldError {
+    /// The field, as in TOML.
+    pub field: String,
+    /// What is wrong, with the value.
+    pub problem: String,
+}
+
+impl FieldError {
+    /// A field with its problem.
+    pub fn new(field: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { field: field.into(), problem: problem.into() }
+    }
+}
+
+/// Which part of an operator's output is wanted.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Size of the whole input as it is there: after the decoder's reduction, where there was one.
+    pub input: Size,
+    /// The decoder reduced both sides by this factor (1, 2, 4 or 8) after [`Operator::prepare`] saw the full
+    /// size. More than 1 only for the first operator of a chain, and only where that resamples.
+    pub reduction: u32,
+    /// The window of the output.
+    pub output: Roi,
+}
+
+/// What bounds the size of any picture.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Most pixels.
+    pub pixels: u64,
+    /// Most columns, and most rows.
+    pub side: u32,
+}
+
+/// What happened to one sample, in coordinates of the upright picture.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// The part of the picture that is left after the crops with which the chain begins.
+    pub roi: Roi,
+    /// Whether a following crop still cuts the picture itself (nothing but crops came before it).
+    pub cropping: bool,
+    /// Mirrored left to right.
+    pub flipped_horizontally: bool,
+    /// Mirrored top to bottom.
+    pub flipped_vertically: bool,
+}
+
+impl Trace {
+    /// Nothing has happened yet to a picture of this size.
+    pub fn new(size: Size) -> Self {
+        Self { roi: size.window(), cropping: true, ..Self::default() }
+    }
+
+    /// Cuts a window, in coordinates of what is left, clipped to it.
+    pub fn crop(&mut self, window: Roi) {
+        if self.cropping {
+            let left = Roi { x: 0, y: 0, ..self.roi };
+            let cut = window.intersection(left);
+            self.roi = Roi { x: self.roi.x + cut.x, y: self.roi.y + cut.y, ..cut };
+        }
+    }
+}
+
+/// What the CPU may do with an operator instead of calling [`Operator::apply`]; the bits are the same.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Fusion {
+    /// Nothing.
+    None,
+    /// It resamples rows, then columns, by these parameters: rows can be taken as they are decoded.
+    Resample(resample::Params),
+    /// It mirrors: writing backwards does it.
+    Flip {
+        /// Left to right.
+        horizontal: bool,
+        /// Top to bottom.
+        vertical: bool,
+    },
+    /// It maps each byte of a channel to a float: a table does it.
+    Normalize(normalize::Params),
+    /// It cuts a window out: coordinates do it.
+    Crop {
+        /// Columns to the left of it.
+        x: u32,
+        /// Rows above it.
+        y: u32,
+    },
+}

@@ -1,0 +1,245 @@
+//! Randomness that is a function of (seed, epoch, sample index, operator) and of nothing else: not of
+//! threads, batches, shards or the order in which samples are read.
+//!
+//! Draws come from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011),
+//! a counter-based generator: the key is the seed, the counter is (draw, operator, epoch, index). The
+//! order of an epoch is a keyed permutation computed on the fly, without a table.
+
+/// What a sample's randomness depends on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SampleKey {
+    /// `loader.seed`.
+    pub seed: u64,
+    /// Epoch, from 0.
+    pub epoch: u32,
+    /// Index of the sample in its source.
+    pub index: u64,
+}
+
+/// The random numbers of one operator for one sample.
+#[derive(Clone, Debug)]
+pub struct SampleRng {
+    key: [u32; 2],
+    counter: [u32; 4],
+    block: [u32; 4],
+    used: usize,
+}
+
+impl SampleRng {
+    /// The stream of operator number `operator` (its place in the chain, below 65536) for a sample.
+    pub fn new(sample: SampleKey, operator: u16) -> Self {
+        Self {
+            key: [sample.seed as u32, (sample.seed >> 32) as u32],
+            counter: [
+                u32::from(operator) << 16,
+                sample.epoch,
+                sample.index as u32,
+                (sample.index >> 32) as u32,
+            ],
+            block: [0; 4],
+            used: 4,
+        }
+    }
+
+    /// 32 uniform bits.
+    pub fn bits(&mut self) -> u32 {
+        if self.used == 4 {
+            self.block = philox4x32_10(self.counter, self.key);
+            // The low half counts draws: 65536 blocks are far more than any operator takes.
+            self.counter[0] = (self.counter[0] & 0xffff_0000) | ((self.counter[0] + 1) & 0xffff);
+            self.used = 0;
+        }
+        self.used += 1;
+        self.block[self.used - 1]
+    }
+
+    /// Uniform in `[0, 1)` with 53 bits.
+    pub fn uniform(&mut self) -> f64 {
+        let high = u64::from(self.bits()) << 32;
+        ((high | u64::from(self.bits())) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
+    }
+
+    /// Uniform in `[low, high)`; `low` where both are equal.
+    pub fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.uniform()
+    }
+
+    /// Uniform integer in `0..n`; `n` must not be 0. The bias is below 2^-32 for every `n` of 32 bits.
+    pub fn below(&mut self, n: u64) -> u64 {
+        debug_assert!(n > 0);
+        let high = u64::from(self.bits()) << 32;
+        let bits = high | u64::from(self.bits());
+        ((u128::from(bits) * u128::from(n)) >> 64) as u64
+    }
+
+    /// True with probability `p`: always for 1, never for 0.
+    pub fn chance(&mut self, p: f64) -> bool {
+        self.uniform() < p
+    }
+}
+
+/// Operator number of the rule that chooses a replacement for a sample that cannot be used.
+const REPLACEMENT: u16 = u16::MAX;
+
+/// The `attempt`-th candidate (from 0) to stand in for a sample that cannot be used: an index in
+/// `0..samples`.
+pub fn replacement(sample: SampleKey, attempt: u32, samples: u64) -> u64 {
+    let mut rng = SampleRng::new(sample, REPLACEMENT);
+    let mut candidate = rng.below(samples);
+    for _ in 0..attempt {
+        candidate = rng.below(samples);
+    }
+    candidate
+}
+
+/// A permutation of `0..len`, keyed by (seed, epoch): constant memory, any length.
+///
+/// A balanced Feistel network over the next power of four, walked until it lands inside the range
+/// (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002).
+#[derive(Clone, Copy, Debug)]
+pub struct Permutation {
+    len: u64,
+    half_bits: u32,
+    keys: [u64; Permutation::ROUNDS],
+}
+
+impl Permutation {
+    const ROUNDS: usize = 8;
+
+    /// The permutation of `0..len` for one epoch.
+    pub fn new(seed: u64, epoch: u32, len: u64) -> Self {
+        let bits = u64::BITS - len.saturating_sub(1).leading_zeros();
+        let mut keys = [0; Self::ROUNDS];
+        for (round, key) in keys.iter_mut().enumerate() {
+            let counter = [round as u32, epoch, 0x6f72_6465, 0x7200_0000];
+            let block = philox4x32_10(counter, [seed as u32, (seed >> 32) as u32]);
+            *key = u64::from(block[0]) << 32 | u64::from(block[1]);
+        }
+        Self { len, half_bits: bits.div_ceil(2).max(1), keys }
+    }
+
+    /// The element at `position`, which must be below the length.
+    pub fn at(&self, position: u64) -> u64 {
+        debug_assert!(position < self.len);
+        let mut value = position;
+        loop {
+            value = self.encrypt(value);
+            if value < self.len {
+                return value;
+            }
+        }
+    }
+
+    fn encrypt(&self, value: u64) -> u64 {
+        let mask = (1u64 << self.half_bits) - 1;
+        let (mut left, mut right) = (value >> self.half_bits, value & mask);
+        for key in self.keys {
+            (left, right) = (right, left ^ (mix(right ^ key) & mask));
+        }
+        left << self.half_bits | right
+    }
+}
+
+/// SplitMix64's finaliser (Steele et al., OOPSLA 2014; constants of Stafford's variant 13).
+fn mix(mut value: u64) -> u64 {
+    value = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+fn philox4x32_10(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
+    for round in 0..10 {
+        if round > 0 {
+            key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
+        }
+        let a = u64::from(counter[0]) * 0xd251_1f53;
+        let b = u64::from(counter[2]) * 0xcd9e_8d57;
+        counter = [
+            (b >> 32) as u32 ^ counter[1] ^ key[0],
+            b as u32,
+            (a >> 32) as u32 ^ counter[3] ^ key[1],
+            a as u32,
+        ];
+    }
+    counter
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The known-answer vectors of the authors' Random123 library.
+    #[test]
+    fn philox_gives_the_published_vectors() {
+        assert_eq!(
+            philox4x32_10([0; 4], [0; 2]),
+            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
+        );
+        assert_eq!(
+            philox4x32_10([u32::MAX; 4], [u32::MAX; 2]),
+            [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]
+        );
+        assert_eq!(
+            philox4x32_10(
+                [0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344],
+                [0xa409_3822, 0x299f_31d0]
+            ),
+            [0xd16c_fe09, 0x94fd_cceb, 0x5001_e420, 0x2412_6ea1]
+        );
+    }
+
+    #[test]
+    fn a_permutation_visits_every_index_once() {
+        for len in [1, 2, 3, 4, 5, 16, 17, 1000, 4096, 4097] {
+            let permutation = Permutation::new(42, 3, len);
+            let mut seen = vec![false; len as usize];
+            for position in 0..len {
+                let index = permutation.at(position) as usize;
+                assert!(!seen[index], "{index} twice in 0..{len}");
+                seen[index] = true;
+            }
+        }
+    }
+
+    /// Chi-square of (position, element) over many epochs; 24 cells squared, 99.99 % quantile.
+    #[test]
+    fn every_place_gets_every_element_equally_often() {
+        const LEN: usize = 24;
+        const EPOCHS: usize = 24_000;
+        let mut counts = [[0u32; LEN]; LEN];
+        for epoch in 0..EPOCHS {
+            let permutation = Permutation::new(7, epoch as u32, LEN as u64);
+            for (position, row) in counts.iter_mut().enumerate() {
+                row[permutation.at(position as u64) as usize] += 1;
+            }
+        }
+        let expected = (EPOCHS / LEN) as f64;
+        let chi: f64 =
+            counts.iter().flatten().map(|&n| (f64::from(n) - expected).powi(2) / expected).sum();
+        // (LEN - 1)^2 = 529 degrees of freedom: mean 529, standard deviation 32.5.
+        assert!((400.0..660.0).contains(&chi), "chi-square {chi}");
+    }
+
+    #[test]
+    fn streams_differ_by_each_part_of_the_key() {
+        let sample = SampleKey { seed: 1, epoch: 2, index: 3 };
+        let first = |key, operator| SampleRng::new(key, operator).bits();
+        let base = first(sample, 0);
+        assert_eq!(base, first(sample, 0));
+        assert_ne!(base, first(SampleKey { seed: 2, ..sample }, 0));
+        assert_ne!(base, first(SampleKey { epoch: 3, ..sample }, 0));
+        assert_ne!(base, first(SampleKey { index: 4, ..sample }, 0));
+        assert_ne!(base, first(sample, 1));
+    }
+
+    #[test]
+    fn draws_stay_in_their_range() {
+        let mut rng = SampleRng::new(SampleKey::default(), 0);
+        for _ in 0..10_000 {
+            assert!((0.0..1.0).contains(&rng.uniform()));
+            assert!(rng.below(7) < 7);
+            assert!(rng.chance(1.0) && !rng.chance(0.0));
+        }
+    }
+}
