@@ -6,7 +6,10 @@ pub mod geometry;
 pub mod header;
 pub mod image;
 pub mod op;
+pub mod plan;
 pub mod random;
+pub mod ring;
+pub mod source;
 pub mod tensor;
 
 pub use error::{Error, Result};
