@@ -1,5 +1,6 @@
 //! feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out.
 
+pub mod decode;
 pub mod error;
 pub mod footprint;
 pub mod geometry;
