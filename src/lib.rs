@@ -6,6 +6,7 @@ pub mod geometry;
 pub mod header;
 pub mod image;
 pub mod op;
+pub mod output;
 pub mod random;
 pub mod tensor;
 
