@@ -6,11 +6,14 @@ pub mod footprint;
 pub mod geometry;
 pub mod header;
 pub mod image;
+pub mod loader;
 pub mod op;
+pub mod output;
 pub mod plan;
 pub mod random;
 pub mod ring;
 pub mod source;
 pub mod tensor;
+pub mod transform;
 
 pub use error::{Error, Result};

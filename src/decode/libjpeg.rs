@@ -200,7 +200,8 @@ unsafe fn read(
             return Err(Fault::new(Reason::Corrupt, "libjpeg gives no more rows"));
         }
         if y >= window.y {
-            let pixels = &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
+            let pixels =
+                &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
             if inks {
                 inks_to_rgb(pixels);
             }
