@@ -1,5 +1,6 @@
 //! Decoding on the CPU: equal to Pillow, and every window equal to the same part of the whole.
 
+#[allow(dead_code, reason = "not every test needs every recipe")]
 #[path = "common/jpeg.rs"]
 mod jpeg;
 
@@ -234,7 +235,7 @@ fn a_window_of_any_format_equals_the_same_part() {
 fn buffers_do_not_grow_after_the_largest_picture() {
     let mut decoder = HostDecoder::new();
     let files = golden();
-    let mut run = |decoder: &mut HostDecoder| {
+    let run = |decoder: &mut HostDecoder| {
         for (_, bytes, _) in &files {
             let size = Header::parse(bytes).unwrap().size;
             decode(decoder, bytes, size.window(), 1).unwrap();

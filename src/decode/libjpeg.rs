@@ -23,10 +23,9 @@ use crate::error::{Fault, Reason};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-/// Columns decoded and dropped on either side of a window. The upsampling filter mixes each chroma sample with
-/// its neighbour, at an edge with itself; so one sample, two columns, beyond the window makes its pixels those
-/// of a whole decode.
-const MARGIN: u32 = 2;
+/// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the
+/// edge of the picture, where the upsampling filter has no neighbour; only that one column comes out different.
+const MARGIN: u32 = 1;
 
 /// Narrowest crop. libjpeg upsamples plainly where a component is at most 2 samples wide; a crop must not make
 /// it so. 2 samples are at most 8 columns.
@@ -180,13 +179,14 @@ unsafe fn read(
     let mut x = 0;
     // SAFETY: decompression has started, so `coef_bits` is null or as libjpeg documents it.
     if !unsafe { smooths(cinfo) } {
-        let (mut left, mut width) = columns(window, full.width);
-        // SAFETY: decompression has started and no row has been read; the columns are inside the picture.
-        unsafe { sys::jpeg_crop_scanline(cinfo, &mut left, &mut width) };
-        x = if cinfo.output_width == full.width { 0 } else { left };
-        let group = (cinfo.max_v_samp_factor as u32 * 8 / reduction).max(1);
-        // SAFETY: decompression has started. Whole groups of MCU rows above the window are skipped.
-        unsafe { sys::jpeg_skip_scanlines(cinfo, window.y / group * group) };
+        let (left, mut width) = columns(window, full.width);
+        x = left;
+        // SAFETY: decompression has started and no row has been read; columns and rows are inside the picture.
+        // libjpeg moves `x` left to the edge of an MCU.
+        unsafe {
+            sys::jpeg_crop_scanline(cinfo, &mut x, &mut width);
+            sys::jpeg_skip_scanlines(cinfo, window.y);
+        }
     }
 
     let samples = if inks { 4 } else { CHANNELS };

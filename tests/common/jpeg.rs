@@ -28,6 +28,8 @@ pub enum Scans {
     Progressive,
     /// Progressive, but only the DC scan.
     OnlyDc,
+    /// Progressive, with so many scans of the same coefficients.
+    Repeated(usize),
 }
 
 impl Recipe {
@@ -51,7 +53,7 @@ impl Recipe {
             segment(&mut out, 0xEE, &[b"Adobe\0\x64\0\0\0\0" as &[u8], &[transform]].concat());
         }
         segment(&mut out, 0xDB, &[&[0u8] as &[u8], &[8; 64]].concat());
-        let progressive = matches!(self.scans, Scans::Progressive | Scans::OnlyDc);
+        let progressive = !matches!(self.scans, Scans::Interleaved | Scans::Separate);
         let mut frame = vec![8];
         frame.extend(self.height.to_be_bytes());
         frame.extend(self.width.to_be_bytes());
@@ -78,6 +80,10 @@ impl Recipe {
             Scans::Interleaved => self.scan(&mut out, &all, 0, 63, 0, 0),
             Scans::Separate => all.iter().for_each(|&c| self.scan(&mut out, &[c], 0, 63, 0, 0)),
             Scans::OnlyDc => self.scan(&mut out, &all, 0, 0, 0, 1),
+            Scans::Repeated(count) => {
+                self.scan(&mut out, &all, 0, 0, 0, 0);
+                (1..count).for_each(|_| self.scan(&mut out, &[0], 1, 63, 0, 0));
+            }
             Scans::Progressive => {
                 self.scan(&mut out, &all, 0, 0, 0, 1);
                 for (first, last) in [(1, 5), (6, 63)] {
