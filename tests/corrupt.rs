@@ -19,7 +19,8 @@ const MAX_PIXELS: u64 = 1 << 13;
 
 fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));
     files.sort();
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
@@ -59,7 +60,8 @@ fn decode(decoder: &mut HostDecoder, bytes: &[u8], reduction: u32) -> Result<Vec
     }
     let window = feedwater::decode::reduced_size(header.size, reduction).window();
     let mut pixels = Vec::new();
-    decoder.decode(bytes, &header, window, reduction, &mut |_, row| pixels.extend_from_slice(row))?;
+    decoder
+        .decode(bytes, &header, window, reduction, &mut |_, row| pixels.extend_from_slice(row))?;
     Ok(pixels)
 }
 
@@ -72,11 +74,20 @@ fn a_file_cut_anywhere_is_truncated() {
             match patient.try_decode(&bytes[..length]) {
                 Err(fault) if length == 0 => assert_eq!(fault.reason, Reason::Empty),
                 Err(fault) => {
-                    assert_eq!(fault.reason, Reason::Truncated, "{length} bytes of {}: {fault}", path.display());
+                    assert_eq!(
+                        fault.reason,
+                        Reason::Truncated,
+                        "{length} bytes of {}: {fault}",
+                        path.display()
+                    );
                 }
                 // A PNG may lack what follows its last row.
                 Ok(pixels) => {
-                    assert!(path.extension().unwrap() == "png", "{length} bytes of {}", path.display());
+                    assert!(
+                        path.extension().unwrap() == "png",
+                        "{length} bytes of {}",
+                        path.display()
+                    );
                     assert!(pixels == whole, "{length} bytes of {}", path.display());
                 }
             }
@@ -160,7 +171,9 @@ fn what_libjpeg_does_not_decode_is_unsupported() {
     let mut patient = Patient::new();
     let file = patient.good.clone();
     let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
-    for (offset, value, words) in [(4, 12, "12 bits"), (1, 0xC3, "lossless"), (1, 0xC5, "hierarchical")] {
+    for (offset, value, words) in
+        [(4, 12, "12 bits"), (1, 0xC3, "lossless"), (1, 0xC5, "hierarchical")]
+    {
         let mut file = file.clone();
         file[frame + offset] = value;
         let fault = patient.try_decode(&file).unwrap_err();
@@ -169,7 +182,10 @@ fn what_libjpeg_does_not_decode_is_unsupported() {
     }
     let two = Recipe::new(20, 20, &[(1, 1); 2]).make();
     let fault = patient.try_decode(&two).unwrap_err();
-    assert_eq!((fault.reason, fault.problem.contains("two components")), (Reason::Unsupported, true));
+    assert_eq!(
+        (fault.reason, fault.problem.contains("two components")),
+        (Reason::Unsupported, true)
+    );
 }
 
 #[test]
@@ -187,7 +203,8 @@ fn endless_scans_are_refused() {
     let recipe = Recipe { scans: Scans::Repeated(400), ..Recipe::new(16, 16, &[(1, 1)]) };
     let mut patient = Patient::new();
     assert!(patient.try_decode(&recipe.make()).is_ok());
-    let fault = patient.try_decode(&Recipe { scans: Scans::Repeated(600), ..recipe }.make()).unwrap_err();
+    let fault =
+        patient.try_decode(&Recipe { scans: Scans::Repeated(600), ..recipe }.make()).unwrap_err();
     assert_eq!(fault.reason, Reason::Unsupported);
     assert!(fault.problem.contains("scans"), "{fault}");
 }
@@ -200,13 +217,15 @@ fn a_claim_of_a_huge_size_takes_no_memory_for_it() {
     let header = Header::parse(&file).unwrap();
     assert_eq!(header.size.pixels(), 65500 * 65500);
     let mut decoder = HostDecoder::new();
-    let fault = decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_, _| ()).unwrap_err();
+    let fault =
+        decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_, _| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
     assert!(decoder.capacity_bytes() <= 4 * 65500, "{}", decoder.capacity_bytes());
     // Past libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);
     let header = Header::parse(&file).unwrap();
-    let fault = decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_, _| ()).unwrap_err();
+    let fault =
+        decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_, _| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Unsupported);
 }
 

@@ -35,7 +35,12 @@ const SAMPLINGS: [&[(u8, u8)]; 18] = [
     &[(2, 2), (1, 1), (1, 1), (2, 2)],
 ];
 
-fn decode(decoder: &mut HostDecoder, bytes: &[u8], window: Roi, reduction: u32) -> Result<Vec<u8>, Fault> {
+fn decode(
+    decoder: &mut HostDecoder,
+    bytes: &[u8],
+    window: Roi,
+    reduction: u32,
+) -> Result<Vec<u8>, Fault> {
     let header = Header::parse(bytes)?;
     let mut pixels = Vec::new();
     let mut expected_row = window.y;
@@ -52,7 +57,9 @@ fn decode(decoder: &mut HostDecoder, bytes: &[u8], window: Roi, reduction: u32) 
 fn part(whole: &[u8], width: u32, window: Roi) -> Vec<u8> {
     let stride = 3 * width as usize;
     let rows = whole.chunks_exact(stride).skip(window.y as usize).take(window.height as usize);
-    rows.flat_map(|row| &row[3 * window.x as usize..][..3 * window.width as usize]).copied().collect()
+    rows.flat_map(|row| &row[3 * window.x as usize..][..3 * window.width as usize])
+        .copied()
+        .collect()
 }
 
 /// Every first column and every first row, with several widths and heights, and both ends of each.
@@ -126,7 +133,9 @@ fn a_window_of_a_smoothed_progressive_file_equals_the_same_part() {
 #[test]
 fn a_window_of_a_tiny_picture_equals_the_same_part() {
     for sampling in SAMPLINGS {
-        for (width, height) in [(1, 1), (2, 3), (3, 2), (5, 40), (40, 5), (16, 16), (17, 33), (33, 17)] {
+        for (width, height) in
+            [(1, 1), (2, 3), (3, 2), (5, 40), (40, 5), (16, 16), (17, 33), (33, 17)]
+        {
             for scans in [Scans::Interleaved, Scans::Progressive] {
                 assert_windows_are_parts(&Recipe { scans, ..Recipe::new(width, height, sampling) });
             }
@@ -185,15 +194,17 @@ fn a_decode_of_the_wrong_header_is_a_fault() {
     let small = Recipe::new(40, 30, &[(1, 1)]).make();
     let large = Recipe::new(80, 60, &[(1, 1)]).make();
     let header = Header::parse(&large).unwrap();
-    let fault =
-        HostDecoder::new().decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_, _| ()).unwrap_err();
+    let fault = HostDecoder::new()
+        .decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_, _| ())
+        .unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
 }
 
 /// The files that `tests/golden/decode.py` made, each with Pillow's RGB bytes beside it.
 fn golden() -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
-    let mut files: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));
     files.sort();
     let read = |path: PathBuf| {
@@ -210,7 +221,8 @@ fn pixels_equal_pillows() {
     let files = golden();
     assert!(files.len() >= 40, "{} files", files.len());
     for (path, bytes, expected) in files {
-        let header = Header::parse(&bytes).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+        let header =
+            Header::parse(&bytes).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
         let found = decode(&mut decoder, &bytes, header.size.window(), 1)
             .unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
         assert_eq!(found.len(), expected.len(), "{}", path.display());

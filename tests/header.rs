@@ -225,8 +225,15 @@ fn contradictions_are_corrupt() {
     assert_eq!(reason(&changed(11, 0x05)), Reason::Corrupt, "sampling factors");
     assert_eq!(reason(&with_segment(&file, 0xD8, b"")), Reason::Corrupt, "two starts");
     assert_eq!(reason(&[0xFF, 0xD8, 0xFF, 0xD9]), Reason::Corrupt, "no scan");
-    assert_eq!(reason(&[&file[..4], &[0, 1], &file[6..]].concat()), Reason::Corrupt, "segment length 1");
-    assert_eq!(reason(&[&file[..2], &[0xFF, 0xDE, 0, 2], &file[2..]].concat()), Reason::Unsupported);
+    assert_eq!(
+        reason(&[&file[..4], &[0, 1], &file[6..]].concat()),
+        Reason::Corrupt,
+        "segment length 1"
+    );
+    assert_eq!(
+        reason(&[&file[..2], &[0xFF, 0xDE, 0, 2], &file[2..]].concat()),
+        Reason::Unsupported
+    );
 }
 
 #[test]

@@ -85,9 +85,9 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8]) -> Self {
         Session {
-            // SAFETY: the structures are C's: integers, enumerations with a zero, pointers and `Option`s of
-            // functions, all of which may be zero; libjpeg fills them in.
+            // SAFETY: C's structure of integers, pointers and enumerations that have a zero; libjpeg fills it in.
             cinfo: unsafe { mem::zeroed() },
+            // SAFETY: C's structure of integers, pointers and `Option`s of functions; libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -200,7 +200,8 @@ unsafe fn read(
             return Err(Fault::new(Reason::Corrupt, "libjpeg gives no more rows"));
         }
         if y >= window.y {
-            let pixels = &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
+            let pixels =
+                &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
             if inks {
                 inks_to_rgb(pixels);
             }
@@ -337,7 +338,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, fault: Fault) -> ! {
     // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
-    unsafe { *(&raw mut (*client_data.cast::<Session>()).fault) = Some(fault) };
+    unsafe { (*client_data.cast::<Session>()).fault = Some(fault) };
     resume_unwind(Box::new(Raised))
 }
 
