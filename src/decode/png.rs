@@ -89,6 +89,10 @@ impl Samples {
 
     /// The window's pixels of one row as RGB.
     fn to_rgb(&self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), Fault> {
+        if (self.color, self.bits) == (ColorType::Rgb, 8) {
+            line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
+            return Ok(());
+        }
         let channels = self.color.samples();
         let bytes = self.bits / 8;
         for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
