@@ -3,10 +3,12 @@
 pub mod error;
 pub mod footprint;
 pub mod geometry;
+pub mod gpu;
 pub mod header;
 pub mod image;
 pub mod op;
 pub mod random;
+pub mod ring;
 pub mod tensor;
 
 pub use error::{Error, Result};
