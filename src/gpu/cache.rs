@@ -21,6 +21,9 @@ const HASH_BYTES: usize = 32;
 
 /// Where kernels are kept; `None` where no variable says it.
 pub(super) fn directory() -> Option<PathBuf> {
+    if let Some(directory) = OVERRIDE.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        return Some(directory);
+    }
     let from =
         |variable: &str| env::var_os(variable).filter(|it| !it.is_empty()).map(PathBuf::from);
     from("FEEDWATER_CACHE")

@@ -87,7 +87,8 @@ impl Device {
         let context = unsafe { result::primary_ctx::retain(raw) };
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
         let device = Self { ordinal, raw, context, name, capability, driver_version };
-        device.bind()?;
+        // Without looking what is current: it may be the same context from before its last release.
+        device.make_current()?;
         Ok(Arc::new(device))
     }
 
@@ -98,6 +99,10 @@ impl Device {
         if result::ctx::get_current() == Ok(Some(self.context)) {
             return Ok(());
         }
+        self.make_current()
+    }
+
+    fn make_current(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
     }

@@ -234,7 +234,7 @@ fn install() -> &'static Libraries {
         library::override_path(library::Name::Driver, &driver);
         library::override_path(library::Name::Nvrtc, &nvrtc);
         library::override_path(library::Name::NvJpeg, &nvjpeg);
-        kernel::override_cache_directory(directory.join(format!("kernels-{}", process::id())));
+        kernel::override_cache_directory(directory.join("kernels"));
         // SAFETY: libraries of ours, without initialisers of consequence.
         let open =
             |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
