@@ -19,12 +19,12 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub use kernel::Kernel;
+pub use kernel::{Kernel, compiler};
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 pub use slot::TensorSlot;
 pub use stream::{Event, Stream};
-pub use transfer::{Staged, fill, read_back};
+pub use transfer::{Staged, Upload, fill, read_back};
 
 mod arena;
 mod cache;

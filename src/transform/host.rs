@@ -26,6 +26,8 @@ pub struct HostTransform {
     /// The image that is being worked on, and the one that it is turned into.
     image: HostImage,
     next: HostImage,
+    /// The first operator that is left to storing.
+    stored: usize,
     row: Vec<u8>,
     busy: Duration,
 }
@@ -43,6 +45,7 @@ impl HostTransform {
             tail: None,
             image: empty(),
             next: empty(),
+            stored: 0,
             row: Vec::new(),
             busy: Duration::ZERO,
         }
@@ -90,18 +93,46 @@ impl HostTransform {
                     self.store_tail(plan, sample, crops + 1, Some(step.output), out);
                 } else {
                     self.materialize(step.output);
-                    self.operate(plan, sample, crops + 1, out);
+                    self.operate(plan, sample, crops + 1);
+                    self.store(plan, sample, out);
                 }
                 self.busy += begin.elapsed();
             }
             _ => {
                 self.decode_stored(sample, decoder, bytes, header)?;
                 let begin = Instant::now();
-                self.operate(plan, sample, 0, out);
+                self.operate(plan, sample, 0);
+                self.store(plan, sample, out);
                 self.busy += begin.elapsed();
             }
         }
         Ok(())
+    }
+
+    /// Decodes a sample and runs the first `steps` operators only; [`image`](Self::image) is what is
+    /// left for the device, upright.
+    pub fn run_prefix(
+        &mut self,
+        plan: &Plan,
+        sample: &SamplePlan,
+        decoder: &mut HostDecoder,
+        bytes: &[u8],
+        header: &Header,
+        steps: usize,
+    ) -> Result<(), Fault> {
+        self.busy = Duration::ZERO;
+        self.decode_stored(sample, decoder, bytes, header)?;
+        let begin = Instant::now();
+        for place in 0..steps {
+            self.apply(plan, sample, place);
+        }
+        self.busy += begin.elapsed();
+        Ok(())
+    }
+
+    /// What [`run_prefix`](Self::run_prefix) left.
+    pub fn image(&self) -> &HostImage {
+        &self.image
     }
 
     /// Decodes into the resampler's intermediate; `offset` is what leading crops cut off.
@@ -158,21 +189,32 @@ impl HostTransform {
         }
     }
 
-    /// Runs the operators from number `place` on, on `self.image`, and stores the result.
-    fn operate(&mut self, plan: &Plan, sample: &SamplePlan, mut place: usize, out: &mut [u8]) {
-        while place < plan.steps.len() {
-            if self.image.pixels() == PixelType::U8 && tail_of(plan, sample, place).is_some() {
+    /// Runs the operators from number `place` on, on `self.image`, until storing can do the rest.
+    fn operate(&mut self, plan: &Plan, sample: &SamplePlan, place: usize) {
+        self.stored = place;
+        while self.stored < plan.steps.len() {
+            if self.image.pixels() == PixelType::U8 && tail_of(plan, sample, self.stored).is_some()
+            {
                 break;
             }
-            let (op, step) = (&plan.steps[place], &sample.steps[place]);
-            reset(&mut self.next, op.pixels, step.output);
-            let table = &sample.table[step.table.clone()];
-            op.operator.apply(&step.params, table, &self.image, &mut self.next);
-            std::mem::swap(&mut self.image, &mut self.next);
-            place += 1;
+            self.apply(plan, sample, self.stored);
+            self.stored += 1;
         }
+    }
+
+    /// Runs operator number `place` on `self.image`.
+    fn apply(&mut self, plan: &Plan, sample: &SamplePlan, place: usize) {
+        let (op, step) = (&plan.steps[place], &sample.steps[place]);
+        reset(&mut self.next, op.pixels, step.output);
+        let table = &sample.table[step.table.clone()];
+        op.operator.apply(&step.params, table, &self.image, &mut self.next);
+        std::mem::swap(&mut self.image, &mut self.next);
+    }
+
+    /// Stores what [`operate`](Self::operate) left.
+    fn store(&mut self, plan: &Plan, sample: &SamplePlan, out: &mut [u8]) {
         if self.image.pixels() == PixelType::U8 {
-            self.store_tail(plan, sample, place, None, out);
+            self.store_tail(plan, sample, self.stored, None, out);
         } else {
             output::store(&self.image, self.shape.dtype, self.shape.layout, out);
         }
