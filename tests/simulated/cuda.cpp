@@ -481,7 +481,7 @@ API int cuModuleUnload(void* handle) {
     auto found = modules.find(handle);
     if (found == modules.end()) return INVALID_HANDLE;
     for (auto& [name, stream] : streams)
-        if (!stream.queue.empty()) counts.unloaded_in_use++;
+        if (!stream.queue.empty()) counts.destroyed_in_use++;
     drain_all();
     for (Function* function : found->second.functions) delete function;
     dlclose(found->second.library);
@@ -539,7 +539,7 @@ API void sim_reset() {
     sticky = SUCCESS;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
-    counts.overruns = counts.write_combined = counts.timed_events = counts.unloaded_in_use = 0;
+    counts.overruns = counts.write_combined = counts.timed_events = counts.destroyed_in_use = 0;
     counts.device.peak_bytes = counts.device.bytes;
     counts.pinned.peak_bytes = counts.pinned.bytes;
 }
@@ -591,6 +591,11 @@ API int sim_enter(const char* name) {
 API void sim_objects(long change) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     counts.nvjpeg_objects += change;
+}
+
+API void sim_destroyed_in_use() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    counts.destroyed_in_use++;
 }
 
 API int sim_enqueue(void* handle, void (*function)(void*), void* data) {
