@@ -101,14 +101,16 @@ void run_head(Stream& stream) {
 }
 
 void reach(const EventRef& event, unsigned long long generation);
+void schedule();
 
-// One more operation of this stream, after what it waits for.
+// One more operation of this stream, after what it waits for; others may run ahead.
 void advance(Stream& stream) {
     if (!runnable(stream)) {
         EventRef event = stream.queue.front().wait;
         reach(event, stream.queue.front().generation);
     }
-    run_head(stream);
+    if (!stream.queue.empty() && runnable(stream)) run_head(stream);
+    if (mode == SIM_RANDOM) schedule();
 }
 
 void reach(const EventRef& event, unsigned long long generation) {
@@ -134,6 +136,7 @@ void drain_all() {
 void schedule() {
     if (mode == SIM_EAGER) return drain_all();
     if (mode != SIM_RANDOM) return;
+    if (scheduler() % 2) return;
     for (unsigned long long steps = scheduler() % 4; steps > 0; steps--) {
         std::vector<Stream*> ready;
         for (auto& [handle, stream] : streams)
