@@ -198,7 +198,8 @@ impl PageWorker {
 
     fn fill(&mut self, page: &mut DevicePage, job: Job<Cell>) -> Work {
         let (plan, source) = (self.plan.clone(), self.source.clone());
-        let wanted = SampleKey { seed: plan.settings.loader.seed, epoch: job.epoch, index: job.index };
+        let wanted =
+            SampleKey { seed: plan.settings.loader.seed, epoch: job.epoch, index: job.index };
         let mut payload = Payload::Nothing;
         let mut faults = Vec::new();
         let result = produce(&plan, &*source, wanted, &mut faults, |key| {
@@ -224,7 +225,9 @@ impl PageWorker {
         let header = self.maker.read(key)?;
         let plan = self.plan.clone();
         let Some(device) = &plan.device else {
-            return Err(Error::Internal { problem: "a device's worker without a device".into() }.into());
+            return Err(
+                Error::Internal { problem: "a device's worker without a device".into() }.into()
+            );
         };
         let made = match (&self.jpeg, plan.decode) {
             (Some(_), Place::Gpu) => self.decode(page, device, &header)?,
@@ -271,7 +274,8 @@ impl PageWorker {
     ) -> Result<Option<(Payload, Outcome)>, Trouble> {
         let Pixels::Staged(staged) = &mut page.pixels else { return Ok(None) };
         let sample = &self.maker.sample;
-        let window = sample.steps.get(self.plan.cpu_steps()).map_or(sample.window, |step| step.input);
+        let window =
+            sample.steps.get(self.plan.cpu_steps()).map_or(sample.window, |step| step.input);
         let pixel_bytes = if device.leaf == Leaf::Roi { 3 } else { 12 };
         let bytes = pixel_bytes * window.size().pixels() as usize;
         if bytes > device.pixels_bytes || !table_fits(device, sample) {
@@ -338,8 +342,15 @@ impl Launcher {
         Self { source, plan, counters, stream, kernel, blocks, maker }
     }
 
-    /// Launches until all workers are gone. The stream is empty afterwards.
+    /// Launches until all workers are gone. The stream is empty afterwards, whatever went wrong: nothing that
+    /// the device may still use is given back.
     pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
+        let launched = self.launch_all(feed, pages);
+        let emptied = self.stream.synchronize();
+        launched.and(emptied)
+    }
+
+    fn launch_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
         let group = self.plan.device.as_ref().map_or(1, |device| device.group);
         let mut held: Vec<Using<DevicePage>> = Vec::with_capacity(group);
         while let Some(first) = pages.next() {
@@ -354,7 +365,7 @@ impl Launcher {
             self.counters.transform.add(begin.elapsed());
             held.clear();
         }
-        self.stream.synchronize()
+        Ok(())
     }
 
     fn launch(&mut self, feed: &Feed<DeviceSlot>, pages: &mut [Using<DevicePage>]) -> Result<()> {
@@ -414,7 +425,8 @@ impl Launcher {
                 }
                 let SamplePlan { stored, orientation, .. } = page.sample;
                 let address = page.pixels.device().address();
-                let leaf = RoiParams::new(address, pitch as u32, window.decoded, stored, orientation);
+                let leaf =
+                    RoiParams::new(address, pitch as u32, window.decoded, stored, orientation);
                 self.describe(device, page, out, bytemuck::bytes_of(&leaf), count)
             }
             Payload::Pixels(bytes, window) => {
@@ -447,7 +459,8 @@ impl Launcher {
         let block_address = block.device().address();
         let bytes = block.bytes()?;
         let sample_bytes = device.kernel.sample_bytes;
-        let tables = (device.group * sample_bytes).next_multiple_of(8) + *count * device.table_bytes;
+        let tables =
+            (device.group * sample_bytes).next_multiple_of(8) + *count * device.table_bytes;
         let table = bytemuck::cast_slice(&page.sample.table);
         bytes[tables..tables + table.len()].copy_from_slice(table);
         let first = self.plan.cpu_steps();

@@ -201,8 +201,7 @@ impl<S: BatchSlot + 'static> Running<S> {
                 Err(panic) => {
                     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
                     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-                    let problem =
-                        format!("a loader thread panicked: {}", text.unwrap_or_default());
+                    let problem = format!("a loader thread panicked: {}", text.unwrap_or_default());
                     feed.fail(Error::Internal { problem });
                 }
             }

@@ -96,19 +96,43 @@ impl DevicePlan {
         let launch = self.launch_bytes() as u64;
         let pixels = self.pixels_bytes as u64;
         let note = format!("{} samples x ({} B + tables)", self.group, self.kernel.sample_bytes);
-        rows.add(Memory::Pinned, rows::FINISHED, finished, pages, "made on the CPU to the same bits");
+        rows.add(
+            Memory::Pinned,
+            rows::FINISHED,
+            finished,
+            pages,
+            "made on the CPU to the same bits",
+        );
         rows.add(Memory::Pinned, rows::LAUNCHES, launch, blocks, note.clone());
         if plan.decode == Place::Gpu {
-            rows.add(Memory::Pinned, rows::NVJPEG, self.nvjpeg_bytes as u64, pages, "its own buffers");
+            rows.add(
+                Memory::Pinned,
+                rows::NVJPEG,
+                self.nvjpeg_bytes as u64,
+                pages,
+                "its own buffers",
+            );
         } else {
             rows.add(Memory::Pinned, rows::PIXELS, pixels, pages, "decoded on the CPU");
         }
         let note_slots = format!("{}, {} ahead + 2", plan.shape, plan.settings.loader.prefetch);
-        rows.add(Memory::Device, rows::OUTPUT_SLOTS, aligned(plan.shape.bytes()), slots, note_slots);
+        rows.add(
+            Memory::Device,
+            rows::OUTPUT_SLOTS,
+            aligned(plan.shape.bytes()),
+            slots,
+            note_slots,
+        );
         rows.add(Memory::Device, rows::PIXELS, pixels, pages, "windows between decoder and kernel");
         rows.add(Memory::Device, rows::LAUNCHES, launch, blocks, note);
         if plan.decode == Place::Gpu {
-            rows.add(Memory::Device, rows::NVJPEG, self.nvjpeg_bytes as u64, pages, "its own buffers");
+            rows.add(
+                Memory::Device,
+                rows::NVJPEG,
+                self.nvjpeg_bytes as u64,
+                pages,
+                "its own buffers",
+            );
         }
     }
 }
