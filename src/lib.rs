@@ -7,6 +7,7 @@ pub mod header;
 pub mod image;
 pub mod op;
 pub mod random;
+pub mod synth;
 pub mod tensor;
 
 pub use error::{Error, Result};
