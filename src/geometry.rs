@@ -148,6 +148,15 @@ impl Orientation {
         if self.transpose { (y, x) } else { (x, y) }
     }
 
+    /// Where the stored pixel `(x, y)` stands in the upright image, in an image of `stored` size.
+    pub const fn upright_position(self, stored: Size, x: u32, y: u32) -> (u32, u32) {
+        let upright = self.upright_size(stored);
+        let (x, y) = if self.transpose { (y, x) } else { (x, y) };
+        let x = if self.mirror_x { upright.width - 1 - x } else { x };
+        let y = if self.mirror_y { upright.height - 1 - y } else { y };
+        (x, y)
+    }
+
     /// The stored window that holds exactly the pixels of the upright window `roi`.
     pub const fn stored_window(self, stored: Size, roi: Roi) -> Roi {
         let upright = self.upright_size(stored);
@@ -192,6 +201,7 @@ mod tests {
                 for x in roi.x..roi.right() {
                     let (sx, sy) = orientation.stored_position(stored, x, y);
                     assert!(window.contains(Roi::new(sx, sy, 1, 1)), "orientation {value}");
+                    assert_eq!(orientation.upright_position(stored, sx, sy), (x, y));
                 }
             }
         }

@@ -1,7 +1,18 @@
 //! What the first bytes of a picture say: format, size, orientation. Reads no pixels.
+//!
+//! The format is told by the content, never by a name. Nothing here allocates more than an error text, whatever
+//! sizes the bytes claim, and every loop moves forward through the bytes, so hostile input costs at most one
+//! pass over the file.
 
-use crate::error::Fault;
+mod exif;
+mod jpeg;
+mod png;
+mod webp;
+
+use crate::error::{Fault, Reason};
 use crate::geometry::{Orientation, Size};
+
+pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
 
 /// A picture's format, recognised by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -15,27 +26,123 @@ pub enum Format {
     WebP,
 }
 
+impl Format {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Format::Jpeg => "JPEG",
+            Format::Png => "PNG",
+            Format::WebP => "WebP",
+        }
+    }
+}
+
 /// What is known about a picture before it is decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Format, by content.
     pub format: Format,
-    /// Size as stored, before the orientation is applied.
+    /// Size as stored, before the orientation is applied; both sides are at least 1.
     pub size: Size,
-    /// How the stored pixels must be turned.
+    /// How the stored pixels must be turned, as Pillow's `ImageOps.exif_transpose` would turn them.
     pub orientation: Orientation,
     /// What only a JPEG has.
     pub jpeg: Option<JpegHeader>,
 }
 
-/// The parts of a JPEG's header that decide who can decode it.
-#[derive(Clone, Debug, PartialEq)]
-pub struct JpegHeader {}
-
 impl Header {
     /// Reads the header of a whole file. Never panics, whatever the bytes.
+    ///
+    /// Faults: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
+    /// `Truncated` where the file ends inside its header or, for a JPEG, has no end-of-image marker after its
+    /// first scan, and `Corrupt` where the header contradicts the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
-        let _ = bytes;
-        todo!()
+        if bytes.is_empty() {
+            return Err(Fault::new(Reason::Empty, "the file has no bytes"));
+        }
+        match recognise(bytes)? {
+            Format::Jpeg => jpeg::parse(bytes),
+            Format::Png => png::parse(bytes),
+            Format::WebP => webp::parse(bytes),
+        }
     }
+}
+
+const JPEG_MAGIC: &[u8] = &[0xFF, 0xD8, 0xFF];
+const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
+
+fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
+    if bytes.starts_with(JPEG_MAGIC) {
+        return Ok(Format::Jpeg);
+    }
+    if bytes.starts_with(PNG_MAGIC) {
+        return Ok(Format::Png);
+    }
+    if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
+        return Ok(Format::WebP);
+    }
+    for (magic, name) in [(JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG"), (b"RIFF", "WebP")] {
+        if magic.starts_with(bytes) || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic)) {
+            let problem = format!("the file has only {} bytes, the start of a {name}", bytes.len());
+            return Err(Fault::new(Reason::Truncated, problem));
+        }
+    }
+    let problem = format!("neither JPEG, PNG nor WebP: {}", looks_like(bytes));
+    Err(Fault::new(Reason::Unsupported, problem))
+}
+
+/// What bytes of another format look like, for the error text.
+fn looks_like(bytes: &[u8]) -> String {
+    const OTHERS: [(usize, &[u8], &str); 15] = [
+        (0, b"GIF8", "a GIF"),
+        (0, b"BM", "a BMP"),
+        (0, b"II*\0", "a TIFF"),
+        (0, b"MM\0*", "a TIFF"),
+        (0, b"II+\0", "a BigTIFF"),
+        (4, b"ftypavif", "an AVIF"),
+        (4, b"ftyphei", "a HEIC"),
+        (4, b"ftyp", "an MP4 or one of its kin"),
+        (0, &[0xFF, 0x0A], "a JPEG XL"),
+        (4, b"JXL \r\n", "a JPEG XL"),
+        (4, b"jP  \r\n", "a JPEG 2000"),
+        (0, b"8BPS", "a Photoshop file"),
+        (0, b"%PDF", "a PDF"),
+        (0, b"PK\x03\x04", "a ZIP archive"),
+        (0, &[0x1F, 0x8B], "a gzip file"),
+    ];
+    let found = OTHERS.iter().find(|(at, magic, _)| {
+        bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic))
+    });
+    if let Some((_, _, name)) = found {
+        return format!("the bytes look like {name}");
+    }
+    let head = &bytes[..bytes.len().min(64)];
+    if head.iter().all(|byte| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7E)) {
+        return "the bytes look like text".into();
+    }
+    let start: Vec<String> = bytes.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("the file starts with {}", start.join(" "))
+}
+
+fn truncated(what: &str) -> Fault {
+    Fault::new(Reason::Truncated, format!("the file ends inside {what}"))
+}
+
+fn corrupt(problem: impl Into<String>) -> Fault {
+    Fault::new(Reason::Corrupt, problem)
+}
+
+/// A big-endian 16-bit number, where the bytes reach that far.
+fn be16(bytes: &[u8], at: usize) -> Option<u16> {
+    Some(u16::from_be_bytes(bytes.get(at..at.checked_add(2)?)?.try_into().ok()?))
+}
+
+/// A big-endian 32-bit number, where the bytes reach that far.
+fn be32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
+}
+
+/// A little-endian 32-bit number, where the bytes reach that far.
+fn le32(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }

@@ -1,12 +1,16 @@
 //! feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out.
 
+pub mod decode;
 pub mod error;
 pub mod footprint;
 pub mod geometry;
 pub mod header;
 pub mod image;
 pub mod op;
+pub mod plan;
 pub mod random;
+pub mod ring;
+pub mod source;
 pub mod synth;
 pub mod tensor;
 

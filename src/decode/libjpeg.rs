@@ -1,0 +1,363 @@
+//! JPEG through libjpeg-turbo (in the copy that mozjpeg-sys builds): every `unsafe` that touches it.
+//!
+//! A decompressor lives as long as one picture. libjpeg would let it live longer, but then quantisation and
+//! Huffman tables of one file would silently stand in for those that the next file lacks; making one costs
+//! about a microsecond.
+//!
+//! Errors unwind: libjpeg's `error_exit` may not return, so it records the fault and starts a panic (without
+//! the hook's message) that passes through the C frames, which are built with unwind tables, and is caught here.
+//! With `panic = "abort"` a damaged picture would end the process.
+#![allow(unsafe_code)]
+
+use std::any::Any;
+use std::ffi::{CStr, c_char, c_int, c_long, c_void};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::slice;
+
+use mozjpeg_sys as sys;
+use sys::{jpeg_common_struct, jpeg_decompress_struct};
+
+use super::{RowSink, grown, size_changed};
+use crate::error::{Fault, Reason};
+use crate::geometry::{Roi, Size};
+use crate::tensor::CHANNELS;
+
+/// Columns decoded and dropped on either side of a window. The upsampling filter mixes each chroma sample with
+/// its neighbour, at an edge with itself; so one sample, two columns, beyond the window makes its pixels those
+/// of a whole decode.
+const MARGIN: u32 = 2;
+
+/// Narrowest crop. libjpeg upsamples plainly where a component is at most 2 samples wide; a crop must not make
+/// it so. 2 samples are at most 8 columns.
+const MIN_WIDTH: u32 = 16;
+
+/// Most scans that are read; libjpeg-turbo's own fuzzers stop there. Each scan of a progressive file costs a
+/// pass over the whole picture, whatever its length in bytes.
+const MAX_SCANS: c_int = 500;
+
+/// Decodes a window, see `HostDecoder::decode`. The window lies inside the reduced picture and is not empty.
+pub(super) fn decode(
+    line: &mut Vec<u8>,
+    bytes: &[u8],
+    size: Size,
+    window: Roi,
+    reduction: u32,
+    row: &mut RowSink<'_>,
+) -> Result<(), Fault> {
+    let mut session = Session::new(bytes);
+    let address = &raw mut session;
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: `session` stays where it is until it is dropped at the end of this function, and is used only
+        // through `address` until the closure has ended.
+        unsafe {
+            open(address);
+            read(&mut (*address).cinfo, line, size, window, reduction, row)
+        }
+    }));
+    match outcome {
+        Ok(result) => result,
+        Err(payload) => Err(session.fault(payload)),
+    }
+}
+
+/// Whether libjpeg-turbo's SIMD code was built in and this processor has what it needs.
+pub(super) fn simd() -> bool {
+    unsafe extern "C" {
+        fn jsimd_can_idct_islow() -> c_int;
+    }
+    // SAFETY: both of libjpeg-turbo's variants (jsimd.c and jsimd_none.c) define this function; it only looks at
+    // the processor.
+    unsafe { jsimd_can_idct_islow() != 0 }
+}
+
+/// One decompressor with what libjpeg points to. Must not move between `open` and its drop.
+struct Session {
+    cinfo: jpeg_decompress_struct,
+    errors: sys::jpeg_error_mgr,
+    source: sys::jpeg_source_mgr,
+    progress: sys::jpeg_progress_mgr,
+    fault: Option<Fault>,
+}
+
+/// What `error_exit` throws; the fault itself lies in the session.
+struct Raised;
+
+impl Session {
+    fn new(bytes: &[u8]) -> Self {
+        Session {
+            // SAFETY: the structures are C's: integers, enumerations with a zero, pointers and `Option`s of
+            // functions, all of which may be zero; libjpeg fills them in.
+            cinfo: unsafe { mem::zeroed() },
+            errors: unsafe { mem::zeroed() },
+            source: sys::jpeg_source_mgr {
+                next_input_byte: bytes.as_ptr(),
+                bytes_in_buffer: bytes.len(),
+                init_source: Some(ignore),
+                fill_input_buffer: Some(out_of_bytes),
+                skip_input_data: Some(skip),
+                resync_to_restart: Some(sys::jpeg_resync_to_restart),
+                term_source: Some(ignore),
+            },
+            progress: sys::jpeg_progress_mgr {
+                progress_monitor: Some(count_scans),
+                pass_counter: 0,
+                pass_limit: 0,
+                completed_passes: 0,
+                total_passes: 0,
+            },
+            fault: None,
+        }
+    }
+
+    /// The fault that ended the decode; a panic that is not ours goes on.
+    fn fault(&mut self, payload: Box<dyn Any + Send>) -> Fault {
+        match self.fault.take() {
+            Some(fault) if payload.is::<Raised>() => fault,
+            _ => resume_unwind(payload),
+        }
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // SAFETY: `cinfo` is zeroed or was made by jpeg_CreateDecompress; destroying either is allowed after any
+        // error, frees all that libjpeg allocated and cannot fail.
+        unsafe { sys::jpeg_destroy_decompress(&mut self.cinfo) }
+    }
+}
+
+/// Makes the decompressor and connects the session's parts to it.
+///
+/// # Safety
+/// `session` is valid, and its target does not move until it is dropped.
+unsafe fn open(session: *mut Session) {
+    // SAFETY: the caller's promise; the pointers stay valid as long as the decompressor, which is part of the
+    // same session.
+    unsafe {
+        sys::jpeg_std_error(&mut (*session).errors);
+        (*session).errors.error_exit = Some(raise);
+        (*session).errors.emit_message = Some(weigh);
+        (*session).cinfo.common.err = &raw mut (*session).errors;
+        (*session).cinfo.common.client_data = session.cast();
+        sys::jpeg_create_decompress(&raw mut (*session).cinfo);
+        (*session).cinfo.common.progress = &raw mut (*session).progress;
+        (*session).cinfo.src = &raw mut (*session).source;
+    }
+}
+
+/// Reads the header, crops, skips, and hands over the rows of the window.
+///
+/// # Safety
+/// `cinfo` was opened with the whole file as its source.
+unsafe fn read(
+    cinfo: &mut jpeg_decompress_struct,
+    line: &mut Vec<u8>,
+    size: Size,
+    window: Roi,
+    reduction: u32,
+    row: &mut RowSink<'_>,
+) -> Result<(), Fault> {
+    // SAFETY: `cinfo` is open. No reference into it is held over a call.
+    unsafe { sys::jpeg_read_header(cinfo, 1) };
+    let found = Size::new(cinfo.image_width, cinfo.image_height);
+    if found != size {
+        return Err(size_changed(size, found));
+    }
+    let inks = cinfo.num_components == 4;
+    cinfo.out_color_space = if inks { sys::JCS_CMYK } else { sys::JCS_RGB };
+    cinfo.scale_num = 1;
+    cinfo.scale_denom = reduction;
+    cinfo.dct_method = sys::J_DCT_METHOD::JDCT_ISLOW;
+    cinfo.do_fancy_upsampling = 1;
+    // SAFETY: as above; the header has been read.
+    unsafe { sys::jpeg_start_decompress(cinfo) };
+    let full = Size::new(cinfo.output_width, cinfo.output_height);
+    if full != super::reduced_size(size, reduction) {
+        return Err(size_changed(super::reduced_size(size, reduction), full));
+    }
+
+    let mut x = 0;
+    // SAFETY: decompression has started, so `coef_bits` is null or as libjpeg documents it.
+    if !unsafe { smooths(cinfo) } {
+        let (mut left, mut width) = columns(window, full.width);
+        // SAFETY: decompression has started and no row has been read; the columns are inside the picture.
+        unsafe { sys::jpeg_crop_scanline(cinfo, &mut left, &mut width) };
+        x = if cinfo.output_width == full.width { 0 } else { left };
+        let group = (cinfo.max_v_samp_factor as u32 * 8 / reduction).max(1);
+        // SAFETY: decompression has started. Whole groups of MCU rows above the window are skipped.
+        unsafe { sys::jpeg_skip_scanlines(cinfo, window.y / group * group) };
+    }
+
+    let samples = if inks { 4 } else { CHANNELS };
+    let line = grown(line, samples * cinfo.output_width as usize);
+    while cinfo.output_scanline < window.bottom() {
+        let y = cinfo.output_scanline;
+        let mut start = line.as_mut_ptr();
+        // SAFETY: `line` holds `output_width` pixels of `samples` bytes, which is what one row of the chosen colour
+        // space takes; one row is asked for.
+        if unsafe { sys::jpeg_read_scanlines(cinfo, &mut start, 1) } != 1 {
+            return Err(Fault::new(Reason::Corrupt, "libjpeg gives no more rows"));
+        }
+        if y >= window.y {
+            let pixels = &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
+            if inks {
+                inks_to_rgb(pixels);
+            }
+            row(y, &pixels[..CHANNELS * window.width as usize]);
+        }
+    }
+    Ok(())
+}
+
+/// The columns to ask libjpeg for: the window, its margin, and never too few.
+fn columns(window: Roi, width: u32) -> (u32, u32) {
+    let left = window.x.saturating_sub(MARGIN);
+    let right = window.right().saturating_add(MARGIN).max(left + MIN_WIDTH).min(width);
+    let left = left.min(right.saturating_sub(MIN_WIDTH));
+    (left, right - left)
+}
+
+/// Whether libjpeg will smooth over coefficients that a progressive file leaves out. Its smoothing looks at
+/// neighbouring blocks, which a crop would not have; such files are decoded whole.
+///
+/// # Safety
+/// Decompression has started.
+unsafe fn smooths(cinfo: &jpeg_decompress_struct) -> bool {
+    /// Coefficients that libjpeg's smoothing estimates, and the DC coefficient before them.
+    const SMOOTHED: usize = 10;
+    if cinfo.coef_bits.is_null() {
+        return false;
+    }
+    let components = cinfo.num_components as usize;
+    // SAFETY: libjpeg documents `coef_bits` as `int [num_components][64]` when it is not null.
+    let bits = unsafe { slice::from_raw_parts(cinfo.coef_bits.cast::<[c_int; 64]>(), components) };
+    bits.iter().any(|component| component[..SMOOTHED].iter().any(|&bit| bit != 0))
+}
+
+/// Turns inverted CMYK (Adobe's convention, which Pillow assumes of every such JPEG) into RGB, in place: the
+/// pixel `i` of four bytes becomes the pixel `i` of three. The formula is Pillow's `cmyk2rgb` (Convert.c).
+fn inks_to_rgb(pixels: &mut [u8]) {
+    for index in 0..pixels.len() / 4 {
+        let [c, m, y, k] = [0, 1, 2, 3].map(|ink| 255 - i32::from(pixels[4 * index + ink]));
+        let white = 255 - k;
+        for (channel, ink) in [c, m, y].into_iter().enumerate() {
+            let product = ink * white + 128;
+            let value = white - ((product + (product >> 8)) >> 8);
+            pixels[CHANNELS * index + channel] = value.clamp(0, 255) as u8;
+        }
+    }
+}
+
+/// `error_exit`: records libjpeg's words and unwinds.
+unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
+    // SAFETY: called by libjpeg with its own decompressor.
+    let code = unsafe { (*common.err).msg_code };
+    let reason = match code {
+        sys::JERR_INPUT_EOF | sys::JERR_INPUT_EMPTY | sys::JWRN_JPEG_EOF => Reason::Truncated,
+        sys::JERR_OUT_OF_MEMORY => Reason::Oversized,
+        sys::JERR_ARITH_NOTIMPL
+        | sys::JERR_BAD_PRECISION
+        | sys::JERR_CCIR601_NOTIMPL
+        | sys::JERR_COMPONENT_COUNT
+        | sys::JERR_CONVERSION_NOTIMPL
+        | sys::JERR_FRACT_SAMPLE_NOTIMPL
+        | sys::JERR_IMAGE_TOO_BIG
+        | sys::JERR_NOTIMPL
+        | sys::JERR_NOT_COMPILED
+        | sys::JERR_SOF_UNSUPPORTED
+        | sys::JERR_WIDTH_OVERFLOW => Reason::Unsupported,
+        _ => Reason::Corrupt,
+    };
+    // SAFETY: as above.
+    unsafe {
+        let problem = words(common);
+        throw(common.client_data, Fault::new(reason, problem))
+    }
+}
+
+/// `emit_message`: a warning that means damaged data is an error; the harmless ones and traces are passed over.
+unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int) {
+    // SAFETY: called by libjpeg with its own decompressor.
+    let code = unsafe { (*common.err).msg_code };
+    let harmless = matches!(
+        code,
+        sys::JWRN_ADOBE_XFORM
+            | sys::JWRN_EXTRANEOUS_DATA
+            | sys::JWRN_JFIF_MAJOR
+            | sys::JWRN_NOT_SEQUENTIAL
+            | sys::JWRN_TOO_MUCH_DATA
+    );
+    if level < 0 && !harmless {
+        // SAFETY: as above.
+        unsafe { raise(common) }
+    }
+}
+
+/// `progress_monitor`: stops at a file of endless scans.
+unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
+    let session = common.client_data.cast::<Session>();
+    // SAFETY: `client_data` is the session; the field is read in place, without a reference to it.
+    let scans = unsafe { (&raw const (*session).cinfo.input_scan_number).read() };
+    if scans > MAX_SCANS {
+        let problem = format!("more than {MAX_SCANS} scans");
+        // SAFETY: called by libjpeg with its own decompressor.
+        unsafe { throw(common.client_data, Fault::new(Reason::Unsupported, problem)) }
+    }
+}
+
+/// `fill_input_buffer`: the whole file was there from the start, so this is its end.
+unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
+    let fault = Fault::new(Reason::Truncated, "the file ends before the picture does");
+    // SAFETY: called by libjpeg with its own decompressor.
+    unsafe { throw(cinfo.common.client_data, fault) }
+}
+
+/// `skip_input_data`.
+unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_long) {
+    let Ok(count) = usize::try_from(count) else { return };
+    // SAFETY: `src` is the session's source; its pointer and count describe the rest of the file.
+    let source = unsafe { &mut *cinfo.src };
+    if count > source.bytes_in_buffer {
+        // SAFETY: called by libjpeg with its own decompressor.
+        unsafe { out_of_bytes(cinfo) };
+        return;
+    }
+    // SAFETY: at most `bytes_in_buffer` bytes further, so still inside the file or just behind it.
+    source.next_input_byte = unsafe { source.next_input_byte.add(count) };
+    source.bytes_in_buffer -= count;
+}
+
+/// `init_source` and `term_source`.
+unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
+
+/// Stores the fault in the session and unwinds to `decode`.
+///
+/// # Safety
+/// `client_data` is the session, and the frames up to `decode` are libjpeg's.
+unsafe fn throw(client_data: *mut c_void, fault: Fault) -> ! {
+    // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
+    unsafe { *(&raw mut (*client_data.cast::<Session>()).fault) = Some(fault) };
+    resume_unwind(Box::new(Raised))
+}
+
+/// libjpeg's text for the current message.
+///
+/// # Safety
+/// `common` belongs to an open decompressor.
+unsafe fn words(common: &mut jpeg_common_struct) -> String {
+    /// JMSG_LENGTH_MAX of jpeglib.h.
+    const LENGTH: usize = 200;
+    type Declared = unsafe extern "C-unwind" fn(&mut jpeg_common_struct, &[u8; 80]);
+    type Real = unsafe extern "C-unwind" fn(&mut jpeg_common_struct, *mut c_char);
+    let mut text = [0u8; LENGTH];
+    // SAFETY: `err` is the session's error manager.
+    let Some(format) = (unsafe { (*common.err).format_message }) else { return String::new() };
+    // SAFETY: in jpeglib.h the buffer is a `char *` of JMSG_LENGTH_MAX bytes that is written to; mozjpeg-sys
+    // declares it too short and read-only, the calling convention is the same. The text ends in a zero.
+    unsafe {
+        let format = mem::transmute::<Declared, Real>(format);
+        format(common, text.as_mut_ptr().cast());
+    }
+    CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned()
+}

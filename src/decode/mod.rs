@@ -1,0 +1,129 @@
+//! Decoding on the CPU: a window of RGB rows out of a JPEG, PNG or WebP, bit for bit what Pillow gives.
+//!
+//! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is applied. Alpha is
+//! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
+//!
+//! Damage is reported, never painted over: where Pillow returns a picture with gray or smeared parts after a
+//! libjpeg warning about corrupt data, this decoder returns a [`Fault`]. Harmless oddities (stray bytes between
+//! segments, unknown JFIF or Adobe versions) pass. A decode ends with the last row that its window needs, so
+//! damage below the window is not seen.
+
+mod libjpeg;
+mod png;
+mod webp;
+
+use crate::error::{Fault, Reason};
+use crate::geometry::{Roi, Size};
+use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
+
+/// Receives row `y` of the stored picture: `3 * window.width` bytes.
+pub type RowSink<'a> = dyn FnMut(u32, &[u8]) + 'a;
+
+/// Decodes pictures on the CPU. One per thread; its buffers only ever grow and serve every picture.
+///
+/// A picture that fails leaves nothing behind: the next one decodes as if it were the first.
+#[derive(Debug, Default)]
+pub struct HostDecoder {
+    scratch: Vec<u8>,
+    line: Vec<u8>,
+}
+
+impl HostDecoder {
+    /// A decoder without buffers yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Decodes the pixels of `window` and hands them to `row`, top to bottom: row `y` as `3 * window.width` bytes
+    /// of RGB.
+    ///
+    /// `header` is what [`Header::parse`] said about the same `bytes`; limits on its size are the caller's to
+    /// check first. `reduction` is 1, 2, 4 or 8 and divides both sides inside a JPEG's inverse transform; the
+    /// other formats know only 1. `window` counts stored pixels, before the EXIF orientation and after the
+    /// reduction, and lies inside [`reduced_size`]. Equal, bit for bit, to the same window of a whole decode.
+    ///
+    /// Memory: a JPEG takes a few rows, a progressive one two bytes per sample; an interlaced PNG at most 8 bytes
+    /// per pixel; a WebP at most 12. `row` may have been called for some rows before a fault shows.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        window: Roi,
+        reduction: u32,
+        row: &mut RowSink<'_>,
+    ) -> Result<(), Fault> {
+        check(header, window, reduction)?;
+        if window.is_empty() {
+            return Ok(());
+        }
+        match header.format {
+            Format::Jpeg => libjpeg::decode(&mut self.line, bytes, header.size, window, reduction, row),
+            Format::Png => png::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row),
+            Format::WebP => webp::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row),
+        }
+    }
+
+    /// Bytes of memory held between pictures.
+    pub fn capacity_bytes(&self) -> usize {
+        self.scratch.capacity() + self.line.capacity()
+    }
+}
+
+/// Size of a picture after the decoder's reduction: each side divided and rounded up (libjpeg's rule).
+pub const fn reduced_size(size: Size, reduction: u32) -> Size {
+    Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
+}
+
+/// Whether pictures of this format can be reduced while they are decoded.
+pub const fn can_reduce(format: Format) -> bool {
+    matches!(format, Format::Jpeg)
+}
+
+/// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the
+/// pixels are the same and decoding takes longer.
+pub fn simd() -> bool {
+    libjpeg::simd()
+}
+
+fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), Fault> {
+    let refuse = |problem| Err(Fault::new(Reason::Unsupported, problem));
+    let name = header.format.name();
+    match (can_reduce(header.format), reduction) {
+        (_, 1) | (true, 2 | 4 | 8) => {}
+        (true, _) => return refuse(format!("a {name} can be reduced by 1, 2, 4 or 8, not by {reduction}")),
+        (false, _) => return refuse(format!("a {name} cannot be reduced while it is decoded")),
+    }
+    let size = reduced_size(header.size, reduction);
+    if u64::from(window.x) + u64::from(window.width) > size.width.into()
+        || u64::from(window.y) + u64::from(window.height) > size.height.into()
+    {
+        return refuse(format!("the window {window} is not inside the picture of {size} pixels"));
+    }
+    header.jpeg.as_ref().map_or(Ok(()), check_jpeg)
+}
+
+/// What libjpeg cannot decode, in clearer words than its own.
+fn check_jpeg(jpeg: &JpegHeader) -> Result<(), Fault> {
+    let what = match jpeg.frame {
+        FrameKind::Lossless => "a lossless JPEG".into(),
+        FrameKind::Hierarchical => "a hierarchical JPEG".into(),
+        _ if jpeg.precision != 8 => format!("a JPEG with {} bits per sample", jpeg.precision),
+        _ if jpeg.color_space() == ColorSpace::Unknown => "a JPEG with two components".into(),
+        _ => return Ok(()),
+    };
+    let problem = format!("{what}; decoded are sequential and progressive ones with 8 bits");
+    Err(Fault::new(Reason::Unsupported, problem))
+}
+
+/// Lengthens a scratch buffer where needed and returns its first `len` bytes.
+fn grown(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+    if buffer.len() < len {
+        buffer.resize(len, 0);
+    }
+    &mut buffer[..len]
+}
+
+/// The fault for a file whose own decoder sees another size than its header said.
+fn size_changed(header: Size, decoder: Size) -> Fault {
+    Fault::new(Reason::Corrupt, format!("the header says {header}, the picture has {decoder} pixels"))
+}

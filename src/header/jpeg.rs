@@ -1,0 +1,285 @@
+//! The header of a JPEG: every marker segment up to the first scan, and whether the file has an end.
+//!
+//! Where libjpeg refuses a header (a second start or frame, a scan without a frame) so does this; where it
+//! skips bytes between segments, so does this.
+
+use super::exif::Metadata;
+use super::{Format, Header, be16, corrupt, truncated};
+use crate::error::{Fault, Reason};
+use crate::geometry::Size;
+
+/// The parts of a JPEG's header that decide who can decode it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct JpegHeader {
+    /// The coding process of the frame.
+    pub frame: FrameKind,
+    /// Arithmetic instead of Huffman coding.
+    pub arithmetic: bool,
+    /// Bits per sample: 8 almost always, 12 or 2 to 16 in medicine.
+    pub precision: u8,
+    /// Lines between two restart markers in units of MCUs; 0 where there are none.
+    pub restart_interval: u16,
+    /// An APP0 segment says JFIF.
+    pub jfif: bool,
+    /// The colour transform that an APP14 segment of Adobe names: 0 none, 1 YCbCr, 2 YCCK.
+    pub adobe_transform: Option<u8>,
+    /// There is (at least a part of) an ICC profile.
+    pub icc: bool,
+    components: [Component; 4],
+    component_count: u8,
+}
+
+/// One component of the frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Component {
+    /// The identifier by which scans name it.
+    pub id: u8,
+    /// Horizontal sampling factor, 1 to 4.
+    pub h: u8,
+    /// Vertical sampling factor, 1 to 4.
+    pub v: u8,
+}
+
+/// The coding processes of ITU-T T.81, table B.1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FrameKind {
+    /// SOF0.
+    Baseline,
+    /// SOF1 and SOF9: sequential beyond baseline.
+    Extended,
+    /// SOF2 and SOF10.
+    Progressive,
+    /// SOF3 and SOF11.
+    Lossless,
+    /// SOF5 to SOF7 and SOF13 to SOF15: differential frames.
+    Hierarchical,
+}
+
+/// How the chroma is subsampled against the luma.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Sampling {
+    /// One component.
+    Gray,
+    /// Full chroma.
+    S444,
+    /// Half width.
+    S422,
+    /// Half width, half height.
+    S420,
+    /// Half height.
+    S440,
+    /// A quarter of the width.
+    S411,
+    /// A quarter of the width, half the height.
+    S410,
+    /// Everything else, and every picture with two or four components.
+    Other,
+}
+
+/// What the components mean, by the rules of libjpeg.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ColorSpace {
+    /// One component.
+    Gray,
+    /// Luma and two chromas.
+    YCbCr,
+    /// Red, green, blue as they are.
+    Rgb,
+    /// Four inks.
+    Cmyk,
+    /// Four inks, three of them turned into luma and chroma.
+    Ycck,
+    /// Two components: nothing says what they are.
+    Unknown,
+}
+
+impl JpegHeader {
+    /// The components, one to four, in the order of the frame.
+    pub fn components(&self) -> &[Component] {
+        &self.components[..usize::from(self.component_count)]
+    }
+
+    /// Whether the pixels come in several refining scans.
+    pub const fn is_progressive(&self) -> bool {
+        matches!(self.frame, FrameKind::Progressive)
+    }
+
+    /// How the chroma is subsampled.
+    pub fn sampling(&self) -> Sampling {
+        match *self.components() {
+            [_] => Sampling::Gray,
+            [luma, cb, cr] if (cb.h, cb.v) == (cr.h, cr.v) => {
+                if luma.h % cb.h != 0 || luma.v % cb.v != 0 {
+                    return Sampling::Other;
+                }
+                match (luma.h / cb.h, luma.v / cb.v) {
+                    (1, 1) => Sampling::S444,
+                    (2, 1) => Sampling::S422,
+                    (2, 2) => Sampling::S420,
+                    (1, 2) => Sampling::S440,
+                    (4, 1) => Sampling::S411,
+                    (4, 2) => Sampling::S410,
+                    _ => Sampling::Other,
+                }
+            }
+            _ => Sampling::Other,
+        }
+    }
+
+    /// What the components mean; the rules are those of libjpeg (jdapimin.c, `default_decompress_parms`).
+    pub fn color_space(&self) -> ColorSpace {
+        match (self.components(), self.jfif, self.adobe_transform) {
+            ([_], ..) => ColorSpace::Gray,
+            ([_, _, _], true, _) => ColorSpace::YCbCr,
+            ([_, _, _], false, Some(0)) => ColorSpace::Rgb,
+            ([_, _, _], false, Some(_)) => ColorSpace::YCbCr,
+            ([r, g, b], false, None) if [r.id, g.id, b.id] == *b"RGB" => ColorSpace::Rgb,
+            ([_, _, _], false, None) => ColorSpace::YCbCr,
+            ([_, _, _, _], _, None | Some(0)) => ColorSpace::Cmyk,
+            ([_, _, _, _], _, Some(_)) => ColorSpace::Ycck,
+            _ => ColorSpace::Unknown,
+        }
+    }
+}
+
+const SOI: u8 = 0xD8;
+const EOI: u8 = 0xD9;
+const SOS: u8 = 0xDA;
+const DRI: u8 = 0xDD;
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+    let mut rest = &bytes[2..];
+    let mut frame: Option<(Size, JpegHeader)> = None;
+    let mut seen = Seen::default();
+    loop {
+        let marker = next_marker(&mut rest)?;
+        match marker {
+            SOI => return Err(corrupt("a second start-of-image marker")),
+            EOI => return Err(corrupt("the end-of-image marker comes before any scan")),
+            // TEM and the restart markers have no segment.
+            0x01 | 0xD0..=0xD7 => continue,
+            0x02..=0xBF | 0xF0..=0xFD => {
+                return Err(corrupt(format!("the unknown marker ff {marker:02x}")));
+            }
+            0xC8 | 0xDE | 0xDF => {
+                let problem = format!("a JPEG with marker ff {marker:02x}: hierarchical or an extension");
+                return Err(Fault::new(Reason::Unsupported, problem));
+            }
+            _ => {}
+        }
+        let body = segment(&mut rest, marker)?;
+        match marker {
+            SOS => break,
+            0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
+                if frame.is_some() {
+                    return Err(corrupt("a second frame header"));
+                }
+                frame = Some(read_frame(marker, body)?);
+            }
+            DRI => {
+                seen.restart_interval =
+                    be16(body, 0).ok_or_else(|| corrupt("a restart interval without a value"))?;
+            }
+            0xE0 => seen.jfif |= body.len() >= 14 && body.starts_with(b"JFIF\0"),
+            0xE1 if body.starts_with(b"Exif\0\0") => seen.metadata.add_exif(body),
+            0xE1 if body.starts_with(b"http://ns.adobe.com/xap/1.0/\0") => seen.metadata.add_xmp(body),
+            0xE2 => seen.icc |= body.starts_with(b"ICC_PROFILE\0"),
+            0xEE if body.len() >= 12 && body.starts_with(b"Adobe") => seen.adobe_transform = Some(body[11]),
+            _ => {}
+        }
+    }
+    let Some((size, mut jpeg)) = frame else {
+        return Err(corrupt("a scan without a frame header"));
+    };
+    if !ends(rest) {
+        let problem = "no end-of-image marker: the file ends before the picture does";
+        return Err(Fault::new(Reason::Truncated, problem));
+    }
+    jpeg.restart_interval = seen.restart_interval;
+    jpeg.jfif = seen.jfif;
+    jpeg.adobe_transform = seen.adobe_transform;
+    jpeg.icc = seen.icc;
+    let orientation = seen.metadata.orientation();
+    Ok(Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) })
+}
+
+/// What the segments other than the frame header said.
+#[derive(Default)]
+struct Seen {
+    restart_interval: u16,
+    jfif: bool,
+    adobe_transform: Option<u8>,
+    icc: bool,
+    metadata: Metadata,
+}
+
+/// Moves behind the next marker and returns it. Bytes that are no marker are passed over, as libjpeg does.
+fn next_marker(rest: &mut &[u8]) -> Result<u8, Fault> {
+    let marker = rest.windows(2).position(|pair| pair[0] == 0xFF && !matches!(pair[1], 0x00 | 0xFF));
+    let at = marker.ok_or_else(|| truncated("its header"))?;
+    let code = rest[at + 1];
+    *rest = &rest[at + 2..];
+    Ok(code)
+}
+
+/// Moves behind the segment of a marker and returns its content, without the length.
+fn segment<'a>(rest: &mut &'a [u8], marker: u8) -> Result<&'a [u8], Fault> {
+    let what = || format!("segment ff {marker:02x} of its header");
+    let length = usize::from(be16(rest, 0).ok_or_else(|| truncated(&what()))?);
+    if length < 2 {
+        return Err(corrupt(format!("segment ff {marker:02x} says that it has {length} bytes")));
+    }
+    let whole = rest.get(..length).ok_or_else(|| truncated(&what()))?;
+    *rest = &rest[length..];
+    Ok(&whole[2..])
+}
+
+fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), Fault> {
+    let &[precision, y1, y0, x1, x0, count, ref table @ ..] = body else {
+        return Err(corrupt(format!("the frame header has {} bytes", body.len())));
+    };
+    let size = Size::new(u16::from_be_bytes([x1, x0]).into(), u16::from_be_bytes([y1, y0]).into());
+    if size.width == 0 || size.height == 0 {
+        return Err(corrupt(format!("the frame header says {size}")));
+    }
+    if !(1..=4).contains(&count) {
+        return Err(corrupt(format!("the frame header says {count} components, must be 1 to 4")));
+    }
+    if table.len() != 3 * usize::from(count) {
+        let problem = format!("the frame header has {} bytes for {count} components", table.len());
+        return Err(corrupt(problem));
+    }
+    let mut components = [Component::default(); 4];
+    for (component, entry) in components.iter_mut().zip(table.chunks_exact(3)) {
+        *component = Component { id: entry[0], h: entry[1] >> 4, v: entry[1] & 15 };
+        let Component { id, h, v } = *component;
+        if !(1..=4).contains(&h) || !(1..=4).contains(&v) {
+            let problem = format!("component {id} has sampling factors {h}x{v}, must be 1 to 4");
+            return Err(corrupt(problem));
+        }
+    }
+    let frame = match marker & 7 {
+        _ if marker & 4 != 0 => FrameKind::Hierarchical,
+        0 => FrameKind::Baseline,
+        1 => FrameKind::Extended,
+        2 => FrameKind::Progressive,
+        _ => FrameKind::Lossless,
+    };
+    let jpeg = JpegHeader {
+        frame,
+        arithmetic: marker >= 0xC8,
+        precision,
+        restart_interval: 0,
+        jfif: false,
+        adobe_transform: None,
+        icc: false,
+        components,
+        component_count: count,
+    };
+    Ok((size, jpeg))
+}
+
+/// Whether an end-of-image marker follows. Looks from the end, where it is in nearly every file.
+fn ends(scans: &[u8]) -> bool {
+    scans.windows(2).rev().any(|pair| pair == [0xFF, EOI])
+}

@@ -1,0 +1,192 @@
+//! A batch, and what is known of each sample in it.
+
+use crate::error::{Result, SampleError};
+use crate::geometry::Size;
+use crate::op::Trace;
+use crate::ring::{Slot, Using};
+use crate::tensor::TensorShape;
+
+use super::host::HostSlot;
+
+/// What happened at one place of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SampleRecord {
+    /// Index in the source of the sample that stands here.
+    pub index: u64,
+    /// Its label, -1 where it has none.
+    pub label: i64,
+    /// Size of the upright picture.
+    pub size: Size,
+    /// What the chain did to it.
+    pub trace: Trace,
+    /// How its pixels came about.
+    pub outcome: Outcome,
+    /// Index of the sample that should stand here and could not be used.
+    pub replaces: Option<u64>,
+    /// It only fills up the last batch and must not be counted again.
+    pub padding: bool,
+}
+
+/// How the pixels of a sample came about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// Decoded on the CPU.
+    Cpu,
+    /// Decoded by nvJPEG: entropy decoding on the host, the rest on the device.
+    Host,
+    /// The sample could not be used; zeros stand here.
+    Substituted,
+}
+
+impl Outcome {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Cpu => "cpu",
+            Outcome::Host => "host",
+            Outcome::Substituted => "substituted",
+        }
+    }
+}
+
+/// What a slot carries besides its tensor; the memory stays with the slot.
+#[derive(Debug, Default)]
+pub(super) struct BatchInfo {
+    pub epoch: u32,
+    pub number: u64,
+    pub records: Vec<SampleRecord>,
+    pub labels: Vec<i64>,
+    pub faults: Vec<SampleError>,
+}
+
+impl BatchInfo {
+    /// Makes room for a batch of `len` samples.
+    pub fn start(&mut self, epoch: u32, number: u64, len: usize) {
+        const UNKNOWN: SampleRecord = SampleRecord {
+            index: 0,
+            label: -1,
+            size: Size { width: 0, height: 0 },
+            trace: Trace {
+                roi: crate::geometry::Roi { x: 0, y: 0, width: 0, height: 0 },
+                cropping: false,
+                flipped_horizontally: false,
+                flipped_vertically: false,
+            },
+            outcome: Outcome::Substituted,
+            replaces: None,
+            padding: false,
+        };
+        self.epoch = epoch;
+        self.number = number;
+        self.records.clear();
+        self.records.resize(len, UNKNOWN);
+        self.labels.clear();
+        self.labels.resize(len, -1);
+        self.faults.clear();
+    }
+}
+
+/// A slot of the ring that holds one batch, split into cells of one sample each while it is filled.
+pub(super) trait BatchSlot: Slot {
+    /// What is handed to the thread that fills one sample.
+    type Cell: Send;
+    /// Whether filling must begin before cells are handed out. On a device it begins as late as can be, since
+    /// the wait for the slot's last use would hold up the batches before it.
+    const BEGIN_BEFORE_CELLS: bool;
+    /// What the slot carries besides its tensor.
+    fn info(&self) -> &BatchInfo;
+    /// What the slot carries besides its tensor.
+    fn info_mut(&mut self) -> &mut BatchInfo;
+    /// Hands out the memory of a sample.
+    fn take_cell(&mut self, place: usize) -> Self::Cell;
+    /// Takes it back, filled.
+    fn return_cell(&mut self, place: usize, cell: Self::Cell);
+}
+
+/// One batch, ready for the model. Dropping it gives its slot back to the loader.
+///
+/// Samples are in the order of the epoch. A batch may be sent to another thread and outlive the loader. A
+/// batch that is leaked (`mem::forget`) shortens the ring by a slot and does nothing else.
+pub struct Batch {
+    slot: BatchMemory,
+    shape: TensorShape,
+}
+
+/// Where a batch lives.
+pub(super) enum BatchMemory {
+    Host(Using<HostSlot>),
+}
+
+impl Batch {
+    pub(super) fn new(slot: BatchMemory, full: TensorShape) -> Self {
+        let mut this = Self { slot, shape: full };
+        this.shape.batch = this.info().records.len();
+        this
+    }
+
+    /// Samples, width, height, element type and layout of this batch; the last of an epoch may be smaller.
+    pub fn shape(&self) -> TensorShape {
+        self.shape
+    }
+
+    /// How many samples it has.
+    pub fn len(&self) -> usize {
+        self.shape.batch
+    }
+
+    /// Whether it has none; never so.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The epoch that it belongs to, from 0.
+    pub fn epoch(&self) -> u32 {
+        self.info().epoch
+    }
+
+    /// Its number in the epoch, from 0.
+    pub fn number(&self) -> u64 {
+        self.info().number
+    }
+
+    /// The label of each sample, -1 where it has none.
+    pub fn labels(&self) -> &[i64] {
+        &self.info().labels
+    }
+
+    /// What is known of each sample.
+    pub fn samples(&self) -> &[SampleRecord] {
+        &self.info().records
+    }
+
+    /// Index in the source of each sample.
+    pub fn indices(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
+        self.samples().iter().map(|sample| sample.index)
+    }
+
+    /// Every sample that could not be used while this batch was made, with the reason.
+    pub fn faults(&self) -> &[SampleError] {
+        &self.info().faults
+    }
+
+    /// The tensor, where it lives in host memory: dense, in the shape's layout, native byte order.
+    pub fn host(&self) -> Option<&[u8]> {
+        match &self.slot {
+            BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
+        }
+    }
+
+    /// A copy of the tensor in host memory, wherever it lives.
+    pub fn to_host(&self) -> Result<Vec<u8>> {
+        match &self.slot {
+            BatchMemory::Host(slot) => Ok(slot.tensor()[..self.shape.bytes()].to_vec()),
+        }
+    }
+
+    pub(super) fn info(&self) -> &BatchInfo {
+        match &self.slot {
+            BatchMemory::Host(slot) => slot.info(),
+        }
+    }
+}

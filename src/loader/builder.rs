@@ -1,0 +1,203 @@
+//! Describes a loader.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::geometry::Size;
+use crate::header::Header;
+use crate::op::{Chain, Placement};
+use crate::plan::{DeviceFacts, Facts, Last, OnError, Plan, Settings};
+use crate::source::{HostPage, Source};
+use crate::tensor::{DType, Layout};
+
+use super::Loader;
+
+/// Where a loader may run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeviceChoice {
+    /// On the first GPU where there is one, else on the CPU.
+    #[default]
+    Auto,
+    /// On the CPU.
+    Cpu,
+    /// On the GPU of that number; an error where there is none.
+    Gpu(usize),
+}
+
+/// A loader that is being described. Every method sets the field of the same name in [`Settings`].
+pub struct LoaderBuilder {
+    pub(super) source: Arc<dyn Source>,
+    pub(super) start_epoch: u32,
+    pub(super) epochs: Option<u32>,
+    chain: Chain,
+    settings: Settings,
+    device: DeviceChoice,
+}
+
+impl LoaderBuilder {
+    /// A loader of this source and chain with default settings.
+    pub fn new(source: Arc<dyn Source>, chain: Chain) -> Self {
+        Self {
+            source,
+            chain,
+            start_epoch: 0,
+            epochs: None,
+            settings: Settings::default(),
+            device: DeviceChoice::Auto,
+        }
+    }
+
+    /// All settings at once.
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Samples in a batch.
+    pub fn batch(mut self, samples: usize) -> Self {
+        self.settings.loader.batch = samples;
+        self
+    }
+
+    /// Threads that read, and decode and transform what runs on the CPU.
+    pub fn workers(mut self, threads: usize) -> Self {
+        self.settings.loader.workers = threads;
+        self
+    }
+
+    /// Batches that are ready ahead of the consumer.
+    pub fn prefetch(mut self, batches: usize) -> Self {
+        self.settings.loader.prefetch = batches;
+        self
+    }
+
+    /// Key of all randomness.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.settings.loader.seed = seed;
+        self
+    }
+
+    /// Whether each epoch has its own order.
+    pub fn shuffle(mut self, shuffle: bool) -> Self {
+        self.settings.loader.shuffle = shuffle;
+        self
+    }
+
+    /// What happens to the samples that do not fill the last batch.
+    pub fn last(mut self, last: Last) -> Self {
+        self.settings.loader.last = last;
+        self
+    }
+
+    /// Shard `rank` of `world`.
+    pub fn shard(mut self, rank: u64, world: u64) -> Self {
+        self.settings.loader.rank = rank;
+        self.settings.loader.world = world;
+        self
+    }
+
+    /// What happens when a sample cannot be used.
+    pub fn on_error(mut self, policy: OnError) -> Self {
+        self.settings.loader.on_error = policy;
+        self
+    }
+
+    /// Where pictures are decoded.
+    pub fn decode(mut self, placement: Placement) -> Self {
+        self.settings.decode.placement = placement;
+        self
+    }
+
+    /// Whether the decoder may reduce a JPEG before it is resized.
+    pub fn prescale(mut self, prescale: bool) -> Self {
+        self.settings.decode.prescale = prescale;
+        self
+    }
+
+    /// Whether pictures are turned upright.
+    pub fn orientation(mut self, orientation: bool) -> Self {
+        self.settings.decode.orientation = orientation;
+        self
+    }
+
+    /// Element type and axis order of the batches.
+    pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
+        self.settings.output.dtype = dtype;
+        self.settings.output.layout = layout;
+        self
+    }
+
+    /// Most pixels of a picture.
+    pub fn max_pixels(mut self, pixels: u64) -> Self {
+        self.settings.limits.max_pixels = pixels;
+        self
+    }
+
+    /// Most bytes of an encoded sample.
+    pub fn max_file_bytes(mut self, bytes: u64) -> Self {
+        self.settings.limits.max_file_bytes = bytes;
+        self
+    }
+
+    /// Where the loader may run.
+    pub fn device(mut self, device: DeviceChoice) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// The epoch to begin with. Default 0.
+    pub fn start_epoch(mut self, epoch: u32) -> Self {
+        self.start_epoch = epoch;
+        self
+    }
+
+    /// How many epochs are prepared; `None`, the default, is without end.
+    pub fn epochs(mut self, epochs: Option<u32>) -> Self {
+        self.epochs = epochs;
+        self
+    }
+
+    /// Resolves the plan without starting anything.
+    pub fn plan(&self) -> Result<Plan> {
+        Ok(self.plan_and_device()?.0)
+    }
+
+    /// Plans, checks, takes all memory and starts the threads.
+    pub fn build(self) -> Result<Loader> {
+        Loader::start(self)
+    }
+
+    /// The plan, and one line that says where it runs and why.
+    pub(super) fn plan_and_device(&self) -> Result<(Plan, String)> {
+        let (device, line) = match self.device {
+            DeviceChoice::Cpu => (DeviceFacts::None("device is cpu".into()), "cpu (device is cpu)".into()),
+            DeviceChoice::Auto | DeviceChoice::Gpu(_) => {
+                let why = "no gpu support yet";
+                (DeviceFacts::None(why.into()), format!("cpu ({why})"))
+            }
+        };
+        let facts = Facts {
+            largest_bytes: self.source.largest_bytes(),
+            picture: largest_picture(&*self.source, self.settings.limits.max_file_bytes),
+            source_bytes: self.source.memory_bytes(),
+            device,
+        };
+        Ok((Plan::new(&self.chain, &self.settings, &facts)?, line))
+    }
+}
+
+/// The largest of a few pictures, evenly spread over the source: for the footprint only.
+fn largest_picture(source: &dyn Source, limit: u64) -> Size {
+    const LOOKS: u64 = 16;
+    let mut page = HostPage::default();
+    let count = source.len();
+    (0..count.min(LOOKS))
+        .map(|look| look * count / count.min(LOOKS))
+        .filter_map(|index| {
+            source.read(index, &mut page, limit).ok()?;
+            Header::parse(page.bytes()).ok()
+        })
+        .map(|header| header.size)
+        .max_by_key(|size| size.pixels())
+        .unwrap_or_default()
+}

@@ -1,0 +1,261 @@
+//! Hands out places to the threads that fill them, and puts finished batches into the ring in order.
+//!
+//! * Places are handed out in the order of the epoch; the first place of a batch waits for a free slot. That
+//!   wait is all the backpressure there is.
+//! * Places may be finished in any order, by any thread. A batch is published when all its places are
+//!   finished and all batches before it are published.
+//! * A batch with a failed place ends the ring instead, with the error of its first failed place, after
+//!   all batches before it: which batches come before an error does not depend on timing.
+//! * When the consumer is already in a later epoch, what is left of the older one is not handed out, and a
+//!   batch that was begun gives its slot back.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::error::{Error, Result, SampleError};
+use crate::ring::{Filling, Producer};
+
+use super::batch::{BatchSlot, SampleRecord};
+use super::order::{EpochOrder, Order};
+
+/// One place to fill.
+pub(super) struct Job<C> {
+    /// Sequence number of the batch over all epochs.
+    pub batch: u64,
+    /// Place in the batch.
+    pub place: usize,
+    /// Epoch.
+    pub epoch: u32,
+    /// Index of the sample that stands here.
+    pub index: u64,
+    /// It only fills up the last batch.
+    pub padding: bool,
+    /// The memory of the sample.
+    pub cell: C,
+}
+
+/// What became of a job.
+pub(super) struct Done<C> {
+    pub batch: u64,
+    pub place: usize,
+    pub cell: C,
+    pub result: Result<SampleRecord>,
+    /// Samples that could not be used on the way.
+    pub faults: Vec<SampleError>,
+}
+
+pub(super) struct Feed<S: BatchSlot> {
+    order: Order,
+    end_epoch: Option<u32>,
+    producer: Producer<S>,
+    cursor: Mutex<Cursor>,
+    open: Mutex<VecDeque<Open<S>>>,
+    /// The epoch in which the consumer is.
+    wanted_epoch: AtomicU32,
+    stopped: AtomicBool,
+}
+
+/// The next place to hand out.
+struct Cursor {
+    epoch: u32,
+    order: EpochOrder,
+    /// Batch of the epoch.
+    number: u64,
+    /// Place in the batch.
+    place: usize,
+    /// Sequence number of the next batch that is begun.
+    sequence: u64,
+}
+
+/// A batch that is being filled.
+struct Open<S: BatchSlot> {
+    sequence: u64,
+    slot: Filling<S>,
+    begun: bool,
+    /// Places that are not finished.
+    remaining: usize,
+    abandoned: bool,
+    /// The first failed place, and why.
+    failure: Option<(usize, Error)>,
+}
+
+impl<S: BatchSlot> Feed<S> {
+    pub fn new(order: Order, start_epoch: u32, epochs: Option<u32>, producer: Producer<S>) -> Self {
+        Self {
+            order,
+            end_epoch: epochs.map(|epochs| start_epoch.saturating_add(epochs)),
+            producer,
+            cursor: Mutex::new(Cursor {
+                epoch: start_epoch,
+                order: order.epoch(start_epoch),
+                number: 0,
+                place: 0,
+                sequence: 0,
+            }),
+            open: Mutex::new(VecDeque::new()),
+            wanted_epoch: AtomicU32::new(start_epoch),
+            stopped: AtomicBool::new(false),
+        }
+    }
+
+    /// The next place; `None` when there is nothing more to do. Waits for a free slot.
+    pub fn take(&self) -> Option<Job<S::Cell>> {
+        let mut cursor = lock(&self.cursor);
+        loop {
+            if self.stopped.load(Ordering::Acquire) {
+                return None;
+            }
+            let wanted = self.wanted_epoch.load(Ordering::Acquire);
+            if cursor.epoch < wanted {
+                self.abandon(&cursor);
+                cursor.start(wanted, &self.order);
+            }
+            if self.end_epoch.is_some_and(|end| cursor.epoch >= end) {
+                return None;
+            }
+            if cursor.number == self.order.batches() {
+                let next = cursor.epoch.checked_add(1)?;
+                cursor.start(next, &self.order);
+                continue;
+            }
+            if cursor.place > 0 {
+                break;
+            }
+            let mut slot = self.producer.acquire()?;
+            if cursor.epoch < self.wanted_epoch.load(Ordering::Acquire) {
+                continue;
+            }
+            let len = self.order.batch_len(cursor.number);
+            slot.info_mut().start(cursor.epoch, cursor.number, len);
+            let sequence = cursor.sequence;
+            cursor.sequence += 1;
+            let open = Open { sequence, slot, begun: false, remaining: len, abandoned: false, failure: None };
+            lock(&self.open).push_back(open);
+            if S::BEGIN_BEFORE_CELLS && !self.begin(sequence) {
+                return None;
+            }
+            break;
+        }
+        Some(self.hand_out(&mut cursor))
+    }
+
+    /// Begins to fill a batch, where that has not happened yet; false when it cannot be.
+    pub fn begin(&self, batch: u64) -> bool {
+        let mut open = lock(&self.open);
+        let first = open.front().map_or(0, |batch| batch.sequence);
+        let Some(batch) = open.get_mut((batch - first) as usize) else { return false };
+        if !std::mem::replace(&mut batch.begun, true)
+            && let Err(error) = batch.slot.begin_fill()
+        {
+            drop(open);
+            self.fail(error);
+            return false;
+        }
+        true
+    }
+
+    /// Takes a finished place back.
+    pub fn complete(&self, done: Done<S::Cell>) {
+        let mut open = lock(&self.open);
+        // Sequence numbers of open batches follow one another, and a batch stays open until it is complete.
+        let first = open.front().map_or(0, |batch| batch.sequence);
+        let Some(batch) = open.get_mut((done.batch - first) as usize) else { return };
+        batch.slot.return_cell(done.place, done.cell);
+        let info = batch.slot.info_mut();
+        info.faults.extend(done.faults);
+        match done.result {
+            Ok(record) => {
+                info.labels[done.place] = record.label;
+                info.records[done.place] = record;
+            }
+            Err(error) => {
+                if batch.failure.as_ref().is_none_or(|(place, _)| done.place < *place) {
+                    batch.failure = Some((done.place, error));
+                }
+            }
+        }
+        batch.remaining -= 1;
+        self.publish(&mut open);
+    }
+
+    /// Leaves out what is left of epochs before this one.
+    pub fn want_epoch(&self, epoch: u32) {
+        self.wanted_epoch.fetch_max(epoch, Ordering::AcqRel);
+    }
+
+    /// Ends the ring with an error, now.
+    pub fn fail(&self, error: Error) {
+        self.producer.fail(error);
+        self.stop();
+    }
+
+    /// Hands out nothing more.
+    pub fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+    }
+
+    fn hand_out(&self, cursor: &mut Cursor) -> Job<S::Cell> {
+        let sequence = cursor.sequence - 1;
+        let (number, place) = (cursor.number, cursor.place);
+        let len = self.order.batch_len(number);
+        let start: u64 = number * self.order.batch_len(0) as u64;
+        let position = cursor.order.at(start + place as u64);
+        cursor.place += 1;
+        if cursor.place == len {
+            cursor.place = 0;
+            cursor.number += 1;
+        }
+        let mut open = lock(&self.open);
+        let batch = open.back_mut().expect("the batch of the cursor is open until it is handed out");
+        Job {
+            batch: sequence,
+            place,
+            epoch: cursor.epoch,
+            index: position.index,
+            padding: position.padding,
+            cell: batch.slot.take_cell(place),
+        }
+    }
+
+    /// Gives up the batch that the cursor is in.
+    fn abandon(&self, cursor: &Cursor) {
+        if cursor.place > 0 {
+            let mut open = lock(&self.open);
+            let batch = open.back_mut().expect("the batch of the cursor is open");
+            batch.abandoned = true;
+            batch.remaining -= self.order.batch_len(cursor.number) - cursor.place;
+            self.publish(&mut open);
+        }
+    }
+
+    fn publish(&self, open: &mut VecDeque<Open<S>>) {
+        while open.front().is_some_and(|batch| batch.remaining == 0) {
+            let Some(mut batch) = open.pop_front() else { return };
+            if batch.abandoned {
+                continue;
+            }
+            if let Some((_, error)) = batch.failure {
+                self.fail(error);
+                continue;
+            }
+            batch.slot.info_mut().faults.sort_unstable_by_key(|fault| fault.index);
+            if let Err(error) = batch.slot.publish() {
+                self.fail(error);
+            }
+        }
+    }
+}
+
+impl Cursor {
+    fn start(&mut self, epoch: u32, order: &Order) {
+        self.epoch = epoch;
+        self.order = order.epoch(epoch);
+        self.number = 0;
+        self.place = 0;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}

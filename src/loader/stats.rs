@@ -1,0 +1,126 @@
+//! What a loader has done so far.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+
+use crate::error::Reason;
+
+use super::batch::{BatchInfo, Outcome};
+
+/// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
+/// counts are those of the batches that were seen, whatever is being prepared ahead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Stats {
+    /// Samples handed out, padding not counted.
+    pub images: u64,
+    /// Batches handed out.
+    pub batches: u64,
+    /// Samples that only filled up a batch.
+    pub padding: u64,
+    /// Seconds since the loader was built.
+    pub seconds: f64,
+    /// Busy seconds of all threads together, stage by stage.
+    pub stages: StageSeconds,
+    /// Samples by what became of them: `cpu`, `host`, `substituted`, and `skipped` (those whose place another
+    /// sample took).
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Samples that could not be used, by reason.
+    pub faults: BTreeMap<&'static str, u64>,
+}
+
+/// Where the time went: seconds of all threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct StageSeconds {
+    /// Reading encoded bytes.
+    pub read: f64,
+    /// Parsing headers, planning and decoding.
+    pub decode: f64,
+    /// The operators and the output conversion.
+    pub transform: f64,
+    /// Workers waited for a free slot: the consumer is the bottleneck.
+    pub waiting_for_consumer: f64,
+    /// The consumer waited for a batch: the loader is the bottleneck.
+    pub consumer_waiting: f64,
+}
+
+/// A sum of durations that many threads add to.
+#[derive(Debug, Default)]
+pub(super) struct Clock(AtomicU64);
+
+impl Clock {
+    pub fn add(&self, duration: Duration) {
+        self.0.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    fn seconds(&self) -> f64 {
+        self.0.load(Ordering::Relaxed) as f64 * 1e-9
+    }
+}
+
+/// The counters behind [`Stats`].
+#[derive(Debug)]
+pub(super) struct Counters {
+    begin: Instant,
+    pub read: Clock,
+    pub decode: Clock,
+    pub transform: Clock,
+    pub blocked: Clock,
+    pub consumer: Clock,
+    handed_out: Mutex<Stats>,
+}
+
+impl Counters {
+    pub fn new() -> Self {
+        let mut stats = Stats::default();
+        for outcome in [Outcome::Cpu, Outcome::Host, Outcome::Substituted] {
+            stats.outcomes.insert(outcome.name(), 0);
+        }
+        stats.outcomes.insert("skipped", 0);
+        stats.faults = Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect();
+        Self {
+            begin: Instant::now(),
+            read: Clock::default(),
+            decode: Clock::default(),
+            transform: Clock::default(),
+            blocked: Clock::default(),
+            consumer: Clock::default(),
+            handed_out: Mutex::new(stats),
+        }
+    }
+
+    /// Counts a batch that is handed out.
+    pub fn hand_out(&self, info: &BatchInfo) {
+        let mut stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        stats.batches += 1;
+        let mut substituted = 0;
+        for record in &info.records {
+            if record.padding {
+                stats.padding += 1;
+            } else {
+                stats.images += 1;
+                *stats.outcomes.entry(record.outcome.name()).or_default() += 1;
+            }
+            substituted += u64::from(record.outcome == Outcome::Substituted);
+        }
+        for fault in &info.faults {
+            *stats.faults.entry(fault.reason.name()).or_default() += 1;
+        }
+        *stats.outcomes.entry("skipped").or_default() += info.faults.len() as u64 - substituted;
+    }
+
+    pub fn stats(&self) -> Stats {
+        let stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
+        let stages = StageSeconds {
+            read: self.read.seconds(),
+            decode: self.decode.seconds(),
+            transform: self.transform.seconds(),
+            waiting_for_consumer: self.blocked.seconds(),
+            consumer_waiting: self.consumer.seconds(),
+        };
+        Stats { seconds: self.begin.elapsed().as_secs_f64(), stages, ..stats }
+    }
+}

@@ -1,0 +1,236 @@
+//! Chain + settings -> [`Plan`]: where each operator runs, which window of each picture is decoded, which
+//! kernel is launched, how much memory that takes. Resolved once; after it there is no `Auto`.
+//!
+//! A plan needs no device: `feedwater plan` works on a machine without CUDA.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+use crate::footprint::Footprint;
+use crate::geometry::Size;
+use crate::image::PixelType;
+use crate::op::{AnyOperator, Chain, Placement};
+use crate::tensor::{DType, TensorShape};
+
+mod memory;
+mod sample;
+mod settings;
+
+pub use sample::{SamplePlan, SampleStep};
+pub use settings::{
+    DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
+};
+
+/// Where something runs, decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Place {
+    /// On the host.
+    Cpu,
+    /// On the device.
+    Gpu,
+}
+
+impl Place {
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Place::Cpu => "cpu",
+            Place::Gpu => "gpu",
+        }
+    }
+}
+
+/// What a plan must know of the source and the machine.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// Bytes of the largest sample.
+    pub largest_bytes: u64,
+    /// The largest picture among a few that were looked at.
+    pub picture: Size,
+    /// Host memory that the source itself holds.
+    pub source_bytes: u64,
+    /// The device, or why there is none.
+    pub device: DeviceFacts,
+}
+
+/// What a plan must know of the device.
+#[derive(Clone, Debug)]
+pub enum DeviceFacts {
+    /// There is none, or none shall be used; with the reason.
+    None(String),
+    /// There is one.
+    Gpu {
+        /// Whether nvJPEG can decode on it, or why not.
+        nvjpeg: Result<(), String>,
+    },
+}
+
+impl Default for DeviceFacts {
+    fn default() -> Self {
+        DeviceFacts::None("not looked for".into())
+    }
+}
+
+/// What is done, where, and with how much memory.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The settings, as given.
+    pub settings: Settings,
+    /// Where pictures are decoded.
+    pub decode: Place,
+    /// The operators, first to last: those on the CPU, then those on the GPU.
+    pub steps: Vec<PlannedStep>,
+    /// What a full batch looks like.
+    pub shape: TensorShape,
+    /// Memory, row by row.
+    pub footprint: Footprint,
+}
+
+/// One operator with its place.
+#[derive(Clone, Debug)]
+pub struct PlannedStep {
+    /// What it does.
+    pub operator: Arc<dyn AnyOperator>,
+    /// Where it runs.
+    pub place: Place,
+    /// What a pixel is made of after it.
+    pub pixels: PixelType,
+}
+
+impl Plan {
+    /// Resolves a chain and settings for a source and a machine. Every problem is an error that names the key
+    /// and the way out.
+    pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
+        settings.check()?;
+        let (decode, places) = place(chain, settings.decode.placement, &facts.device)?;
+        let mut pixels = PixelType::U8;
+        let mut size = None;
+        let mut steps = Vec::new();
+        for (number, (step, place)) in chain.steps().iter().zip(places).enumerate() {
+            let key = format!("chain[{number}]");
+            let operator = step.operator.clone();
+            operator
+                .check()
+                .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+            pixels = operator.pixels(pixels).map_err(|problem| Error::config(&key, problem))?;
+            size = operator.fixed_output(size);
+            steps.push(PlannedStep { operator, place, pixels });
+        }
+        let Some(size) = size else {
+            return Err(Error::config(
+                "chain",
+                "samples leave with different sizes and cannot form a batch; add an operator with a fixed \
+                 size, such as random_resized_crop, center_crop, or resize with width and height",
+            ));
+        };
+        let dtype = settings.output.dtype;
+        if pixels == PixelType::F32 && dtype == DType::U8 {
+            return Err(Error::config(
+                "output.dtype",
+                "is u8, but normalize makes floats; choose f32, f16 or bf16, or leave normalize out",
+            ));
+        }
+        let shape = TensorShape {
+            batch: settings.loader.batch,
+            width: size.width,
+            height: size.height,
+            dtype,
+            layout: settings.output.layout,
+        };
+        let mut plan = Self {
+            settings: settings.clone(),
+            decode,
+            steps,
+            shape,
+            footprint: Footprint::default(),
+        };
+        plan.footprint = memory::footprint(&plan, facts);
+        Ok(plan)
+    }
+
+    /// Whether anything runs on the device; the batches live there then.
+    pub fn uses_gpu(&self) -> bool {
+        self.decode == Place::Gpu || self.steps.iter().any(|step| step.place == Place::Gpu)
+    }
+
+    /// Slots in the ring of batches.
+    pub fn slots(&self) -> usize {
+        self.settings.loader.prefetch + memory::EXTRA_SLOTS
+    }
+
+    /// How many operators, from the first on, run on the CPU.
+    pub fn cpu_steps(&self) -> usize {
+        self.steps.iter().take_while(|step| step.place == Place::Cpu).count()
+    }
+}
+
+/// Decides every `auto` and refuses what would go to the device twice.
+fn place(chain: &Chain, decode: Placement, device: &DeviceFacts) -> Result<(Place, Vec<Place>)> {
+    let asked: Vec<(String, &str, Placement)> =
+        std::iter::once(("decode".to_string(), "decode", decode))
+            .chain(chain.steps().iter().enumerate().map(|(number, step)| {
+                (format!("chain[{number}]"), step.operator.name(), step.placement)
+            }))
+            .collect();
+    let nvjpeg = match device {
+        DeviceFacts::None(why) => {
+            if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
+                return Err(Error::Unavailable {
+                    what: "a gpu",
+                    reason: format!(
+                        "{why}; {key}.placement asks for {name} on it: write cpu or auto"
+                    ),
+                });
+            }
+            return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
+        }
+        DeviceFacts::Gpu { nvjpeg } => nvjpeg,
+    };
+    let last_cpu = asked.iter().rposition(|it| it.2 == Placement::Cpu);
+    let mut places = Vec::new();
+    for (number, (key, name, placement)) in asked.iter().enumerate() {
+        let before_cpu = last_cpu.is_some_and(|last| number < last);
+        places.push(match placement {
+            Placement::Cpu => Place::Cpu,
+            Placement::Auto if before_cpu => Place::Cpu,
+            Placement::Auto if number == 0 && nvjpeg.is_err() => Place::Cpu,
+            Placement::Auto => Place::Gpu,
+            Placement::Gpu if before_cpu => {
+                let (cpu_key, cpu_name, _) = &asked[last_cpu.expect("before_cpu says there is one")];
+                return Err(Error::config(
+                    "chain",
+                    format!(
+                        "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the \
+                         gpu once: put {cpu_name} on gpu or {name} on cpu"
+                    ),
+                ));
+            }
+            Placement::Gpu => Place::Gpu,
+        });
+    }
+    if let (Place::Gpu, Err(why)) = (places[0], nvjpeg) {
+        return Err(Error::Unavailable {
+            what: "nvJPEG",
+            reason: format!("{why}; decode.placement asks for it: write cpu or auto"),
+        });
+    }
+    let decode = places.remove(0);
+    Ok((decode, places))
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:<6}decode", self.decode.name())?;
+        for step in &self.steps {
+            writeln!(f, "{:<6}{:?}", step.place.name(), step.operator)?;
+        }
+        let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
+        writeln!(f, "{:<6}output {}", last.name(), self.shape)?;
+        writeln!(f)?;
+        self.footprint.fmt(f)
+    }
+}

@@ -1,0 +1,123 @@
+//! The plan of one sample: all its randomness and all its constants, here and only here.
+
+use std::ops::Range;
+
+use crate::error::{Fault, Reason};
+use crate::geometry::{Orientation, Roi, Size};
+use crate::header::{Format, Header};
+use crate::op::{Fusion, ParamBytes, Trace, Wanted};
+use crate::random::{SampleKey, SampleRng};
+
+use super::Plan;
+
+/// What is done to one sample: numbers only. Kept with a page and filled anew for each sample, so that
+/// nothing is allocated once the tables have their size.
+#[derive(Clone, Debug, Default)]
+pub struct SamplePlan {
+    /// Size of the picture as stored, after the decoder's reduction.
+    pub stored: Size,
+    /// How the stored pixels are turned.
+    pub orientation: Orientation,
+    /// Size of the upright picture, before any reduction.
+    pub upright: Size,
+    /// The decoder reduces both sides by this: 1, 2, 4 or 8.
+    pub reduction: u32,
+    /// The pixels that the chain reads, in the upright picture after the reduction.
+    pub window: Roi,
+    /// The same pixels as they are stored.
+    pub stored_window: Roi,
+    /// One for each operator of the chain.
+    pub steps: Vec<SampleStep>,
+    /// Coefficient tables of all operators, one after another.
+    pub table: Vec<i32>,
+    /// What happened to the picture, for people and for other tools.
+    pub trace: Trace,
+}
+
+/// What one operator does to one sample.
+#[derive(Clone, Debug)]
+pub struct SampleStep {
+    /// The operator's parameters; the address of its table is not set.
+    pub params: ParamBytes,
+    /// The operator's part of the table.
+    pub table: Range<usize>,
+    /// The window of its input that it reads.
+    pub input: Roi,
+    /// The window of its output that is wanted.
+    pub output: Roi,
+}
+
+impl Plan {
+    /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows.
+    pub fn sample(
+        &self,
+        key: SampleKey,
+        header: &Header,
+        out: &mut SamplePlan,
+    ) -> Result<(), Fault> {
+        let limit = self.settings.limits.max_pixels;
+        if header.size.pixels() > limit {
+            let problem = format!(
+                "{} is {} pixels, limits.max_pixels is {limit}",
+                header.size,
+                header.size.pixels()
+            );
+            return Err(Fault::new(Reason::Oversized, problem));
+        }
+        out.orientation = if self.settings.decode.orientation {
+            header.orientation
+        } else {
+            Orientation::UPRIGHT
+        };
+        out.upright = out.orientation.upright_size(header.size);
+        out.trace = Trace::new(out.upright);
+        out.steps.clear();
+        out.table.clear();
+
+        let mut size = out.upright;
+        for (place, step) in self.steps.iter().enumerate() {
+            let mut rng = SampleRng::new(key, place as u16);
+            let (output, params) = step.operator.prepare(size, &mut rng);
+            step.operator.trace(&params, &mut out.trace);
+            // Windows are not known yet: the input's size stands for them until the way back.
+            let input = size.window();
+            out.steps.push(SampleStep { params, table: 0..0, input, output: output.window() });
+            size = output;
+        }
+
+        out.reduction = self.reduction(header, out);
+        out.stored = reduced(header.size, out.reduction);
+        let mut window = size.window();
+        for place in (0..self.steps.len()).rev() {
+            let step = &mut out.steps[place];
+            let reduction = if place == 0 { out.reduction } else { 1 };
+            let input = reduced(step.input.size(), reduction);
+            let start = out.table.len();
+            step.output = window;
+            let wanted = Wanted { input, reduction, output: window };
+            window = self.steps[place].operator.demand(&mut step.params, wanted, &mut out.table);
+            step.table = start..out.table.len();
+            step.input = window;
+            debug_assert!(input.window().contains(window) && !window.is_empty());
+        }
+        out.window = window;
+        out.stored_window = out.orientation.stored_window(out.stored, window);
+        Ok(())
+    }
+
+    /// The largest reduction that leaves at least the size that is wanted; 1 where nothing is resampled first.
+    fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
+        let prescale = self.settings.decode.prescale && header.format == Format::Jpeg;
+        let (Some(step), true) = (self.steps.first(), prescale) else { return 1 };
+        let Fusion::Resample(params) = step.operator.fusion(&out.steps[0].params) else { return 1 };
+        let fits = |by: &i32| {
+            params.box_width / by >= params.out_width && params.box_height / by >= params.out_height
+        };
+        [8, 4, 2].into_iter().find(fits).map_or(1, |by| by as u32)
+    }
+}
+
+/// Size of a picture after a reduction: `ceil(side / reduction)`, libjpeg's rule.
+fn reduced(size: Size, reduction: u32) -> Size {
+    Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
+}

@@ -1,0 +1,229 @@
+//! What a user can set, with defaults, and the checks that need nothing but the values.
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::op::Placement;
+use crate::tensor::{DType, Layout};
+
+/// Everything that a user can set besides source and chain. Field names are the keys in TOML.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Settings {
+    /// `[loader]`.
+    pub loader: LoaderSettings,
+    /// `[decode]`.
+    pub decode: DecodeSettings,
+    /// `[output]`.
+    pub output: OutputSettings,
+    /// `[limits]`.
+    pub limits: Limits,
+}
+
+/// `[loader]`: batches, order and policy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LoaderSettings {
+    /// Samples in a batch. Default 64.
+    pub batch: usize,
+    /// Threads that read, and decode and transform what runs on the CPU. Default: the machine's cores.
+    pub workers: usize,
+    /// Batches that are ready ahead of the consumer. Default 2.
+    pub prefetch: usize,
+    /// Key of all randomness. Default 0.
+    pub seed: u64,
+    /// Whether each epoch has its own order. Default false.
+    pub shuffle: bool,
+    /// What happens to the samples that do not fill the last batch of an epoch. Default `drop`.
+    pub last: Last,
+    /// Which of `world` shards this loader reads. Default 0.
+    pub rank: u64,
+    /// How many loaders share an epoch. Default 1.
+    pub world: u64,
+    /// What happens when a sample cannot be used. Default `stop`.
+    pub on_error: OnError,
+}
+
+impl Default for LoaderSettings {
+    fn default() -> Self {
+        Self {
+            batch: 64,
+            workers: std::thread::available_parallelism().map_or(1, usize::from),
+            prefetch: 2,
+            seed: 0,
+            shuffle: false,
+            last: Last::Drop,
+            rank: 0,
+            world: 1,
+            on_error: OnError::Stop,
+        }
+    }
+}
+
+/// What happens to the samples that do not fill the last batch of an epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Last {
+    /// They are left out; with several shards, so is what would give one shard more samples than another.
+    #[default]
+    Drop,
+    /// The shard's last sample is repeated until the batch is full, marked as padding; with several shards
+    /// all are padded to the same number of batches.
+    Pad,
+    /// They make a smaller batch.
+    Partial,
+}
+
+/// What happens when a sample cannot be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnError {
+    /// The loader ends with the sample's error.
+    #[default]
+    Stop,
+    /// Another sample takes its place, chosen by a rule keyed on (seed, epoch, index): batches stay full and
+    /// no other sample moves.
+    Skip,
+    /// Zeros take its place, marked as such.
+    Substitute,
+}
+
+/// `[decode]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct DecodeSettings {
+    /// Where pictures are decoded. Default `auto`.
+    pub placement: Placement,
+    /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the size that
+    /// is wanted. Faster; changes pixels slightly. Default false.
+    pub prescale: bool,
+    /// Whether pictures are turned upright as their EXIF orientation says. Default true.
+    pub orientation: bool,
+}
+
+impl Default for DecodeSettings {
+    fn default() -> Self {
+        Self { placement: Placement::Auto, prescale: false, orientation: true }
+    }
+}
+
+/// `[output]`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OutputSettings {
+    /// Element type. Default `f32`.
+    pub dtype: DType,
+    /// Order of the axes. Default `nchw`.
+    pub layout: Layout,
+}
+
+/// `[limits]`: checked on a sample's header, before memory is taken for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Most pixels of a picture. Default 178956970, where Pillow suspects a bomb.
+    pub max_pixels: u64,
+    /// Most bytes of an encoded sample. Default 64 MiB.
+    #[serde(deserialize_with = "byte_size")]
+    pub max_file_bytes: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { max_pixels: 178_956_970, max_file_bytes: 64 << 20 }
+    }
+}
+
+impl Settings {
+    /// Whether the values can be.
+    pub fn check(&self) -> Result<()> {
+        let LoaderSettings { batch, workers, prefetch, rank, world, .. } = self.loader;
+        let at_least_one = [
+            ("loader.batch", batch as u64),
+            ("loader.workers", workers as u64),
+            ("loader.prefetch", prefetch as u64),
+            ("loader.world", world),
+            ("limits.max_pixels", self.limits.max_pixels),
+            ("limits.max_file_bytes", self.limits.max_file_bytes),
+        ];
+        for (key, value) in at_least_one {
+            if value == 0 {
+                return Err(Error::config(key, "must be at least 1, is 0"));
+            }
+        }
+        for (key, value, most) in
+            [("loader.workers", workers, 1024), ("loader.prefetch", prefetch, 1024)]
+        {
+            if value > most {
+                return Err(Error::config(key, format!("must be at most {most}, is {value}")));
+            }
+        }
+        if batch > 1 << 20 {
+            let problem = format!("must be at most {}, is {batch}", 1 << 20);
+            return Err(Error::config("loader.batch", problem));
+        }
+        if rank >= world {
+            let problem = format!("must be below loader.world, which is {world}, is {rank}");
+            return Err(Error::config("loader.rank", problem));
+        }
+        Ok(())
+    }
+}
+
+/// Reads a number of bytes: an integer, or a text such as `"512 MiB"`.
+fn byte_size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Size {
+        Bytes(u64),
+        Text(String),
+    }
+    match Size::deserialize(deserializer)? {
+        Size::Bytes(bytes) => Ok(bytes),
+        Size::Text(text) => parse_bytes(&text).ok_or_else(|| {
+            let problem = format!("must be a number of bytes such as \"512 MiB\", is {text:?}");
+            serde::de::Error::custom(problem)
+        }),
+    }
+}
+
+/// The number of bytes of a text: digits, and `B`, `KiB`, `MiB` or `GiB`.
+fn parse_bytes(text: &str) -> Option<u64> {
+    let text = text.trim();
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let shift = match text[digits..].trim() {
+        "" | "B" => 0,
+        "KiB" => 10,
+        "MiB" => 20,
+        "GiB" => 30,
+        _ => return None,
+    };
+    text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_pass_and_impossible_values_are_named() {
+        let mut settings = Settings::default();
+        settings.check().unwrap();
+        settings.loader.rank = 2;
+        settings.loader.world = 2;
+        let text = settings.check().unwrap_err().to_string();
+        assert_eq!(text, "loader.rank: must be below loader.world, which is 2, is 2");
+        settings.loader = LoaderSettings { batch: 0, ..Default::default() };
+        assert_eq!(
+            settings.check().unwrap_err().to_string(),
+            "loader.batch: must be at least 1, is 0"
+        );
+    }
+
+    #[test]
+    fn bytes_may_have_a_unit() {
+        assert_eq!(parse_bytes("512 MiB"), Some(512 << 20));
+        assert_eq!(parse_bytes("7"), Some(7));
+        assert_eq!(parse_bytes("1.5 GiB"), None);
+        assert_eq!(parse_bytes("99999999999999 GiB"), None);
+    }
+}

@@ -1,0 +1,278 @@
+//! A fixed set of slots that go round between the threads that fill them and the thread that uses them.
+//!
+//! Behaviour, each sentence with a test below or in `tests/ring.rs`:
+//! * A slot is in exactly one place: free, being filled, ready, or in use. Nobody counts anything; that
+//!   there is no free slot *is* the backpressure.
+//! * Slots become ready in the order in which they are published, and the consumer gets them in that order.
+//! * A slot that is dropped while being filled, or after use, is free again.
+//! * When every producer is gone, the consumer gets what is ready, and then the end.
+//! * After `fail`, the consumer gets what is ready, then the error, once, and then the end.
+//! * When the consumer is gone, or after `close`, a producer that waits wakes up and gets nothing.
+//! * A slot that is leaked shortens the ring and does nothing else.
+//! * When both sides and all slots are gone, every slot has been dropped.
+//!
+//! The ring knows nothing of CUDA: what must happen around filling and using is in four hooks of the
+//! slot. It is a mutex and two condition variables rather than channels, so that a model checker sees all of
+//! it (`tests/ring_loom.rs`), and because a producer that waits for a free slot must also notice that the
+//! consumer left, which one bounded channel cannot tell.
+
+use std::collections::VecDeque;
+use std::ops::{Deref, DerefMut};
+
+use crate::error::{Error, Result};
+
+#[cfg(feature = "loom")]
+use loom::sync::{Arc, Condvar, Mutex, MutexGuard};
+#[cfg(not(feature = "loom"))]
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+
+/// What must happen around filling and using a slot. On a device: waiting for events and recording them.
+pub trait Slot: Send {
+    /// Before the first write: what fills the slot waits until its last use is over.
+    fn begin_fill(&mut self) -> Result<()>;
+    /// After the last write: marks the point from which on the slot may be used.
+    fn end_fill(&mut self) -> Result<()>;
+    /// Before the first read: what uses the slot waits until it is filled.
+    fn begin_use(&mut self) -> Result<()>;
+    /// After the last read: marks the point from which on the slot may be filled again.
+    fn end_use(&mut self) -> Result<()>;
+}
+
+/// Makes a ring of these slots.
+pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
+    let shared = Arc::new(Shared {
+        state: Mutex::new(State {
+            free: slots.into(),
+            ready: VecDeque::new(),
+            producers: 1,
+            closed: false,
+            failure: None,
+        }),
+        freed: Condvar::new(),
+        published: Condvar::new(),
+    });
+    (Producer { shared: shared.clone() }, Consumer { shared })
+}
+
+struct Shared<S> {
+    state: Mutex<State<S>>,
+    /// A slot is free, or the ring is closed.
+    freed: Condvar,
+    /// A slot is ready, or no more will come.
+    published: Condvar,
+}
+
+struct State<S> {
+    free: VecDeque<S>,
+    ready: VecDeque<S>,
+    producers: usize,
+    closed: bool,
+    failure: Option<Error>,
+}
+
+impl<S> Shared<S> {
+    /// A panic elsewhere cannot leave the state half changed: no lock is held while foreign code runs.
+    fn lock(&self) -> MutexGuard<'_, State<S>> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn release(&self, slot: S) {
+        let mut state = self.lock();
+        if state.closed {
+            // Nobody will ask for it again: give its memory back now. Its drop runs without the lock.
+            drop(state);
+            drop(slot);
+        } else {
+            state.free.push_back(slot);
+            drop(state);
+            self.freed.notify_one();
+        }
+    }
+
+    fn close(&self) {
+        let (free, ready) = {
+            let mut state = self.lock();
+            state.closed = true;
+            (std::mem::take(&mut state.free), std::mem::take(&mut state.ready))
+        };
+        drop((free, ready));
+        self.freed.notify_all();
+        self.published.notify_all();
+    }
+}
+
+/// The side that fills slots; clone it for every thread that does.
+pub struct Producer<S: Slot> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: Slot> Producer<S> {
+    /// Waits for a free slot; `None` when the consumer is gone or the ring is closed.
+    pub fn acquire(&self) -> Option<Filling<S>> {
+        let mut state = self.shared.lock();
+        loop {
+            if state.closed || state.failure.is_some() {
+                return None;
+            }
+            if let Some(slot) = state.free.pop_front() {
+                return Some(Filling { slot: Some(slot), shared: self.shared.clone() });
+            }
+            state = self.shared.freed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        }
+    }
+
+    /// Ends the ring with an error that the consumer gets after what is ready; the first one counts.
+    pub fn fail(&self, error: Error) {
+        let mut state = self.shared.lock();
+        state.failure.get_or_insert(error);
+        drop(state);
+        self.shared.published.notify_all();
+        self.shared.freed.notify_all();
+    }
+}
+
+impl<S: Slot> Clone for Producer<S> {
+    fn clone(&self) -> Self {
+        self.shared.lock().producers += 1;
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<S: Slot> Drop for Producer<S> {
+    fn drop(&mut self) {
+        let mut state = self.shared.lock();
+        state.producers -= 1;
+        let last = state.producers == 0;
+        drop(state);
+        if last {
+            self.shared.published.notify_all();
+        }
+    }
+}
+
+/// A slot that is being filled. Dropping it gives it back unfilled.
+pub struct Filling<S: Slot> {
+    slot: Option<S>,
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: Slot> Filling<S> {
+    /// Makes it ready, behind everything that was published before.
+    pub fn publish(mut self) -> Result<()> {
+        let Some(mut slot) = self.slot.take() else { return Ok(()) };
+        if let Err(error) = slot.end_fill() {
+            self.shared.release(slot);
+            return Err(error);
+        }
+        let mut state = self.shared.lock();
+        if state.closed {
+            drop(state);
+            drop(slot);
+        } else {
+            state.ready.push_back(slot);
+            drop(state);
+            self.shared.published.notify_one();
+        }
+        Ok(())
+    }
+}
+
+impl<S: Slot> Deref for Filling<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        self.slot.as_ref().expect("the slot is there until publish or drop")
+    }
+}
+
+impl<S: Slot> DerefMut for Filling<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        self.slot.as_mut().expect("the slot is there until publish or drop")
+    }
+}
+
+impl<S: Slot> Drop for Filling<S> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take() {
+            self.shared.release(slot);
+        }
+    }
+}
+
+/// The side that uses slots. Dropping it closes the ring.
+pub struct Consumer<S: Slot> {
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: Slot> Consumer<S> {
+    /// Waits for the next ready slot; `None` at the end.
+    pub fn next(&self) -> Option<Result<Using<S>>> {
+        let mut state = self.shared.lock();
+        let mut slot = loop {
+            if let Some(slot) = state.ready.pop_front() {
+                break slot;
+            }
+            if state.failure.is_some() {
+                state.closed = true;
+                let error = state.failure.take();
+                drop(state);
+                self.shared.close();
+                return error.map(Err);
+            }
+            if state.closed || state.producers == 0 {
+                return None;
+            }
+            state =
+                self.shared.published.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+        };
+        drop(state);
+        if let Err(error) = slot.begin_use() {
+            self.shared.release(slot);
+            return Some(Err(error));
+        }
+        Some(Ok(Using { slot: Some(slot), shared: self.shared.clone() }))
+    }
+
+    /// Wakes every producer and gives back all slots that are not in use.
+    pub fn close(&self) {
+        self.shared.close();
+    }
+
+    /// Slots that are ready now.
+    pub fn ready(&self) -> usize {
+        self.shared.lock().ready.len()
+    }
+}
+
+impl<S: Slot> Drop for Consumer<S> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+/// A slot in use. Dropping it frees the slot, also on another thread and also after the consumer is gone.
+pub struct Using<S: Slot> {
+    slot: Option<S>,
+    shared: Arc<Shared<S>>,
+}
+
+impl<S: Slot> Deref for Using<S> {
+    type Target = S;
+    fn deref(&self) -> &S {
+        self.slot.as_ref().expect("the slot is there until drop")
+    }
+}
+
+impl<S: Slot> Drop for Using<S> {
+    fn drop(&mut self) {
+        if let Some(mut slot) = self.slot.take() {
+            // A drop cannot fail: the error is kept for the producer's side, whose next `acquire` gives
+            // nothing and whose consumer gets it instead of a batch.
+            if let Err(error) = slot.end_use() {
+                self.shared.lock().failure.get_or_insert(error);
+                self.shared.published.notify_all();
+                self.shared.freed.notify_all();
+            }
+            self.shared.release(slot);
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A directory with one folder per class.
+
+use std::collections::HashSet;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use super::{Page, Source, file};
+use crate::error::{Error, Fault, Result};
+
+/// Pictures in class folders, as torchvision's `ImageFolder` sees them.
+///
+/// * Every folder directly in the directory is a class; classes are numbered in the byte order of their
+///   names. Where there is no folder, the files of the directory itself are the samples, with label -1.
+/// * The samples of a class are the regular files in its folder, and then those of its sub-folders, each
+///   level in the byte order of names. Links are followed; a link to a folder above itself is not.
+/// * Names that begin with a dot are not seen. The other names do not matter: what is a picture is known
+///   by content, so a text file among the pictures is a sample that cannot be decoded.
+/// * Files beside the class folders are not samples; [`Source::describe`] counts them.
+pub struct Directory {
+    root: PathBuf,
+    classes: Vec<String>,
+    folders: Vec<Folder>,
+    /// All file names, one after another.
+    names: Vec<u8>,
+    /// For each sample, the end of its name in `names`; it begins where the one before ends.
+    ends: Vec<u64>,
+    largest_bytes: u64,
+    beside: u64,
+}
+
+/// A run of samples in one folder.
+struct Folder {
+    path: PathBuf,
+    label: i64,
+    /// The first sample after it.
+    end: u64,
+}
+
+impl Directory {
+    /// Lists the directory. Fails where it cannot be read or holds no file.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        let root = path.as_ref().to_path_buf();
+        let mut this = Self {
+            root: root.clone(),
+            classes: Vec::new(),
+            folders: Vec::new(),
+            names: Vec::new(),
+            ends: Vec::new(),
+            largest_bytes: 0,
+            beside: 0,
+        };
+        let top = list(&root)?;
+        if top.folders.is_empty() {
+            this.add_files(root.clone(), -1, &top.files);
+        } else {
+            this.beside = top.files.len() as u64;
+            for (label, name) in top.folders.iter().enumerate() {
+                this.classes.push(name.to_string_lossy().into_owned());
+                this.walk(root.join(name), label as i64, &mut HashSet::new())?;
+            }
+        }
+        if this.ends.is_empty() {
+            let problem = format!("no files in {} or in its folders", root.display());
+            return Err(Error::config("source.directory", problem));
+        }
+        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        Ok(this)
+    }
+
+    /// The path of a sample.
+    pub fn path(&self, index: u64) -> PathBuf {
+        let index = index as usize;
+        let start = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        let name = &self.names[start..self.ends[index] as usize];
+        self.folder(index as u64).path.join(std::ffi::OsStr::from_bytes(name))
+    }
+
+    fn folder(&self, index: u64) -> &Folder {
+        &self.folders[self.folders.partition_point(|folder| folder.end <= index)]
+    }
+
+    fn walk(&mut self, path: PathBuf, label: i64, above: &mut HashSet<(u64, u64)>) -> Result<()> {
+        let metadata = fs::metadata(&path).map_err(|error| Error::io(&path, &error))?;
+        let identity = (metadata.dev(), metadata.ino());
+        if !above.insert(identity) {
+            return Ok(());
+        }
+        let entries = list(&path)?;
+        self.add_files(path.clone(), label, &entries.files);
+        for name in &entries.folders {
+            self.walk(path.join(name), label, above)?;
+        }
+        above.remove(&identity);
+        Ok(())
+    }
+
+    fn add_files(&mut self, path: PathBuf, label: i64, files: &[OsString]) {
+        for name in files {
+            self.names.extend_from_slice(name.as_bytes());
+            self.ends.push(self.names.len() as u64);
+        }
+        if !files.is_empty() {
+            self.folders.push(Folder { path, label, end: self.ends.len() as u64 });
+        }
+    }
+}
+
+impl Source for Directory {
+    fn len(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.folder(index).label
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.path(index).to_string_lossy().into_owned()
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        file::read(&self.path(index), page, limit)
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.largest_bytes
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        (self.names.capacity() + self.ends.capacity() * size_of::<u64>()) as u64
+    }
+
+    fn describe(&self) -> String {
+        let mut text = format!(
+            "{}: {} files in {} classes",
+            self.root.display(),
+            self.ends.len(),
+            self.classes.len()
+        );
+        if self.beside > 0 {
+            text += &format!(" ({} files beside the class folders are not samples)", self.beside);
+        }
+        text
+    }
+}
+
+struct Entries {
+    files: Vec<OsString>,
+    folders: Vec<OsString>,
+}
+
+/// The visible entries of a folder, each sort in byte order.
+fn list(path: &Path) -> Result<Entries> {
+    let io = |error| Error::io(path, &error);
+    let mut entries = Entries { files: Vec::new(), folders: Vec::new() };
+    for entry in fs::read_dir(path).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b".") {
+            continue;
+        }
+        let mut kind = entry.file_type().map_err(io)?;
+        if kind.is_symlink() {
+            // A dangling link is a sample that cannot be read: its policy decides, not the listing.
+            match fs::metadata(entry.path()) {
+                Ok(metadata) => kind = metadata.file_type(),
+                Err(_) => {
+                    entries.files.push(name);
+                    continue;
+                }
+            }
+        }
+        if kind.is_dir() {
+            entries.folders.push(name);
+        } else if kind.is_file() {
+            entries.files.push(name);
+        }
+    }
+    entries.files.sort_unstable();
+    entries.folders.sort_unstable();
+    Ok(entries)
+}

@@ -1,0 +1,69 @@
+//! Pictures for tests.
+
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use feedwater::op::{self, Chain};
+use feedwater::source::Memory;
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+/// Pixels with gradients, edges and noise, the same for the same arguments.
+pub fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut noise = || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state >> 59) as u32
+    };
+    let mut pixels = Vec::with_capacity((3 * width * height) as usize);
+    for y in 0..height {
+        for x in 0..width {
+            let edge = if (x / 7 + y / 5 + seed as u32) % 2 == 0 { 60 } else { 0 };
+            for channel in 0..3 {
+                let slope = (x * (3 + channel) + y * (5 - channel) + 17 * seed as u32) % 160;
+                pixels.push((slope + edge + noise()) as u8);
+            }
+        }
+    }
+    pixels
+}
+
+/// A baseline JPEG of [`picture`], 4:2:0, quality 90.
+pub fn jpeg(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, 90);
+    encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    let pixels = picture(seed, width, height);
+    encoder.encode(&pixels, width as u16, height as u16, ColorType::Rgb).unwrap();
+    bytes
+}
+
+/// `count` JPEGs of differing sizes in memory; the label is the index.
+pub fn jpegs(count: u64) -> Vec<(Vec<u8>, i64)> {
+    (0..count)
+        .map(|seed| {
+            (jpeg(seed, 40 + (seed * 7 % 23) as u32, 30 + (seed * 5 % 19) as u32), seed as i64)
+        })
+        .collect()
+}
+
+/// [`jpegs`] as a source.
+pub fn memory(count: u64) -> Memory {
+    Memory::new(jpegs(count)).unwrap()
+}
+
+/// Random crop to 24x20, flip, normalize.
+pub fn training() -> Chain {
+    Chain::new()
+        .then(op::RandomResizedCrop::to(24, 20))
+        .then(op::Flip { horizontal: 0.5, ..Default::default() })
+        .then(op::Normalize::IMAGENET)
+}
+
+/// Shorter side to 26, centre crop to 22x22, normalize.
+pub fn evaluation() -> Chain {
+    Chain::new()
+        .then(op::Resize::shorter(26))
+        .then(op::CenterCrop { width: 22, height: 22 })
+        .then(op::Normalize::IMAGENET)
+}

@@ -1,0 +1,430 @@
+//! The loader's life: each sentence above `Loader` has a test here.
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use common::{evaluation, jpegs, memory, training};
+use feedwater::error::{Error, Reason};
+use feedwater::geometry::{Roi, Size};
+use feedwater::image::HostImage;
+use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
+use feedwater::op::{Chain, Operator};
+use feedwater::plan::{Last, OnError};
+use feedwater::random::SampleRng;
+use feedwater::source::Memory;
+
+fn builder(count: u64) -> LoaderBuilder {
+    Loader::builder(memory(count), training())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(2)
+        .shuffle(true)
+}
+
+/// The bytes of every sample of an epoch, by index.
+fn samples(loader: &Loader) -> BTreeMap<u64, Vec<u8>> {
+    let mut all = BTreeMap::new();
+    for batch in loader {
+        let batch = batch.unwrap();
+        let bytes = batch.shape().sample_bytes();
+        for (index, sample) in batch.indices().zip(batch.host().unwrap().chunks_exact(bytes)) {
+            assert!(all.insert(index, sample.to_vec()).is_none(), "sample {index} came twice");
+        }
+    }
+    all
+}
+
+fn order(loader: &Loader) -> Vec<u64> {
+    loader.into_iter().flat_map(|batch| batch.unwrap().indices().collect::<Vec<_>>()).collect()
+}
+
+#[test]
+fn a_loop_is_an_epoch_and_the_next_loop_the_next_epoch() {
+    let loader = builder(20).build().unwrap();
+    let (first, second) = (order(&loader), order(&loader));
+    assert_ne!(first, second, "each epoch has its own order");
+    let sorted = |mut it: Vec<u64>| {
+        it.sort_unstable();
+        it
+    };
+    assert_eq!(sorted(first), (0..20).collect::<Vec<_>>());
+    assert_eq!(sorted(second), (0..20).collect::<Vec<_>>());
+}
+
+#[test]
+fn epochs_ends_the_loader() {
+    let loader = builder(8).epochs(Some(2)).build().unwrap();
+    assert_eq!((&loader).into_iter().count(), 2);
+    assert_eq!((&loader).into_iter().count(), 2);
+    assert_eq!((&loader).into_iter().count(), 0);
+}
+
+#[test]
+fn the_first_epoch_can_be_chosen() {
+    let loader = builder(20).build().unwrap();
+    order(&loader);
+    let second = order(&loader);
+    assert_eq!(order(&builder(20).start_epoch(1).build().unwrap()), second);
+}
+
+/// The bytes of a sample depend on (seed, epoch, index) only.
+#[test]
+fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
+    let base = samples(&builder(24).seed(5).build().unwrap());
+    assert_eq!(base.len(), 24);
+    for workers in [1, 3, 8] {
+        let loader = builder(24).seed(5).workers(workers).build().unwrap();
+        assert!(samples(&loader) == base, "{workers} workers");
+    }
+    for prefetch in [1, 5] {
+        let loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
+        assert!(samples(&loader) == base, "{prefetch} batches ahead");
+    }
+    for batch in [1, 7, 24] {
+        let loader = builder(24).seed(5).batch(batch).last(Last::Partial).build().unwrap();
+        assert!(samples(&loader) == base, "batches of {batch}");
+    }
+    for world in [2, 5] {
+        let mut all = BTreeMap::new();
+        for rank in 0..world {
+            let loader = builder(24)
+                .seed(5)
+                .batch(2)
+                .last(Last::Partial)
+                .shard(rank, world)
+                .build()
+                .unwrap();
+            for (index, sample) in samples(&loader) {
+                assert!(all.insert(index, sample).is_none(), "sample {index} in two shards");
+            }
+        }
+        assert!(all == base, "{world} shards");
+    }
+    let other = samples(&builder(24).seed(6).build().unwrap());
+    assert!(other != base, "another seed draws other crops");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_batches_in_the_same_order() {
+    let run = || {
+        let loader = builder(20).seed(9).workers(3).build().unwrap();
+        let batches: Vec<_> =
+            (&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap()).collect();
+        batches
+    };
+    assert!(run() == run());
+}
+
+#[test]
+fn labels_and_records_belong_to_their_sample() {
+    let loader = builder(12).build().unwrap();
+    let pictures = jpegs(12);
+    for batch in &loader {
+        let batch = batch.unwrap();
+        for (label, sample) in batch.labels().iter().zip(batch.samples()) {
+            assert_eq!(*label, sample.index as i64);
+            assert_eq!(sample.outcome, Outcome::Cpu);
+            let header =
+                feedwater::header::Header::parse(&pictures[sample.index as usize].0).unwrap();
+            assert_eq!(sample.size, header.size);
+            assert!(sample.size.window().contains(sample.trace.roi));
+        }
+    }
+}
+
+#[test]
+fn the_last_batch_is_dropped_padded_or_partial() {
+    let lens = |last| {
+        let loader = builder(10).last(last).build().unwrap();
+        let batches: Vec<_> = (&loader)
+            .into_iter()
+            .map(|batch| {
+                let batch = batch.unwrap();
+                assert_eq!(batch.host().unwrap().len(), batch.shape().bytes());
+                (batch.len(), batch.samples().iter().filter(|it| it.padding).count())
+            })
+            .collect();
+        (batches, loader.stats())
+    };
+    assert_eq!(lens(Last::Drop).0, [(4, 0), (4, 0)]);
+    assert_eq!(lens(Last::Partial).0, [(4, 0), (4, 0), (2, 0)]);
+    let (batches, stats) = lens(Last::Pad);
+    assert_eq!(batches, [(4, 0), (4, 0), (4, 2)]);
+    assert_eq!((stats.images, stats.padding, stats.outcomes["cpu"]), (10, 2, 10));
+}
+
+#[test]
+fn a_shard_without_a_single_batch_is_refused_with_the_way_out() {
+    let error = builder(3).build().err().unwrap().to_string();
+    assert!(error.starts_with("loader.batch: is 4, but this shard has 3 samples"), "{error}");
+    assert!(error.contains("partial or pad"), "{error}");
+}
+
+#[test]
+fn a_loop_that_is_left_early_gives_up_its_epoch() {
+    let loader = builder(40).build().unwrap();
+    let whole = {
+        let other = builder(40).build().unwrap();
+        order(&other);
+        order(&other)
+    };
+    for batch in (&loader).into_iter().take(1) {
+        assert_eq!(batch.unwrap().epoch(), 0);
+    }
+    assert_eq!(order(&loader), whole, "the next loop is the whole next epoch");
+}
+
+#[test]
+fn many_loops_left_early_leave_no_slot_behind() {
+    let loader = builder(40).workers(3).build().unwrap();
+    for epoch in 0..50 {
+        let batch = (&loader).into_iter().next().unwrap().unwrap();
+        assert_eq!((batch.epoch(), batch.number()), (epoch, 0));
+    }
+}
+
+#[test]
+fn all_slots_but_none_more_can_be_held() {
+    let loader = builder(40).prefetch(2).build().unwrap();
+    let mut epoch = (&loader).into_iter();
+    let held: Vec<Batch> = epoch.by_ref().take(4).map(|batch| batch.unwrap()).collect();
+    let copies: Vec<_> = held.iter().map(|batch| batch.to_host().unwrap()).collect();
+    drop(held);
+    assert_eq!(epoch.count(), 6);
+    assert!(copies.windows(2).all(|pair| pair[0] != pair[1]));
+}
+
+#[test]
+fn a_leaked_batch_only_shortens_the_ring() {
+    let loader = builder(40).prefetch(2).build().unwrap();
+    let mut epoch = (&loader).into_iter();
+    for _ in 0..3 {
+        std::mem::forget(epoch.next().unwrap().unwrap());
+    }
+    assert_eq!(epoch.count(), 7, "one slot is left, and the epoch goes on with it");
+}
+
+#[test]
+fn a_panicking_consumer_drops_its_batch_and_the_loader() {
+    let result = std::panic::catch_unwind(|| {
+        let loader = builder(40).build().unwrap();
+        for batch in &loader {
+            let batch = batch.unwrap();
+            assert!(batch.number() < 2, "the consumer's own failure");
+        }
+    });
+    assert!(result.is_err());
+}
+
+#[test]
+fn the_consumer_may_be_another_thread_and_batches_outlive_the_loader() {
+    let loader = builder(16).build().unwrap();
+    let batches: Vec<Batch> = std::thread::scope(|scope| {
+        let consumer =
+            scope.spawn(|| (&loader).into_iter().map(|it| it.unwrap()).take(3).collect());
+        consumer.join().unwrap()
+    });
+    let copies: Vec<_> = batches.iter().map(|batch| batch.to_host().unwrap()).collect();
+    drop(loader);
+    std::thread::spawn(move || {
+        for (batch, copy) in batches.iter().zip(&copies) {
+            assert!(batch.host().unwrap() == copy);
+        }
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn a_second_loop_at_the_same_time_is_refused() {
+    let loader = builder(16).build().unwrap();
+    let mut first = (&loader).into_iter();
+    first.next().unwrap().unwrap();
+    let mut second = (&loader).into_iter();
+    let error = second.next().unwrap().err().unwrap().to_string();
+    assert!(error.contains("another loop"), "{error}");
+    assert!(second.next().is_none());
+    drop(second);
+    assert_eq!(first.count(), 3, "the first loop goes on");
+}
+
+#[test]
+fn dropping_the_loader_at_any_time_does_not_hang() {
+    for taken in 0..6 {
+        let loader = builder(24).workers(3).build().unwrap();
+        assert_eq!((&loader).into_iter().take(taken).count(), taken);
+    }
+}
+
+/// Twenty pictures, of which numbers 6 and 13 are no pictures.
+fn damaged() -> Memory {
+    let mut all = jpegs(20);
+    all[6].0.truncate(200);
+    all[13].0.clear();
+    Memory::new(all).unwrap()
+}
+
+fn damaged_builder(policy: OnError) -> LoaderBuilder {
+    Loader::builder(damaged(), evaluation())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(3)
+        .last(Last::Partial)
+        .on_error(policy)
+}
+
+#[test]
+fn stop_gives_the_batches_before_then_the_error_and_then_only_the_error() {
+    for _ in 0..20 {
+        let loader = damaged_builder(OnError::Stop).build().unwrap();
+        let mut epoch = (&loader).into_iter();
+        assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
+        let Err(Error::Sample(error)) = epoch.next().unwrap() else {
+            panic!("batch 1 has sample 6")
+        };
+        assert_eq!((error.index, error.location.as_str()), (6, "memory[6]"));
+        assert_eq!(error.reason, Reason::Truncated);
+        assert!(epoch.next().is_none());
+        drop(epoch);
+        let again = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
+        assert_eq!(again, Error::Sample(error).to_string());
+    }
+}
+
+#[test]
+fn skip_keeps_batches_full_and_moves_no_other_sample() {
+    let good = {
+        let loader = Loader::builder(memory(20), evaluation())
+            .device(DeviceChoice::Cpu)
+            .batch(4)
+            .last(Last::Partial)
+            .build()
+            .unwrap();
+        samples(&loader)
+    };
+    let run = |workers| {
+        let loader = damaged_builder(OnError::Skip).workers(workers).build().unwrap();
+        let mut places = Vec::new();
+        for batch in &loader {
+            let batch = batch.unwrap();
+            let bytes = batch.shape().sample_bytes();
+            for (record, sample) in
+                batch.samples().iter().zip(batch.host().unwrap().chunks_exact(bytes))
+            {
+                places.push((*record, sample.to_vec()));
+            }
+        }
+        (places, loader.stats())
+    };
+    let (places, stats) = run(1);
+    assert_eq!(places.len(), 20);
+    for (place, (record, bytes)) in places.iter().enumerate() {
+        match place as u64 {
+            bad @ (6 | 13) => {
+                assert_eq!(record.replaces, Some(bad));
+                assert!(record.index != 6 && record.index != 13);
+            }
+            place => assert_eq!((record.index, record.replaces), (place, None)),
+        }
+        assert_eq!(record.label, record.index as i64);
+        assert!(*bytes == good[&record.index], "place {place}");
+    }
+    assert_eq!(stats.images, 20);
+    assert_eq!(stats.outcomes["cpu"], 20);
+    assert!(stats.outcomes["skipped"] >= 2);
+    assert!(stats.faults["truncated"] >= 1 && stats.faults["empty"] >= 1);
+    assert!(run(4).0 == places, "the choice does not depend on threads");
+}
+
+#[test]
+fn substitute_puts_zeros_and_marks_them() {
+    let loader = damaged_builder(OnError::Substitute).build().unwrap();
+    let mut faults = Vec::new();
+    for batch in &loader {
+        let batch = batch.unwrap();
+        let bytes = batch.shape().sample_bytes();
+        faults.extend(batch.faults().to_vec());
+        for (record, sample) in
+            batch.samples().iter().zip(batch.host().unwrap().chunks_exact(bytes))
+        {
+            let bad = record.index == 6 || record.index == 13;
+            assert_eq!(record.outcome == Outcome::Substituted, bad);
+            assert_eq!(sample.iter().all(|&byte| byte == 0), bad);
+            assert_eq!(record.label, record.index as i64, "the label is the sample's own");
+        }
+    }
+    assert_eq!(faults.iter().map(|fault| fault.index).collect::<Vec<_>>(), [6, 13]);
+    let stats = loader.stats();
+    assert_eq!((stats.outcomes["substituted"], stats.outcomes["cpu"]), (2, 18));
+    assert_eq!((stats.outcomes["skipped"], stats.faults["empty"]), (0, 1));
+}
+
+#[test]
+fn a_set_without_a_usable_sample_ends_with_its_first_fault() {
+    let source = Memory::new(vec![(b"no picture".to_vec(), 0); 8]).unwrap();
+    let loader = Loader::builder(source, evaluation())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .on_error(OnError::Skip)
+        .build()
+        .unwrap();
+    let error = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
+    assert!(error.contains("the 100 samples that were tried in its place"), "{error}");
+    assert!(error.contains("unsupported"), "{error}");
+}
+
+#[test]
+fn limits_are_checked_on_the_header() {
+    let loader = builder(8).max_pixels(100).build().unwrap();
+    let Err(Error::Sample(error)) = (&loader).into_iter().next().unwrap() else {
+        panic!("too large")
+    };
+    assert_eq!(error.reason, Reason::Oversized);
+    assert!(error.problem.contains("limits.max_pixels is 100"), "{error}");
+    let loader = builder(8).max_file_bytes(50).build().unwrap();
+    let Err(Error::Sample(error)) = (&loader).into_iter().next().unwrap() else {
+        panic!("too large")
+    };
+    assert!(error.problem.contains("limits.max_file_bytes is 50"), "{error}");
+}
+
+/// An operator with a bug: it panics at the fifth sample.
+#[derive(Clone, Debug)]
+struct Broken;
+
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+impl Operator for Broken {
+    const NAME: &'static str = "broken";
+    const CUDA: &'static str = "";
+    const TYPE: &'static str = "Broken";
+    type Params = u64;
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, u64) {
+        assert!(CALLS.fetch_add(1, Ordering::Relaxed) < 5, "a bug in the operator");
+        (input, 0)
+    }
+    fn demand(&self, _: &mut u64, wanted: feedwater::op::Wanted, _: &mut Vec<i32>) -> Roi {
+        wanted.output
+    }
+    fn reference(_: &u64, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        *out = src.clone();
+    }
+    fn examples() -> Vec<Self> {
+        vec![Broken]
+    }
+}
+
+#[test]
+fn a_panic_in_an_operator_ends_the_loader_with_an_error() {
+    let chain = Chain::new().then(Broken).then(feedwater::op::Resize::to(8, 8));
+    let loader = Loader::builder(memory(40), chain)
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(2)
+        .build()
+        .unwrap();
+    let error = (&loader).into_iter().find_map(|batch| batch.err()).unwrap().to_string();
+    assert!(error.contains("a loader thread panicked: a bug in the operator"), "{error}");
+}

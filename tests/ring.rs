@@ -1,0 +1,178 @@
+//! The ring with real threads: 100,000 randomised shutdowns, and each sentence of its documentation.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use feedwater::error::{Error, Result};
+use feedwater::ring::{Producer, Slot, ring};
+
+/// Counts itself, and checks that it is in one place only.
+struct Counted {
+    live: Arc<AtomicUsize>,
+    state: State,
+    value: usize,
+    fail_end_use: bool,
+}
+
+#[derive(Debug, PartialEq)]
+enum State {
+    Free,
+    Filling,
+    Ready,
+    Using,
+}
+
+impl Slot for Counted {
+    fn begin_fill(&mut self) -> Result<()> {
+        assert!(matches!(self.state, State::Free | State::Filling), "{:?}", self.state);
+        self.state = State::Filling;
+        Ok(())
+    }
+    fn end_fill(&mut self) -> Result<()> {
+        assert_eq!(self.state, State::Filling);
+        self.state = State::Ready;
+        Ok(())
+    }
+    fn begin_use(&mut self) -> Result<()> {
+        assert_eq!(self.state, State::Ready);
+        self.state = State::Using;
+        Ok(())
+    }
+    fn end_use(&mut self) -> Result<()> {
+        assert_eq!(self.state, State::Using);
+        self.state = State::Free;
+        if self.fail_end_use { Err(Error::config("slot", "end_use")) } else { Ok(()) }
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn slots(live: &Arc<AtomicUsize>, count: usize) -> Vec<Counted> {
+    live.fetch_add(count, Ordering::SeqCst);
+    let slot = || Counted { live: live.clone(), state: State::Free, value: 0, fail_end_use: false };
+    (0..count).map(|_| slot()).collect()
+}
+
+fn fill(producer: &Producer<Counted>, value: usize) -> bool {
+    let Some(mut slot) = producer.acquire() else { return false };
+    slot.begin_fill().unwrap();
+    slot.value = value;
+    slot.publish().unwrap();
+    true
+}
+
+#[test]
+fn slots_are_used_in_the_order_in_which_they_were_published() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 3));
+    let filler = thread::spawn(move || (0..1000).all(|value| fill(&producer, value)));
+    for value in 0..1000 {
+        assert_eq!(consumer.next().unwrap().unwrap().value, value);
+    }
+    assert!(consumer.next().is_none(), "every producer is gone");
+    assert!(filler.join().unwrap());
+}
+
+#[test]
+fn a_slot_dropped_while_being_filled_is_free_again() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 1));
+    drop(producer.acquire());
+    assert!(fill(&producer, 5));
+    assert_eq!(consumer.next().unwrap().unwrap().value, 5);
+}
+
+#[test]
+fn a_failure_comes_after_what_is_ready_and_once() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 2));
+    assert!(fill(&producer, 1));
+    producer.fail(Error::config("first", ""));
+    producer.fail(Error::config("second", ""));
+    assert!(producer.acquire().is_none());
+    assert_eq!(consumer.next().unwrap().unwrap().value, 1);
+    assert_eq!(consumer.next().unwrap().err().unwrap().to_string(), "first: ");
+    assert!(consumer.next().is_none());
+}
+
+#[test]
+fn a_failure_at_the_end_of_a_use_reaches_the_consumer() {
+    let live = Arc::default();
+    let mut all = slots(&live, 2);
+    all[0].fail_end_use = true;
+    let (producer, consumer) = ring(all);
+    assert!(fill(&producer, 1));
+    drop(consumer.next().unwrap().unwrap());
+    assert_eq!(consumer.next().unwrap().err().unwrap().to_string(), "slot: end_use");
+}
+
+#[test]
+fn a_leaked_slot_shortens_the_ring() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 2));
+    assert!(fill(&producer, 1));
+    std::mem::forget(consumer.next().unwrap().unwrap());
+    for value in 0..10 {
+        assert!(fill(&producer, value));
+        assert_eq!(consumer.next().unwrap().unwrap().value, value);
+    }
+}
+
+/// Random numbers of slots, producers and batches; random moments at which either side leaves, fails or is
+/// closed, with batches held beyond the end. Nothing hangs and every slot is dropped.
+#[test]
+fn a_hundred_thousand_randomised_shutdowns() {
+    let mut state = 0x2545_f491_4f6c_dd1du64;
+    let mut below = |n: u64| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % n) as usize
+    };
+    for round in 0..100_000 {
+        let live = Arc::default();
+        let count = 1 + below(4);
+        let (producer, consumer) = ring(slots(&live, count));
+        let fillers: Vec<_> = (0..1 + below(2))
+            .map(|_| {
+                let producer = producer.clone();
+                let (fills, fails) = (below(6), below(8) == 0);
+                thread::spawn(move || {
+                    for value in 0..fills {
+                        if !fill(&producer, value) {
+                            return;
+                        }
+                    }
+                    if fails {
+                        producer.fail(Error::config("random", "failure"));
+                    }
+                })
+            })
+            .collect();
+        drop(producer);
+        let mut held = Vec::new();
+        for _ in 0..below(8) {
+            match consumer.next() {
+                // Who holds every slot and asks for more waits for himself.
+                Some(Ok(slot)) if held.len() + 1 < count && below(3) == 0 => held.push(slot),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        if below(2) == 0 {
+            consumer.close();
+        }
+        drop(consumer);
+        for filler in fillers {
+            filler.join().unwrap();
+        }
+        assert_eq!(live.load(Ordering::SeqCst), held.len(), "round {round}");
+        drop(held);
+        assert_eq!(live.load(Ordering::SeqCst), 0, "round {round}");
+    }
+}

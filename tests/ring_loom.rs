@@ -1,0 +1,128 @@
+//! The ring under the model checker: every interleaving of small programs.
+//!
+//! `cargo test --features loom --test ring_loom`
+#![cfg(feature = "loom")]
+
+use feedwater::error::{Error, Result};
+use feedwater::ring::{Slot, ring};
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+
+/// Checks that nobody is in a slot twice, and counts live slots.
+struct Checked {
+    live: Arc<AtomicUsize>,
+    filling: bool,
+    using: bool,
+    value: usize,
+}
+
+impl Checked {
+    fn new(live: &Arc<AtomicUsize>) -> Self {
+        live.fetch_add(1, Ordering::SeqCst);
+        Self { live: live.clone(), filling: false, using: false, value: 0 }
+    }
+}
+
+impl Slot for Checked {
+    fn begin_fill(&mut self) -> Result<()> {
+        assert!(!self.filling && !self.using);
+        self.filling = true;
+        Ok(())
+    }
+    fn end_fill(&mut self) -> Result<()> {
+        assert!(self.filling && !self.using);
+        self.filling = false;
+        Ok(())
+    }
+    fn begin_use(&mut self) -> Result<()> {
+        assert!(!self.filling && !self.using);
+        self.using = true;
+        Ok(())
+    }
+    fn end_use(&mut self) -> Result<()> {
+        assert!(self.using);
+        self.using = false;
+        Ok(())
+    }
+}
+
+impl Drop for Checked {
+    fn drop(&mut self) {
+        self.live.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn fill(producer: &feedwater::ring::Producer<Checked>, value: usize) -> bool {
+    let Some(mut slot) = producer.acquire() else { return false };
+    slot.begin_fill().unwrap();
+    slot.value = value;
+    slot.publish().unwrap();
+    true
+}
+
+#[test]
+fn values_arrive_in_order_and_the_ring_ends() {
+    loom::model(|| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (producer, consumer) = ring(vec![Checked::new(&live)]);
+        let filler = thread::spawn(move || (0..3).all(|value| fill(&producer, value)));
+        for value in 0..3 {
+            assert_eq!(consumer.next().unwrap().unwrap().value, value);
+        }
+        assert!(consumer.next().is_none());
+        assert!(filler.join().unwrap());
+        drop(consumer);
+        assert_eq!(live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn two_producers_and_a_consumer_that_leaves_early() {
+    loom::model(|| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (producer, consumer) = ring(vec![Checked::new(&live)]);
+        let other = producer.clone();
+        let first = thread::spawn(move || while fill(&producer, 1) {});
+        let second = thread::spawn(move || fill(&other, 2));
+        drop(consumer.next());
+        drop(consumer);
+        first.join().unwrap();
+        second.join().unwrap();
+        assert_eq!(live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_slot_in_use_outlives_both_sides() {
+    loom::model(|| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (producer, consumer) = ring(vec![Checked::new(&live), Checked::new(&live)]);
+        let filler = thread::spawn(move || while fill(&producer, 7) {});
+        let batch = consumer.next().unwrap().unwrap();
+        drop(consumer);
+        filler.join().unwrap();
+        assert_eq!(batch.value, 7);
+        assert_eq!(live.load(Ordering::SeqCst), 1);
+        drop(batch);
+        assert_eq!(live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
+fn a_failure_reaches_the_consumer_once_and_stops_producers() {
+    loom::model(|| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (producer, consumer) = ring(vec![Checked::new(&live)]);
+        let other = producer.clone();
+        let filler = thread::spawn(move || while fill(&producer, 1) {});
+        let failing = thread::spawn(move || other.fail(Error::config("key", "problem")));
+        let mut errors = 0;
+        while let Some(batch) = consumer.next() {
+            errors += usize::from(batch.is_err());
+        }
+        assert_eq!(errors, 1);
+        filler.join().unwrap();
+        failing.join().unwrap();
+    });
+}
