@@ -7,6 +7,7 @@ pub mod geometry;
 pub mod header;
 pub mod image;
 pub mod op;
+pub mod output;
 pub mod plan;
 pub mod random;
 pub mod ring;

@@ -21,14 +21,15 @@ use crate::random::SampleRng;
 pub use chain::{AnyOperator, Chain, ChainStep, ParamBytes, Placement};
 
 mod chain;
-pub mod normalize;
+pub mod kernel_text;
 pub mod resample;
+mod settings;
 
 /// The built-in operators: the one list from which TOML names, parity tests, self-test and benches follow.
 macro_rules! operators {
     ($($module:ident :: $type:ident),+ $(,)?) => {
         $(
-            mod $module;
+            pub mod $module;
             pub use $module::$type;
         )+
 
@@ -56,7 +57,13 @@ macro_rules! operators {
 }
 
 operators! {
+    crop::Crop,
+    center_crop::CenterCrop,
+    random_crop::RandomCrop,
+    random_resized_crop::RandomResizedCrop,
+    resize::Resize,
     flip::Flip,
+    normalize::Normalize,
 }
 
 /// One step of a chain.
@@ -171,13 +178,17 @@ pub struct Wanted {
     pub output: Roi,
 }
 
-/// What bounds the size of any picture.
+/// What bounds the size of any picture, and what of it is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Most pixels.
     pub pixels: u64,
     /// Most columns, and most rows.
     pub side: u32,
+    /// The largest window of the operator's output that is ever wanted, where that is known: the size at
+    /// which a following crop leaves. `resize` with `shorter` has no bound without it, as a picture of one
+    /// row would become as many columns as there are pixels.
+    pub wanted: Option<Size>,
 }
 
 /// What happened to one sample, in coordinates of the upright picture.

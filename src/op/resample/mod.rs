@@ -10,10 +10,25 @@
 //! **The table** (`&[i32]`), made by `fill_table`, holds two axes, columns first. An axis of `n` outputs
 //! (those of the wanted window) is: `n` pairs `(first, count)`, the first input index (absolute, in the
 //! coordinates of the input image) and the number of taps, at `*_bounds`; then `n` times `*_taps`
-//! coefficients, zero-padded, at `*_coefs`. Offsets are in entries from the table's start.
+//! coefficients, zero-padded, at `*_coefs`. Offsets are in entries from the start of the operator's own
+//! table: the first entry that its `demand` appends.
+//!
+//! `nearest` is a table like the others, with one tap of weight 1: the sum, the half and the shift give
+//! the byte back.
+//!
+//! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in
+//! Pillow's `resize(box=...)`, and the picture is the whole pixels that it touches.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, Image, PixelType};
+use crate::tensor::CHANNELS;
+
+use super::{Bounds, Wanted};
+
+mod coefficients;
 
 /// Resampling filter, with Pillow's names and supports (in input pixels where the image grows).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -72,4 +87,214 @@ pub struct Params {
     pub out_width: i32,
     /// Rows of the whole output.
     pub out_height: i32,
+}
+
+/// Fraction bits of a coefficient: 32 less 8 for the byte and 2 for filters that go below 0 or over 1.
+pub const PRECISION_BITS: u32 = 22;
+
+/// What is added to a sum so that the shift rounds.
+pub const HALF: i32 = 1 << (PRECISION_BITS - 1);
+
+/// The operator's CUDA text, for every operator that resamples.
+pub(super) const CUDA: &str = include_str!("../../../kernels/resample.cu");
+
+impl Params {
+    /// The resampling of a box of the input to a whole output; nothing is wanted of it yet.
+    pub fn new(of: Roi, to: Size) -> Self {
+        Self {
+            box_x: of.x as i32,
+            box_y: of.y as i32,
+            box_width: of.width as i32,
+            box_height: of.height as i32,
+            out_width: to.width as i32,
+            out_height: to.height as i32,
+            ..Self::zeroed()
+        }
+    }
+
+    /// The window of the output for which the table was made.
+    pub fn wanted(&self) -> Roi {
+        Roi::new(self.x as u32, self.y as u32, self.width as u32, self.height as u32)
+    }
+
+    /// The box of the input that is resampled, before any reduction by the decoder.
+    pub fn of(&self) -> Roi {
+        let [x, y, width, height] =
+            [self.box_x, self.box_y, self.box_width, self.box_height].map(|it| it as u32);
+        Roi::new(x, y, width, height)
+    }
+
+    /// The columns: what the horizontal pass needs.
+    pub fn columns<'a>(&self, table: &'a [i32]) -> Axis<'a> {
+        Axis::new(table, self.width, self.h_bounds, self.h_coefs, self.h_taps)
+    }
+
+    /// The rows: what the vertical pass needs.
+    pub fn rows<'a>(&self, table: &'a [i32]) -> Axis<'a> {
+        Axis::new(table, self.height, self.v_bounds, self.v_coefs, self.v_taps)
+    }
+}
+
+/// One axis of a table.
+#[derive(Clone, Copy, Debug)]
+pub struct Axis<'a> {
+    bounds: &'a [i32],
+    coefs: &'a [i32],
+    taps: usize,
+}
+
+impl<'a> Axis<'a> {
+    fn new(table: &'a [i32], len: i32, bounds: i32, coefs: i32, taps: i32) -> Self {
+        let (len, taps) = (len as usize, taps as usize);
+        Self {
+            bounds: &table[bounds as usize..][..2 * len],
+            coefs: &table[coefs as usize..][..taps * len],
+            taps,
+        }
+    }
+
+    /// Outputs.
+    pub fn len(&self) -> usize {
+        self.bounds.len() / 2
+    }
+
+    /// Whether there are no outputs; never so in a table that was filled.
+    pub fn is_empty(&self) -> bool {
+        self.bounds.is_empty()
+    }
+
+    /// The largest number of taps of an output.
+    pub fn taps(&self) -> usize {
+        self.taps
+    }
+
+    /// First input index and coefficients of output `index`, counted from the wanted window's first.
+    pub fn output(&self, index: usize) -> (u32, &'a [i32]) {
+        let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
+        (first as u32, &self.coefs[self.taps * index..][..count as usize])
+    }
+
+    /// First input index that any output needs, and the first after them: both ends only grow from one
+    /// output to the next.
+    pub fn inputs(&self) -> std::ops::Range<u32> {
+        let last = self.bounds.len() - 2;
+        self.bounds[0] as u32..(self.bounds[last] + self.bounds[last + 1]) as u32
+    }
+}
+
+/// Appends the table for the wanted window and writes its offsets into `params`; gives the window of the
+/// input that it reads.
+pub fn fill_table(
+    params: &mut Params,
+    wanted: Wanted,
+    filter: Filter,
+    table: &mut Vec<i32>,
+) -> Roi {
+    let (start, out, input) = (table.len(), wanted.output, wanted.input);
+    let columns = coefficients::Line {
+        filter,
+        reduction: wanted.reduction,
+        input: input.width,
+        box_first: params.box_x as u32,
+        box_len: params.box_width as u32,
+        output: params.out_width as u32,
+    };
+    let rows = coefficients::Line {
+        input: input.height,
+        box_first: params.box_y as u32,
+        box_len: params.box_height as u32,
+        output: params.out_height as u32,
+        ..columns
+    };
+    (params.x, params.y) = (out.x as i32, out.y as i32);
+    (params.width, params.height) = (out.width as i32, out.height as i32);
+
+    params.h_bounds = (table.len() - start) as i32;
+    params.h_taps = columns.append(out.x..out.right(), table) as i32;
+    params.h_coefs = params.h_bounds + 2 * params.width;
+    params.v_bounds = (table.len() - start) as i32;
+    params.v_taps = rows.append(out.y..out.bottom(), table) as i32;
+    params.v_coefs = params.v_bounds + 2 * params.height;
+
+    let (x, y) = (params.columns(&table[start..]).inputs(), params.rows(&table[start..]).inputs());
+    Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
+}
+
+/// The sides of the pictures within `bounds` whose tables are longest: as wide and as high as can be.
+///
+/// A table's length grows with columns and rows, and of all pictures with so many pixels their sum is
+/// largest for the longest.
+pub(super) fn longest_inputs(bounds: Bounds) -> [(f64, f64); 2] {
+    let long = u64::from(bounds.side).min(bounds.pixels).max(1);
+    let short = (bounds.pixels / long).clamp(1, long);
+    [(long as f64, short as f64), (short as f64, long as f64)]
+}
+
+/// Most table entries for any of the given factors by which columns and rows shrink, where `output` is the
+/// largest whole output.
+pub(super) fn table_len(
+    filter: Filter,
+    output: (u64, u64),
+    bounds: Bounds,
+    scales: [(f64, f64); 2],
+) -> usize {
+    let most = |side: u64, wanted: Option<u32>| wanted.map_or(side, |n| side.min(n.into()));
+    let columns = most(output.0, bounds.wanted.map(|size| size.width));
+    let rows = most(output.1, bounds.wanted.map(|size| size.height));
+    let axis =
+        |outputs: u64, scale| outputs.saturating_mul(2 + coefficients::most_taps(filter, scale));
+    let len = scales.map(|(x, y)| axis(columns, x).saturating_add(axis(rows, y)));
+    usize::try_from(len[0].max(len[1])).unwrap_or(usize::MAX)
+}
+
+/// What an operator that resamples says to a pixel type.
+pub(super) fn pixels(name: &str, input: PixelType) -> Result<PixelType, String> {
+    match input {
+        PixelType::U8 => Ok(PixelType::U8),
+        PixelType::F32 => {
+            Err(format!("{name} works on bytes and gets floats: put {name} before normalize"))
+        }
+    }
+}
+
+/// The reference: a horizontal pass into bytes, a vertical pass over them.
+pub fn reference(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+    let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+        unreachable!("resampling takes bytes and gives bytes");
+    };
+    let (columns, rows) = (params.columns(table), params.rows(table));
+    let wanted = params.wanted();
+    let inputs = rows.inputs();
+    let between = Roi::new(wanted.x, inputs.start, wanted.width, inputs.end - inputs.start);
+    let mut between = Image::<u8>::new(between);
+    for y in inputs {
+        for column in 0..columns.len() {
+            let (first, coefs) = columns.output(column);
+            let taps = coefs.iter().zip(first..).map(|(&k, x)| (k, src.pixel(x, y)));
+            between.set_pixel(wanted.x + column as u32, y, weighted(taps));
+        }
+    }
+    let window = out.window();
+    for y in window.y..window.bottom() {
+        let (first, coefs) = rows.output((y - wanted.y) as usize);
+        for x in window.x..window.right() {
+            let taps = coefs.iter().zip(first..).map(|(&k, y)| (k, between.pixel(x, y)));
+            out.set_pixel(x, y, weighted(taps));
+        }
+    }
+}
+
+fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS] {
+    let mut sums = [HALF; CHANNELS];
+    for (k, pixel) in taps {
+        for (sum, value) in sums.iter_mut().zip(pixel) {
+            *sum += k * i32::from(value);
+        }
+    }
+    sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
+}
+
+/// [`reference()`], fast.
+pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+    reference(params, table, src, out);
 }

@@ -1,0 +1,20 @@
+// A window of the picture; outside of it there is a colour. Twin of src/op/crop.rs, shared by every crop.
+struct CropParams {
+    int x, y, width, height;        // the window, which may begin left of or above the picture
+    int src_width, src_height;
+    float fill[3];
+    int unused;
+};
+
+template <class Src> struct Crop {
+    typedef typename Src::Pixel Pixel;
+    Src src;
+    CropParams p;
+    __device__ Pixel at(int x, int y) const {
+        x += p.x;
+        y += p.y;
+        if (x < 0 || y < 0 || x >= p.src_width || y >= p.src_height)
+            return Pixel::of(p.fill[0], p.fill[1], p.fill[2]);
+        return src.at(x, y);
+    }
+};

@@ -1,0 +1,31 @@
+// The kernel: one thread per output pixel, blocks of 32 x 8 pixels, one layer of the grid per sample.
+// Above it the host writes the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
+struct Sample {
+    Out::type* out;
+    Pixels pixels;
+};
+
+static_assert(sizeof(Sample) == SAMPLE_BYTES, "a sample's parameters are laid out differently on the host");
+
+extern "C" __global__ void fused(const Sample* samples, int count, int width, int height) {
+    const int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= width || y >= height || (int)blockIdx.z >= count) return;
+    const Sample& sample = samples[blockIdx.z];
+    Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
+}
+
+#ifndef __CUDACC__
+// The launch, on the host: every thread of every block, one after another. `params` is what cuLaunchKernel
+// takes: the address of each argument.
+extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                            unsigned bz) {
+    gridDim = {gx, gy, gz};
+    blockDim = {bx, by, bz};
+    for (unsigned block = 0; block < gx * gy * gz; block++)
+        for (unsigned thread = 0; thread < bx * by * bz; thread++) {
+            blockIdx = {block % gx, block / gx % gy, block / gx / gy};
+            threadIdx = {thread % bx, thread / bx % by, thread / bx / by};
+            fused(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3]);
+        }
+}
+#endif

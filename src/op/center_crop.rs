@@ -1,0 +1,101 @@
+//! `center_crop`: a window in the middle.
+
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Roi, Size};
+use crate::image::HostImage;
+use crate::random::SampleRng;
+
+use super::settings::check_side;
+use super::{FieldError, Fusion, Operator, Trace, Wanted, crop};
+
+/// Cuts out the middle: torchvision's `CenterCrop`.
+///
+/// The window begins at `int(round((side - wanted) / 2))`, half to even. A picture that is smaller is
+/// padded with 0, `(wanted - side) / 2` cut to an integer on the left and at the top.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CenterCrop {
+    /// Columns that leave.
+    pub width: u32,
+    /// Rows that leave.
+    pub height: u32,
+}
+
+impl CenterCrop {
+    /// `width` columns and `height` rows.
+    pub fn to(width: u32, height: u32) -> Self {
+        Self { width, height }
+    }
+}
+
+fn first(side: u32, wanted: u32) -> i64 {
+    if wanted > side {
+        -i64::from((wanted - side) / 2)
+    } else {
+        (f64::from(side - wanted) / 2.0).round_ties_even() as i64
+    }
+}
+
+impl Operator for CenterCrop {
+    const NAME: &'static str = "center_crop";
+    const CUDA: &'static str = crop::CUDA;
+    const TYPE: &'static str = "Crop";
+    type Params = crop::Params;
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_side("width", self.width)?;
+        check_side("height", self.height)
+    }
+
+    fn fixed_output(&self, _: Option<Size>) -> Option<Size> {
+        Some(Size::new(self.width, self.height))
+    }
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, crop::Params) {
+        let size = Size::new(self.width, self.height);
+        let at = (first(input.width, self.width), first(input.height, self.height));
+        (size, crop::Params::new(at, size, input, [0.0; 3]))
+    }
+
+    fn demand(&self, params: &mut crop::Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
+        crop::demand(params, wanted)
+    }
+
+    fn trace(params: &crop::Params, trace: &mut Trace) {
+        crop::trace(params, trace);
+    }
+
+    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        crop::reference(params, src, out);
+    }
+
+    fn apply(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        crop::apply(params, src, out);
+    }
+
+    fn fusion(params: &crop::Params) -> Fusion {
+        crop::fusion(params)
+    }
+
+    fn examples() -> Vec<Self> {
+        [(8, 8), (9, 5), (31, 4), (64, 64)].map(|(width, height)| Self { width, height }).to_vec()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Python's `int(round((side - wanted) / 2.0))`.
+    #[test]
+    fn half_a_pixel_goes_to_the_even_side() {
+        let firsts = [(10, 8), (11, 8), (13, 8), (15, 8), (9, 8)].map(|(s, w)| first(s, w));
+        assert_eq!(firsts, [1, 2, 2, 4, 0]);
+    }
+
+    #[test]
+    fn a_smaller_picture_has_the_smaller_half_of_the_padding_first() {
+        assert_eq!([first(8, 11), first(8, 12), first(7, 8)], [-1, -2, 0]);
+    }
+}

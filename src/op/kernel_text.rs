@@ -1,0 +1,223 @@
+//! The kernel of a chain as text: the operators' texts, and three lines that compose their types.
+//!
+//! It compiles with NVRTC (`--std=c++17 --fmad=false`) for a device and with any C++17 compiler for the host
+//! (`-ffp-contract=off`), where `fused__host` runs the threads one after another.
+
+use std::fmt::Write;
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::geometry::{Orientation, Roi, Size};
+use crate::image::PixelType;
+use crate::tensor::{DType, Layout};
+
+use super::{AnyOperator, ParamBytes};
+
+/// What is at the bottom of a kernel's chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Leaf {
+    /// A decoded window of bytes, with an orientation: [`RoiParams`].
+    Roi,
+    /// A window of floats: [`FloatsParams`].
+    Floats,
+}
+
+impl Leaf {
+    /// The leaf for pixels of this type.
+    pub const fn of(pixels: PixelType) -> Self {
+        match pixels {
+            PixelType::U8 => Leaf::Roi,
+            PixelType::F32 => Leaf::Floats,
+        }
+    }
+
+    /// Bytes of its parameters.
+    pub const fn params_bytes(self) -> usize {
+        match self {
+            Leaf::Roi => size_of::<RoiParams>(),
+            Leaf::Floats => size_of::<FloatsParams>(),
+        }
+    }
+
+    const fn cuda_type(self) -> &'static str {
+        match self {
+            Leaf::Roi => "Roi",
+            Leaf::Floats => "Floats",
+        }
+    }
+}
+
+/// A window of a decoded picture in memory that the kernel can read. Twin of `Roi` in `kernels/image.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct RoiParams {
+    pixels: u64,
+    pitch: i32,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    stored_width: i32,
+    stored_height: i32,
+    orientation: i32,
+}
+
+impl RoiParams {
+    /// The stored window `window` of a picture of `stored` size: interleaved RGB from the address `pixels`
+    /// on, `pitch` bytes from a row to the next.
+    pub fn new(pixels: u64, pitch: u32, window: Roi, stored: Size, turn: Orientation) -> Self {
+        Self {
+            pixels,
+            pitch: pitch as i32,
+            x: window.x as i32,
+            y: window.y as i32,
+            width: window.width as i32,
+            height: window.height as i32,
+            stored_width: stored.width as i32,
+            stored_height: stored.height as i32,
+            orientation: i32::from(turn.transpose)
+                | i32::from(turn.mirror_x) << 1
+                | i32::from(turn.mirror_y) << 2,
+        }
+    }
+}
+
+/// A window of floats in memory that the kernel can read. Twin of `Floats` in `kernels/image.cu`.
+#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[repr(C)]
+pub struct FloatsParams {
+    pixels: u64,
+    pitch: i32,
+    x: i32,
+    y: i32,
+    unused: i32,
+}
+
+impl FloatsParams {
+    /// The window `window`: interleaved RGB from the address `pixels` on, `pitch` floats from a row to the
+    /// next.
+    pub fn new(pixels: u64, pitch: u32, window: Roi) -> Self {
+        Self { pixels, pitch: pitch as i32, x: window.x as i32, y: window.y as i32, unused: 0 }
+    }
+}
+
+/// A kernel's text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelText {
+    /// All of it. The kernel is `fused(const Sample* samples, int count, int width, int height)`, for blocks
+    /// of [`BLOCK`] pixels and a grid that covers `width` x `height` x `count`.
+    pub source: String,
+    /// The chain's type, the element type and the layout: `Normalize<Flip<Resample<Roi>>> f16 nchw`.
+    pub name: String,
+    /// Bytes of one sample's parameters: what [`write_sample`] writes.
+    pub sample_bytes: usize,
+}
+
+/// Columns and rows of a block of the kernel's threads.
+pub const BLOCK: Size = Size::new(32, 8);
+
+/// The text of the kernel that evaluates `operators`, first to last, over a leaf, and stores the tensor.
+pub fn kernel_text(
+    leaf: Leaf,
+    operators: &[&dyn AnyOperator],
+    dtype: DType,
+    layout: Layout,
+) -> KernelText {
+    let chain = operators
+        .iter()
+        .fold(leaf.cuda_type().to_string(), |src, op| format!("{}<{src}>", op.cuda_type()));
+    let sample_bytes = size_of::<u64>()
+        + leaf.params_bytes()
+        + operators.iter().map(|op| op.params_bytes()).sum::<usize>();
+
+    let mut source = String::new();
+    let mut add = |file: &str, text: &str| {
+        // Writing into a String cannot fail.
+        let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
+    };
+    add("image", include_str!("../../kernels/image.cu"));
+    for (place, op) in operators.iter().enumerate() {
+        if operators[..place].iter().all(|before| before.cuda() != op.cuda()) {
+            add(&op.cuda_type().to_lowercase(), op.cuda());
+        }
+    }
+    add("store", include_str!("../../kernels/store.cu"));
+    let (out, order) = (out_type(dtype), order_type(layout));
+    let types = format!(
+        "typedef {chain} Pixels;\ntypedef {out} Out;\ntypedef {order} Order;\n\
+         #define SAMPLE_BYTES {sample_bytes}"
+    );
+    add("chain", &types);
+    add("fused", include_str!("../../kernels/fused.cu"));
+    KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes }
+}
+
+/// Writes one sample's parameters as the kernel reads them: the address of its tensor, the leaf's
+/// parameters ([`RoiParams`] or [`FloatsParams`]) and the operators', first to last. `buffer` must be
+/// [`KernelText::sample_bytes`] long.
+pub fn write_sample<'a>(
+    buffer: &mut [u8],
+    out_address: u64,
+    leaf: &[u8],
+    params: impl IntoIterator<Item = &'a ParamBytes>,
+) {
+    let (address, mut rest) = buffer.split_at_mut(size_of::<u64>());
+    address.copy_from_slice(&out_address.to_ne_bytes());
+    let mut write = |bytes: &[u8]| {
+        let (part, after) = std::mem::take(&mut rest).split_at_mut(bytes.len());
+        part.copy_from_slice(bytes);
+        rest = after;
+    };
+    write(leaf);
+    params.into_iter().for_each(|params| write(params.as_bytes()));
+    assert!(rest.is_empty(), "a sample's parameters are {} bytes shorter", rest.len());
+}
+
+const fn out_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::U8 => "U8",
+        DType::F16 => "F16",
+        DType::BF16 => "BF16",
+        DType::F32 => "F32",
+    }
+}
+
+const fn order_type(layout: Layout) -> &'static str {
+    match layout {
+        Layout::Nchw => "Nchw",
+        Layout::Nhwc => "Nhwc",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::op::{CenterCrop, Flip, Normalize, RandomCrop, RandomResizedCrop};
+
+    #[test]
+    fn types_nest_first_to_last_and_each_text_is_there_once() {
+        let crop = CenterCrop::to(8, 8);
+        let chain: [&dyn AnyOperator; 5] = [
+            &RandomResizedCrop::to(9, 9),
+            &crop,
+            &Flip::default(),
+            &RandomCrop::to(4, 4),
+            &Normalize::IMAGENET,
+        ];
+        let text = kernel_text(Leaf::Roi, &chain, DType::F16, Layout::Nhwc);
+        assert_eq!(text.name, "Normalize<Crop<Flip<Crop<Resample<Roi>>>>> f16 nhwc");
+        assert_eq!(text.source.matches("struct CropParams").count(), 1);
+        assert_eq!(text.source.matches("#line 1 \"crop.cu\"").count(), 1);
+    }
+
+    #[test]
+    fn a_sample_is_address_leaf_and_parameters_in_the_order_of_the_chain() {
+        let mut buffer = [0; 8 + 24 + 8 + 8];
+        let leaf = FloatsParams::new(2, 3, Roi::new(4, 5, 6, 7));
+        let params = [ParamBytes::new(&8u64), ParamBytes::new(&9u64)];
+        write_sample(&mut buffer, 1, bytemuck::bytes_of(&leaf), &params);
+        assert_eq!(buffer[0], 1);
+        assert_eq!(buffer[8..32], *bytemuck::bytes_of(&leaf));
+        assert_eq!((buffer[32], buffer[40]), (8, 9));
+    }
+}

@@ -1,0 +1,183 @@
+//! `random_crop`: a window of fixed size at a random place.
+
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, PixelType};
+use crate::random::SampleRng;
+
+use super::settings::{check_side, one_or_each};
+use super::{FieldError, Fusion, Operator, Trace, Wanted, crop};
+
+/// Cuts out a window at a random place of the padded picture: torchvision's `RandomCrop`.
+///
+/// Where the padded picture is smaller than the window, torchvision gives an error; here the window begins
+/// at its first column (row) and what is missing at the end is `fill`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RandomCrop {
+    /// Columns that leave.
+    pub width: u32,
+    /// Rows that leave.
+    pub height: u32,
+    /// Pixels added on the left, at the top, on the right and at the bottom; in TOML also one number for
+    /// all. Default 0.
+    #[serde(default, deserialize_with = "one_or_each")]
+    pub padding: [u32; 4],
+    /// Where the padded picture is still smaller than the window, adds the difference on both sides. Default
+    /// false.
+    #[serde(default)]
+    pub pad_if_needed: bool,
+    /// Red, green and blue of what is added, in terms of the pixels that enter: 0 to 255, or after
+    /// `normalize` its values; in TOML also one number for all. Default 0.
+    #[serde(default, deserialize_with = "one_or_each")]
+    pub fill: [f32; 3],
+}
+
+impl RandomCrop {
+    /// `width` columns and `height` rows, without padding.
+    pub fn to(width: u32, height: u32) -> Self {
+        Self { width, height, padding: [0; 4], pad_if_needed: false, fill: [0.0; 3] }
+    }
+
+    /// Where the window begins on one axis, drawn only where there is a choice.
+    fn place(&self, side: u32, padding: [u32; 2], wanted: u32, rng: &mut SampleRng) -> i64 {
+        let mut before = i64::from(padding[0]);
+        let mut padded = u64::from(side) + u64::from(padding[0]) + u64::from(padding[1]);
+        let missing = u64::from(wanted).saturating_sub(padded);
+        if self.pad_if_needed {
+            before += missing as i64;
+            padded += 2 * missing;
+        }
+        match padded.saturating_sub(u64::from(wanted)) {
+            0 => -before,
+            room => rng.below(room + 1) as i64 - before,
+        }
+    }
+}
+
+impl Operator for RandomCrop {
+    const NAME: &'static str = "random_crop";
+    const CUDA: &'static str = crop::CUDA;
+    const TYPE: &'static str = "Crop";
+    type Params = crop::Params;
+
+    fn check(&self) -> Result<(), FieldError> {
+        check_side("width", self.width)?;
+        check_side("height", self.height)?;
+        for (side, &pixels) in self.padding.iter().enumerate() {
+            if pixels > 0 {
+                check_side(&format!("padding[{side}]"), pixels)?;
+            }
+        }
+        for (channel, value) in self.fill.iter().enumerate() {
+            if !value.is_finite() {
+                let problem = format!("must be a number, is {value}");
+                return Err(FieldError::new(format!("fill[{channel}]"), problem));
+            }
+        }
+        Ok(())
+    }
+
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
+        let byte = |value: f32| (0.0..=255.0).contains(&value) && value.fract() == 0.0;
+        if input == PixelType::U8 && !self.fill.iter().all(|&value| byte(value)) {
+            return Err(format!(
+                "random_crop gets bytes, and its fill {:?} is not: use whole numbers from 0 to 255, or \
+                 put random_crop after normalize",
+                self.fill
+            ));
+        }
+        Ok(input)
+    }
+
+    fn fixed_output(&self, _: Option<Size>) -> Option<Size> {
+        Some(Size::new(self.width, self.height))
+    }
+
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, crop::Params) {
+        let [left, top, right, bottom] = self.padding;
+        let y = self.place(input.height, [top, bottom], self.height, rng);
+        let x = self.place(input.width, [left, right], self.width, rng);
+        let size = Size::new(self.width, self.height);
+        (size, crop::Params::new((x, y), size, input, self.fill))
+    }
+
+    fn demand(&self, params: &mut crop::Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
+        crop::demand(params, wanted)
+    }
+
+    fn trace(params: &crop::Params, trace: &mut Trace) {
+        crop::trace(params, trace);
+    }
+
+    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        crop::reference(params, src, out);
+    }
+
+    fn apply(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        crop::apply(params, src, out);
+    }
+
+    fn fusion(params: &crop::Params) -> Fusion {
+        crop::fusion(params)
+    }
+
+    fn examples() -> Vec<Self> {
+        let base = Self::to(12, 10);
+        vec![
+            base,
+            Self { padding: [4, 3, 2, 1], fill: [1.0, 128.0, 255.0], ..base },
+            Self { pad_if_needed: true, fill: [7.0; 3], ..Self::to(90, 70) },
+            Self::to(90, 70),
+        ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SampleKey;
+
+    fn places(op: RandomCrop, side: u32, padding: [u32; 2], wanted: u32) -> Vec<i64> {
+        let mut seen: Vec<i64> = (0..500)
+            .map(|index| {
+                let key = SampleKey { seed: 1, epoch: 0, index };
+                op.place(side, padding, wanted, &mut SampleRng::new(key, 0))
+            })
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    }
+
+    #[test]
+    fn every_place_of_the_padded_picture_is_drawn_and_no_other() {
+        let op = RandomCrop::to(1, 1);
+        assert_eq!(places(op, 6, [2, 1], 4), [-2, -1, 0, 1, 2, 3]);
+        assert_eq!(places(op, 6, [0, 0], 6), [0]);
+    }
+
+    #[test]
+    fn what_is_missing_is_added_on_both_sides() {
+        let op = RandomCrop { pad_if_needed: true, ..RandomCrop::to(1, 1) };
+        assert_eq!(places(op, 6, [0, 0], 8), [-2, -1, 0]);
+        assert_eq!(places(RandomCrop::to(1, 1), 6, [0, 0], 8), [0]);
+    }
+
+    #[test]
+    fn fill_must_be_what_the_pixels_are() {
+        let op = RandomCrop { fill: [0.0, 0.5, 0.0], ..RandomCrop::to(1, 1) };
+        assert!(op.pixels(PixelType::U8).unwrap_err().contains("after normalize"));
+        assert_eq!(op.pixels(PixelType::F32), Ok(PixelType::F32));
+    }
+
+    #[test]
+    fn padding_and_fill_take_one_value_or_each() {
+        let read = |text: &str| toml::from_str::<RandomCrop>(text);
+        let op = read("width = 3\nheight = 4\npadding = 2\nfill = [1, 2, 3]").unwrap();
+        assert_eq!((op.padding, op.fill), ([2; 4], [1.0, 2.0, 3.0]));
+        let error = read("width = 3\nheight = 4\npadding = [1, 2]").unwrap_err().to_string();
+        assert!(error.contains("one value or 4"), "{error}");
+    }
+}

@@ -1,0 +1,209 @@
+//! `resize`: to a fixed size, or to a shorter or longer side.
+
+use serde::{Deserialize, Serialize};
+
+use crate::geometry::{Roi, Size};
+use crate::image::{HostImage, PixelType};
+use crate::random::SampleRng;
+
+use super::resample::{self, Filter};
+use super::settings::check_side;
+use super::{Bounds, FieldError, Fusion, Operator, Trace, Wanted};
+
+/// Resizes the whole picture: torchvision's `Resize` on PIL images.
+///
+/// Exactly one of three forms: `width` and `height`; `shorter`, with which the other side becomes
+/// `int(shorter * long / short)`; or `longer`, with which the other becomes `int(longer * short / long)`,
+/// but at least 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Resize {
+    /// Columns that leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub width: Option<u32>,
+    /// Rows that leave.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub height: Option<u32>,
+    /// Pixels of the shorter side that leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shorter: Option<u32>,
+    /// Pixels of the longer side that leaves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub longer: Option<u32>,
+    /// Default bilinear.
+    pub filter: Filter,
+}
+
+/// The forms that the settings can take.
+#[derive(Clone, Copy)]
+enum Form {
+    Exact(Size),
+    Shorter(u32),
+    Longer(u32),
+}
+
+impl Resize {
+    /// To `width` columns and `height` rows.
+    pub fn to(width: u32, height: u32) -> Self {
+        Self { width: Some(width), height: Some(height), ..Self::default() }
+    }
+
+    /// Keeps the aspect ratio; the shorter side becomes `pixels`.
+    pub fn shorter(pixels: u32) -> Self {
+        Self { shorter: Some(pixels), ..Self::default() }
+    }
+
+    /// Keeps the aspect ratio; the longer side becomes `pixels`.
+    pub fn longer(pixels: u32) -> Self {
+        Self { longer: Some(pixels), ..Self::default() }
+    }
+
+    fn form(&self) -> Option<Form> {
+        match (self.width, self.height, self.shorter, self.longer) {
+            (Some(width), Some(height), None, None) => Some(Form::Exact(Size::new(width, height))),
+            (None, None, Some(pixels), None) => Some(Form::Shorter(pixels)),
+            (None, None, None, Some(pixels)) => Some(Form::Longer(pixels)),
+            _ => None,
+        }
+    }
+
+    fn output(&self, input: Size) -> Size {
+        let form = self.form().expect("check() has refused settings without a form");
+        let (short, long) =
+            (input.width.min(input.height), input.width.max(input.height));
+        let (short, long) = match form {
+            Form::Exact(size) => return size,
+            Form::Shorter(pixels) => (pixels, scaled(pixels, long, short)),
+            Form::Longer(pixels) => (scaled(pixels, short, long), pixels),
+        };
+        if input.width <= input.height { Size::new(short, long) } else { Size::new(long, short) }
+    }
+}
+
+/// `int(pixels * numerator / denominator)` of Python, at least 1 and at most what an i32 holds.
+fn scaled(pixels: u32, numerator: u32, denominator: u32) -> u32 {
+    let product = (u64::from(pixels) * u64::from(numerator)) as f64;
+    ((product / f64::from(denominator)) as u32).clamp(1, i32::MAX as u32)
+}
+
+impl Operator for Resize {
+    const NAME: &'static str = "resize";
+    const CUDA: &'static str = resample::CUDA;
+    const TYPE: &'static str = "Resample";
+    type Params = resample::Params;
+
+    fn check(&self) -> Result<(), FieldError> {
+        let sides = [
+            ("width", self.width),
+            ("height", self.height),
+            ("shorter", self.shorter),
+            ("longer", self.longer),
+        ];
+        for (field, side) in sides {
+            if let Some(pixels) = side {
+                check_side(field, pixels)?;
+            }
+        }
+        if self.form().is_some() {
+            return Ok(());
+        }
+        let given = sides.iter().filter(|(_, side)| side.is_some());
+        let given: Vec<String> =
+            given.map(|(field, side)| format!("{field} = {}", side.unwrap_or_default())).collect();
+        let given = if given.is_empty() { "nothing".into() } else { given.join(", ") };
+        let field = if self.width.is_some() { "width" } else { "shorter" };
+        let problem = format!(
+            "needs exactly one of: width and height, shorter, longer; is given {given}"
+        );
+        Err(FieldError::new(field, problem))
+    }
+
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
+        resample::pixels(Self::NAME, input)
+    }
+
+    fn fixed_output(&self, input: Option<Size>) -> Option<Size> {
+        match (self.form(), input) {
+            (Some(Form::Exact(size)), _) => Some(size),
+            (_, input) => input.map(|input| self.output(input)),
+        }
+    }
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, resample::Params) {
+        let output = self.output(input);
+        (output, resample::Params::new(input.window(), output))
+    }
+
+    fn demand(&self, params: &mut resample::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
+        resample::fill_table(params, wanted, self.filter, table)
+    }
+
+    fn table_len(&self, bounds: Bounds) -> usize {
+        let side = u64::from(bounds.side);
+        let inputs = resample::longest_inputs(bounds);
+        let (output, scales) = match self.form() {
+            None => return 0,
+            Some(Form::Exact(Size { width, height })) => (
+                (u64::from(width), u64::from(height)),
+                inputs.map(|(w, h)| (w / f64::from(width), h / f64::from(height))),
+            ),
+            Some(Form::Shorter(pixels)) => {
+                // The longer side is cut to a whole number of at least `pixels`, which makes the factor
+                // larger by at most one part in `pixels`.
+                let pixels_f = f64::from(pixels);
+                let shorter = (bounds.pixels as f64).sqrt().min(f64::from(bounds.side));
+                let scale = shorter / pixels_f * (pixels_f + 1.0) / pixels_f;
+                ((u64::from(pixels) * side, u64::from(pixels) * side), [(scale, scale); 2])
+            }
+            Some(Form::Longer(pixels)) => {
+                // The shorter side is cut to a whole number of at least 1: less than half is lost.
+                let scales = inputs.map(|(w, h)| {
+                    let scale = 2.0 * w.max(h) / f64::from(pixels);
+                    (scale, scale)
+                });
+                ((pixels.into(), pixels.into()), scales)
+            }
+        };
+        resample::table_len(self.filter, output, bounds, scales)
+    }
+
+    fn set_table(params: &mut resample::Params, address: u64) {
+        params.table = address;
+    }
+
+    fn trace(_: &resample::Params, trace: &mut Trace) {
+        trace.cropping = false;
+    }
+
+    fn reference(
+        params: &resample::Params,
+        table: &[i32],
+        src: &HostImage,
+        out: &mut HostImage,
+    ) {
+        resample::reference(params, table, src, out);
+    }
+
+    fn apply(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        resample::apply(params, table, src, out);
+    }
+
+    fn fusion(params: &resample::Params) -> Fusion {
+        Fusion::Resample(*params)
+    }
+
+    fn examples() -> Vec<Self> {
+        let filters = [
+            Filter::Nearest,
+            Filter::Box,
+            Filter::Bilinear,
+            Filter::Hamming,
+            Filter::Bicubic,
+            Filter::Lanczos,
+        ];
+        let mut all: Vec<Self> =
+            filters.map(|filter| Self { filter, ..Self::to(20, 15) }).to_vec();
+        all.extend([Self::to(1, 1), Self::to(61, 67), Self::shorter(16), Self::longer(16)]);
+        all
+    }
+}
