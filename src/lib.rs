@@ -1,11 +1,13 @@
 //! feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out.
 
+pub mod config;
 pub mod decode;
 pub mod error;
 pub mod footprint;
 pub mod geometry;
 pub mod header;
 pub mod image;
+pub mod loader;
 pub mod op;
 pub mod output;
 pub mod plan;
@@ -14,5 +16,6 @@ pub mod ring;
 pub mod source;
 pub mod synth;
 pub mod tensor;
+pub mod transform;
 
 pub use error::{Error, Result};
