@@ -82,7 +82,9 @@ fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
         return Ok(Format::WebP);
     }
     for (magic, name) in [(JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG"), (b"RIFF", "WebP")] {
-        if magic.starts_with(bytes) || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic)) {
+        if magic.starts_with(bytes)
+            || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic))
+        {
             let problem = format!("the file has only {} bytes, the start of a {name}", bytes.len());
             return Err(Fault::new(Reason::Truncated, problem));
         }
@@ -110,9 +112,9 @@ fn looks_like(bytes: &[u8]) -> String {
         (0, b"PK\x03\x04", "a ZIP archive"),
         (0, &[0x1F, 0x8B], "a gzip file"),
     ];
-    let found = OTHERS.iter().find(|(at, magic, _)| {
-        bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic))
-    });
+    let found = OTHERS
+        .iter()
+        .find(|(at, magic, _)| bytes.get(*at..).is_some_and(|rest| rest.starts_with(magic)));
     if let Some((_, _, name)) = found {
         return format!("the bytes look like {name}");
     }

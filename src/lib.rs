@@ -5,6 +5,7 @@ pub mod decode;
 pub mod error;
 pub mod footprint;
 pub mod geometry;
+pub mod gpu;
 pub mod header;
 pub mod image;
 pub mod loader;

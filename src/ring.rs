@@ -6,7 +6,7 @@
 //! * Slots become ready in the order in which they are published, and the consumer gets them in that order.
 //! * A slot that is dropped while being filled, or after use, is free again.
 //! * When every producer is gone, the consumer gets what is ready, and then the end.
-//! * After `fail`, the consumer gets what is ready, then the error, once, and then the end.
+//! * After `fail`, the consumer gets what was ready before it, then the error, once, and then the end.
 //! * When the consumer is gone, or after `close`, a producer that waits wakes up and gets nothing.
 //! * A slot that is leaked shortens the ring and does nothing else.
 //! * When both sides and all slots are gone, every slot has been dropped.
@@ -165,7 +165,7 @@ impl<S: Slot> Filling<S> {
             return Err(error);
         }
         let mut state = self.shared.lock();
-        if state.closed {
+        if state.closed || state.failure.is_some() {
             drop(state);
             drop(slot);
         } else {

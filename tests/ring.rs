@@ -92,7 +92,10 @@ fn a_failure_comes_after_what_is_ready_and_once() {
     let live = Arc::default();
     let (producer, consumer) = ring(slots(&live, 2));
     assert!(fill(&producer, 1));
+    let mut late = producer.acquire().unwrap();
+    late.begin_fill().unwrap();
     producer.fail(Error::config("first", ""));
+    late.publish().unwrap();
     producer.fail(Error::config("second", ""));
     assert!(producer.acquire().is_none());
     assert_eq!(consumer.next().unwrap().unwrap().value, 1);

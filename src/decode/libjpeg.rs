@@ -23,10 +23,9 @@ use crate::error::{Fault, Reason};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-/// Columns decoded and dropped on either side of a window. The upsampling filter mixes each chroma sample with
-/// its neighbour, at an edge with itself; so one sample, two columns, beyond the window makes its pixels those
-/// of a whole decode.
-const MARGIN: u32 = 2;
+/// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the
+/// edge of the picture, where the upsampling filter has no neighbour; only that one column comes out different.
+const MARGIN: u32 = 1;
 
 /// Narrowest crop. libjpeg upsamples plainly where a component is at most 2 samples wide; a crop must not make
 /// it so. 2 samples are at most 8 columns.
@@ -86,9 +85,9 @@ struct Raised;
 impl Session {
     fn new(bytes: &[u8]) -> Self {
         Session {
-            // SAFETY: the structures are C's: integers, enumerations with a zero, pointers and `Option`s of
-            // functions, all of which may be zero; libjpeg fills them in.
+            // SAFETY: C's structure of integers, pointers and enumerations that have a zero; libjpeg fills it in.
             cinfo: unsafe { mem::zeroed() },
+            // SAFETY: C's structure of integers, pointers and `Option`s of functions; libjpeg fills it in.
             errors: unsafe { mem::zeroed() },
             source: sys::jpeg_source_mgr {
                 next_input_byte: bytes.as_ptr(),
@@ -180,13 +179,14 @@ unsafe fn read(
     let mut x = 0;
     // SAFETY: decompression has started, so `coef_bits` is null or as libjpeg documents it.
     if !unsafe { smooths(cinfo) } {
-        let (mut left, mut width) = columns(window, full.width);
-        // SAFETY: decompression has started and no row has been read; the columns are inside the picture.
-        unsafe { sys::jpeg_crop_scanline(cinfo, &mut left, &mut width) };
-        x = if cinfo.output_width == full.width { 0 } else { left };
-        let group = (cinfo.max_v_samp_factor as u32 * 8 / reduction).max(1);
-        // SAFETY: decompression has started. Whole groups of MCU rows above the window are skipped.
-        unsafe { sys::jpeg_skip_scanlines(cinfo, window.y / group * group) };
+        let (left, mut width) = columns(window, full.width);
+        x = left;
+        // SAFETY: decompression has started and no row has been read; columns and rows are inside the picture.
+        // libjpeg moves `x` left to the edge of an MCU.
+        unsafe {
+            sys::jpeg_crop_scanline(cinfo, &mut x, &mut width);
+            sys::jpeg_skip_scanlines(cinfo, window.y);
+        }
     }
 
     let samples = if inks { 4 } else { CHANNELS };
@@ -200,7 +200,8 @@ unsafe fn read(
             return Err(Fault::new(Reason::Corrupt, "libjpeg gives no more rows"));
         }
         if y >= window.y {
-            let pixels = &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
+            let pixels =
+                &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
             if inks {
                 inks_to_rgb(pixels);
             }
@@ -337,7 +338,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
 unsafe fn throw(client_data: *mut c_void, fault: Fault) -> ! {
     // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
-    unsafe { *(&raw mut (*client_data.cast::<Session>()).fault) = Some(fault) };
+    unsafe { (*client_data.cast::<Session>()).fault = Some(fault) };
     resume_unwind(Box::new(Raised))
 }
 

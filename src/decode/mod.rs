@@ -57,9 +57,15 @@ impl HostDecoder {
             return Ok(());
         }
         match header.format {
-            Format::Jpeg => libjpeg::decode(&mut self.line, bytes, header.size, window, reduction, row),
-            Format::Png => png::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row),
-            Format::WebP => webp::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row),
+            Format::Jpeg => {
+                libjpeg::decode(&mut self.line, bytes, header.size, window, reduction, row)
+            }
+            Format::Png => {
+                png::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row)
+            }
+            Format::WebP => {
+                webp::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row)
+            }
         }
     }
 
@@ -90,7 +96,9 @@ fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), Fault> {
     let name = header.format.name();
     match (can_reduce(header.format), reduction) {
         (_, 1) | (true, 2 | 4 | 8) => {}
-        (true, _) => return refuse(format!("a {name} can be reduced by 1, 2, 4 or 8, not by {reduction}")),
+        (true, _) => {
+            return refuse(format!("a {name} can be reduced by 1, 2, 4 or 8, not by {reduction}"));
+        }
         (false, _) => return refuse(format!("a {name} cannot be reduced while it is decoded")),
     }
     let size = reduced_size(header.size, reduction);
@@ -125,5 +133,8 @@ fn grown(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
 
 /// The fault for a file whose own decoder sees another size than its header said.
 fn size_changed(header: Size, decoder: Size) -> Fault {
-    Fault::new(Reason::Corrupt, format!("the header says {header}, the picture has {decoder} pixels"))
+    Fault::new(
+        Reason::Corrupt,
+        format!("the header says {header}, the picture has {decoder} pixels"),
+    )
 }

@@ -42,7 +42,8 @@ pub(super) fn decode(
     let samples = Samples::new(reader.info())?;
     let line = grown(line, CHANNELS * window.width as usize);
     if reader.info().interlaced {
-        let len = reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
+        let len =
+            reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
         let scratch = grown(scratch, len);
         let stride = reader.next_frame(scratch).map_err(fault)?.line_size;
         for y in window.y..window.bottom() {
@@ -53,7 +54,8 @@ pub(super) fn decode(
     }
     for y in 0..window.bottom() {
         let stored = reader.next_row().map_err(fault)?;
-        let stored = stored.ok_or_else(|| Fault::new(Reason::Truncated, "the PNG ends before its rows do"))?;
+        let stored = stored
+            .ok_or_else(|| Fault::new(Reason::Truncated, "the PNG ends before its rows do"))?;
         if y >= window.y {
             samples.to_rgb(stored.data(), window, line)?;
             row(y, line);
@@ -87,6 +89,10 @@ impl Samples {
 
     /// The window's pixels of one row as RGB.
     fn to_rgb(&self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), Fault> {
+        if (self.color, self.bits) == (ColorType::Rgb, 8) {
+            line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
+            return Ok(());
+        }
         let channels = self.color.samples();
         let bytes = self.bits / 8;
         for (x, out) in (window.x as usize..).zip(line.chunks_exact_mut(CHANNELS)) {
@@ -118,14 +124,19 @@ impl Samples {
         let color = color.and_then(|color| color.try_into().ok());
         color.ok_or_else(|| {
             let colors = self.palette.len() / CHANNELS;
-            Fault::new(Reason::Corrupt, format!("a pixel has color {index} of a palette of {colors}"))
+            Fault::new(
+                Reason::Corrupt,
+                format!("a pixel has color {index} of a palette of {colors}"),
+            )
         })
     }
 }
 
 fn fault(error: DecodingError) -> Fault {
     let reason = match &error {
-        DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => Reason::Truncated,
+        DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Reason::Truncated
+        }
         DecodingError::LimitsExceeded => Reason::Oversized,
         _ => Reason::Corrupt,
     };

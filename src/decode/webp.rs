@@ -43,7 +43,9 @@ pub(super) fn decode(
 
 fn fault(error: DecodingError) -> Fault {
     let reason = match &error {
-        DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => Reason::Truncated,
+        DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            Reason::Truncated
+        }
         DecodingError::ImageTooLarge | DecodingError::MemoryLimitExceeded => Reason::Oversized,
         _ => Reason::Corrupt,
     };

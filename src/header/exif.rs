@@ -60,7 +60,9 @@ fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
         }
         match u16_at(entry + 2) {
             Some(SHORT) => found = u16_at(entry + 8).or(found),
-            Some(LONG) => found = u32_at(entry + 8).map(|v| v.min(u16::MAX.into()) as u16).or(found),
+            Some(LONG) => {
+                found = u32_at(entry + 8).map(|v| v.min(u16::MAX.into()) as u16).or(found)
+            }
             _ => {}
         }
     }
@@ -70,9 +72,11 @@ fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
 /// The digit after the first `tiff:Orientation="` or `tiff:Orientation>` that is followed by one.
 fn xmp_orientation(text: &[u8]) -> Option<u16> {
     const NAME: &[u8] = b"tiff:Orientation";
-    text.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(|(at, _)| {
-        let rest = &text[at + NAME.len()..];
-        let rest = rest.strip_prefix(b"=\"").or_else(|| rest.strip_prefix(b">"))?;
-        rest.first().filter(|byte| byte.is_ascii_digit()).map(|byte| u16::from(byte - b'0'))
-    })
+    text.windows(NAME.len()).enumerate().filter(|(_, window)| *window == NAME).find_map(
+        |(at, _)| {
+            let rest = &text[at + NAME.len()..];
+            let rest = rest.strip_prefix(b"=\"").or_else(|| rest.strip_prefix(b">"))?;
+            rest.first().filter(|byte| byte.is_ascii_digit()).map(|byte| u16::from(byte - b'0'))
+        },
+    )
 }

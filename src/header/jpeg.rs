@@ -162,7 +162,8 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
                 return Err(corrupt(format!("the unknown marker ff {marker:02x}")));
             }
             0xC8 | 0xDE | 0xDF => {
-                let problem = format!("a JPEG with marker ff {marker:02x}: hierarchical or an extension");
+                let problem =
+                    format!("a JPEG with marker ff {marker:02x}: hierarchical or an extension");
                 return Err(Fault::new(Reason::Unsupported, problem));
             }
             _ => {}
@@ -182,9 +183,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
             }
             0xE0 => seen.jfif |= body.len() >= 14 && body.starts_with(b"JFIF\0"),
             0xE1 if body.starts_with(b"Exif\0\0") => seen.metadata.add_exif(body),
-            0xE1 if body.starts_with(b"http://ns.adobe.com/xap/1.0/\0") => seen.metadata.add_xmp(body),
+            0xE1 if body.starts_with(b"http://ns.adobe.com/xap/1.0/\0") => {
+                seen.metadata.add_xmp(body)
+            }
             0xE2 => seen.icc |= body.starts_with(b"ICC_PROFILE\0"),
-            0xEE if body.len() >= 12 && body.starts_with(b"Adobe") => seen.adobe_transform = Some(body[11]),
+            0xEE if body.len() >= 12 && body.starts_with(b"Adobe") => {
+                seen.adobe_transform = Some(body[11])
+            }
             _ => {}
         }
     }
@@ -215,7 +220,8 @@ struct Seen {
 
 /// Moves behind the next marker and returns it. Bytes that are no marker are passed over, as libjpeg does.
 fn next_marker(rest: &mut &[u8]) -> Result<u8, Fault> {
-    let marker = rest.windows(2).position(|pair| pair[0] == 0xFF && !matches!(pair[1], 0x00 | 0xFF));
+    let marker =
+        rest.windows(2).position(|pair| pair[0] == 0xFF && !matches!(pair[1], 0x00 | 0xFF));
     let at = marker.ok_or_else(|| truncated("its header"))?;
     let code = rest[at + 1];
     *rest = &rest[at + 2..];

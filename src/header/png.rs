@@ -9,7 +9,8 @@ use crate::geometry::Size;
 const MAX_SIDE: u32 = i32::MAX as u32;
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
-    let (Some(length), Some(width), Some(height)) = (be32(bytes, 8), be32(bytes, 16), be32(bytes, 20))
+    let (Some(length), Some(width), Some(height)) =
+        (be32(bytes, 8), be32(bytes, 16), be32(bytes, 20))
     else {
         return Err(truncated("its IHDR chunk"));
     };
@@ -21,7 +22,9 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
     }
     let size = Size::new(width, height);
     if width == 0 || height == 0 || width > MAX_SIDE || height > MAX_SIDE {
-        return Err(corrupt(format!("the IHDR chunk says {size}, the format allows 1 to {MAX_SIDE}")));
+        return Err(corrupt(format!(
+            "the IHDR chunk says {size}, the format allows 1 to {MAX_SIDE}"
+        )));
     }
     let mut metadata = Metadata::default();
     for (kind, data) in (Chunks { rest: &bytes[33..] }) {

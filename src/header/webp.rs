@@ -26,8 +26,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
     }
     let mut metadata = Metadata::default();
     if kind == b"VP8X" {
+        let mut animated = false;
         for (kind, data) in (Chunks { rest: &bytes[12..] }) {
             match kind {
+                b"VP8 " => check_inside(size, lossy_size(data)?)?,
+                b"VP8L" => check_inside(size, lossless_size(data)?)?,
+                b"ANMF" if !animated => {
+                    animated = true;
+                    check_first_frame(size, data.get(16..).unwrap_or_default())?;
+                }
                 b"EXIF" => metadata.add_exif(data),
                 b"XMP " => metadata.add_xmp(data),
                 _ => {}
@@ -35,6 +42,25 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         }
     }
     Ok(Header { format: Format::WebP, size, orientation: metadata.orientation(), jpeg: None })
+}
+
+/// Refuses pixels that are larger than the canvas, since limits are checked on the canvas.
+fn check_inside(canvas: Size, pixels: Size) -> Result<(), Fault> {
+    if pixels.width > canvas.width || pixels.height > canvas.height {
+        return Err(corrupt(format!("a frame of {pixels} pixels on a canvas of {canvas}")));
+    }
+    Ok(())
+}
+
+fn check_first_frame(canvas: Size, frame: &[u8]) -> Result<(), Fault> {
+    for (kind, data) in (Chunks { rest: frame }) {
+        match kind {
+            b"VP8 " => check_inside(canvas, lossy_size(data)?)?,
+            b"VP8L" => check_inside(canvas, lossless_size(data)?)?,
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// RFC 6386, section 9.1: a key frame's tag, start code and two 14-bit sides.

@@ -170,7 +170,9 @@ impl LoaderBuilder {
     /// The plan, and one line that says where it runs and why.
     pub(super) fn plan_and_device(&self) -> Result<(Plan, String)> {
         let (device, line) = match self.device {
-            DeviceChoice::Cpu => (DeviceFacts::None("device is cpu".into()), "cpu (device is cpu)".into()),
+            DeviceChoice::Cpu => {
+                (DeviceFacts::None("device is cpu".into()), "cpu (device is cpu)".into())
+            }
             DeviceChoice::Auto | DeviceChoice::Gpu(_) => {
                 let why = "no gpu support yet";
                 (DeviceFacts::None(why.into()), format!("cpu ({why})"))

@@ -130,7 +130,14 @@ impl<S: BatchSlot> Feed<S> {
             slot.info_mut().start(cursor.epoch, cursor.number, len);
             let sequence = cursor.sequence;
             cursor.sequence += 1;
-            let open = Open { sequence, slot, begun: false, remaining: len, abandoned: false, failure: None };
+            let open = Open {
+                sequence,
+                slot,
+                begun: false,
+                remaining: len,
+                abandoned: false,
+                failure: None,
+            };
             lock(&self.open).push_back(open);
             if S::BEGIN_BEFORE_CELLS && !self.begin(sequence) {
                 return None;
@@ -207,7 +214,8 @@ impl<S: BatchSlot> Feed<S> {
             cursor.number += 1;
         }
         let mut open = lock(&self.open);
-        let batch = open.back_mut().expect("the batch of the cursor is open until it is handed out");
+        let batch =
+            open.back_mut().expect("the batch of the cursor is open until it is handed out");
         Job {
             batch: sequence,
             place,

@@ -118,7 +118,9 @@ impl Loader {
             let thread = std::thread::Builder::new()
                 .name(format!("feedwater-{number}"))
                 .spawn(move || guard(&feed.clone(), move || worker.run(&feed)))
-                .map_err(|error| Error::Internal { problem: format!("cannot start a thread: {error}") })?;
+                .map_err(|error| Error::Internal {
+                    problem: format!("cannot start a thread: {error}"),
+                })?;
             this.threads.push(thread);
         }
         Ok(this)
@@ -227,7 +229,8 @@ impl Iterator for Epoch<'_> {
             Turn::Over => return None,
             Turn::Refused => {
                 self.turn = Turn::Over;
-                let problem = "another loop over this loader is running; make one loader for each".into();
+                let problem =
+                    "another loop over this loader is running; make one loader for each".into();
                 return Some(Err(Error::Internal { problem }));
             }
         }
@@ -245,7 +248,9 @@ impl Iterator for Epoch<'_> {
             match self.loader.consumer.next() {
                 // What was ready when the epoch before was left early.
                 Some(Ok(slot)) if slot.info().epoch < self.epoch => drop(slot),
-                Some(Ok(slot)) => break Ok(Batch::new(BatchMemory::Host(slot), self.loader.plan.shape)),
+                Some(Ok(slot)) => {
+                    break Ok(Batch::new(BatchMemory::Host(slot), self.loader.plan.shape));
+                }
                 Some(Err(error)) => break Err(error),
                 None => break Err(Error::Internal { problem: "the loader has ended".into() }),
             }

@@ -105,7 +105,8 @@ mod tests {
     use super::*;
 
     fn order(samples: u64, batch: usize, last: Last, rank: u64, world: u64) -> Order {
-        let settings = LoaderSettings { batch, last, rank, world, shuffle: true, ..Default::default() };
+        let settings =
+            LoaderSettings { batch, last, rank, world, shuffle: true, ..Default::default() };
         Order::new(samples, &settings)
     }
 
@@ -140,7 +141,10 @@ mod tests {
     #[test]
     fn a_partial_batch_holds_the_rest() {
         let order = order(10, 4, Last::Partial, 0, 1);
-        assert_eq!((0..order.batches()).map(|it| order.batch_len(it)).collect::<Vec<_>>(), [4, 4, 2]);
+        assert_eq!(
+            (0..order.batches()).map(|it| order.batch_len(it)).collect::<Vec<_>>(),
+            [4, 4, 2]
+        );
     }
 
     #[test]

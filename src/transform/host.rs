@@ -7,12 +7,12 @@
 
 use std::time::{Duration, Instant};
 
+use super::plain::Resampler;
 use crate::decode::HostDecoder;
 use crate::error::Fault;
 use crate::geometry::Roi;
 use crate::header::Header;
 use crate::image::{HostImage, Image, PixelType};
-use crate::op::resample::Resampler;
 use crate::op::{Fusion, normalize};
 use crate::output::{self, Tail};
 use crate::plan::{Plan, SamplePlan, SampleStep};
@@ -64,7 +64,9 @@ impl HostTransform {
         out: &mut [u8],
     ) -> Result<(), Fault> {
         self.busy = Duration::ZERO;
-        let fusions = || plan.steps.iter().zip(&sample.steps).map(|(op, step)| op.operator.fusion(&step.params));
+        let fusions = || {
+            plan.steps.iter().zip(&sample.steps).map(|(op, step)| op.operator.fusion(&step.params))
+        };
         let crops = fusions().take_while(|it| matches!(it, Fusion::Crop { .. })).count();
         let offset = fusions().take(crops).fold((0, 0), |(dx, dy), crop| match crop {
             Fusion::Crop { x, y } => (dx + x, dy + y),
@@ -75,7 +77,14 @@ impl HostTransform {
             Some(Fusion::Resample(params)) if sample.orientation.is_upright() => {
                 let step = &sample.steps[crops];
                 let table = &sample.table[step.table.clone()];
-                self.decode_resampled(sample, decoder, bytes, header, (&params, table, step), offset)?;
+                self.decode_resampled(
+                    sample,
+                    decoder,
+                    bytes,
+                    header,
+                    (&params, table, step),
+                    offset,
+                )?;
                 let begin = Instant::now();
                 if tail_of(plan, sample, crops + 1).is_some() {
                     self.store_tail(plan, sample, crops + 1, Some(step.output), out);
@@ -145,7 +154,7 @@ impl HostTransform {
     fn materialize(&mut self, window: Roi) {
         let image = reset_u8(&mut self.image, window);
         for y in window.y..window.bottom() {
-            self.resampler.output_row(y as i32, image.row_mut(y));
+            self.resampler.output_row(y, image.row_mut(y));
         }
     }
 
@@ -191,13 +200,13 @@ impl HostTransform {
             let from = if steps.mirror_y { height - 1 - y } else { y };
             let row = match (resampled, &self.image) {
                 (Some(window), _) => {
-                    self.resampler.output_row((window.y + from) as i32, &mut self.row);
+                    self.resampler.output_row(window.y + from, &mut self.row);
                     &self.row[..]
                 }
                 (None, HostImage::U8(image)) => image.row(image.window().y + from),
                 (None, HostImage::F32(_)) => return,
             };
-            tail.store_row(row, y, width, height, steps.mirror_x, out);
+            tail.store_row(row, y, (width, height), steps.mirror_x, out);
         }
     }
 }

@@ -1,0 +1,117 @@
+//! Decoding on the CPU, one thread: whole pictures, windows and reductions.
+//!
+//! `cargo bench --bench decode`. Throughput counts stored pixels, also where only a part of them is decoded, so
+//! that rates of one size compare as images per second do.
+
+use std::hint::black_box;
+
+use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
+use feedwater::decode::{HostDecoder, reduced_size, simd};
+use feedwater::geometry::{Roi, Size};
+use feedwater::header::Header;
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+
+criterion_group!(benches, decode, header);
+criterion_main!(benches);
+
+const PHOTO: Size = Size::new(500, 375);
+const LARGE: Size = Size::new(2048, 1536);
+
+fn decode(criterion: &mut Criterion) {
+    eprintln!("SIMD of libjpeg-turbo built in: {}", if simd() { "yes" } else { "no" });
+    let files = [
+        ("jpeg", PHOTO, jpeg(PHOTO, false)),
+        ("jpeg", LARGE, jpeg(LARGE, false)),
+        ("jpeg-progressive", PHOTO, jpeg(PHOTO, true)),
+        ("png", PHOTO, png(PHOTO)),
+        ("webp", PHOTO, webp(PHOTO)),
+    ];
+    let mut group = criterion.benchmark_group("decode");
+    for (format, size, bytes) in &files {
+        let header = Header::parse(bytes).expect("the file was just made");
+        group.throughput(Throughput::Elements(size.pixels()));
+        let mut decoder = HostDecoder::new();
+        let mut run = |name: String, window: Roi, reduction: u32| {
+            group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
+                bencher.iter(|| {
+                    let row = &mut |_: u32, row: &[u8]| {
+                        black_box(row);
+                    };
+                    decoder.decode(black_box(bytes), &header, window, reduction, row)
+                });
+            });
+        };
+        run(format!("format={format}/roi=full/size={size}"), size.window(), 1);
+        let window =
+            Roi::new(size.width / 5, size.height / 5, size.width * 3 / 5, size.height * 3 / 5);
+        run(format!("format={format}/roi=36%/size={size}"), window, 1);
+        if *format == "jpeg" {
+            for reduction in [2, 4, 8] {
+                let window = reduced_size(*size, reduction).window();
+                run(
+                    format!("format={format}/roi=full/size={size}/reduction={reduction}"),
+                    window,
+                    reduction,
+                );
+            }
+        }
+    }
+    group.finish();
+}
+
+fn header(criterion: &mut Criterion) {
+    let bytes = jpeg(PHOTO, false);
+    criterion.bench_function(&format!("header/format=jpeg/size={PHOTO}"), |bencher| {
+        bencher.iter(|| Header::parse(black_box(&bytes)));
+    });
+}
+
+/// Waves with noise over them: about 0.6 bytes per pixel as a JPEG, near ImageNet's 0.56.
+fn pixels(size: Size) -> Vec<u8> {
+    let mut state = 1u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as f32 / 16.0 - 8.0
+    };
+    let mut pixels = Vec::with_capacity(3 * size.pixels() as usize);
+    for y in 0..size.height {
+        for x in 0..size.width {
+            let grain = noise();
+            for channel in 0..3u8 {
+                let scale = 17.0 + 6.0 * f32::from(channel);
+                let wave = (x as f32 / scale).sin() * (y as f32 / (scale + 4.0)).cos();
+                pixels.push((128.0 + 80.0 * wave + grain) as u8);
+            }
+        }
+    }
+    pixels
+}
+
+fn jpeg(size: Size, progressive: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::new(&mut bytes, 92);
+    encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    encoder.set_progressive(progressive);
+    encoder
+        .encode(&pixels(size), size.width as u16, size.height as u16, ColorType::Rgb)
+        .expect("the pixels fill the size");
+    bytes
+}
+
+fn png(size: Size) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, size.width, size.height);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header().expect("memory takes any header");
+    writer.write_image_data(&pixels(size)).expect("the pixels fill the size");
+    writer.finish().expect("memory takes any end");
+    bytes
+}
+
+fn webp(size: Size) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    image_webp::WebPEncoder::new(&mut bytes)
+        .encode(&pixels(size), size.width, size.height, image_webp::ColorType::Rgb8)
+        .expect("the pixels fill the size");
+    bytes
+}

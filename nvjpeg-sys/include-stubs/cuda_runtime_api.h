@@ -1,0 +1,3 @@
+#pragma once
+#include <stddef.h>
+typedef struct CUstream_st *cudaStream_t;

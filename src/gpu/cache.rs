@@ -1,0 +1,145 @@
+//! Compiled kernels on disk, so that a chain is compiled once per machine and not once per process.
+//!
+//! One file per kernel, in `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`. Its name is
+//! the hash of everything that the compiler's result depends on. A file is written under a name of its own
+//! and then renamed, so a reader sees all of it or nothing and two writers do not disturb each other. It
+//! carries a hash of its content, so a damaged one is noticed and replaced. A directory that cannot be
+//! written costs the compilation each time and is no error.
+
+use std::env;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use sha2::{Digest, Sha256};
+
+const MAGIC: &[u8; 16] = b"feedwater cubin1";
+const HASH_BYTES: usize = 32;
+
+/// Where kernels are kept; `None` where no variable says it.
+pub(super) fn directory() -> Option<PathBuf> {
+    if let Some(directory) = OVERRIDE.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        return Some(directory);
+    }
+    let from =
+        |variable: &str| env::var_os(variable).filter(|it| !it.is_empty()).map(PathBuf::from);
+    from("FEEDWATER_CACHE")
+        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("feedwater")))
+        .or_else(|| from("HOME").map(|home| home.join(".cache/feedwater")))
+}
+
+/// Keeps kernels here, whatever the environment says.
+pub(super) fn override_directory(directory: PathBuf) {
+    *OVERRIDE.lock().unwrap_or_else(PoisonError::into_inner) = Some(directory);
+}
+
+static OVERRIDE: Mutex<Option<PathBuf>> = Mutex::new(None);
+
+/// The file name for everything that a compiler's result depends on.
+pub(super) fn key(parts: &[&[u8]]) -> String {
+    let mut hash = Sha256::new();
+    for part in parts {
+        // The length keeps ["ab", "c"] and ["a", "bc"] apart.
+        hash.update((part.len() as u64).to_le_bytes());
+        hash.update(part);
+    }
+    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("{digits}.cubin")
+}
+
+/// The content under that name; `None` where there is none, or where it is damaged.
+pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
+    let mut file = fs::read(directory.join(key)).ok()?;
+    let content = file.strip_prefix(MAGIC)?;
+    let (expected, content) = content.split_at_checked(HASH_BYTES)?;
+    if Sha256::digest(content).as_slice() != expected {
+        return None;
+    }
+    Some(file.split_off(MAGIC.len() + HASH_BYTES))
+}
+
+/// Keeps content under that name, if it can.
+pub(super) fn write(directory: &Path, key: &str, content: &[u8]) {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let temporary = directory.join(format!("{key}.{}.{number}", process::id()));
+    let written = fs::create_dir_all(directory).and_then(|()| {
+        let mut file = fs::File::create(&temporary)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&Sha256::digest(content))?;
+        file.write_all(content)?;
+        drop(file);
+        fs::rename(&temporary, directory.join(key))
+    });
+    if written.is_err() {
+        // Half a file under a name that nobody reads.
+        let _ = fs::remove_file(&temporary);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn what_was_written_is_read_and_the_name_depends_on_every_part() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = key(&[b"source", b"sm_90"]);
+        assert_eq!(read(directory.path(), &name), None);
+        write(directory.path(), &name, b"cubin");
+        assert_eq!(read(directory.path(), &name).as_deref(), Some(&b"cubin"[..]));
+        assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
+    }
+
+    #[test]
+    fn a_file_with_any_byte_changed_or_cut_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = key(&[b"k"]);
+        write(directory.path(), &name, b"some machine code");
+        let path = directory.path().join(&name);
+        let whole = fs::read(&path).unwrap();
+        for position in 0..whole.len() {
+            let mut damaged = whole.clone();
+            damaged[position] ^= 0x10;
+            fs::write(&path, &damaged).unwrap();
+            assert_eq!(read(directory.path(), &name), None, "byte {position} changed");
+            fs::write(&path, &whole[..position]).unwrap();
+            assert_eq!(read(directory.path(), &name), None, "cut to {position} bytes");
+        }
+        fs::write(&path, &whole).unwrap();
+        assert!(read(directory.path(), &name).is_some());
+    }
+
+    #[test]
+    fn concurrent_writers_and_readers_see_whole_files_only() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = key(&[b"k"]);
+        let content: Vec<u8> = (0..200_000u32).map(|it| it as u8).collect();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| (0..50).for_each(|_| write(directory.path(), &name, &content)));
+            }
+            scope.spawn(|| {
+                for _ in 0..200 {
+                    let path = directory.path().join(&name);
+                    if path.exists() {
+                        assert_eq!(read(directory.path(), &name).as_ref(), Some(&content));
+                    }
+                }
+            });
+        });
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "temporary files are left");
+    }
+
+    #[test]
+    fn a_directory_that_cannot_be_written_is_no_error() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let below_a_file = file.path().join("cache");
+        write(&below_a_file, "k", b"cubin");
+        assert_eq!(read(&below_a_file, "k"), None);
+    }
+}

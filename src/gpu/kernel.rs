@@ -1,0 +1,172 @@
+//! Kernels: compiled from text for the device at hand, kept on disk, launched with checked arguments.
+
+use std::ffi::{CString, c_int, c_void};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use super::nvrtc::Nvrtc;
+use super::pool::DeviceBuffer;
+use super::{Device, Stream, cache, driver};
+use crate::error::{Error, Result};
+
+/// Threads of a block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
+/// neighbouring addresses.
+pub const BLOCK: (u32, u32) = (32, 8);
+
+/// A loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`:
+/// each thread makes one pixel of the output, `blockIdx.z` is the sample.
+#[derive(Debug)]
+pub struct Kernel {
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+    sample_bytes: usize,
+    device: Arc<Device>,
+}
+
+// SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
+// "Module Management").
+unsafe impl Send for Kernel {}
+// SAFETY: as above; nothing in it changes.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    /// Compiles a text for this device, or takes the result of an earlier run from the cache, and loads the
+    /// function of that name. `sample_bytes` is the size of the text's `Sample`.
+    ///
+    /// # Errors
+    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC (its version is part of the
+    /// cache's key), [`Error::Device`] where the driver refuses the result.
+    pub fn load(
+        device: &Arc<Device>,
+        source: &str,
+        function_name: &str,
+        sample_bytes: usize,
+    ) -> Result<Self> {
+        let cubin = compile(device, source)?;
+        device.bind()?;
+        // SAFETY: a whole cubin, made by NVRTC; a damaged one is refused by the cache's hash. The driver copies it.
+        let module = unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
+        let module = driver("cuModuleLoadData", module)?;
+        // From here on `drop` unloads it.
+        let mut kernel =
+            Self { module, function: std::ptr::null_mut(), sample_bytes, device: device.clone() };
+        let name = CString::new(function_name).map_err(|_| Error::Internal {
+            problem: format!("the function name {function_name:?} holds a NUL byte"),
+        })?;
+        // SAFETY: the module is loaded.
+        let function = unsafe { result::module::get_function(module, name) };
+        kernel.function = driver("cuModuleGetFunction", function)?;
+        Ok(kernel)
+    }
+
+    /// Puts a launch for `count` samples, whose descriptions begin `samples_offset` bytes into `samples`, into
+    /// the stream: outputs of `width` x `height` pixels. No samples, no launch.
+    ///
+    /// What the descriptions point to is the caller's responsibility: the addresses in them must be of buffers
+    /// that hold what the kernel reads and have room for what it writes, until the stream is past it.
+    ///
+    /// # Errors
+    /// [`Error::Internal`] where the descriptions are not within the buffer or the grid is larger than CUDA's
+    /// (65535 samples, 524280 rows).
+    pub fn launch(
+        &self,
+        stream: &Stream,
+        samples: &DeviceBuffer,
+        samples_offset: usize,
+        count: u32,
+        width: u32,
+        height: u32,
+    ) -> Result<()> {
+        if count == 0 || width == 0 || height == 0 {
+            return Ok(());
+        }
+        let end = (count as usize)
+            .checked_mul(self.sample_bytes)
+            .and_then(|bytes| bytes.checked_add(samples_offset));
+        if end.is_none_or(|end| end > samples.len()) {
+            let problem = format!(
+                "{count} samples of {} bytes from {samples_offset} on are not in a buffer of {} bytes",
+                self.sample_bytes,
+                samples.len()
+            );
+            return Err(Error::Internal { problem });
+        }
+        let grid = (width.div_ceil(BLOCK.0), height.div_ceil(BLOCK.1), count);
+        if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
+            let problem =
+                format!("a launch of {count} samples of {width}x{height} is over CUDA's limits");
+            return Err(Error::Internal { problem });
+        }
+        let mut address = samples.address() + samples_offset as u64;
+        let (mut count, mut width, mut height) = (count as c_int, width as c_int, height as c_int);
+        let mut arguments: [*mut c_void; 4] = [
+            (&raw mut address).cast(),
+            (&raw mut count).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+        ];
+        self.device.bind()?;
+        // SAFETY: the four arguments have the types of the kernel's parameters, which the driver copies during the
+        // call; the handles are alive; the grid is within the limits.
+        let launched = unsafe {
+            result::launch_kernel(
+                self.function,
+                grid,
+                (BLOCK.0, BLOCK.1, 1),
+                0,
+                stream.handle(),
+                &mut arguments,
+            )
+        };
+        driver("cuLaunchKernel", launched)
+    }
+}
+
+/// Keeps compiled kernels in this directory, whatever the environment says. Tests use it.
+#[doc(hidden)]
+pub fn override_cache_directory(directory: impl Into<PathBuf>) {
+    cache::override_directory(directory.into());
+}
+
+/// Largest number of blocks in the second and third dimension.
+const MAX_GRID: u32 = 65535;
+
+impl Drop for Kernel {
+    fn drop(&mut self) {
+        // Launches that are still in a stream use the code.
+        let _ = self.device.synchronize();
+        // SAFETY: loaded once, unloaded once, not in use.
+        let _ = unsafe { result::module::unload(self.module) };
+    }
+}
+
+/// The options that a text is compiled with: for the architecture itself, because a driver may refuse the
+/// intermediate code of a newer compiler; without contraction, because results equal the CPU's bit for bit.
+fn options(device: &Device) -> Vec<String> {
+    let (major, minor) = device.capability();
+    vec![
+        format!("--gpu-architecture=sm_{major}{minor}"),
+        "--std=c++17".into(),
+        "--fmad=false".into(),
+    ]
+}
+
+fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
+    let nvrtc = Nvrtc::open(Some(device.driver_version() / 1000))?;
+    let options = options(device);
+    let version = format!("nvrtc {}.{}", nvrtc.version().0, nvrtc.version().1);
+    let mut parts = vec![source.as_bytes(), version.as_bytes()];
+    parts.extend(options.iter().map(|option| option.as_bytes()));
+    let key = cache::key(&parts);
+    let directory = cache::directory();
+    if let Some(cubin) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
+        return Ok(cubin);
+    }
+    let cubin = nvrtc.compile(source, &options)?;
+    if let Some(directory) = directory {
+        cache::write(&directory, &key, &cubin);
+    }
+    Ok(cubin)
+}

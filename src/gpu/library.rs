@@ -1,0 +1,428 @@
+//! Finds the driver, nvJPEG and NVRTC at run time.
+//!
+//! Nothing links CUDA. Each library is looked for in this order, and the first that opens is used until the
+//! process ends (CUDA libraries must never be closed again, so the handles are leaked):
+//!
+//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG` or `FEEDWATER_LIBNVRTC`: an error if it does not open;
+//! 2. a library of that name that the process has already loaded (PyTorch's, for example);
+//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`);
+//!
+//! and, for nvJPEG and NVRTC only,
+//!
+//! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
+//!    `/usr/local/cuda-*` and `/opt/cuda`;
+//! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
+//!    `VIRTUAL_ENV`, `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
+//!
+//! What is not found is an [`Error::Unavailable`] that says where it was looked for and what to install.
+
+use std::env;
+use std::ffi::{CString, OsStr, c_int};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+
+use crate::error::{Error, Result};
+
+/// `dlopen` flag of Linux and the BSDs: only if it is loaded already.
+const RTLD_NOLOAD: c_int = 4;
+
+/// The newest CUDA major version whose library names are tried without knowing the driver's.
+const NEWEST_MAJOR: u32 = 13;
+
+/// The oldest CUDA major version that works.
+const OLDEST_MAJOR: u32 = 12;
+
+/// A library of NVIDIA's that is opened at run time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Name {
+    /// libcuda, which comes with the kernel driver.
+    Driver,
+    /// nvJPEG.
+    NvJpeg,
+    /// The run-time compiler.
+    Nvrtc,
+}
+
+/// A library that is open until the process ends.
+#[derive(Debug)]
+pub struct Found {
+    library: Library,
+    path: String,
+}
+
+impl Found {
+    /// The path or name by which it was opened.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Whether it exports a symbol.
+    pub fn has(&self, symbol: &str) -> bool {
+        // SAFETY: only looks the address up and never uses it, so its type does not matter.
+        unsafe { self.library.get::<*const ()>(symbol.as_bytes()) }.is_ok()
+    }
+
+    /// The function of that name, or which one is missing.
+    ///
+    /// # Safety
+    /// `F` is a function pointer type that fits the function of that name.
+    pub(super) unsafe fn function<F: Copy>(&self, symbol: &'static str) -> Result<F> {
+        // SAFETY: the caller vouches for the type; the library is never closed, so a copy stays valid.
+        unsafe { self.library.get::<F>(symbol.as_bytes()) }
+            .map(|it| *it)
+            .map_err(|_| missing(&self.path, symbol))
+    }
+}
+
+/// Opens a library or says why not; `cuda_major` is the driver's CUDA version (13 for 13.0), if it is known.
+/// Found once, it stays; not found, it is looked for again with the next call.
+pub fn open(name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
+    let mut slot = lock(&FOUND[name as usize]);
+    if let Some(found) = *slot {
+        return Ok(found);
+    }
+    let explicit = lock(&OVERRIDES[name as usize]).clone();
+    let explicit = explicit.or_else(|| env::var_os(name.variable()).map(PathBuf::from));
+    let found = match &explicit {
+        Some(path) => open_explicit(name, path)?,
+        None if name == Name::Driver => search(name, &name.file_names(cuda_major), &[])?,
+        None => search(name, &name.file_names(cuda_major), &directories())?,
+    };
+    if name == Name::Driver {
+        check_driver(&found)?;
+    }
+    Ok(slot.insert(Box::leak(Box::new(found))))
+}
+
+/// Opens this file instead of searching, as the environment variable does; for the first use only. Tests use
+/// it to put simulated libraries in place.
+#[doc(hidden)]
+pub fn override_path(name: Name, path: impl Into<PathBuf>) {
+    *lock(&OVERRIDES[name as usize]) = Some(path.into());
+}
+
+static FOUND: [Mutex<Option<&'static Found>>; 3] = [const { Mutex::new(None) }; 3];
+static OVERRIDES: [Mutex<Option<PathBuf>>; 3] = [const { Mutex::new(None) }; 3];
+
+impl Name {
+    /// The environment variable that names its path.
+    pub const fn variable(self) -> &'static str {
+        match self {
+            Name::Driver => "FEEDWATER_LIBCUDA",
+            Name::NvJpeg => "FEEDWATER_LIBNVJPEG",
+            Name::Nvrtc => "FEEDWATER_LIBNVRTC",
+        }
+    }
+
+    /// What it is called in errors.
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Name::Driver => "the CUDA driver (libcuda.so.1)",
+            Name::NvJpeg => "nvJPEG (libnvjpeg)",
+            Name::Nvrtc => "the CUDA run-time compiler (libnvrtc)",
+        }
+    }
+
+    const fn remedy(self) -> &'static str {
+        match self {
+            Name::Driver => {
+                "install NVIDIA's display driver, and run containers with `--gpus all`; \
+                 or choose the CPU with `device = \"cpu\"`"
+            }
+            Name::NvJpeg => {
+                "install it with `pip install nvidia-nvjpeg` or with the CUDA toolkit, or name the file in \
+                 FEEDWATER_LIBNVJPEG; or decode on the CPU with `decode.placement = \"cpu\"`"
+            }
+            Name::Nvrtc => {
+                "install it with `pip install nvidia-cuda-nvrtc` or with the CUDA toolkit, or name the file \
+                 in FEEDWATER_LIBNVRTC"
+            }
+        }
+    }
+
+    /// The stem of its file names.
+    const fn stem(self) -> &'static str {
+        match self {
+            Name::Driver => "libcuda.so",
+            Name::NvJpeg => "libnvjpeg.so",
+            Name::Nvrtc => "libnvrtc.so",
+        }
+    }
+
+    /// The file names to try. A library of a newer CUDA than the driver's does not run, so they start with
+    /// the driver's.
+    fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
+        if self == Name::Driver {
+            return vec!["libcuda.so.1".into()];
+        }
+        let newest = cuda_major.unwrap_or(NEWEST_MAJOR).max(OLDEST_MAJOR);
+        let numbered =
+            (OLDEST_MAJOR..=newest).rev().map(|major| format!("{}.{major}", self.stem()));
+        numbered.chain([self.stem().to_owned()]).collect()
+    }
+}
+
+fn open_explicit(name: Name, path: &Path) -> Result<Found> {
+    open_file(name, path).map_err(|problem| Error::Unavailable {
+        what: name.noun(),
+        reason: format!("{} names {}: {problem}", name.variable(), path.display()),
+    })
+}
+
+fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found> {
+    for file in names {
+        if let Ok(library) = dlopen(file.as_ref(), RTLD_NOLOAD) {
+            return Ok(Found { library, path: file.clone() });
+        }
+    }
+    for file in names {
+        if let Ok(library) = dlopen(file.as_ref(), 0) {
+            return Ok(Found { library, path: file.clone() });
+        }
+    }
+    let mut problems = Vec::new();
+    for directory in directories {
+        for path in files_in(directory, name, names) {
+            match open_file(name, &path) {
+                Ok(found) => return Ok(found),
+                Err(problem) => problems.push(format!("{}: {problem}", path.display())),
+            }
+        }
+    }
+    let mut reason = format!("looked for {} by the dynamic linker", names.join(", "));
+    if !directories.is_empty() {
+        reason += &format!(
+            " and in {} directories of CUDA toolkits and Python wheels",
+            directories.len()
+        );
+    }
+    for problem in problems {
+        reason += &format!("; {problem}");
+    }
+    Err(Error::Unavailable { what: name.noun(), reason: format!("{reason}; {}", name.remedy()) })
+}
+
+/// Opens a file; NVRTC needs its built-in headers beside it, which some releases do not find themselves.
+fn open_file(name: Name, path: &Path) -> Result<Found, String> {
+    if name == Name::Nvrtc
+        && let Some(directory) = path.parent()
+    {
+        for builtins in entries(directory, |file| file.starts_with("libnvrtc-builtins.so.")) {
+            if let Ok(library) = dlopen(builtins.as_os_str(), 0) {
+                std::mem::forget(library);
+            }
+        }
+    }
+    let library = dlopen(path.as_os_str(), 0)?;
+    Ok(Found { library, path: path.display().to_string() })
+}
+
+fn dlopen(file: &OsStr, flags: c_int) -> Result<Library, String> {
+    if CString::new(file.as_encoded_bytes()).is_err() {
+        return Err("the name holds a NUL byte".into());
+    }
+    // SAFETY: runs the initialisers of a library that is NVIDIA's by its name or that the user named.
+    unsafe { Library::open(Some(file), RTLD_NOW | RTLD_LOCAL | flags) }
+        .map_err(|error| error.to_string())
+}
+
+/// Directories of CUDA toolkits and Python wheels that exist.
+fn directories() -> Vec<PathBuf> {
+    let from_env = |variable| env::var_os(variable).map(PathBuf::from);
+    let mut toolkits: Vec<PathBuf> =
+        ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).collect();
+    toolkits.push("/usr/local/cuda".into());
+    toolkits.extend(entries(Path::new("/usr/local"), |file| file.starts_with("cuda-")));
+    toolkits.push("/opt/cuda".into());
+    let mut all: Vec<PathBuf> = toolkits
+        .iter()
+        .flat_map(|it| [it.join("lib64"), it.join("targets/x86_64-linux/lib")])
+        .collect();
+
+    let prefixes = [from_env("VIRTUAL_ENV"), from_env("CONDA_PREFIX"), Some("/usr/local".into())];
+    for prefix in prefixes.into_iter().flatten() {
+        for python in entries(&prefix.join("lib"), |file| file.starts_with("python3")) {
+            for packages in [python.join("site-packages"), python.join("dist-packages")] {
+                for inner in [
+                    "nvidia/cu13/lib",
+                    "nvidia/nvjpeg/lib",
+                    "nvidia/cuda_nvrtc/lib",
+                    "torchvision.libs",
+                ] {
+                    all.push(packages.join(inner));
+                }
+            }
+        }
+    }
+    all.extend(from_env("CONDA_PREFIX").map(|prefix| prefix.join("lib")));
+    all.retain(|directory| directory.is_dir());
+    all
+}
+
+/// Files of a directory that may be the library: by their names, then copies with a hash in the name as
+/// wheels bundle them (`libnvjpeg.36e11081.so.13`).
+fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> =
+        names.iter().map(|file| directory.join(file)).filter(|path| path.exists()).collect();
+    let stem = name.stem().trim_end_matches("so");
+    files.extend(entries(directory, |file| {
+        let hashed = file.strip_prefix(stem).and_then(|rest| rest.split_once(".so"));
+        hashed.is_some_and(|(_, version)| {
+            names.iter().any(|known| *known == format!("{}{version}", name.stem()))
+        })
+    }));
+    files
+}
+
+/// Entries of a directory whose names are wanted, in order of their names.
+fn entries(directory: &Path, wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
+    let Ok(listing) = fs::read_dir(directory) else { return Vec::new() };
+    let mut found: Vec<PathBuf> = listing
+        .flatten()
+        .filter(|entry| entry.file_name().to_str().is_some_and(&wanted))
+        .map(|entry| entry.path())
+        .collect();
+    found.sort();
+    found
+}
+
+/// cudarc panics where the driver or a symbol is missing, and it opens the driver by name, by itself. So
+/// everything that this module calls is looked up first, and the library that cudarc will find must be
+/// the one that was opened here.
+fn check_driver(found: &Found) -> Result<()> {
+    if let Some(symbol) = DRIVER_SYMBOLS.iter().find(|symbol| !found.has(symbol)) {
+        return Err(missing(&found.path, symbol));
+    }
+    let ours = address(&found.library);
+    let theirs =
+        ["libcuda.so", "libcuda.so.1"].iter().find_map(|file| dlopen(file.as_ref(), 0).ok());
+    match theirs {
+        Some(library) if address(&library) == ours => {
+            // It is the library that stays open anyway; closing it once more would only lower a count.
+            drop(library);
+            Ok(())
+        }
+        _ => Err(Error::Unavailable {
+            what: Name::Driver.noun(),
+            reason: format!(
+                "{} is not the library that the dynamic linker finds as libcuda.so or libcuda.so.1; remove stub \
+                 directories from LD_LIBRARY_PATH, or put the directory of the driver first",
+                found.path
+            ),
+        }),
+    }
+}
+
+/// The address of a function that every driver has: equal for equal libraries.
+fn address(library: &Library) -> Option<usize> {
+    // SAFETY: only the address is looked at.
+    unsafe { library.get::<*const ()>(b"cuInit") }.ok().map(|symbol| symbol.as_raw_ptr() as usize)
+}
+
+fn missing(path: &str, symbol: &str) -> Error {
+    Error::Unavailable {
+        what: "a function of CUDA",
+        reason: format!("{path} has no {symbol}; install a newer driver or CUDA 12.2 or later"),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What the mutexes hold is replaced whole, so a panic elsewhere leaves it consistent.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Every driver function that this crate reaches through cudarc.
+const DRIVER_SYMBOLS: &[&str] = &[
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRelease_v2",
+    "cuDevicePrimaryCtxRetain",
+    "cuDriverGetVersion",
+    "cuEventCreate",
+    "cuEventDestroy_v2",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuGetErrorName",
+    "cuGetErrorString",
+    "cuInit",
+    "cuLaunchKernel",
+    "cuMemAlloc_v2",
+    "cuMemFreeHost",
+    "cuMemFree_v2",
+    "cuMemGetInfo_v2",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync_v2",
+    "cuMemcpyHtoDAsync_v2",
+    "cuMemsetD8Async",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuModuleUnload",
+    "cuStreamCreate",
+    "cuStreamCreateWithPriority",
+    "cuStreamDestroy_v2",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_named_file_that_does_not_open_is_an_error_and_nothing_else_is_tried() {
+        let error = open_explicit(Name::NvJpeg, Path::new("/nowhere/libnvjpeg.so.13")).unwrap_err();
+        let text = error.to_string();
+        assert!(text.contains("FEEDWATER_LIBNVJPEG names /nowhere/libnvjpeg.so.13"), "{text}");
+    }
+
+    #[test]
+    fn names_start_with_the_drivers_version() {
+        assert_eq!(Name::NvJpeg.file_names(Some(12)), ["libnvjpeg.so.12", "libnvjpeg.so"]);
+        assert_eq!(
+            Name::Nvrtc.file_names(None),
+            ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
+        );
+        assert_eq!(Name::Driver.file_names(Some(12)), ["libcuda.so.1"]);
+    }
+
+    #[test]
+    fn copies_with_a_hash_in_the_name_are_found_after_the_plain_ones() {
+        let directory = tempfile::tempdir().unwrap();
+        for file in
+            ["libnvjpeg.36e11081.so.13", "libnvjpeg.so.13", "libnvjpeg.so.11", "libnvjpeg2k.so.13"]
+        {
+            fs::write(directory.path().join(file), b"").unwrap();
+        }
+        let names = Name::NvJpeg.file_names(Some(13));
+        let found = files_in(directory.path(), Name::NvJpeg, &names);
+        let found: Vec<_> =
+            found.iter().map(|path| path.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(found, ["libnvjpeg.so.13", "libnvjpeg.36e11081.so.13"]);
+    }
+
+    #[test]
+    fn what_is_missing_comes_with_where_it_was_looked_for_and_what_to_install() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("libfeedwater-nowhere.so.13"), b"not a library").unwrap();
+        let names = ["libfeedwater-nowhere.so.13".to_owned()];
+        let error = search(Name::Nvrtc, &names, &[directory.path().to_owned()]).unwrap_err();
+        let text = error.to_string();
+        for part in [
+            "looked for libfeedwater-nowhere.so.13",
+            "1 directories",
+            "file too short",
+            "pip install",
+        ] {
+            assert!(text.contains(part), "{part}: {text}");
+        }
+    }
+}

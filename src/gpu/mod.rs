@@ -1,0 +1,191 @@
+//! Everything that touches CUDA: device, streams, events, memory, kernels, nvJPEG.
+//!
+//! The crate is built without CUDA and runs without it: [`Device::open`] finds the driver at run time and
+//! says what is missing instead of panicking. Nothing here knows of operators or plans: kernels come as text,
+//! parameters as bytes.
+//!
+//! `unsafe` is allowed in this module and nowhere above it, for these reasons only:
+//! * calls of C functions of the driver, NVRTC and nvJPEG, whose handles are owned by the types here;
+//! * functions and initialisers of libraries that are opened at run time (`library.rs`);
+//! * slices over page-locked memory (`pool.rs`);
+//! * nvJPEG's allocator callbacks, which come back from C with a pointer of ours (`nvjpeg/allocator.rs`).
+
+#![allow(unsafe_code)]
+
+use std::sync::Arc;
+
+use cudarc::driver::result::{self, DriverError};
+use cudarc::driver::sys;
+
+use crate::error::{Error, Result};
+
+pub use kernel::Kernel;
+pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
+pub use probe::{DeviceReport, LibraryReport, Probe, probe};
+pub use slot::TensorSlot;
+pub use stream::{Event, Stream};
+pub use transfer::{Staged, fill, read_back};
+
+mod arena;
+mod cache;
+pub mod kernel;
+pub mod library;
+pub mod nvjpeg;
+mod nvrtc;
+mod pool;
+mod probe;
+mod slot;
+mod stream;
+mod transfer;
+
+/// One GPU and its primary context, which is shared with every framework in the process.
+#[derive(Debug)]
+pub struct Device {
+    ordinal: usize,
+    raw: sys::CUdevice,
+    context: sys::CUcontext,
+    name: String,
+    capability: (u32, u32),
+    driver_version: u32,
+}
+
+// SAFETY: a context may be bound to any number of threads at a time (CUDA driver API, "Context Management").
+unsafe impl Send for Device {}
+// SAFETY: as above; the fields never change.
+unsafe impl Sync for Device {}
+
+impl Device {
+    /// Opens GPU number `ordinal` (0 is the first that `CUDA_VISIBLE_DEVICES` shows) and binds it to the
+    /// calling thread.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without a driver or without such a device, [`Error::Device`] where the driver
+    /// refuses. Never panics.
+    pub fn open(ordinal: usize) -> Result<Arc<Self>> {
+        let count = device_count()?;
+        if ordinal >= count {
+            let reason = match count {
+                0 => "the driver sees no GPU; check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
+                _ => format!(
+                    "the driver sees {count} (numbers 0 to {}); choose one of them",
+                    count - 1
+                ),
+            };
+            return Err(Error::Unavailable {
+                what: "that GPU",
+                reason: format!("number {ordinal}: {reason}"),
+            });
+        }
+        let driver_version = driver_version()?;
+        let raw = driver("cuDeviceGet", result::device::get(ordinal as i32))?;
+        let name = driver("cuDeviceGetName", result::device::get_name(raw))?;
+        let capability = (
+            attribute(raw, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(raw, sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        );
+        // SAFETY: `raw` is a device of this driver. From here on `Device::drop` releases the context.
+        let context = unsafe { result::primary_ctx::retain(raw) };
+        let context = driver("cuDevicePrimaryCtxRetain", context)?;
+        let device = Self { ordinal, raw, context, name, capability, driver_version };
+        // Without looking what is current: it may be the same context from before its last release.
+        device.make_current()?;
+        Ok(Arc::new(device))
+    }
+
+    /// Makes this device the calling thread's. Everything in this module does so by itself; foreign calls
+    /// (a framework's, cudart's) on a thread of ours need it.
+    pub fn bind(&self) -> Result<()> {
+        // Where asking fails, setting decides.
+        if result::ctx::get_current() == Ok(Some(self.context)) {
+            return Ok(());
+        }
+        self.make_current()
+    }
+
+    fn make_current(&self) -> Result<()> {
+        // SAFETY: the context is retained as long as `self` lives.
+        driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
+    }
+
+    /// Its number.
+    pub fn ordinal(&self) -> usize {
+        self.ordinal
+    }
+
+    /// Its name, as `NVIDIA H200`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Compute capability: `(9, 0)` for sm_90.
+    pub fn capability(&self) -> (u32, u32) {
+        self.capability
+    }
+
+    /// The CUDA version that the driver supports, times 1000 plus ten times the minor: 13000 for 13.0.
+    pub fn driver_version(&self) -> u32 {
+        self.driver_version
+    }
+
+    /// Free and total bytes of device memory, of all processes.
+    pub fn memory_bytes(&self) -> Result<(u64, u64)> {
+        self.bind()?;
+        let (free, total) = driver("cuMemGetInfo", result::mem_get_info())?;
+        Ok((free as u64, total as u64))
+    }
+
+    /// Waits on the host until everything on the device is done.
+    pub fn synchronize(&self) -> Result<()> {
+        self.bind()?;
+        driver("cuCtxSynchronize", result::ctx::synchronize())
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // SAFETY: retained in `open`, once; everything that was made in the context holds an `Arc` of `self`
+        // and is gone.
+        let _ = unsafe { result::primary_ctx::release(self.raw) };
+    }
+}
+
+/// How many GPUs the driver shows.
+///
+/// # Errors
+/// [`Error::Unavailable`] without a driver. Zero devices are no error here.
+pub fn device_count() -> Result<usize> {
+    library::open(library::Name::Driver, None)?;
+    match result::init() {
+        Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
+        other => driver("cuInit", other)?,
+    }
+    let count = driver("cuDeviceGetCount", result::device::get_count())?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// The CUDA version that the driver supports.
+fn driver_version() -> Result<u32> {
+    let mut version = 0;
+    // SAFETY: writes one integer; the library and the symbol are there, `device_count` has seen to it.
+    driver("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&mut version).result() })?;
+    Ok(u32::try_from(version).unwrap_or(0))
+}
+
+fn attribute(device: sys::CUdevice, attribute: sys::CUdevice_attribute) -> Result<u32> {
+    // SAFETY: `device` comes from `cuDeviceGet`.
+    let value = unsafe { result::device::get_attribute(device, attribute) };
+    Ok(u32::try_from(driver("cuDeviceGetAttribute", value)?).unwrap_or(0))
+}
+
+/// A driver call's result as ours, with the driver's words.
+fn driver<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T> {
+    result.map_err(|error| {
+        let name = error.error_name().map(|text| text.to_string_lossy().into_owned());
+        let words = error.error_string().map(|text| text.to_string_lossy().into_owned());
+        let problem = match (name, words) {
+            (Ok(name), Ok(words)) => format!("{words} ({name})"),
+            _ => format!("driver error {}", error.0 as u32),
+        };
+        Error::Device { call, problem }
+    })
+}

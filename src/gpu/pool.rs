@@ -1,0 +1,308 @@
+//! Memory that is taken once, at start, and accounted for row by row.
+//!
+//! A pool takes exactly the bytes of the footprint's rows, rounded up per piece to [`ALIGN_BYTES`], in one
+//! allocation. Buffers are pieces of a row; a row that is used up gives an error and never takes more. A
+//! buffer holds its pool, and the pool its device, so everything is freed in the right order whoever drops
+//! first. Taking a buffer and giving it back never calls the driver.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::ptr::NonNull;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use cudarc::driver::{result, sys};
+
+use super::arena::Arena;
+use super::{Device, driver};
+use crate::error::{Error, Result};
+use crate::footprint::{Footprint, Memory};
+
+/// Every buffer begins at a multiple of this many bytes, as `cudaMalloc`'s do.
+pub const ALIGN_BYTES: usize = 256;
+
+/// Device memory.
+pub type DevicePool = Pool<OnDevice>;
+
+/// Page-locked host memory, cached (not write-combined, for the CPU reads it).
+pub type PinnedPool = Pool<Pinned>;
+
+/// A piece of device memory, given back to its pool when dropped.
+///
+/// Work that still reads or writes it is not waited for: it stays memory of the pool, but the next buffer may
+/// be the same bytes.
+pub type DeviceBuffer = Buffer<OnDevice>;
+
+/// A piece of page-locked memory; a byte slice.
+pub type PinnedBuffer = Buffer<Pinned>;
+
+/// Memory of one sort, taken at once and handed out by rows.
+pub struct Pool<M: Place> {
+    shared: Arc<Shared<M>>,
+}
+
+/// A piece of a pool's memory.
+pub struct Buffer<M: Place> {
+    shared: Arc<Shared<M>>,
+    row: usize,
+    offset: usize,
+    len: usize,
+}
+
+/// Where a pool's memory lies: [`OnDevice`] or [`Pinned`].
+pub trait Place: Send + Sync + 'static {
+    /// The footprint's word for it.
+    const MEMORY: Memory;
+    /// Takes `bytes` from the driver; the device is bound.
+    #[doc(hidden)]
+    fn allocate(bytes: usize) -> Result<u64>;
+    /// Gives back what `allocate` gave; the device is bound.
+    ///
+    /// # Safety
+    /// `address` comes from `allocate`, and is given back once.
+    #[doc(hidden)]
+    unsafe fn free(address: u64);
+}
+
+/// [`Place`] of [`DevicePool`].
+#[derive(Debug)]
+pub struct OnDevice;
+
+/// [`Place`] of [`PinnedPool`].
+#[derive(Debug)]
+pub struct Pinned;
+
+struct Shared<M: Place> {
+    device: Arc<Device>,
+    /// Of the first byte; 0 for an empty pool.
+    address: u64,
+    bytes: usize,
+    rows: Vec<Row>,
+    state: Mutex<State>,
+    place: std::marker::PhantomData<M>,
+}
+
+struct Row {
+    name: String,
+    start: usize,
+}
+
+struct State {
+    /// One for each row.
+    arenas: Vec<Arena>,
+    used: usize,
+    peak: usize,
+}
+
+impl<M: Place> Pool<M> {
+    /// Takes the memory of all rows of this sort of memory.
+    ///
+    /// # Errors
+    /// [`Error::Device`] where the driver has not that much.
+    pub fn take(device: &Arc<Device>, footprint: &Footprint) -> Result<Self> {
+        let mut rows = Vec::new();
+        let mut arenas = Vec::new();
+        let mut start = 0usize;
+        for row in footprint.rows.iter().filter(|row| row.memory == M::MEMORY) {
+            let too_large = || Error::Budget {
+                row: row.name.clone(),
+                needed: u64::MAX,
+                limit: usize::MAX as u64,
+            };
+            let bytes = (row.each_bytes.checked_next_multiple_of(ALIGN_BYTES as u64))
+                .and_then(|each| each.checked_mul(row.count))
+                .and_then(|bytes| usize::try_from(bytes).ok())
+                .ok_or_else(too_large)?;
+            rows.push(Row { name: row.name.clone(), start });
+            arenas.push(Arena::new(bytes, ALIGN_BYTES));
+            start = start.checked_add(bytes).ok_or_else(too_large)?;
+        }
+        device.bind()?;
+        let address = if start > 0 { M::allocate(start)? } else { 0 };
+        let state = Mutex::new(State { arenas, used: 0, peak: 0 });
+        let device = device.clone();
+        let place = std::marker::PhantomData;
+        Ok(Self { shared: Arc::new(Shared { device, address, bytes: start, rows, state, place }) })
+    }
+
+    /// A piece of a row, with unspecified content.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] where the row has no gap of that many bytes, or where there is no such row (its
+    /// limit is then 0).
+    pub fn buffer(&self, row: &str, bytes: usize) -> Result<Buffer<M>> {
+        let missing = || Error::Budget { row: row.into(), needed: bytes as u64, limit: 0 };
+        let index = self.shared.rows.iter().position(|it| it.name == row).ok_or_else(missing)?;
+        let offset = self.shared.take(index, bytes)?;
+        Ok(Buffer { shared: self.shared.clone(), row: index, offset, len: bytes })
+    }
+
+    /// Bytes taken from the driver: the rows, each piece rounded up to [`ALIGN_BYTES`].
+    pub fn capacity_bytes(&self) -> u64 {
+        self.shared.bytes as u64
+    }
+
+    /// Bytes in buffers now, each rounded up to [`ALIGN_BYTES`].
+    pub fn used_bytes(&self) -> u64 {
+        self.shared.state().used as u64
+    }
+
+    /// The most bytes that were in buffers at one time.
+    pub fn peak_bytes(&self) -> u64 {
+        self.shared.state().peak as u64
+    }
+
+    /// The most bytes of a row that were in buffers at one time, and the bytes of the row.
+    pub fn row_bytes(&self, row: &str) -> Option<(u64, u64)> {
+        let index = self.shared.rows.iter().position(|it| it.name == row)?;
+        let state = self.shared.state();
+        Some((state.arenas[index].peak() as u64, state.arenas[index].capacity() as u64))
+    }
+}
+
+impl<M: Place> Buffer<M> {
+    /// Address of the first byte, a multiple of [`ALIGN_BYTES`], in the address space that host and device share.
+    pub fn address(&self) -> u64 {
+        self.shared.address + (self.shared.rows[self.row].start + self.offset) as u64
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.shared.device
+    }
+}
+
+impl Deref for Buffer<Pinned> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the bytes are this buffer's alone until it is dropped, page-locked and initialised (zeroed at
+        // allocation), and the pool outlives the buffer. The device writes them only through `transfer.rs`,
+        // which waits before it lets the host look.
+        unsafe { std::slice::from_raw_parts(self.pointer().as_ptr(), self.len) }
+    }
+}
+
+impl DerefMut for Buffer<Pinned> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        // SAFETY: as for `deref`, and `&mut self` is the only way to it.
+        unsafe { std::slice::from_raw_parts_mut(self.pointer().as_ptr(), self.len) }
+    }
+}
+
+impl Buffer<Pinned> {
+    fn pointer(&self) -> NonNull<u8> {
+        NonNull::new(self.address() as *mut u8).unwrap_or(NonNull::dangling())
+    }
+}
+
+impl<M: Place> Drop for Buffer<M> {
+    fn drop(&mut self) {
+        self.shared.give(self.row, self.offset, self.len);
+    }
+}
+
+impl<M: Place> Shared<M> {
+    fn take(&self, row: usize, bytes: usize) -> Result<usize> {
+        let mut state = self.state();
+        let arena = &mut state.arenas[row];
+        let before = arena.used();
+        let Some(offset) = arena.take(bytes) else {
+            let limit = (arena.capacity() - arena.used()) as u64;
+            return Err(Error::Budget {
+                row: self.rows[row].name.clone(),
+                needed: bytes as u64,
+                limit,
+            });
+        };
+        state.used += state.arenas[row].used() - before;
+        state.peak = state.peak.max(state.used);
+        Ok(offset)
+    }
+
+    fn give(&self, row: usize, offset: usize, bytes: usize) {
+        let mut state = self.state();
+        let before = state.arenas[row].used();
+        state.arenas[row].give(offset, bytes);
+        state.used -= before - state.arenas[row].used();
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // No code of others runs under the lock, so it is consistent even after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<M: Place> Drop for Shared<M> {
+    fn drop(&mut self) {
+        if self.address != 0 && self.device.bind().is_ok() {
+            // SAFETY: from `allocate`, in `Pool::take`, and given back only here.
+            unsafe { M::free(self.address) };
+        }
+    }
+}
+
+impl Place for OnDevice {
+    const MEMORY: Memory = Memory::Device;
+
+    fn allocate(bytes: usize) -> Result<u64> {
+        // SAFETY: a context is bound; the address is owned by the pool.
+        driver("cuMemAlloc", unsafe { result::malloc_sync(bytes) })
+    }
+
+    unsafe fn free(address: u64) {
+        // SAFETY: the caller's promise. The driver waits for work that uses the memory.
+        let _ = unsafe { result::free_sync(address) };
+    }
+}
+
+impl Place for Pinned {
+    const MEMORY: Memory = Memory::Pinned;
+
+    fn allocate(bytes: usize) -> Result<u64> {
+        // SAFETY: a context is bound; the address is owned by the pool.
+        let address = unsafe { result::malloc_host(bytes, sys::CU_MEMHOSTALLOC_PORTABLE) };
+        let address = driver("cuMemHostAlloc", address)?;
+        // SAFETY: that many bytes were just given. Zeroed, because slices of them are handed out.
+        unsafe { address.cast::<u8>().write_bytes(0, bytes) };
+        Ok(address as u64)
+    }
+
+    unsafe fn free(address: u64) {
+        // SAFETY: the caller's promise. The driver waits for work that uses the memory.
+        let _ = unsafe { result::free_host(address as *mut std::ffi::c_void) };
+    }
+}
+
+impl<M: Place> Clone for Pool<M> {
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone() }
+    }
+}
+
+impl<M: Place> fmt::Debug for Pool<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (used, peak) = (self.used_bytes(), self.peak_bytes());
+        write!(
+            f,
+            "Pool {{ {}, {used} of {} bytes used, peak {peak} }}",
+            M::MEMORY.name(),
+            self.shared.bytes
+        )
+    }
+}
+
+impl<M: Place> fmt::Debug for Buffer<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Buffer {{ {}, {} bytes at {:#x} }}", M::MEMORY.name(), self.len, self.address())
+    }
+}

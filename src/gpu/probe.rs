@@ -1,0 +1,82 @@
+//! What this machine has, for people: nothing here is needed to run.
+
+use super::nvjpeg::Library;
+use super::nvrtc::Nvrtc;
+use super::{Device, device_count, driver_version, library};
+
+/// What was found; errors are the texts that say what is missing and how to get it.
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// libcuda; the version is the CUDA version that the driver supports.
+    pub driver: Result<LibraryReport, String>,
+    /// Every GPU, or why it cannot be opened; empty without a driver.
+    pub devices: Vec<Result<DeviceReport, String>>,
+    /// nvJPEG.
+    pub nvjpeg: Result<LibraryReport, String>,
+    /// The run-time compiler.
+    pub nvrtc: Result<LibraryReport, String>,
+}
+
+/// One library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LibraryReport {
+    /// Path or name by which it was opened.
+    pub path: String,
+    /// Its version: `13.0`.
+    pub version: String,
+    /// What is known to be wrong with this version.
+    pub warnings: Vec<String>,
+}
+
+/// One GPU.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DeviceReport {
+    /// Its number.
+    pub ordinal: usize,
+    /// Its name.
+    pub name: String,
+    /// Compute capability.
+    pub capability: (u32, u32),
+    /// Bytes of device memory that are free.
+    pub free_bytes: u64,
+    /// Bytes of device memory.
+    pub total_bytes: u64,
+}
+
+/// Looks at everything; opens the libraries and, for a moment, every GPU. Never panics.
+pub fn probe() -> Probe {
+    let count = device_count();
+    let version = count.as_ref().ok().and_then(|_| driver_version().ok());
+    let driver = count.clone().and_then(|_| {
+        let found = library::open(library::Name::Driver, None)?;
+        let version = driver_version()?;
+        let version = format!("{}.{}", version / 1000, version % 1000 / 10);
+        Ok(LibraryReport { path: found.path().to_owned(), version, warnings: Vec::new() })
+    });
+    let devices =
+        (0..count.unwrap_or(0)).map(|ordinal| device(ordinal).map_err(|error| error.to_string()));
+    let major = version.map(|version| version / 1000);
+    let nvrtc = Nvrtc::open(major).map(|nvrtc| LibraryReport {
+        path: nvrtc.path().to_owned(),
+        version: format!("{}.{}", nvrtc.version().0, nvrtc.version().1),
+        warnings: Vec::new(),
+    });
+    let nvjpeg = Library::open(major).map(|nvjpeg| LibraryReport {
+        path: nvjpeg.path().to_owned(),
+        version: nvjpeg.version().to_string(),
+        warnings: nvjpeg.warnings(),
+    });
+    Probe {
+        driver: driver.map_err(|error| error.to_string()),
+        devices: devices.collect(),
+        nvjpeg: nvjpeg.map_err(|error| error.to_string()),
+        nvrtc: nvrtc.map_err(|error| error.to_string()),
+    }
+}
+
+fn device(ordinal: usize) -> crate::error::Result<DeviceReport> {
+    let device = Device::open(ordinal)?;
+    let (free_bytes, total_bytes) = device.memory_bytes()?;
+    let (name, capability) = (device.name().to_owned(), device.capability());
+    Ok(DeviceReport { ordinal, name, capability, free_bytes, total_bytes })
+}

@@ -1,0 +1,146 @@
+//! Streams and events: the device's queues, and the marks in them that others can wait for.
+
+use std::sync::Arc;
+
+use cudarc::driver::{result, sys};
+
+use super::{Device, driver};
+use crate::error::Result;
+
+/// A queue of work on the device: what is put into one stream runs in that order, and different streams run
+/// in any order unless an [`Event`] says otherwise.
+///
+/// Dropping a stream that this crate made lets the work that is in it finish first.
+#[derive(Debug)]
+pub struct Stream {
+    raw: sys::CUstream,
+    owned: bool,
+    device: Arc<Device>,
+}
+
+// SAFETY: a stream handle may be used from every thread (CUDA driver API, "Stream Management"); the context is
+// bound before each call.
+unsafe impl Send for Stream {}
+// SAFETY: as above; the driver serialises calls on one stream.
+unsafe impl Sync for Stream {}
+
+impl Stream {
+    /// A new stream that does not wait for the legacy default stream.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        device.bind()?;
+        let created = result::stream::create(result::stream::StreamKind::NonBlocking);
+        let raw = driver("cuStreamCreate", created)?;
+        Ok(Self { raw, owned: true, device: device.clone() })
+    }
+
+    /// Somebody else's stream, for example the one on which a framework consumes batches.
+    ///
+    /// # Safety
+    /// `raw` is a `CUstream` of this device's primary context (or null, the legacy default stream) and stays
+    /// valid as long as the result and everything that was made with it.
+    pub unsafe fn borrowed(device: &Arc<Device>, raw: *mut std::ffi::c_void) -> Self {
+        Self { raw: raw.cast(), owned: false, device: device.clone() }
+    }
+
+    /// Everything that is put into this stream from now on waits until the event's last record is reached;
+    /// nothing waits on the host. An event that was never recorded does not hold anything up.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        self.device.bind()?;
+        let flags = sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+        // SAFETY: both handles are alive: they are borrowed.
+        driver("cuStreamWaitEvent", unsafe {
+            result::stream::wait_event(self.raw, event.raw, flags)
+        })
+    }
+
+    /// Waits on the host until the stream is empty; errors of work in it come out here.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive.
+        driver("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) })
+    }
+
+    /// The `CUstream`, for nvJPEG and for frameworks; valid as long as this stream.
+    pub fn raw(&self) -> *mut std::ffi::c_void {
+        self.raw.cast()
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    pub(super) fn handle(&self) -> sys::CUstream {
+        self.raw
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        if self.owned && self.device.bind().is_ok() {
+            // SAFETY: the handle is ours and not used afterwards. The driver lets the work in it finish. A
+            // failure has no one left to act on it: the next call on the device reports it again.
+            let _ = unsafe { result::stream::destroy(self.raw) };
+        }
+    }
+}
+
+/// A mark in a stream. Recording it again moves the mark.
+#[derive(Debug)]
+pub struct Event {
+    raw: sys::CUevent,
+    device: Arc<Device>,
+}
+
+// SAFETY: an event handle may be used from every thread (CUDA driver API, "Event Management"); the context is
+// bound before each call.
+unsafe impl Send for Event {}
+// SAFETY: as above.
+unsafe impl Sync for Event {}
+
+impl Event {
+    /// An event that counts as reached until it is recorded. It takes no time stamps (those cost hundreds
+    /// of microseconds on some devices), and a host that waits for it sleeps instead of spinning.
+    pub fn new(device: &Arc<Device>) -> Result<Self> {
+        device.bind()?;
+        let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32
+            | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: writes one handle to `raw`. `result::event::create` takes one flag only.
+        driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
+        Ok(Self { raw, device: device.clone() })
+    }
+
+    /// Puts the mark behind everything that is in the stream now.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        self.device.bind()?;
+        // SAFETY: both handles are alive: they are borrowed.
+        driver("cuEventRecord", unsafe { result::event::record(self.raw, stream.raw) })
+    }
+
+    /// Whether the mark is reached; does not wait.
+    pub fn query(&self) -> Result<bool> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive.
+        match unsafe { result::event::query(self.raw) } {
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
+            other => driver("cuEventQuery", other).map(|()| true),
+        }
+    }
+
+    /// Waits on the host until the mark is reached.
+    pub fn synchronize(&self) -> Result<()> {
+        self.device.bind()?;
+        // SAFETY: the handle is alive.
+        driver("cuEventSynchronize", unsafe { result::event::synchronize(self.raw) })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        if self.device.bind().is_ok() {
+            // SAFETY: the handle is ours and not used afterwards; the driver keeps what waiting streams need.
+            let _ = unsafe { result::event::destroy(self.raw) };
+        }
+    }
+}

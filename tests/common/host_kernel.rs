@@ -1,0 +1,105 @@
+//! Kernel texts compiled for the host and run there: the bits that the device must give.
+//!
+//! `compile` gives a shared object with one entry,
+//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
+//! that grid and block, whose `params` are what `cuLaunchKernel` takes.
+
+#![allow(unsafe_code, dead_code)]
+
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::c_void;
+use std::hash::{Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use feedwater::geometry::Size;
+use feedwater::op::kernel_text::{BLOCK, KernelText};
+
+/// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
+const OPTIONS: [&str; 8] =
+    ["-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall"];
+
+/// Compiles the text to a shared object, or finds it compiled by an earlier run.
+///
+/// The compiler is `$CXX`, or `c++`. Without one this panics with the way out: a test that cannot compare
+/// must fail.
+pub fn compile(text: &KernelText) -> PathBuf {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+    let mut hasher = DefaultHasher::new();
+    (&text.source, &compiler, OPTIONS).hash(&mut hasher);
+    let directory = directory();
+    let done = directory.join(format!("{:016x}.so", hasher.finish()));
+    if done.exists() {
+        return done;
+    }
+    // Written apart and renamed, as other tests may want the same kernel at the same time.
+    let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+    let source = directory.join(format!("{unique}.cu"));
+    let object = directory.join(format!("{unique}.so"));
+    std::fs::write(&source, &text.source).expect("the target directory can be written");
+    let output = Command::new(&compiler).args(OPTIONS).arg(&source).arg("-o").arg(&object).output();
+    let Output { status, stderr, .. } = output.unwrap_or_else(|error| {
+        panic!(
+            "cannot run the C++ compiler {compiler:?} that compiles kernels for the host: {error}; \
+             install g++ or clang, or name one in CXX"
+        )
+    });
+    let log = String::from_utf8_lossy(&stderr);
+    assert!(status.success() && log.is_empty(), "{compiler} on {}:\n{log}", text.name);
+    std::fs::rename(&object, &done).expect("the target directory can be written");
+    std::fs::remove_file(&source).expect("the target directory can be written");
+    done
+}
+
+fn directory() -> PathBuf {
+    // Cargo names a directory for integration tests and benches, but not for examples.
+    let base = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
+    let directory = base.join("feedwater-host-kernels");
+    std::fs::create_dir_all(&directory).expect("the target directory can be written");
+    directory
+}
+
+type Launch = unsafe extern "C" fn(*mut *mut c_void, u32, u32, u32, u32, u32, u32);
+
+/// A compiled kernel in this process.
+pub struct HostKernel {
+    library: libloading::Library,
+}
+
+impl HostKernel {
+    /// Compiles and loads.
+    pub fn new(text: &KernelText) -> Self {
+        Self::load(&compile(text))
+    }
+
+    /// Loads what [`compile`] gave.
+    pub fn load(path: &Path) -> Self {
+        // SAFETY: the object was compiled from a kernel text, which has no initialisers and no destructors.
+        let library = unsafe { libloading::Library::new(path) }.expect("a compiled kernel loads");
+        Self { library }
+    }
+
+    /// Launches it for `count` samples of `size`, whose parameters begin at `samples`.
+    ///
+    /// # Safety
+    /// The parameters must be those of the kernel's text, and every address in them valid for the launch.
+    pub unsafe fn launch(&self, samples: &[u8], count: usize, size: Size) {
+        let mut pointer = samples.as_ptr();
+        let (mut count, mut width, mut height) =
+            (count as i32, size.width as i32, size.height as i32);
+        let mut params: [*mut c_void; 4] = [
+            (&raw mut pointer).cast(),
+            (&raw mut count).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+        ];
+        // SAFETY: the entry's signature is the one above; kernels/fused.cu declares it.
+        let launch = unsafe { self.library.get::<Launch>(b"fused__host\0") };
+        let launch = launch.expect("a compiled kernel has the entry");
+        let (gx, gy) = (size.width.div_ceil(BLOCK.width), size.height.div_ceil(BLOCK.height));
+        // SAFETY: the four arguments have the kernel's types; the caller answers for the rest.
+        unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, BLOCK.width, BLOCK.height, 1) };
+    }
+}

@@ -1,0 +1,260 @@
+//! Decoding on the CPU: equal to Pillow, and every window equal to the same part of the whole.
+
+#[allow(dead_code, reason = "not every test needs every recipe")]
+#[path = "common/jpeg.rs"]
+mod jpeg;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::decode::{HostDecoder, can_reduce, reduced_size};
+use feedwater::error::{Fault, Reason};
+use feedwater::geometry::{Roi, Size};
+use feedwater::header::{Format, Header};
+use jpeg::{Recipe, Scans};
+
+/// Every sampling that occurs, and some that hardly do.
+const SAMPLINGS: [&[(u8, u8)]; 18] = [
+    &[(1, 1)],
+    &[(2, 2)],
+    &[(1, 1), (1, 1), (1, 1)],
+    &[(2, 1), (1, 1), (1, 1)],
+    &[(2, 2), (1, 1), (1, 1)],
+    &[(1, 2), (1, 1), (1, 1)],
+    &[(4, 1), (1, 1), (1, 1)],
+    &[(4, 2), (1, 1), (1, 1)],
+    &[(1, 4), (1, 1), (1, 1)],
+    &[(2, 4), (1, 1), (1, 1)],
+    &[(2, 2), (2, 1), (1, 2)],
+    &[(2, 2), (1, 2), (2, 1)],
+    &[(4, 1), (2, 1), (1, 1)],
+    &[(3, 1), (1, 1), (1, 1)],
+    &[(1, 1), (2, 2), (1, 1)],
+    &[(2, 1), (2, 1), (2, 1)],
+    &[(1, 1), (1, 1), (1, 1), (1, 1)],
+    &[(2, 2), (1, 1), (1, 1), (2, 2)],
+];
+
+fn decode(
+    decoder: &mut HostDecoder,
+    bytes: &[u8],
+    window: Roi,
+    reduction: u32,
+) -> Result<Vec<u8>, Fault> {
+    let header = Header::parse(bytes)?;
+    let mut pixels = Vec::new();
+    let mut expected_row = window.y;
+    decoder.decode(bytes, &header, window, reduction, &mut |y, row| {
+        assert_eq!(y, expected_row, "rows come in order");
+        assert_eq!(row.len(), 3 * window.width as usize);
+        expected_row += 1;
+        pixels.extend_from_slice(row);
+    })?;
+    assert_eq!(expected_row, window.bottom(), "every row comes");
+    Ok(pixels)
+}
+
+fn part(whole: &[u8], width: u32, window: Roi) -> Vec<u8> {
+    let stride = 3 * width as usize;
+    let rows = whole.chunks_exact(stride).skip(window.y as usize).take(window.height as usize);
+    rows.flat_map(|row| &row[3 * window.x as usize..][..3 * window.width as usize])
+        .copied()
+        .collect()
+}
+
+/// Every first column and every first row, with several widths and heights, and both ends of each.
+fn windows(size: Size) -> Vec<Roi> {
+    let mut windows = Vec::new();
+    for x in 0..size.width {
+        for (step, width) in [1, 2, 5, 19, size.width - x].into_iter().enumerate() {
+            let width = width.min(size.width - x);
+            let y = (x * 7 + step as u32 * 11) % size.height;
+            windows.push(Roi::new(x, y, width, (1 + x % 9).min(size.height - y)));
+        }
+    }
+    for y in 0..size.height {
+        for (step, height) in [1, 3, size.height - y].into_iter().enumerate() {
+            let height = height.min(size.height - y);
+            let x = (y * 5 + step as u32 * 13) % size.width;
+            windows.push(Roi::new(x, y, (1 + y % 23).min(size.width - x), height));
+        }
+    }
+    windows
+}
+
+fn assert_windows_are_parts(recipe: &Recipe) {
+    let bytes = recipe.make();
+    let stored = Size::new(recipe.width.into(), recipe.height.into());
+    let mut decoder = HostDecoder::new();
+    for reduction in [1, 2, 4, 8] {
+        let size = reduced_size(stored, reduction);
+        let whole = decode(&mut decoder, &bytes, size.window(), reduction)
+            .unwrap_or_else(|fault| panic!("{recipe:?}: {fault}"));
+        for window in windows(size) {
+            let found = decode(&mut decoder, &bytes, window, reduction).unwrap();
+            let same = found == part(&whole, size.width, window);
+            assert!(same, "window {window} of {size} at 1/{reduction} of {recipe:?}");
+        }
+    }
+}
+
+#[test]
+fn a_window_equals_the_same_part_of_a_whole_decode() {
+    for sampling in SAMPLINGS {
+        assert_windows_are_parts(&Recipe::new(83, 75, sampling));
+    }
+}
+
+#[test]
+fn a_window_of_a_multi_scan_file_equals_the_same_part() {
+    for sampling in SAMPLINGS {
+        for scans in [Scans::Separate, Scans::Progressive] {
+            assert_windows_are_parts(&Recipe { scans, ..Recipe::new(67, 51, sampling) });
+        }
+    }
+}
+
+#[test]
+fn a_window_of_a_file_with_restart_markers_equals_the_same_part() {
+    for sampling in SAMPLINGS {
+        for restart in [1, 4, 7] {
+            assert_windows_are_parts(&Recipe { restart, ..Recipe::new(61, 49, sampling) });
+        }
+    }
+}
+
+#[test]
+fn a_window_of_a_smoothed_progressive_file_equals_the_same_part() {
+    for sampling in &SAMPLINGS[..8] {
+        assert_windows_are_parts(&Recipe { scans: Scans::OnlyDc, ..Recipe::new(67, 75, sampling) });
+    }
+}
+
+#[test]
+fn a_window_of_a_tiny_picture_equals_the_same_part() {
+    for sampling in SAMPLINGS {
+        for (width, height) in
+            [(1, 1), (2, 3), (3, 2), (5, 40), (40, 5), (16, 16), (17, 33), (33, 17)]
+        {
+            for scans in [Scans::Interleaved, Scans::Progressive] {
+                assert_windows_are_parts(&Recipe { scans, ..Recipe::new(width, height, sampling) });
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_are_read_as_the_file_codes_them() {
+    let mut decoder = HostDecoder::new();
+    let mut whole = |recipe: &Recipe| {
+        let size = Size::new(recipe.width.into(), recipe.height.into());
+        decode(&mut decoder, &recipe.make(), size.window(), 1).unwrap()
+    };
+    let plain = Recipe::new(24, 16, &[(1, 1); 3]);
+    let by_adobe = whole(&Recipe { adobe: Some(0), ..plain.clone() });
+    let by_names = whole(&Recipe { ids: *b"RGBx", ..plain.clone() });
+    assert_eq!(by_adobe, by_names);
+    assert_ne!(by_adobe, whole(&plain));
+    assert_eq!(whole(&Recipe { adobe: Some(1), ..plain.clone() }), whole(&plain));
+    // The first of three equal components of an RGB file is what a gray file of it shows.
+    let gray = whole(&Recipe::new(24, 16, &[(1, 1)]));
+    assert!(gray.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]));
+    let reds: Vec<u8> = by_adobe.chunks_exact(3).map(|pixel| pixel[0]).collect();
+    assert_eq!(gray.chunks_exact(3).map(|pixel| pixel[0]).collect::<Vec<u8>>(), reds);
+}
+
+#[test]
+fn a_reduction_rounds_sides_up() {
+    assert_eq!(reduced_size(Size::new(17, 16), 8), Size::new(3, 2));
+    assert_eq!(reduced_size(Size::new(1, 9), 2), Size::new(1, 5));
+    assert!(can_reduce(Format::Jpeg) && !can_reduce(Format::Png) && !can_reduce(Format::WebP));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused() {
+    let bytes = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
+    let mut decoder = HostDecoder::new();
+    for (window, reduction) in [
+        (Roi::new(0, 0, 41, 30), 1),
+        (Roi::new(1, 0, 40, 30), 1),
+        (Roi::new(0, 0, 21, 15), 2),
+        (Roi::new(u32::MAX, 0, 2, 2), 1),
+        (Roi::new(0, 0, 1, 1), 3),
+        (Roi::new(0, 0, 1, 1), 0),
+    ] {
+        let header = Header::parse(&bytes).unwrap();
+        let refused = decoder.decode(&bytes, &header, window, reduction, &mut |_, _| ());
+        assert_eq!(refused.unwrap_err().reason, Reason::Unsupported, "{window} 1/{reduction}");
+    }
+    assert_eq!(decode(&mut decoder, &bytes, Roi::new(5, 5, 0, 0), 1).unwrap(), []);
+}
+
+#[test]
+fn a_decode_of_the_wrong_header_is_a_fault() {
+    let small = Recipe::new(40, 30, &[(1, 1)]).make();
+    let large = Recipe::new(80, 60, &[(1, 1)]).make();
+    let header = Header::parse(&large).unwrap();
+    let fault = HostDecoder::new()
+        .decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_, _| ())
+        .unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+}
+
+/// The files that `tests/golden/decode.py` made, each with Pillow's RGB bytes beside it.
+fn golden() -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));
+    files.sort();
+    let read = |path: PathBuf| {
+        let pixels = fs::read(path.with_extension("rgb")).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        (path, bytes, pixels)
+    };
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn pixels_equal_pillows() {
+    let mut decoder = HostDecoder::new();
+    let files = golden();
+    assert!(files.len() >= 40, "{} files", files.len());
+    for (path, bytes, expected) in files {
+        let header =
+            Header::parse(&bytes).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+        let found = decode(&mut decoder, &bytes, header.size.window(), 1)
+            .unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+        assert_eq!(found.len(), expected.len(), "{}", path.display());
+        let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "first differing byte of {}", path.display());
+    }
+}
+
+#[test]
+fn a_window_of_any_format_equals_the_same_part() {
+    let mut decoder = HostDecoder::new();
+    for (path, bytes, expected) in golden() {
+        let size = Header::parse(&bytes).unwrap().size;
+        for window in windows(size).into_iter().step_by(5) {
+            let found = decode(&mut decoder, &bytes, window, 1).unwrap();
+            assert!(found == part(&expected, size.width, window), "{window} of {}", path.display());
+        }
+    }
+}
+
+#[test]
+fn buffers_do_not_grow_after_the_largest_picture() {
+    let mut decoder = HostDecoder::new();
+    let files = golden();
+    let run = |decoder: &mut HostDecoder| {
+        for (_, bytes, _) in &files {
+            let size = Header::parse(bytes).unwrap().size;
+            decode(decoder, bytes, size.window(), 1).unwrap();
+        }
+    };
+    run(&mut decoder);
+    let held = decoder.capacity_bytes();
+    run(&mut decoder);
+    assert_eq!(decoder.capacity_bytes(), held);
+}

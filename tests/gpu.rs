@@ -1,0 +1,458 @@
+//! The CUDA side against a simulated machine: order of events, accounting, failures. No GPU is needed.
+
+mod simulated;
+
+use std::fs;
+use std::sync::Arc;
+
+use feedwater::Error;
+use feedwater::error::Result;
+use feedwater::footprint::{Footprint, Memory};
+use feedwater::gpu::{
+    Device, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill,
+    kernel, probe, read_back,
+};
+use feedwater::ring::Slot;
+use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
+
+/// Writes `value` to `length` bytes: what the fused kernel does, in small. One thread per column.
+const KERNEL: &str = r#"
+#ifndef __CUDACC__
+#define __global__
+#endif
+struct Sample { unsigned char* out; const unsigned char* in; int add, unused; };
+static __attribute__((unused)) unsigned column, row, layer;
+extern "C" __global__ void fused(const Sample* samples, int count, int width, int height) {
+    if ((int)column >= width || (int)row >= height || (int)layer >= count) return;
+    const Sample& sample = samples[layer];
+    sample.out[row * width + column] = sample.in[row * width + column] + sample.add;
+}
+extern "C" void fused__host(void** p, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned) {
+    for (layer = 0; layer < gz; layer++)
+        for (row = 0; row < gy * by; row++)
+            for (column = 0; column < gx * bx; column++)
+                fused(*(const Sample**)p[0], *(int*)p[1], *(int*)p[2], *(int*)p[3]);
+}
+"#;
+const SAMPLE_BYTES: usize = 24;
+
+const SCHEDULES: [Schedule; 6] = [
+    Schedule::Lazy,
+    Schedule::Eager,
+    Schedule::Random(1),
+    Schedule::Random(2),
+    Schedule::Random(3),
+    Schedule::Random(4),
+];
+
+fn pools(device: &Arc<Device>) -> Result<(DevicePool, PinnedPool)> {
+    let mut footprint = Footprint::default();
+    footprint.add(Memory::Device, "slots", 4096, 4, "");
+    footprint.add(Memory::Device, "samples", 256, 4, "");
+    footprint.add(Memory::Device, "nvjpeg", 1 << 20, 1, "");
+    footprint.add(Memory::Pinned, "samples", 256, 4, "");
+    footprint.add(Memory::Pinned, "pages", 4096, 4, "");
+    footprint.add(Memory::Pinned, "nvjpeg", 1 << 20, 1, "");
+    Ok((DevicePool::take(device, &footprint)?, PinnedPool::take(device, &footprint)?))
+}
+
+fn assert_clean(machine: &Simulated, what: &str) {
+    let counts = machine.counts();
+    assert_eq!(counts.live(), 0, "{what}: something is left: {counts:?}");
+    assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
+}
+
+#[test]
+fn a_device_opens_and_tells_what_it_is() {
+    let machine = exclusive();
+    let device = Device::open(0).unwrap();
+    assert_eq!((device.name(), device.capability()), ("Simulated device", (9, 0)));
+    assert_eq!((device.ordinal(), device.driver_version()), (0, 13000));
+    let (free, total) = device.memory_bytes().unwrap();
+    assert!(free > 0 && free <= total);
+    drop(device);
+    assert_clean(&machine, "device");
+
+    let probe = probe();
+    assert_eq!(probe.driver.unwrap().version, "13.0");
+    assert_eq!(probe.devices.len(), 1);
+    assert_eq!(probe.devices[0].as_ref().unwrap().name, "Simulated device");
+    assert_eq!(probe.nvrtc.unwrap().version, "13.0");
+    assert_eq!(probe.nvjpeg.unwrap().version, "13.3.2");
+    assert_clean(&machine, "probe");
+}
+
+#[test]
+fn a_device_that_is_not_there_is_unavailable_with_a_way_out() {
+    let machine = exclusive();
+    let text = Device::open(3).unwrap_err().to_string();
+    assert!(text.contains("number 3") && text.contains("the driver sees 1"), "{text}");
+    machine.devices(0);
+    let error = Device::open(0).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }));
+    assert!(error.to_string().contains("nvidia-smi"), "{error}");
+    assert!(probe().devices.is_empty());
+}
+
+#[test]
+fn an_old_nvjpeg_is_warned_about() {
+    let machine = exclusive();
+    machine.nvjpeg_version(13, 0, 1);
+    let report = probe().nvjpeg.unwrap();
+    assert!(report.warnings[0].contains("nvJPEG 13.0.1 may crash"), "{:?}", report.warnings);
+    machine.nvjpeg_version(13, 2, 3);
+    assert!(probe().nvjpeg.unwrap().warnings.is_empty());
+}
+
+/// A producer that fills, a consumer that adds up: `hooks` says whether they wait for each other.
+fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
+    let (memory, _) = pools(device).unwrap();
+    let producer = Arc::new(Stream::new(device).unwrap());
+    let consumer = Arc::new(Stream::new(device).unwrap());
+    let kept = memory.buffer("slots", 1024).unwrap();
+    let buffer = memory.buffer("slots", 1024).unwrap();
+    let mut slot = TensorSlot::new(buffer, producer.clone(), consumer.clone()).unwrap();
+    let (_, pinned) = pools(device).unwrap();
+    let (kernel, mut samples) = copy_kernel(device, &memory, &pinned);
+    for round in 0..4u8 {
+        if hooks {
+            slot.begin_fill().unwrap();
+        }
+        fill(&producer, slot.buffer(), 0..1024, 10 + round).unwrap();
+        if hooks {
+            slot.end_fill().unwrap();
+            slot.begin_use().unwrap();
+        }
+        describe(&mut samples, round as usize, &kept, round as usize * 256, slot.buffer(), 0)
+            .unwrap();
+        let range = round as usize * SAMPLE_BYTES..(round as usize + 1) * SAMPLE_BYTES;
+        samples.upload(&consumer, range.clone()).unwrap();
+        kernel.launch(&consumer, samples.device(), range.start, 1, 256, 1).unwrap();
+        if hooks {
+            slot.end_use().unwrap();
+        }
+    }
+    let mut bytes = vec![0; 1024];
+    read_back(&consumer, &kept, 0, &mut bytes).unwrap();
+    producer.synchronize().unwrap();
+    bytes
+}
+
+fn copy_kernel(device: &Arc<Device>, memory: &DevicePool, pinned: &PinnedPool) -> (Kernel, Staged) {
+    let kernel = Kernel::load(device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
+    let host = pinned.buffer("samples", 256).unwrap();
+    (kernel, Staged::new(host, memory.buffer("samples", 256).unwrap()).unwrap())
+}
+
+/// Writes the description of a sample: `out` becomes `input` plus `add`.
+fn describe(
+    samples: &mut Staged,
+    index: usize,
+    out: &DeviceBuffer,
+    offset: usize,
+    input: &DeviceBuffer,
+    add: i32,
+) -> Result<()> {
+    let bytes = &mut samples.bytes()?[index * SAMPLE_BYTES..][..SAMPLE_BYTES];
+    bytes[..8].copy_from_slice(&(out.address() + offset as u64).to_le_bytes());
+    bytes[8..16].copy_from_slice(&input.address().to_le_bytes());
+    bytes[16..20].copy_from_slice(&add.to_le_bytes());
+    Ok(())
+}
+
+#[test]
+fn slots_order_producer_and_consumer_and_without_them_the_simulator_shows_it() {
+    let machine = exclusive();
+    let expected: Vec<u8> = (0..4).flat_map(|round| [10 + round; 256]).collect();
+    let mut wrong = Vec::new();
+    for schedule in SCHEDULES {
+        machine.schedule(schedule);
+        let device = Device::open(0).unwrap();
+        assert_eq!(fill_and_use(&device, true), expected, "{schedule:?}");
+        if fill_and_use(&device, false) != expected {
+            wrong.push(schedule);
+        }
+        drop(device);
+        assert_clean(&machine, "slots");
+    }
+    // Lazy always shows a missing wait, random mostly, eager never.
+    assert_eq!(wrong[0], Schedule::Lazy);
+    assert!(wrong.iter().any(|schedule| matches!(schedule, Schedule::Random(_))), "{wrong:?}");
+}
+
+#[test]
+fn an_event_is_reached_when_its_stream_gets_there() {
+    let machine = exclusive();
+    let device = Device::open(0).unwrap();
+    let (memory, _) = pools(&device).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let event = Event::new(&device).unwrap();
+    assert!(event.query().unwrap(), "an event that was never recorded counts as reached");
+    let buffer = memory.buffer("slots", 16).unwrap();
+    fill(&stream, &buffer, 0..16, 1).unwrap();
+    event.record(&stream).unwrap();
+    assert!(!event.query().unwrap());
+    event.synchronize().unwrap();
+    assert!(event.query().unwrap());
+    drop((buffer, memory, event, stream, device));
+    assert_clean(&machine, "event");
+}
+
+#[test]
+fn the_host_gets_at_staged_bytes_only_after_the_copy() {
+    let machine = exclusive();
+    for schedule in SCHEDULES {
+        machine.schedule(schedule);
+        let device = Device::open(0).unwrap();
+        let (memory, pinned) = pools(&device).unwrap();
+        let stream = Stream::new(&device).unwrap();
+        let mut seen = Vec::new();
+        let kept = memory.buffer("slots", 4096).unwrap();
+        let (kernel, mut samples) = copy_kernel(&device, &memory, &pinned);
+        let mut page = Staged::new(
+            pinned.buffer("pages", 1024).unwrap(),
+            memory.buffer("slots", 1024).unwrap(),
+        )
+        .unwrap();
+        for round in 0..4u8 {
+            page.bytes().unwrap().fill(round);
+            page.upload(&stream, 0..1024).unwrap();
+            describe(&mut samples, 0, &kept, round as usize * 1024, page.device(), 0).unwrap();
+            samples.upload(&stream, 0..SAMPLE_BYTES).unwrap();
+            kernel.launch(&stream, samples.device(), 0, 1, 128, 8).unwrap();
+        }
+        seen.resize(4096, 0xff);
+        read_back(&stream, &kept, 0, &mut seen).unwrap();
+        let expected: Vec<u8> = (0..4).flat_map(|round| [round; 1024]).collect();
+        assert_eq!(seen, expected, "{schedule:?}");
+    }
+    assert_clean(&machine, "staged");
+}
+
+#[test]
+fn a_pool_takes_its_rows_once_and_never_more() {
+    let machine = exclusive();
+    let device = Device::open(0).unwrap();
+    let mut footprint = Footprint::default();
+    footprint.add(Memory::Host, "pages", 1 << 40, 1, "not this pool's");
+    footprint.add(Memory::Device, "slots", 1024, 3, "");
+    footprint.add(Memory::Device, "nvjpeg", 8192, 1, "");
+    footprint.add(Memory::Pinned, "pages", 512, 2, "");
+    let memory = DevicePool::take(&device, &footprint).unwrap();
+    let pinned = PinnedPool::take(&device, &footprint).unwrap();
+    assert_eq!(memory.capacity_bytes(), footprint.total_bytes(Memory::Device));
+    assert_eq!(pinned.capacity_bytes(), footprint.total_bytes(Memory::Pinned));
+    let counts = machine.counts();
+    assert_eq!((counts.device.allocations, counts.device.bytes), (1, 3 * 1024 + 8192));
+    assert_eq!((counts.pinned.allocations, counts.pinned.bytes), (1, 1024));
+
+    let calls = machine.counts().calls;
+    let mut slots: Vec<_> = (0..3).map(|_| memory.buffer("slots", 1024).unwrap()).collect();
+    assert_eq!((memory.used_bytes(), memory.row_bytes("slots")), (3072, Some((3072, 3072))));
+    let error = memory.buffer("slots", 1).unwrap_err();
+    assert!(
+        matches!(&error, Error::Budget { row, needed: 1, limit: 0 } if row == "slots"),
+        "{error}"
+    );
+    assert!(matches!(memory.buffer("no row", 1), Err(Error::Budget { limit: 0, .. })));
+    slots.pop();
+    assert_eq!((memory.used_bytes(), memory.peak_bytes()), (2048, 3072));
+    assert_eq!(machine.counts().calls, calls, "taking and giving back never calls the driver");
+
+    let mut page = pinned.buffer("pages", 512).unwrap();
+    assert!(page.iter().all(|byte| *byte == 0));
+    page.fill(7);
+    assert_eq!(machine.counts().write_combined, 0);
+
+    // Buffers hold the pool, and the pool the device: whoever drops first.
+    drop((device, memory, pinned));
+    assert_eq!(machine.counts().contexts, 1);
+    drop((slots, page));
+    assert_clean(&machine, "pools");
+}
+
+#[test]
+fn a_pool_that_does_not_fit_is_an_error() {
+    let machine = exclusive();
+    let device = Device::open(0).unwrap();
+    machine.memory_limit(1000);
+    let Err(Error::Device { call, problem }) = pools(&device).map(drop) else {
+        panic!("it fitted")
+    };
+    assert_eq!((call, problem.contains("OUT_OF_MEMORY")), ("cuMemAlloc", true), "{problem}");
+    drop(device);
+    assert_clean(&machine, "too little memory");
+}
+
+#[test]
+fn a_text_that_does_not_compile_gives_the_compilers_log() {
+    let machine = exclusive();
+    let device = Device::open(0).unwrap();
+    let Err(Error::Compile { log }) =
+        Kernel::load(&device, "int f() { return wrong; }", "fused", 8)
+    else {
+        panic!("it compiled");
+    };
+    assert!(log.contains("wrong"), "{log}");
+    let Err(Error::Device { call, .. }) = Kernel::load(&device, "int unused;", "fused", 8) else {
+        panic!("there is no such function");
+    };
+    assert_eq!(call, "cuModuleGetFunction");
+    drop(device);
+    assert_clean(&machine, "compile errors");
+}
+
+#[test]
+fn a_launch_is_checked_before_it_is_made() {
+    let machine = exclusive();
+    let device = Device::open(0).unwrap();
+    let (memory, pinned) = pools(&device).unwrap();
+    let stream = Stream::new(&device).unwrap();
+    let (kernel, samples) = copy_kernel(&device, &memory, &pinned);
+    for (offset, count, width, height) in [
+        (0, 11, 8, 8),
+        (250, 1, 8, 8),
+        (usize::MAX, 1, 8, 8),
+        (0, u32::MAX, 8, 8),
+        (0, 1, 8, 600_000),
+    ] {
+        let launched = kernel.launch(&stream, samples.device(), offset, count, width, height);
+        assert!(
+            matches!(launched, Err(Error::Internal { .. })),
+            "{offset} {count} {width} {height}"
+        );
+    }
+    kernel.launch(&stream, samples.device(), 0, 0, 8, 8).unwrap();
+    assert_eq!(machine.calls("cuLaunchKernel"), 0);
+}
+
+#[test]
+fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
+    let machine = exclusive();
+    let directory = tempfile::tempdir().unwrap();
+    let device = Device::open(0).unwrap();
+    kernel::override_cache_directory(directory.path());
+    let compilations = || {
+        let before = machine.compilations();
+        Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
+        machine.compilations() - before
+    };
+    assert_eq!(compilations(), 1);
+    assert_eq!(compilations(), 0);
+    let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
+    let mut bytes = fs::read(&file).unwrap();
+    bytes[1000] ^= 1;
+    fs::write(&file, &bytes).unwrap();
+    assert_eq!(compilations(), 1, "damaged");
+    fs::write(&file, &bytes[..500]).unwrap();
+    assert_eq!(compilations(), 1, "cut");
+    assert_eq!(compilations(), 0, "mended");
+
+    kernel::override_cache_directory(file.join("below a file"));
+    assert_eq!(compilations(), 1, "a directory that cannot be written");
+    kernel::override_cache_directory(machine.directory().join("kernels"));
+    drop(device);
+    assert_clean(&machine, "cache");
+}
+
+/// One filling and one use of a slot, from opening the device to reading back.
+fn whole_path() -> Result<Vec<u8>> {
+    let device = Device::open(0)?;
+    let (memory, pinned) = pools(&device)?;
+    let producer = Arc::new(Stream::new(&device)?);
+    let consumer = Arc::new(Stream::new(&device)?);
+    let mut slot =
+        TensorSlot::new(memory.buffer("slots", 256)?, producer.clone(), consumer.clone())?;
+    let kernel = Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES)?;
+    let mut page = Staged::new(pinned.buffer("pages", 256)?, memory.buffer("slots", 256)?)?;
+    let mut samples = Staged::new(pinned.buffer("samples", 256)?, memory.buffer("samples", 256)?)?;
+    page.bytes()?.fill(40);
+    page.upload(&producer, 0..256)?;
+    describe(&mut samples, 0, slot.buffer(), 0, page.device(), 2)?;
+    samples.upload(&producer, 0..SAMPLE_BYTES)?;
+    slot.begin_fill()?;
+    kernel.launch(&producer, samples.device(), 0, 1, 32, 8)?;
+    slot.end_fill()?;
+    slot.begin_use()?;
+    let mut bytes = vec![0; 256];
+    read_back(&consumer, slot.buffer(), 0, &mut bytes)?;
+    slot.end_use()?;
+    slot.free().synchronize()?;
+    Ok(bytes)
+}
+
+/// With nothing bound to it.
+fn on_a_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(work).join().unwrap())
+}
+
+#[test]
+fn every_call_may_fail_and_nothing_is_left_behind() {
+    let machine = exclusive();
+    assert_eq!(on_a_new_thread(whole_path).unwrap(), [42; 256]);
+    let calls = machine.counts().calls;
+    assert!(calls > 60, "{calls}");
+    for nth in 1..=calls {
+        machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
+        machine.fail("", nth, LAUNCH_FAILED);
+        let before = machine.counts().injected;
+        // Calls that only ask or that give back may fail without consequence; then the result is right.
+        match on_a_new_thread(whole_path) {
+            Ok(bytes) => assert_eq!(bytes, [42; 256], "call {nth}"),
+            Err(Error::Device { call, problem }) => {
+                assert!(
+                    call.starts_with("cu") && problem.contains("LAUNCH_FAILED"),
+                    "{call}: {problem}"
+                );
+            }
+            Err(error) => panic!("call {nth}: {error}"),
+        }
+        assert_eq!(machine.counts().injected, before + 1, "call {nth} was not reached");
+        assert_clean(&machine, "after a failure");
+    }
+    for name in
+        ["cuMemAlloc", "cuMemHostAlloc", "cuLaunchKernel", "cuEventRecord", "cuModuleLoadData"]
+    {
+        machine.fail(name, 1, LAUNCH_FAILED);
+        let Err(Error::Device { call, .. }) = whole_path() else { panic!("{name} did not matter") };
+        assert_eq!(call, name);
+        assert_clean(&machine, name);
+    }
+}
+
+#[test]
+fn a_device_that_is_lost_gives_errors_and_everything_is_freed() {
+    let machine = exclusive();
+    machine.lose_device(LAUNCH_FAILED);
+    let error = whole_path().unwrap_err();
+    assert!(matches!(&error, Error::Device { .. }), "{error}");
+    assert_clean(&machine, "lost");
+}
+
+#[test]
+fn threads_share_a_device() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Random(9));
+    let device = Device::open(0).unwrap();
+    let (memory, pinned) = pools(&device).unwrap();
+    std::thread::scope(|scope| {
+        for number in 0..4u8 {
+            let (device, memory, pinned) = (&device, &memory, &pinned);
+            scope.spawn(move || {
+                let stream = Stream::new(device).unwrap();
+                let host = pinned.buffer("pages", 1024).unwrap();
+                let mut page = Staged::new(host, memory.buffer("slots", 1024).unwrap()).unwrap();
+                for round in 0..50 {
+                    let value = number * 50 + round;
+                    page.bytes().unwrap().fill(value);
+                    page.upload(&stream, 0..1024).unwrap();
+                    let mut seen = vec![0; 1024];
+                    read_back(&stream, page.device(), 0, &mut seen).unwrap();
+                    assert!(seen.iter().all(|byte| *byte == value));
+                }
+            });
+        }
+    });
+    drop((memory, pinned, device));
+    assert_clean(&machine, "threads");
+}

@@ -1,0 +1,200 @@
+//! Reference, fast path and kernel text (compiled for the host) give the same bits: every operator, chains,
+//! element types, layouts, orientations, and pictures that are random, extreme, odd or tiny.
+
+#[path = "common/host_kernel.rs"]
+mod host_kernel;
+#[path = "common/parity.rs"]
+mod parity;
+
+use std::sync::Arc;
+
+use feedwater::geometry::{Orientation, Size};
+use feedwater::image::{Image, PixelType};
+use feedwater::op::resample::Filter;
+use feedwater::op::{self, AnyOperator, CenterCrop, Flip, Normalize, RandomCrop};
+use feedwater::op::{RandomResizedCrop, Resize};
+use feedwater::output;
+use feedwater::random::{SampleKey, SampleRng};
+use feedwater::tensor::{DType, Layout};
+
+use parity::Case;
+
+type Operators = Vec<Arc<dyn AnyOperator>>;
+
+/// Sides of pictures: one pixel, one row, one column, primes, ordinary.
+const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
+
+fn random_picture(size: Size, seed: u64) -> Image<u8> {
+    let mut rng = SampleRng::new(SampleKey { seed, epoch: 7, index: size.pixels() }, 1);
+    let data = (0..3 * size.pixels()).map(|_| rng.bits() as u8).collect();
+    Image::from_data(size.window(), data)
+}
+
+fn extreme_pictures(size: Size) -> Vec<Image<u8>> {
+    let picture = |value: fn(u64, Size) -> bool| {
+        let data = (0..3 * size.pixels()).map(|at| if value(at, size) { 255 } else { 0 }).collect();
+        Image::from_data(size.window(), data)
+    };
+    vec![
+        picture(|_, _| false),
+        picture(|_, _| true),
+        picture(|at, size| {
+            (at / 3 % u64::from(size.width) + at / 3 / u64::from(size.width)) % 2 == 0
+        }),
+        picture(|at, size| at / 3 == size.pixels() / 2),
+    ]
+}
+
+fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Case<'a> {
+    Case {
+        operators,
+        on_host: 0,
+        stored,
+        orientation: Orientation::UPRIGHT,
+        reduction: 1,
+        dtype: if last_pixels(operators) == PixelType::U8 { DType::U8 } else { DType::F32 },
+        layout: Layout::Nchw,
+        key: SampleKey { seed: 11, epoch: 1, index: 3 },
+    }
+}
+
+fn last_pixels(operators: &[Arc<dyn AnyOperator>]) -> PixelType {
+    let pixels =
+        |before, op: &Arc<dyn AnyOperator>| op.pixels(before).expect("a chain that can be");
+    operators.iter().fold(PixelType::U8, pixels)
+}
+
+fn training() -> Operators {
+    vec![
+        Arc::new(RandomResizedCrop::to(32, 24)),
+        Arc::new(Flip { horizontal: 0.5, vertical: 0.5 }),
+        Arc::new(Normalize::IMAGENET),
+    ]
+}
+
+fn evaluation() -> Operators {
+    vec![
+        Arc::new(Resize::shorter(24)),
+        Arc::new(CenterCrop::to(21, 20)),
+        Arc::new(Normalize::IMAGENET),
+    ]
+}
+
+/// A chain that nobody wrote: examples drawn one after another, of those that take the pixels there are.
+fn drawn(seed: u64) -> Operators {
+    let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 9);
+    let (mut chain, mut pixels) = (Operators::new(), PixelType::U8);
+    while chain.len() < 5 {
+        let examples = op::examples();
+        let op = examples[rng.below(examples.len() as u64) as usize].clone();
+        if let Ok(after) = op.pixels(pixels) {
+            pixels = after;
+            chain.push(op);
+        }
+    }
+    chain
+}
+
+#[test]
+fn every_operator_alone_on_every_size() {
+    for op in op::examples() {
+        for (width, height) in SIZES {
+            let picture = random_picture(Size::new(width, height), 1);
+            for index in 0..4 {
+                let key = SampleKey { seed: 2, epoch: 0, index };
+                Case { key, ..case(&[op.clone()], &picture) }.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn every_operator_on_extreme_pictures() {
+    for op in op::examples() {
+        for picture in extreme_pictures(Size::new(43, 30)) {
+            case(&[op.clone()], &picture).check();
+        }
+    }
+}
+
+#[test]
+fn every_operator_and_chain_in_every_element_type_and_layout() {
+    let picture = random_picture(Size::new(50, 37), 3);
+    let mut chains: Vec<Operators> = op::examples().into_iter().map(|op| vec![op]).collect();
+    chains.extend([Operators::new(), training(), evaluation()]);
+    for chain in &chains {
+        let pixels = last_pixels(chain);
+        for dtype in DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok()) {
+            for layout in Layout::ALL {
+                Case { dtype, layout, ..case(chain, &picture) }.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_on_every_size_and_orientation() {
+    for chain in [training(), evaluation()] {
+        for (width, height) in SIZES {
+            let picture = random_picture(Size::new(width, height), 4);
+            for exif in 1..=8 {
+                let key = SampleKey { seed: 5, epoch: 0, index: exif.into() };
+                let orientation = Orientation::from_exif(exif);
+                Case { orientation, key, ..case(&chain, &picture) }.check();
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_that_nobody_wrote() {
+    for seed in 0..12 {
+        let chain = drawn(seed);
+        for (width, height) in [(31, 29), (7, 40)] {
+            let picture = random_picture(Size::new(width, height), seed);
+            Case { orientation: Orientation::from_exif(6), ..case(&chain, &picture) }.check();
+        }
+    }
+}
+
+#[test]
+fn the_host_may_run_the_first_operators() {
+    let picture = random_picture(Size::new(50, 37), 6);
+    let chain: Operators = vec![
+        Arc::new(RandomCrop { padding: [3; 4], ..RandomCrop::to(40, 30) }),
+        Arc::new(Normalize::IMAGENET),
+        Arc::new(Flip { horizontal: 1.0, vertical: 1.0 }),
+        Arc::new(RandomCrop { fill: [0.5, -1.0, 2.0], padding: [9; 4], ..RandomCrop::to(20, 33) }),
+    ];
+    for on_host in 0..=chain.len() {
+        Case { on_host, ..case(&chain, &picture) }.check();
+    }
+}
+
+#[test]
+fn resampling_up_and_down_by_large_factors() {
+    let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
+    for filter in filters {
+        let filter: Filter = serde_json::from_value(filter.into()).expect("a filter's name");
+        for (from, to) in [((997, 3), (5, 11)), ((2, 1009), (3, 4)), ((3, 2), (101, 89))] {
+            let op: Operators = vec![Arc::new(Resize { filter, ..Resize::to(to.0, to.1) })];
+            let size = Size::new(from.0, from.1);
+            for picture in extreme_pictures(size).iter().chain([&random_picture(size, 8)]) {
+                case(&op, picture).check();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_picture_that_the_decoder_reduced() {
+    for reduction in [2, 4, 8] {
+        let picture = random_picture(Size::new(47, 35), 9);
+        for index in 0..20 {
+            let key = SampleKey { seed: 10, epoch: 0, index };
+            for chain in [training(), evaluation()] {
+                Case { reduction, key, ..case(&chain, &picture) }.check();
+            }
+        }
+    }
+}

@@ -1,0 +1,602 @@
+// A simulated CUDA driver: a test double for the API and the order of events, never for speed.
+//
+// Streams are queues whose operations run later: when the host waits for them, or when the scheduler picks them.
+// So a missing wait shows as a wrong result. Under `lazy` nothing runs before it must; under `eager` everything
+// runs at once; under `random` any stream may run ahead after any call, by a seed.
+//
+// "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared
+// objects that the simulated compiler (nvrtc.cpp) made. Every call is counted and can be made to fail.
+#include "simulated.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
+
+constexpr size_t GUARD_BYTES = 64;
+constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
+
+struct Event {
+    unsigned long long recorded = 0, reached = 0;
+};
+typedef std::shared_ptr<Event> EventRef;
+
+struct Operation {
+    std::function<void()> run;             // empty for a wait
+    EventRef wait, record;                 // which event it waits for or records
+    unsigned long long generation = 0;
+};
+
+struct Stream {
+    std::deque<Operation> queue;
+};
+
+struct Module {
+    void* library;
+    std::vector<struct Function*> functions;
+};
+
+struct Function {
+    void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
+    std::vector<size_t> param_bytes;
+};
+
+struct Failure {
+    std::string name;                      // empty: any call
+    long countdown;
+    int code;
+};
+
+std::recursive_mutex mutex;
+std::map<void*, Stream> streams;           // by handle; nullptr is the default stream
+std::map<void*, EventRef> events;
+std::map<void*, Module> modules;
+std::map<uintptr_t, size_t> device_memory, pinned_memory;
+std::map<std::string, unsigned long long> calls;
+std::vector<Failure> failures;
+std::mt19937_64 scheduler;
+sim_schedule_mode mode = SIM_LAZY;
+SimCounts counts;
+int devices = 1, sticky = SUCCESS;
+unsigned long long memory_limit = ~0ull;
+char context;                              // its address is the context
+thread_local void* current = nullptr;
+
+bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size_t bytes) {
+    uintptr_t start = (uintptr_t)pointer;
+    auto next = memory.upper_bound(start);
+    if (next == memory.begin()) return false;
+    --next;
+    return start + bytes <= next->first + next->second;
+}
+
+bool runnable(const Stream& stream) {
+    const Operation& head = stream.queue.front();
+    return !head.wait || head.wait->reached >= head.generation;
+}
+
+void run_head(Stream& stream) {
+    Operation operation = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    counts.operations++;
+    if (operation.run) operation.run();
+    if (operation.record && operation.record->reached < operation.generation)
+        operation.record->reached = operation.generation;
+}
+
+void reach(const EventRef& event, unsigned long long generation);
+
+// One more operation of this stream, after what it waits for.
+void advance(Stream& stream) {
+    if (!runnable(stream)) {
+        EventRef event = stream.queue.front().wait;
+        reach(event, stream.queue.front().generation);
+    }
+    run_head(stream);
+}
+
+void reach(const EventRef& event, unsigned long long generation) {
+    while (event->reached < generation) {
+        Stream* holder = nullptr;
+        for (auto& [handle, stream] : streams)
+            for (auto& operation : stream.queue)
+                if (operation.record == event && operation.generation == generation) holder = &stream;
+        if (!holder) return;               // its stream is gone, with its work done
+        advance(*holder);
+    }
+}
+
+void drain(Stream& stream) {
+    while (!stream.queue.empty()) advance(stream);
+}
+
+void drain_all() {
+    for (auto& [handle, stream] : streams) drain(stream);
+}
+
+// What the scheduler does after a call that is no wait.
+void schedule() {
+    if (mode == SIM_EAGER) return drain_all();
+    if (mode != SIM_RANDOM) return;
+    for (unsigned long long steps = scheduler() % 4; steps > 0; steps--) {
+        std::vector<Stream*> ready;
+        for (auto& [handle, stream] : streams)
+            if (!stream.queue.empty() && runnable(stream)) ready.push_back(&stream);
+        if (ready.empty()) return;
+        run_head(*ready[scheduler() % ready.size()]);
+    }
+}
+
+int enter(const char* name) {
+    calls[name]++;
+    counts.calls++;
+    for (size_t i = 0; i < failures.size(); i++) {
+        if (!failures[i].name.empty() && failures[i].name != name) continue;
+        if (--failures[i].countdown == 0) {
+            int code = failures[i].code;
+            failures.erase(failures.begin() + i);
+            counts.injected++;
+            return code;
+        }
+    }
+    return SUCCESS;
+}
+
+int allocate(std::map<uintptr_t, size_t>& memory, void** pointer, size_t bytes, SimMemory& count) {
+    if (bytes == 0) return INVALID_VALUE;
+    if (count.bytes + bytes > memory_limit) return OUT_OF_MEMORY;
+    void* block = nullptr;
+    if (posix_memalign(&block, 512, bytes + GUARD_BYTES)) return OUT_OF_MEMORY;
+    memset(block, POISON, bytes);
+    memset((char*)block + bytes, GUARD, GUARD_BYTES);
+    memory[(uintptr_t)block] = bytes;
+    count.allocations++;
+    count.bytes += bytes;
+    if (count.bytes > count.peak_bytes) count.peak_bytes = count.bytes;
+    *pointer = block;
+    return SUCCESS;
+}
+
+// Waits for everything, as cudaFree does.
+int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count) {
+    auto found = memory.find((uintptr_t)pointer);
+    if (found == memory.end()) return INVALID_VALUE;
+    drain_all();
+    for (size_t i = 0; i < GUARD_BYTES; i++)
+        if (((unsigned char*)pointer)[found->second + i] != GUARD) {
+            counts.overruns++;
+            break;
+        }
+    count.allocations--;
+    count.bytes -= found->second;
+    memory.erase(found);
+    free(pointer);
+    return SUCCESS;
+}
+
+Stream* stream_of(void* handle) {
+    if (!handle) return &streams[nullptr];
+    auto found = streams.find(handle);
+    return found == streams.end() ? nullptr : &found->second;
+}
+
+}  // namespace
+
+#define ENTER(name)                                            \
+    std::lock_guard<std::recursive_mutex> guard(mutex);        \
+    if (int code = enter(name)) return code;
+// Destroys even when it is made to fail, as the driver does when it reports an earlier error.
+#define ENTER_DESTROY(name)                                    \
+    std::lock_guard<std::recursive_mutex> guard(mutex);        \
+    int injected = enter(name);
+#define NEED_CONTEXT                                           \
+    if (current != &context || counts.contexts == 0) return INVALID_CONTEXT;
+#define STREAM(handle)                                         \
+    Stream* stream = stream_of(handle);                        \
+    if (!stream) return INVALID_HANDLE;
+#define API extern "C" __attribute__((visibility("default")))
+
+API int cuInit(unsigned) { ENTER("cuInit") return devices ? SUCCESS : NO_DEVICE; }
+API int cuDriverGetVersion(int* version) { ENTER("cuDriverGetVersion") *version = 13000; return SUCCESS; }
+API int cuDeviceGetCount(int* count) { ENTER("cuDeviceGetCount") *count = devices; return SUCCESS; }
+
+API int cuDeviceGet(int* device, int ordinal) {
+    ENTER("cuDeviceGet")
+    if (ordinal < 0 || ordinal >= devices) return INVALID_DEVICE;
+    *device = ordinal;
+    return SUCCESS;
+}
+
+API int cuDeviceGetName(char* name, int bytes, int) {
+    ENTER("cuDeviceGetName")
+    snprintf(name, bytes, "Simulated device");
+    return SUCCESS;
+}
+
+API int cuDeviceGetAttribute(int* value, int attribute, int) {
+    ENTER("cuDeviceGetAttribute")
+    *value = attribute == 75 ? 9 : 0;      // compute capability 9.0
+    return SUCCESS;
+}
+
+API int cuDevicePrimaryCtxRetain(void** out, int) {
+    ENTER("cuDevicePrimaryCtxRetain")
+    counts.contexts++;
+    *out = &context;
+    return SUCCESS;
+}
+
+API int cuDevicePrimaryCtxRelease_v2(int) {
+    ENTER_DESTROY("cuDevicePrimaryCtxRelease")
+    if (counts.contexts == 0) return INVALID_CONTEXT;
+    if (--counts.contexts == 0) drain_all();
+    return injected;
+}
+
+API int cuCtxGetCurrent(void** out) { ENTER("cuCtxGetCurrent") *out = current; return SUCCESS; }
+API int cuCtxSetCurrent(void* wanted) { ENTER("cuCtxSetCurrent") current = wanted; return SUCCESS; }
+
+API int cuCtxSynchronize() {
+    ENTER("cuCtxSynchronize")
+    NEED_CONTEXT
+    drain_all();
+    return sticky;
+}
+
+API int cuMemGetInfo_v2(size_t* free_bytes, size_t* total_bytes) {
+    ENTER("cuMemGetInfo")
+    NEED_CONTEXT
+    *total_bytes = size_t(1) << 34;
+    *free_bytes = *total_bytes - counts.device.bytes;
+    return SUCCESS;
+}
+
+API int cuMemAlloc_v2(unsigned long long* pointer, size_t bytes) {
+    ENTER("cuMemAlloc")
+    NEED_CONTEXT
+    return allocate(device_memory, (void**)pointer, bytes, counts.device);
+}
+
+API int cuMemFree_v2(unsigned long long pointer) {
+    ENTER_DESTROY("cuMemFree")
+    NEED_CONTEXT
+    int code = release(device_memory, (void*)pointer, counts.device);
+    return code ? code : injected;
+}
+
+API int cuMemHostAlloc(void** pointer, size_t bytes, unsigned flags) {
+    ENTER("cuMemHostAlloc")
+    NEED_CONTEXT
+    if (flags & 4) counts.write_combined++;
+    return allocate(pinned_memory, pointer, bytes, counts.pinned);
+}
+
+API int cuMemFreeHost(void* pointer) {
+    ENTER_DESTROY("cuMemFreeHost")
+    NEED_CONTEXT
+    int code = release(pinned_memory, pointer, counts.pinned);
+    return code ? code : injected;
+}
+
+// Page-locked sources are read when the copy runs, others when the call is made: as the driver does.
+API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size_t bytes, void* handle) {
+    ENTER("cuMemcpyHtoDAsync")
+    NEED_CONTEXT
+    STREAM(handle)
+    if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
+    if (within(pinned_memory, source, bytes)) {
+        stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0});
+    } else {
+        auto copy = std::make_shared<std::vector<char>>((const char*)source, (const char*)source + bytes);
+        stream->queue.push_back({[=] { memcpy((void*)target, copy->data(), bytes); }, {}, {}, 0});
+    }
+    schedule();
+    return SUCCESS;
+}
+
+API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t bytes, void* handle) {
+    ENTER("cuMemcpyDtoHAsync")
+    NEED_CONTEXT
+    STREAM(handle)
+    if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
+    stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0});
+    if (!within(pinned_memory, target, bytes)) drain(*stream);
+    schedule();
+    return SUCCESS;
+}
+
+API int cuMemsetD8Async(unsigned long long target, unsigned char value, size_t bytes, void* handle) {
+    ENTER("cuMemsetD8Async")
+    NEED_CONTEXT
+    STREAM(handle)
+    if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
+    stream->queue.push_back({[=] { memset((void*)target, value, bytes); }, {}, {}, 0});
+    schedule();
+    return SUCCESS;
+}
+
+API int cuStreamCreateWithPriority(void** out, unsigned, int) {
+    ENTER("cuStreamCreate")
+    NEED_CONTEXT
+    *out = new char;
+    streams[*out];
+    counts.streams++;
+    return SUCCESS;
+}
+
+API int cuStreamCreate(void** out, unsigned flags) { return cuStreamCreateWithPriority(out, flags, 0); }
+
+API int cuStreamDestroy_v2(void* handle) {
+    ENTER_DESTROY("cuStreamDestroy")
+    NEED_CONTEXT
+    STREAM(handle)
+    drain(*stream);
+    streams.erase(handle);
+    delete (char*)handle;
+    counts.streams--;
+    return injected;
+}
+
+API int cuStreamSynchronize(void* handle) {
+    ENTER("cuStreamSynchronize")
+    NEED_CONTEXT
+    STREAM(handle)
+    schedule();
+    drain(*stream);
+    return sticky;
+}
+
+API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
+    ENTER("cuStreamWaitEvent")
+    NEED_CONTEXT
+    STREAM(handle)
+    auto found = events.find(event);
+    if (found == events.end()) return INVALID_HANDLE;
+    // What was recorded last before this call counts, not what will be.
+    if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
+    schedule();
+    return SUCCESS;
+}
+
+API int cuLaunchHostFunc(void* handle, void (*function)(void*), void* data) {
+    ENTER("cuLaunchHostFunc")
+    NEED_CONTEXT
+    STREAM(handle)
+    stream->queue.push_back({[=] { function(data); }, {}, {}, 0});
+    schedule();
+    return SUCCESS;
+}
+
+API int cuEventCreate(void** out, unsigned flags) {
+    ENTER("cuEventCreate")
+    NEED_CONTEXT
+    *out = new char;
+    events[*out] = std::make_shared<Event>();
+    counts.events++;
+    if (!(flags & 2)) counts.timed_events++;
+    return SUCCESS;
+}
+
+API int cuEventDestroy_v2(void* event) {
+    ENTER_DESTROY("cuEventDestroy")
+    NEED_CONTEXT
+    if (!events.erase(event)) return INVALID_HANDLE;
+    delete (char*)event;
+    counts.events--;
+    return injected;
+}
+
+API int cuEventRecord(void* event, void* handle) {
+    ENTER("cuEventRecord")
+    NEED_CONTEXT
+    STREAM(handle)
+    auto found = events.find(event);
+    if (found == events.end()) return INVALID_HANDLE;
+    stream->queue.push_back({{}, {}, found->second, ++found->second->recorded});
+    schedule();
+    return SUCCESS;
+}
+
+// A host that polls sees one more operation done with each look, so that polling ends.
+API int cuEventQuery(void* event) {
+    ENTER("cuEventQuery")
+    NEED_CONTEXT
+    auto found = events.find(event);
+    if (found == events.end()) return INVALID_HANDLE;
+    if (found->second->reached >= found->second->recorded) return sticky;
+    for (auto& [handle, stream] : streams)
+        for (auto& operation : stream.queue)
+            if (operation.record == found->second) {
+                advance(stream);
+                return NOT_READY;
+            }
+    return NOT_READY;
+}
+
+API int cuEventSynchronize(void* event) {
+    ENTER("cuEventSynchronize")
+    NEED_CONTEXT
+    auto found = events.find(event);
+    if (found == events.end()) return INVALID_HANDLE;
+    schedule();
+    EventRef it = found->second;
+    reach(it, it->recorded);
+    return sticky;
+}
+
+API int cuModuleLoadData(void** out, const void* image) {
+    ENTER("cuModuleLoadData")
+    NEED_CONTEXT
+    SimImage header;
+    memcpy(&header, image, sizeof header);
+    if (memcmp(header.magic, SIM_IMAGE_MAGIC, sizeof header.magic)) return INVALID_IMAGE;
+    std::string path = std::filesystem::temp_directory_path() / "feedwater-module-XXXXXX";
+    int file = mkstemp(path.data());
+    if (file < 0) return OUT_OF_MEMORY;
+    const char* bytes = (const char*)image + sizeof header;
+    bool written = write(file, bytes, header.bytes) == (ssize_t)header.bytes;
+    close(file);
+    void* library = written ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+    unlink(path.c_str());
+    if (!library) return INVALID_IMAGE;
+    *out = new char;
+    modules[*out] = {library, {}};
+    counts.modules++;
+    return SUCCESS;
+}
+
+API int cuModuleGetFunction(void** out, void* handle, const char* name) {
+    ENTER("cuModuleGetFunction")
+    NEED_CONTEXT
+    auto found = modules.find(handle);
+    if (found == modules.end()) return INVALID_HANDLE;
+    void* host = dlsym(found->second.library, (std::string(name) + "__host").c_str());
+    if (!host) return NOT_FOUND;
+    // The kernel of this crate: const Sample* samples, int count, int width, int height.
+    auto* function = new Function{(decltype(Function::host))host, {8, 4, 4, 4}};
+    found->second.functions.push_back(function);
+    *out = function;
+    return SUCCESS;
+}
+
+API int cuModuleUnload(void* handle) {
+    ENTER_DESTROY("cuModuleUnload")
+    NEED_CONTEXT
+    auto found = modules.find(handle);
+    if (found == modules.end()) return INVALID_HANDLE;
+    for (auto& [name, stream] : streams)
+        if (!stream.queue.empty()) counts.unloaded_in_use++;
+    drain_all();
+    for (Function* function : found->second.functions) delete function;
+    dlclose(found->second.library);
+    modules.erase(found);
+    delete (char*)handle;
+    counts.modules--;
+    return injected;
+}
+
+API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                       unsigned, void* stream_handle, void** params, void**) {
+    ENTER("cuLaunchKernel")
+    NEED_CONTEXT
+    STREAM(stream_handle)
+    if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz == 0 || bx * by * bz > 1024) return INVALID_VALUE;
+    Function* function = (Function*)handle;
+    // The arguments are copied now; what they point to is read when the kernel runs.
+    auto copies = std::make_shared<std::vector<std::vector<char>>>();
+    for (size_t i = 0; i < function->param_bytes.size(); i++)
+        copies->emplace_back((char*)params[i], (char*)params[i] + function->param_bytes[i]);
+    auto host = function->host;
+    stream->queue.push_back({[=] {
+        std::vector<void*> pointers;
+        for (auto& copy : *copies) pointers.push_back(copy.data());
+        host(pointers.data(), gx, gy, gz, bx, by, bz);
+    }, {}, {}, 0});
+    counts.launches++;
+    schedule();
+    return SUCCESS;
+}
+
+API int cuGetErrorName(int code, const char** text) {
+    static const std::map<int, const char*> names = {
+        {1, "CUDA_ERROR_INVALID_VALUE"}, {2, "CUDA_ERROR_OUT_OF_MEMORY"}, {100, "CUDA_ERROR_NO_DEVICE"},
+        {101, "CUDA_ERROR_INVALID_DEVICE"}, {200, "CUDA_ERROR_INVALID_IMAGE"}, {201, "CUDA_ERROR_INVALID_CONTEXT"},
+        {400, "CUDA_ERROR_INVALID_HANDLE"}, {500, "CUDA_ERROR_NOT_FOUND"}, {600, "CUDA_ERROR_NOT_READY"},
+        {719, "CUDA_ERROR_LAUNCH_FAILED"}};
+    auto found = names.find(code);
+    if (found == names.end()) return INVALID_VALUE;
+    *text = found->second;
+    return SUCCESS;
+}
+
+API int cuGetErrorString(int code, const char** text) { return cuGetErrorName(code, text); }
+
+// ---- the test's side ----
+
+API void sim_reset() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    drain_all();
+    failures.clear();
+    calls.clear();
+    mode = SIM_LAZY;
+    devices = 1;
+    sticky = SUCCESS;
+    memory_limit = ~0ull;
+    counts.calls = counts.operations = counts.launches = counts.injected = 0;
+    counts.overruns = counts.write_combined = counts.timed_events = counts.unloaded_in_use = 0;
+    counts.device.peak_bytes = counts.device.bytes;
+    counts.pinned.peak_bytes = counts.pinned.bytes;
+}
+
+API void sim_schedule(sim_schedule_mode wanted, unsigned long long seed) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    mode = wanted;
+    scheduler.seed(seed);
+}
+
+API void sim_fail(const char* name, long nth, int code) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    failures.push_back({name, nth, code});
+}
+
+API unsigned long long sim_calls(const char* name) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return calls[name];
+}
+
+API void sim_counts(SimCounts* out) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    *out = counts;
+}
+
+API void sim_devices(int count) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    devices = count;
+}
+
+API void sim_memory_limit(unsigned long long bytes) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    memory_limit = bytes;
+}
+
+// A kernel that faults: every later wait reports it.
+API void sim_lose_device(int code) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    sticky = code;
+}
+
+// ---- the simulated nvJPEG's side ----
+
+API int sim_enter(const char* name) {
+    ENTER(name)
+    return SUCCESS;
+}
+
+API void sim_objects(long change) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    counts.nvjpeg_objects += change;
+}
+
+API int sim_enqueue(void* handle, void (*function)(void*), void* data) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    STREAM(handle)
+    stream->queue.push_back({[=] { function(data); }, {}, {}, 0});
+    schedule();
+    return SUCCESS;
+}

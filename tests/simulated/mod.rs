@@ -1,0 +1,274 @@
+//! Simulated CUDA libraries: built with the machine's C++ compiler and put in the place of the real ones.
+//!
+//! [`exclusive`] gives a test the simulated machine for itself, freshly reset. It stands for the API and the
+//! order of events, never for speed; what it does is written at the top of each source.
+
+#![allow(unsafe_code, dead_code)]
+
+use std::ffi::{CString, c_int, c_long, c_uchar};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{self, Command};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use feedwater::gpu::{kernel, library};
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use sha2::{Digest, Sha256};
+
+/// The libraries, the test's side of them, and the order in which tests have the machine.
+struct Libraries {
+    directory: PathBuf,
+    driver: Library,
+    nvrtc: Library,
+    nvjpeg: Library,
+    order: Mutex<()>,
+}
+
+/// The simulated machine, for one test at a time.
+pub struct Simulated {
+    libraries: &'static Libraries,
+    _order: MutexGuard<'static, ()>,
+}
+
+/// When the operations of streams run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    /// Not before the host waits for them.
+    Lazy,
+    /// At once.
+    Eager,
+    /// Any stream may run ahead after any call, by this seed.
+    Random(u64),
+}
+
+/// Memory of one sort.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimMemory {
+    /// Allocations that are alive.
+    pub allocations: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// The most bytes at one time since the reset.
+    pub peak_bytes: u64,
+}
+
+/// What the machine has counted. Twin of `SimCounts` in simulated.h.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SimCounts {
+    pub device: SimMemory,
+    pub pinned: SimMemory,
+    pub contexts: u64,
+    pub streams: u64,
+    pub events: u64,
+    pub modules: u64,
+    pub nvjpeg_objects: u64,
+    pub calls: u64,
+    pub operations: u64,
+    pub launches: u64,
+    pub injected: u64,
+    pub overruns: u64,
+    pub write_combined: u64,
+    pub timed_events: u64,
+    pub unloaded_in_use: u64,
+}
+
+impl SimCounts {
+    /// Objects and allocations that are alive.
+    pub fn live(&self) -> u64 {
+        self.device.allocations
+            + self.pinned.allocations
+            + self.contexts
+            + self.streams
+            + self.events
+            + self.modules
+            + self.nvjpeg_objects
+    }
+
+    /// Things that were done wrong.
+    pub fn faults(&self) -> u64 {
+        self.overruns + self.write_combined + self.timed_events + self.unloaded_in_use
+    }
+}
+
+/// Decodes a window of a file: bytes, count, x, y, width, height, RGB rows without padding; gives a status of
+/// nvJPEG's, 0 for success.
+pub type Decode =
+    unsafe extern "C" fn(*const c_uchar, usize, c_int, c_int, c_int, c_int, *mut c_uchar) -> c_int;
+
+/// Codes for [`Simulated::fail`].
+pub const OUT_OF_MEMORY: c_int = 2;
+pub const LAUNCH_FAILED: c_int = 719;
+
+/// The simulated machine, reset. Waits until the test before has given it back.
+pub fn exclusive() -> Simulated {
+    let libraries = install();
+    let order = libraries.order.lock().unwrap_or_else(PoisonError::into_inner);
+    let machine = Simulated { libraries, _order: order };
+    machine.reset();
+    machine
+}
+
+impl Simulated {
+    fn reset(&self) {
+        self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
+        self.nvjpeg_version(13, 3, 2);
+        self.set_decoder(None);
+    }
+
+    /// When operations run, from now on.
+    pub fn schedule(&self, schedule: Schedule) {
+        let (mode, seed) = match schedule {
+            Schedule::Lazy => (0, 0),
+            Schedule::Eager => (1, 0),
+            Schedule::Random(seed) => (2, seed),
+        };
+        self.call(&self.libraries.driver, "sim_schedule", |f: extern "C" fn(c_int, u64)| {
+            f(mode, seed)
+        });
+    }
+
+    /// Makes the `nth` call from now on (1 is the next) of a function fail with a code; `""` counts every call.
+    /// Names are without version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed".
+    pub fn fail(&self, name: &str, nth: u64, code: c_int) {
+        let name = CString::new(name).unwrap();
+        self.call(
+            &self.libraries.driver,
+            "sim_fail",
+            |f: extern "C" fn(*const i8, c_long, c_int)| {
+                f(name.as_ptr().cast(), nth as c_long, code);
+            },
+        );
+    }
+
+    /// How often a function was called since the reset.
+    pub fn calls(&self, name: &str) -> u64 {
+        let name = CString::new(name).unwrap();
+        self.call(&self.libraries.driver, "sim_calls", |f: extern "C" fn(*const i8) -> u64| {
+            f(name.as_ptr().cast())
+        })
+    }
+
+    /// What the machine has counted.
+    pub fn counts(&self) -> SimCounts {
+        let mut counts = SimCounts::default();
+        self.call(&self.libraries.driver, "sim_counts", |f: extern "C" fn(*mut SimCounts)| {
+            f(&mut counts)
+        });
+        counts
+    }
+
+    /// How many GPUs the machine shows; 1 after the reset.
+    pub fn devices(&self, count: c_int) {
+        self.call(&self.libraries.driver, "sim_devices", |f: extern "C" fn(c_int)| f(count));
+    }
+
+    /// Device memory, and page-locked memory, of the machine; unlimited after the reset.
+    pub fn memory_limit(&self, bytes: u64) {
+        self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
+    }
+
+    /// From now on every wait reports this error, as after a kernel that faulted.
+    pub fn lose_device(&self, code: c_int) {
+        self.call(&self.libraries.driver, "sim_lose_device", |f: extern "C" fn(c_int)| f(code));
+    }
+
+    /// How many texts were compiled in this process.
+    pub fn compilations(&self) -> u64 {
+        self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
+    }
+
+    /// The version that nvJPEG gives itself; 13.3.2 after the reset.
+    pub fn nvjpeg_version(&self, major: c_int, minor: c_int, patch: c_int) {
+        self.call(
+            &self.libraries.nvjpeg,
+            "sim_nvjpeg_set_version",
+            |f: extern "C" fn(c_int, c_int, c_int)| {
+                f(major, minor, patch);
+            },
+        );
+    }
+
+    /// What decodes; `None` is a pattern of the file's bytes and the position.
+    pub fn set_decoder(&self, decode: Option<Decode>) {
+        self.call(
+            &self.libraries.nvjpeg,
+            "sim_nvjpeg_set_decoder",
+            |f: extern "C" fn(Option<Decode>)| f(decode),
+        );
+    }
+
+    /// A directory for files of the tests, kept between runs.
+    pub fn directory(&self) -> &Path {
+        &self.libraries.directory
+    }
+
+    fn call<F: Copy, R>(&self, library: &Library, name: &str, call: impl FnOnce(F) -> R) -> R {
+        // SAFETY: `F` is the type of that function in the sources beside this file; the library is never closed.
+        let function = unsafe { library.get::<F>(name.as_bytes()) }.unwrap();
+        call(*function)
+    }
+}
+
+/// Builds the libraries, unless this version of their sources was built before, and puts them in place.
+fn install() -> &'static Libraries {
+    static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
+    LIBRARIES.get_or_init(|| {
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulated");
+        let files = ["simulated.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp"];
+        let mut hash = Sha256::new();
+        files.iter().for_each(|file| hash.update(fs::read(sources.join(file)).unwrap()));
+        let version: String =
+            hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simulated-{version}"));
+        if !directory.exists() {
+            build(&sources, &directory);
+        }
+
+        // Looking for the driver, cudarc and the dynamic linker compare names with the names that loaded libraries
+        // give themselves. cudarc tries `libcuda.so` first: on a machine with a real driver this must be ours.
+        let path = |file: &str| directory.join(file);
+        let (driver, nvrtc, nvjpeg) =
+            (path("libcuda.so"), path("libnvrtc.so"), path("libnvjpeg.so"));
+        library::override_path(library::Name::Driver, &driver);
+        library::override_path(library::Name::Nvrtc, &nvrtc);
+        library::override_path(library::Name::NvJpeg, &nvjpeg);
+        kernel::override_cache_directory(directory.join("kernels"));
+        // SAFETY: libraries of ours, without initialisers of consequence.
+        let open =
+            |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
+        let (driver, nvrtc, nvjpeg) = (open(driver), open(nvrtc), open(nvjpeg));
+        Libraries { directory, driver, nvrtc, nvjpeg, order: Mutex::new(()) }
+    })
+}
+
+fn build(sources: &Path, directory: &Path) {
+    let building = directory.with_extension(process::id().to_string());
+    fs::create_dir_all(&building).unwrap();
+    for (source, library) in
+        [("cuda.cpp", "libcuda.so"), ("nvrtc.cpp", "libnvrtc.so"), ("nvjpeg.cpp", "libnvjpeg.so")]
+    {
+        let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+        command.args([
+            "-std=c++17",
+            "-O1",
+            "-g",
+            "-Wall",
+            "-fPIC",
+            "-shared",
+            "-fvisibility=hidden",
+        ]);
+        command.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(building.join(library));
+        command.arg(sources.join(source));
+        if source == "nvjpeg.cpp" {
+            command.arg("-L").arg(&building).args(["-lcuda", "-Wl,-rpath,$ORIGIN"]);
+        }
+        let status = command.arg("-ldl").status().expect("a C++ compiler as c++ or in CXX");
+        assert!(status.success(), "{source} does not compile");
+    }
+    if fs::rename(&building, directory).is_err() {
+        // Another test process was faster.
+        fs::remove_dir_all(&building).unwrap();
+    }
+}

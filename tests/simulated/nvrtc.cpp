@@ -1,0 +1,101 @@
+// A simulated run-time compiler: the machine's C++ compiler makes a shared object, which stands for a cubin.
+#include "simulated.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#define API extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+struct Program {
+    std::string source, log, image;
+};
+
+std::string slurp(const std::filesystem::path& path) {
+    std::ifstream file(path, std::ios::binary);
+    std::stringstream content;
+    content << file.rdbuf();
+    return content.str();
+}
+
+unsigned long long compilations = 0;
+
+}  // namespace
+
+API int nvrtcVersion(int* major, int* minor) {
+    *major = 13;
+    *minor = 0;
+    return 0;
+}
+
+API int nvrtcCreateProgram(Program** program, const char* source, const char*, int, const char* const*,
+                           const char* const*) {
+    *program = new Program{source, "", ""};
+    return 0;
+}
+
+API int nvrtcDestroyProgram(Program** program) {
+    delete *program;
+    *program = nullptr;
+    return 0;
+}
+
+API int nvrtcCompileProgram(Program* program, int count, const char* const* options) {
+    bool architecture = false;
+    for (int i = 0; i < count; i++) architecture |= !strcmp(options[i], "--gpu-architecture=sm_90");
+    if (!architecture) return 5;           // NVRTC_ERROR_INVALID_OPTION
+    __atomic_fetch_add(&compilations, 1, __ATOMIC_RELAXED);
+    std::string name = std::filesystem::temp_directory_path() / "feedwater-nvrtc-XXXXXX";
+    if (!mkdtemp(name.data())) return 1;
+    std::filesystem::path directory = name;
+    std::ofstream(directory / "kernel.cpp") << program->source;
+    const char* compiler = getenv("CXX");
+    std::string command = std::string(compiler ? compiler : "c++") +
+                          " -x c++ -std=c++17 -O1 -ffp-contract=off -fPIC -shared -Wl,-Bsymbolic -o '" +
+                          (directory / "kernel.so").string() + "' '" + (directory / "kernel.cpp").string() + "' 2> '" +
+                          (directory / "log").string() + "'";
+    int status = system(command.c_str());
+    program->log = slurp(directory / "log");
+    if (status == 0) {
+        std::string library = slurp(directory / "kernel.so");
+        SimImage header;
+        memcpy(header.magic, SIM_IMAGE_MAGIC, sizeof header.magic);
+        header.bytes = library.size();
+        program->image = std::string((char*)&header, sizeof header) + library;
+    }
+    std::filesystem::remove_all(directory);
+    return status == 0 ? 0 : 6;            // NVRTC_ERROR_COMPILATION
+}
+
+API int nvrtcGetCUBINSize(Program* program, size_t* bytes) {
+    *bytes = program->image.size();
+    return 0;
+}
+
+API int nvrtcGetCUBIN(Program* program, char* out) {
+    memcpy(out, program->image.data(), program->image.size());
+    return 0;
+}
+
+API int nvrtcGetProgramLogSize(Program* program, size_t* bytes) {
+    *bytes = program->log.size() + 1;
+    return 0;
+}
+
+API int nvrtcGetProgramLog(Program* program, char* out) {
+    memcpy(out, program->log.c_str(), program->log.size() + 1);
+    return 0;
+}
+
+API const char* nvrtcGetErrorString(int code) {
+    return code == 5 ? "NVRTC_ERROR_INVALID_OPTION" : "NVRTC_ERROR";
+}
+
+API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }

@@ -1,0 +1,32 @@
+// What the simulated libraries and the tests share. Twin of mod.rs.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+enum sim_schedule_mode { SIM_LAZY = 0, SIM_EAGER = 1, SIM_RANDOM = 2 };
+
+struct SimMemory {
+    uint64_t allocations = 0, bytes = 0, peak_bytes = 0;
+};
+
+struct SimCounts {
+    SimMemory device, pinned;
+    uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // alive
+    uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
+    uint64_t overruns = 0, write_combined = 0, timed_events = 0, unloaded_in_use = 0;    // faults
+};
+
+// What the simulated compiler makes: this header, then a shared object.
+#define SIM_IMAGE_MAGIC "SIMCUBIN"
+struct SimImage {
+    char magic[8];
+    uint64_t bytes;
+};
+
+#ifdef SIM_NVJPEG
+extern "C" {
+int sim_enter(const char* name);
+void sim_objects(long change);
+int sim_enqueue(void* stream, void (*function)(void*), void* data);
+}
+#endif
