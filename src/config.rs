@@ -88,7 +88,8 @@ impl Pipeline {
         Ok(builder.settings(self.settings.clone()))
     }
 
-    /// The file that says the same with every setting of its sections written out.
+    /// The file that says the same with every setting of its sections written out; paths in it are relative
+    /// to the working directory.
     ///
     /// # Errors
     ///
@@ -106,11 +107,10 @@ impl Pipeline {
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
         for (step, written) in self.chain.steps().iter().zip(&self.written) {
-            let mut table = Table::new();
-            table.insert("op".into(), step.operator.name().into());
-            table.insert("placement".into(), value("placement", &step.placement)?);
-            table.extend(written.clone());
-            section(&mut text, "[[chain]]", &table);
+            let placement = value("placement", &step.placement)?;
+            let name = step.operator.name();
+            let head = format!("[[chain]]\nop = \"{name}\"\nplacement = {placement}");
+            section(&mut text, &head, written);
         }
         Ok(text)
     }

@@ -70,9 +70,13 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let mut sheet = None;
     for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
-        let data = batch.to_host()?;
-        npy.append(batch.shape(), &data).map_err(failed)?;
-        sheet.get_or_insert_with(|| Sheet::new(loader.plan(), batch.shape(), &data));
+        match batch.host() {
+            Some(data) => npy.append(batch.shape(), data).map_err(failed)?,
+            None => npy.append(batch.shape(), &batch.to_host()?).map_err(failed)?,
+        }
+        if sheet.is_none() {
+            sheet = Some(Sheet::new(loader.plan(), &batch)?);
+        }
         entries.extend(describe(&loader, &batch));
     }
     npy.finish().map_err(failed)?;

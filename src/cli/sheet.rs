@@ -4,7 +4,9 @@ use std::fs::File;
 use std::io::{self, BufWriter};
 use std::path::Path;
 
+use feedwater::Result;
 use feedwater::geometry::Size;
+use feedwater::loader::Batch;
 use feedwater::op::{Fusion, normalize};
 use feedwater::plan::Plan;
 use feedwater::random::{SampleKey, SampleRng};
@@ -26,7 +28,14 @@ pub struct Sheet {
 
 impl Sheet {
     /// The first pictures of a batch, with the chain's `normalize` undone.
-    pub fn new(plan: &Plan, shape: TensorShape, data: &[u8]) -> Self {
+    pub fn new(plan: &Plan, batch: &Batch) -> Result<Self> {
+        match batch.host() {
+            Some(data) => Ok(Self::of(plan, batch.shape(), data)),
+            None => Ok(Self::of(plan, batch.shape(), &batch.to_host()?)),
+        }
+    }
+
+    fn of(plan: &Plan, shape: TensorShape, data: &[u8]) -> Self {
         let normalize = normalization(plan);
         let count = shape.batch.min(MOST);
         let columns = (1..=count).find(|columns| columns * columns >= count).unwrap_or(1);

@@ -30,6 +30,8 @@ pub struct Stats {
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Most bytes of device memory that the loader has held at once; a plan without the device holds none.
+    pub device_bytes_peak: u64,
 }
 
 /// Where the time went: seconds of all threads together.

@@ -62,7 +62,7 @@ impl Scene {
             .map(|(part, amplitude)| Noise::new(&mut rng, side as usize / part, amplitude))
             .into();
         let tint = Noise::new(&mut rng, side as usize / 4, 9.0);
-        let busy = between(&mut rng, 0.7, 1.7);
+        let busy = between(&mut rng, 0.9, 1.9);
         let grain = [(13, 16.0), (5, 22.0), (2, 30.0), (1, 24.0)]
             .map(|(cell, amplitude)| Noise::new(&mut rng, cell, busy * amplitude))
             .into();
