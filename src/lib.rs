@@ -1,5 +1,6 @@
 //! feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out.
 
+pub mod config;
 pub mod decode;
 pub mod error;
 pub mod footprint;
@@ -14,6 +15,7 @@ pub mod plan;
 pub mod random;
 pub mod ring;
 pub mod source;
+pub mod synth;
 pub mod tensor;
 pub mod transform;
 

@@ -1,0 +1,142 @@
+//! `doctor`: what this machine has, what is missing and how to get it.
+
+use std::fs;
+use std::thread;
+
+use clap::Args;
+use feedwater::footprint::bytes;
+use feedwater::gpu::{self, DeviceReport, LibraryReport};
+use serde_json::{Value, json};
+
+use super::report::kibibytes;
+use super::{Failure, print, print_json};
+
+/// Shows what this machine has, what is missing and how to get it
+#[derive(Args)]
+#[command(after_help = "Example:\n  feedwater doctor")]
+pub struct Options {
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    let probe = gpu::probe();
+    let simd = feedwater::decode::simd();
+    let features = cpu_features();
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let (total, available) = (kibibytes(&meminfo, "MemTotal"), kibibytes(&meminfo, "MemAvailable"));
+    if options.json {
+        return print_json(&json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "cpu": { "cores": cores, "features": features },
+            "memory": { "total_bytes": total, "available_bytes": available },
+            "libjpeg": { "simd": simd },
+            "driver": library_json(&probe.driver),
+            "devices": probe.devices.iter().map(device_json).collect::<Vec<_>>(),
+            "nvjpeg": library_json(&probe.nvjpeg),
+            "nvrtc": library_json(&probe.nvrtc),
+        }));
+    }
+    print(format!("feedwater {}", env!("CARGO_PKG_VERSION")))?;
+    print(format!("cpu       {cores} cores; {}", features.join(" ")))?;
+    let size = |count: Option<u64>| count.map_or("unknown".into(), bytes);
+    print(format!("memory    {}, {} available", size(total), size(available)))?;
+    let libjpeg = if simd {
+        "with SIMD"
+    } else {
+        "without SIMD, slower: install nasm, then run cargo clean -p mozjpeg-sys and build again"
+    };
+    print(format!("libjpeg   {libjpeg}"))?;
+    print(format!("driver    {}", library_text(&probe.driver)))?;
+    for device in &probe.devices {
+        print(format!("gpu       {}", device_text(device)))?;
+    }
+    print(format!("nvjpeg    {}", library_text(&probe.nvjpeg)))?;
+    print(format!("nvrtc     {}", library_text(&probe.nvrtc)))?;
+    let usable = probe.devices.iter().any(Result::is_ok);
+    print(match (usable, &probe.nvrtc, &probe.nvjpeg) {
+        (false, _, _) => "verdict   everything runs on the CPU: no usable GPU",
+        (true, Err(_), _) => {
+            "verdict   everything runs on the CPU: no NVRTC to compile kernels with"
+        }
+        (true, Ok(_), Err(_)) => {
+            "verdict   operators run on the GPU, decoding on the CPU: no nvJPEG"
+        }
+        (true, Ok(_), Ok(_)) => "verdict   decoding and operators run on the GPU",
+    })
+}
+
+fn library_text(found: &Result<LibraryReport, String>) -> String {
+    match found {
+        Ok(LibraryReport { path, version, warnings }) => {
+            let warnings = warnings.iter().map(|text| format!("\n          warning: {text}"));
+            format!("{version} ({path}){}", warnings.collect::<String>())
+        }
+        Err(why) => why.clone(),
+    }
+}
+
+fn library_json(found: &Result<LibraryReport, String>) -> Value {
+    match found {
+        Ok(LibraryReport { path, version, warnings }) => {
+            json!({ "found": true, "path": path, "version": version, "warnings": warnings })
+        }
+        Err(why) => json!({ "found": false, "missing": why }),
+    }
+}
+
+fn device_text(device: &Result<DeviceReport, String>) -> String {
+    match device {
+        Ok(DeviceReport { ordinal, name, capability: (major, minor), free_bytes, total_bytes }) => {
+            let (free, total) = (bytes(*free_bytes), bytes(*total_bytes));
+            format!("{ordinal}: {name}, compute capability {major}.{minor}, {free} of {total} free")
+        }
+        Err(why) => why.clone(),
+    }
+}
+
+fn device_json(device: &Result<DeviceReport, String>) -> Value {
+    match device {
+        Ok(DeviceReport { ordinal, name, capability: (major, minor), free_bytes, total_bytes }) => {
+            json!({
+                "usable": true,
+                "ordinal": ordinal,
+                "name": name,
+                "capability": format!("{major}.{minor}"),
+                "free_bytes": free_bytes,
+                "total_bytes": total_bytes,
+            })
+        }
+        Err(why) => json!({ "usable": false, "problem": why }),
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn cpu_features() -> Vec<&'static str> {
+    [
+        ("sse2", is_x86_feature_detected!("sse2")),
+        ("ssse3", is_x86_feature_detected!("ssse3")),
+        ("sse4.1", is_x86_feature_detected!("sse4.1")),
+        ("avx", is_x86_feature_detected!("avx")),
+        ("avx2", is_x86_feature_detected!("avx2")),
+        ("fma", is_x86_feature_detected!("fma")),
+        ("f16c", is_x86_feature_detected!("f16c")),
+        ("avx512f", is_x86_feature_detected!("avx512f")),
+        ("avx512bw", is_x86_feature_detected!("avx512bw")),
+    ]
+    .into_iter()
+    .filter_map(|(name, there)| there.then_some(name))
+    .collect()
+}
+
+#[cfg(target_arch = "aarch64")]
+fn cpu_features() -> Vec<&'static str> {
+    if std::arch::is_aarch64_feature_detected!("neon") { vec!["neon"] } else { Vec::new() }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn cpu_features() -> Vec<&'static str> {
+    Vec::new()
+}

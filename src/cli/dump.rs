@@ -1,0 +1,131 @@
+//! `dump`: batches as files for other tools, and as a picture.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::PathBuf;
+
+use clap::Args;
+use feedwater::footprint::bytes;
+use feedwater::loader::{Batch, Loader};
+use serde::Serialize;
+use serde_json::json;
+
+use super::npy::NpyWriter;
+use super::sheet::Sheet;
+use super::{Failure, PipelineOptions, io_failure, print, print_json};
+
+/// Writes batches as images.npy, samples.json and a contact sheet (sheet.png)
+#[derive(Args)]
+#[command(after_help = "Example:\n  feedwater dump pipeline.toml --out first-batch")]
+pub struct Options {
+    #[command(flatten)]
+    pipeline: PipelineOptions,
+    /// The directory to write to; it is made where it is not there
+    #[arg(long)]
+    out: PathBuf,
+    /// How many batches, one after another along the first axis
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
+    batches: u64,
+    /// Which epoch, from 0
+    #[arg(long, default_value_t = 0)]
+    epoch: u32,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// An element of `samples.json`.
+#[derive(Serialize)]
+struct SampleEntry {
+    index: u64,
+    path: String,
+    label: i64,
+    width: u32,
+    height: u32,
+    roi: [u32; 4],
+    flipped_horizontally: bool,
+    flipped_vertically: bool,
+    outcome: &'static str,
+    /// Index of the sample that should stand here and could not be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    replaces: Option<u64>,
+    /// It only fills up the last batch.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    padding: bool,
+    /// Why the sample that should stand here could not be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fault: Option<String>,
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    let builder = options.pipeline.builder()?.start_epoch(options.epoch);
+    let loader = builder.epochs(Some(1)).build()?;
+    let out = &options.out;
+    fs::create_dir_all(out).map_err(|error| io_failure(out, &error))?;
+
+    let images = out.join("images.npy");
+    let failed = |error| io_failure(&images, &error);
+    let mut npy = NpyWriter::create(&images).map_err(failed)?;
+    let mut entries = Vec::new();
+    let mut sheet = None;
+    for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
+        let batch = batch?;
+        match batch.host() {
+            Some(data) => npy.append(batch.shape(), data).map_err(failed)?,
+            None => npy.append(batch.shape(), &batch.to_host()?).map_err(failed)?,
+        }
+        if sheet.is_none() {
+            sheet = Some(Sheet::new(loader.plan(), &batch)?);
+        }
+        entries.extend(describe(&loader, &batch));
+    }
+    npy.finish().map_err(failed)?;
+
+    let samples = out.join("samples.json");
+    let mut file =
+        BufWriter::new(File::create(&samples).map_err(|error| io_failure(&samples, &error))?);
+    serde_json::to_writer_pretty(&mut file, &entries)
+        .map_err(Into::into)
+        .and_then(|()| file.flush())
+        .map_err(|error| io_failure(&samples, &error))?;
+    let picture = out.join("sheet.png");
+    if let Some(sheet) = sheet {
+        sheet.write(&picture).map_err(|error| io_failure(&picture, &error))?;
+    }
+
+    if options.json {
+        return print_json(&json!({
+            "images": entries.len(),
+            "device": if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
+            "files": [images, samples, picture],
+        }));
+    }
+    for path in [images, samples, picture] {
+        let len = fs::metadata(&path).map_err(|error| io_failure(&path, &error))?.len();
+        print(format!("{} ({})", path.display(), bytes(len)))?;
+    }
+    Ok(())
+}
+
+fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
+    let entry = |sample: &feedwater::loader::SampleRecord| {
+        let roi = sample.trace.roi;
+        let expected = sample.replaces.unwrap_or(sample.index);
+        let fault = batch.faults().iter().find(|fault| fault.index == expected);
+        SampleEntry {
+            index: sample.index,
+            path: loader.source().location(sample.index),
+            label: sample.label,
+            width: sample.size.width,
+            height: sample.size.height,
+            roi: [roi.x, roi.y, roi.width, roi.height],
+            flipped_horizontally: sample.trace.flipped_horizontally,
+            flipped_vertically: sample.trace.flipped_vertically,
+            outcome: sample.outcome.name(),
+            replaces: sample.replaces,
+            padding: sample.padding,
+            fault: fault.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
+        }
+    };
+    batch.samples().iter().map(entry).collect()
+}

@@ -1,0 +1,146 @@
+//! Commands, exit codes and what is said where.
+//!
+//! * Exit code 0: done. 1: failed. 2: misused, which is a wrong argument or a wrong setting in a pipeline file.
+//! * Results go to standard output, progress (on a terminal only) and errors to standard error.
+//! * With `--json` the last line of standard output is one JSON object.
+//! * Standard output that is closed early ends the command quietly.
+
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use feedwater::Error;
+use feedwater::config::Pipeline;
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+mod demo;
+mod doctor;
+mod dump;
+mod npy;
+mod plan;
+mod report;
+mod run;
+mod selftest;
+mod sheet;
+mod synth;
+
+/// Keeps a GPU fed: image files in, batches that are ready for the model out.
+#[derive(Parser)]
+#[command(name = "feedwater", version, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Options),
+    Doctor(doctor::Options),
+    Plan(plan::Options),
+    Run(run::Options),
+    Dump(dump::Options),
+    Synth(synth::Options),
+    Selftest(selftest::Options),
+}
+
+/// A pipeline file, and where to run it.
+#[derive(Args)]
+struct PipelineOptions {
+    /// The pipeline file (TOML)
+    file: PathBuf,
+    /// Where to run: on the GPU, on the CPU, or on the GPU where there is one
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceOption,
+}
+
+impl PipelineOptions {
+    fn builder(&self) -> Result<LoaderBuilder, Failure> {
+        Ok(Pipeline::from_file(&self.file)?.builder()?.device(self.device.choice()))
+    }
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum DeviceOption {
+    Cpu,
+    Gpu,
+    #[default]
+    Auto,
+}
+
+impl DeviceOption {
+    fn choice(self) -> DeviceChoice {
+        match self {
+            DeviceOption::Cpu => DeviceChoice::Cpu,
+            DeviceOption::Gpu => DeviceChoice::Gpu(0),
+            DeviceOption::Auto => DeviceChoice::Auto,
+        }
+    }
+}
+
+/// Why a command ended before its end.
+enum Failure {
+    Failed(String),
+    Misused(String),
+    /// Nobody reads standard output any more.
+    Unread,
+}
+
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Config { .. } => Failure::Misused(error.to_string()),
+            _ => Failure::Failed(error.to_string()),
+        }
+    }
+}
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    let done = match Cli::parse().command {
+        Command::Demo(options) => demo::main(&options),
+        Command::Doctor(options) => doctor::main(&options),
+        Command::Plan(options) => plan::main(&options),
+        Command::Run(options) => run::main(&options),
+        Command::Dump(options) => dump::main(&options),
+        Command::Synth(options) => synth::main(&options),
+        Command::Selftest(options) => selftest::main(&options),
+    };
+    let (code, text) = match done {
+        Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
+        Err(Failure::Failed(text)) => (1, text),
+        Err(Failure::Misused(text)) => (2, text),
+    };
+    // Standard error may be closed as well; then only the code is left to tell.
+    let _ = writeln!(io::stderr(), "feedwater: {text}");
+    ExitCode::from(code)
+}
+
+/// A line, or several, of the result.
+fn print(text: impl Display) -> Result<(), Failure> {
+    writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe => Failure::Unread,
+        _ => Failure::Failed(format!("standard output: {error}")),
+    })
+}
+
+/// The result as one line of JSON.
+fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+    let line = serde_json::to_string(result);
+    print(line.map_err(|error| Failure::Failed(format!("JSON: {error}")))?)
+}
+
+/// A bar on standard error; invisible where that is not a terminal.
+fn progress(len: u64, unit: &str) -> ProgressBar {
+    let template = format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
+    let style =
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    ProgressBar::new(len).with_style(style)
+}
+
+fn io_failure(path: &std::path::Path, error: &io::Error) -> Failure {
+    Error::io(path, error).into()
+}

@@ -1,0 +1,140 @@
+//! What `run` and `demo` tell at their end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+
+use feedwater::footprint::{Memory, bytes};
+use feedwater::loader::{Loader, StageSeconds};
+use serde::Serialize;
+
+/// What a loader has done, and what it took.
+#[derive(Serialize)]
+pub struct Report {
+    /// Samples handed out, padding not counted.
+    pub images: u64,
+    /// Batches handed out.
+    pub batches: u64,
+    /// Since the loader was built.
+    pub seconds: f64,
+    /// `images / seconds`.
+    pub images_per_second: f64,
+    /// `cpu` or `gpu`.
+    pub device: &'static str,
+    /// The device, and why it is that one.
+    pub device_reason: String,
+    /// Samples by what became of them.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Samples that could not be used, by reason.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Busy and waiting seconds, summed over threads.
+    pub stages: StageSeconds,
+    /// Host memory that the plan names, pinned memory included.
+    pub host_bytes_predicted: u64,
+    /// Most host memory that the process has had resident.
+    pub peak_rss_bytes: u64,
+    /// Device memory that the plan names.
+    pub device_bytes_predicted: u64,
+    /// Most device memory that the loader has held.
+    pub device_bytes_peak: u64,
+}
+
+impl Report {
+    /// As of now.
+    pub fn new(loader: &Loader) -> Self {
+        let stats = loader.stats();
+        let footprint = loader.footprint();
+        let seconds = stats.seconds;
+        Self {
+            images: stats.images,
+            batches: stats.batches,
+            seconds,
+            images_per_second: if seconds > 0.0 { stats.images as f64 / seconds } else { 0.0 },
+            device: if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
+            device_reason: loader.device().to_string(),
+            outcomes: stats.outcomes,
+            faults: stats.faults,
+            stages: stats.stages,
+            host_bytes_predicted: footprint.total_bytes(Memory::Host)
+                + footprint.total_bytes(Memory::Pinned),
+            peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
+            device_bytes_predicted: footprint.total_bytes(Memory::Device),
+            device_bytes_peak: stats.memory.device_bytes_peak,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "device    {}", self.device_reason)?;
+        let Self { images, seconds, images_per_second, .. } = self;
+        writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
+        let StageSeconds { read, decode, transform, waiting_for_consumer, consumer_waiting } =
+            self.stages;
+        let all = (read + decode + transform + waiting_for_consumer).max(f64::MIN_POSITIVE);
+        let part = |seconds: f64| format!("{seconds:.2} s ({:.0} %)", 100.0 * seconds / all);
+        writeln!(
+            f,
+            "threads   read {}, decode {}, transform {}, waiting for the consumer {}",
+            part(read),
+            part(decode),
+            part(transform),
+            part(waiting_for_consumer),
+        )?;
+        writeln!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
+        writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
+        if self.faults.values().any(|&count| count > 0) {
+            writeln!(f, "faults    {}", counts(&self.faults))?;
+        }
+        write!(
+            f,
+            "memory    host: {} predicted, {} peak resident; device: {} predicted, {} peak",
+            bytes(self.host_bytes_predicted),
+            bytes(self.peak_rss_bytes),
+            bytes(self.device_bytes_predicted),
+            bytes(self.device_bytes_peak),
+        )
+    }
+}
+
+/// A line of this process's `/proc/self/status` in bytes: `VmRSS`, `VmHWM`. `None` where there is none.
+pub fn status_bytes(key: &str) -> Option<u64> {
+    kibibytes(&fs::read_to_string("/proc/self/status").ok()?, key)
+}
+
+/// The value, in bytes, of a line such as `VmHWM:     1234 kB`.
+pub fn kibibytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// The counts that are not 0, or that there are none.
+fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
+    let some: Vec<_> = counts
+        .iter()
+        .filter(|&(_, &count)| count > 0)
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if some.is_empty() { "none".into() } else { some.join(", ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_proc_status_is_in_kibibytes() {
+        let text = "VmPeak:\t  10 kB\nVmHWM:\t    1234 kB\n";
+        assert_eq!(kibibytes(text, "VmHWM"), Some(1234 << 10));
+        assert_eq!(kibibytes(text, "VmRSS"), None);
+    }
+
+    #[test]
+    fn counts_of_nothing_are_left_out() {
+        assert_eq!(
+            counts(&BTreeMap::from([("cpu", 3), ("host", 0), ("skipped", 1)])),
+            "cpu 3, skipped 1"
+        );
+        assert_eq!(counts(&BTreeMap::new()), "none");
+    }
+}

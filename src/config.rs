@@ -1,0 +1,231 @@
+//! The pipeline file: TOML to a [`LoaderBuilder`] and back.
+//!
+//! Keys equal the names of the Rust fields, and what is left out has the default of the Rust field: the
+//! sections are [`Settings`]' own types, and an entry of `[[chain]]` is the operator's own type, besides `op`
+//! (its name) and `placement`. Whatever is wrong is an [`Error::Config`] with the key's whole path; a key, an
+//! operator or a choice that does not exist comes with the nearest one that does. Paths are relative to the
+//! file.
+
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use toml::{Table, Value};
+
+use crate::error::{Error, Result};
+use crate::loader::{Loader, LoaderBuilder};
+use crate::op::{self, Chain, Placement};
+use crate::plan::Settings;
+use crate::source::{Directory, FileList};
+
+use node::{Problem, read, unknown};
+
+mod node;
+
+/// What a pipeline file says.
+#[derive(Clone, Debug)]
+pub struct Pipeline {
+    /// `[source]`.
+    pub source: SourceSettings,
+    /// `[loader]`, `[decode]`, `[output]` and `[limits]`.
+    pub settings: Settings,
+    /// `[[chain]]`.
+    pub chain: Chain,
+    /// The operators' settings as they were written, for [`Pipeline::to_toml`].
+    written: Vec<Table>,
+}
+
+/// `[source]`: where samples come from, exactly one of these.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceSettings {
+    /// `directory`: one sub-folder per class.
+    Directory(PathBuf),
+    /// `list`: a file with a path, a tab and a label on each line.
+    List(PathBuf),
+}
+
+impl Pipeline {
+    /// Reads a pipeline file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be.
+    pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
+        let path = path.as_ref();
+        let text = fs::read_to_string(path).map_err(|error| Error::io(path, &error))?;
+        let base = path.parent().unwrap_or(Path::new(""));
+        let table = text.parse::<Table>().map_err(|error| {
+            let (line, column) = position(&text, error.span().map_or(0, |span| span.start));
+            let key = format!("{}:{line}:{column}", path.display());
+            Error::config(key, error.message().trim().replace('\n', ", "))
+        })?;
+        Self::from_table(table, base)
+    }
+
+    /// Reads the text of a pipeline file; paths in it are relative to `base`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where it says what cannot be.
+    pub fn from_toml(text: &str, base: impl AsRef<Path>) -> Result<Self> {
+        let table = text.parse::<Table>().map_err(|error| {
+            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
+            let key = format!("line {line}, column {column}");
+            Error::config(key, error.message().trim().replace('\n', ", "))
+        })?;
+        Self::from_table(table, base.as_ref())
+    }
+
+    /// A loader of this source and chain with these settings; opens the source.
+    pub fn builder(&self) -> Result<LoaderBuilder> {
+        let chain = self.chain.clone();
+        let builder = match &self.source {
+            SourceSettings::Directory(path) => Loader::builder(Directory::open(path)?, chain),
+            SourceSettings::List(path) => Loader::builder(FileList::open(path)?, chain),
+        };
+        Ok(builder.settings(self.settings.clone()))
+    }
+
+    /// The file that says the same with every setting of its sections written out; paths in it are relative
+    /// to the working directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
+    pub fn to_toml(&self) -> Result<String> {
+        let mut text = String::new();
+        let (key, path) = match &self.source {
+            SourceSettings::Directory(path) => ("directory", path),
+            SourceSettings::List(path) => ("list", path),
+        };
+        let source = Table::from_iter([(key.to_string(), value(key, path)?)]);
+        section(&mut text, "[source]", &source);
+        section(&mut text, "[loader]", &value("loader", &self.settings.loader)?);
+        section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
+        section(&mut text, "[output]", &value("output", &self.settings.output)?);
+        section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
+        for (step, written) in self.chain.steps().iter().zip(&self.written) {
+            let placement = value("placement", &step.placement)?;
+            let name = step.operator.name();
+            let head = format!("[[chain]]\nop = \"{name}\"\nplacement = {placement}");
+            section(&mut text, &head, written);
+        }
+        Ok(text)
+    }
+
+    fn from_table(mut file: Table, base: &Path) -> Result<Self> {
+        let known = ["source", "loader", "decode", "output", "limits", "chain"];
+        if let Some(key) = file.keys().find(|key| !known.contains(&key.as_str())) {
+            return Err(unknown(key, &known).into_error(""));
+        }
+        let source = source(file.remove("source"), base)?;
+        let settings = Settings {
+            loader: settings(&mut file, "loader")?,
+            decode: settings(&mut file, "decode")?,
+            output: settings(&mut file, "output")?,
+            limits: settings(&mut file, "limits")?,
+        };
+        settings.check()?;
+        let (chain, written) = chain(file.remove("chain"))?;
+        Ok(Self { source, settings, chain, written })
+    }
+}
+
+fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
+    const HELP: &str = "write directory = \"…\" (one sub-folder per class) or list = \"…\"";
+    let Some(value) = value else {
+        return Err(Error::config("source", format!("is missing; {HELP} under [source]")));
+    };
+    let Value::Table(mut table) = value else {
+        return Err(wrong_type("source", "a table", &value));
+    };
+    let known = ["directory", "list"];
+    if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
+        return Err(unknown(key, &known).into_error("source"));
+    }
+    let mut path = |key: &str| -> Result<Option<PathBuf>> {
+        let Some(value) = table.remove(key) else { return Ok(None) };
+        let path: PathBuf = read(value).map_err(|it| it.at(key).into_error("source"))?;
+        Ok(Some(base.join(path)))
+    };
+    match (path("directory")?, path("list")?) {
+        (Some(directory), None) => Ok(SourceSettings::Directory(directory)),
+        (None, Some(list)) => Ok(SourceSettings::List(list)),
+        (None, None) => Err(Error::config("source", format!("says nothing; {HELP}"))),
+        (Some(_), Some(_)) => {
+            Err(Error::config("source", "has both directory and list; leave one of them out"))
+        }
+    }
+}
+
+/// A section of the file, or its defaults.
+fn settings<T: DeserializeOwned + Default>(file: &mut Table, key: &str) -> Result<T> {
+    match file.remove(key) {
+        Some(value) => read(value).map_err(|problem| problem.into_error(key)),
+        None => Ok(T::default()),
+    }
+}
+
+fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
+    let mut chain = Chain::new();
+    let mut written = Vec::new();
+    let steps = match value {
+        None => Vec::new(),
+        Some(Value::Array(steps)) => steps,
+        Some(value) => return Err(wrong_type("chain", "a list: [[chain]]", &value)),
+    };
+    for (number, step) in steps.into_iter().enumerate() {
+        let key = format!("chain[{number}]");
+        let Value::Table(mut table) = step else {
+            return Err(wrong_type(&key, "a table", &step));
+        };
+        let placement: Placement = match table.remove("placement") {
+            Some(value) => read(value).map_err(|it| it.at("placement").into_error(&key))?,
+            None => Placement::Auto,
+        };
+        let name: String = match table.remove("op") {
+            Some(value) => read(value).map_err(|it| it.at("op").into_error(&key))?,
+            None => {
+                let names = op::NAMES.join(", ");
+                let problem = format!("is missing; name an operator: {names}");
+                return Err(Error::config(format!("{key}.op"), problem));
+            }
+        };
+        let node = node::Node::from(Value::Table(table.clone()));
+        let operator = op::read(&name, node)
+            .unwrap_or_else(|| Err(Problem::unknown_choice("operator", &name, op::NAMES).at("op")))
+            .map_err(|problem| problem.or_known(&["op", "placement"]).into_error(&key))?;
+        operator
+            .check()
+            .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
+        chain = chain.then_any(placement, operator);
+        written.push(table);
+    }
+    Ok((chain, written))
+}
+
+fn wrong_type(key: &str, wanted: &str, found: &Value) -> Error {
+    Error::config(key, format!("must be {wanted}, is {}", found.type_str()))
+}
+
+/// Line and column, both from 1, of a byte of the text.
+fn position(text: &str, byte: usize) -> (usize, usize) {
+    let before = &text.as_bytes()[..byte.min(text.len())];
+    let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    (line, String::from_utf8_lossy(&before[start..]).chars().count() + 1)
+}
+
+fn value(key: &str, from: &impl Serialize) -> Result<Value> {
+    Value::try_from(from).map_err(|error| Error::config(key, error.to_string()))
+}
+
+fn section(text: &mut String, head: &str, fields: &impl Serialize) {
+    if !text.is_empty() {
+        text.push('\n');
+    }
+    let fields = toml::to_string(fields).expect("a value that was made is TOML");
+    write!(text, "{head}\n{fields}").expect("a String takes all text");
+}

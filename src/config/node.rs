@@ -1,0 +1,295 @@
+//! Deserializing TOML values with errors that know where they are: each level that an error leaves puts its
+//! key in front of the error's path.
+
+use std::fmt;
+
+use serde::de::value::StrDeserializer;
+use serde::de::{
+    DeserializeOwned, DeserializeSeed, Deserializer, Error as _, Expected, IntoDeserializer,
+    MapAccess, SeqAccess, Unexpected, Visitor,
+};
+use serde::forward_to_deserialize_any;
+use toml::Value;
+
+use crate::error::Error;
+
+/// A value of the file.
+pub struct Node(Value);
+
+/// What is wrong, and with which key below the one that is being read.
+#[derive(Debug)]
+pub struct Problem {
+    path: String,
+    text: String,
+    /// The key that nobody knows, and those that are known: the text is made last.
+    unknown: Option<(String, Vec<&'static str>)>,
+}
+
+/// Reads a value.
+pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+    T::deserialize(Node(value))
+}
+
+/// A key that is not one of `known`.
+pub fn unknown(key: &str, known: &[&'static str]) -> Problem {
+    Problem { path: key.into(), text: String::new(), unknown: Some((key.into(), known.to_vec())) }
+}
+
+impl Problem {
+    /// A choice that is not one of `known`.
+    pub fn unknown_choice(noun: &str, found: &str, known: &[&str]) -> Self {
+        let text = match nearest(found, known) {
+            Some(name) => format!("unknown {noun} {found}, did you mean {name}?"),
+            None => format!("unknown {noun} {found}, choose one of {}", known.join(", ")),
+        };
+        Self::custom(text)
+    }
+
+    /// The same problem, seen from the level above.
+    pub fn at(mut self, key: &str) -> Self {
+        self.path = join(key, &self.path);
+        self
+    }
+
+    /// Keys that are known besides those that the type knows.
+    pub fn or_known(mut self, more: &[&'static str]) -> Self {
+        if let Some((_, known)) = &mut self.unknown {
+            known.extend(more);
+        }
+        self
+    }
+
+    /// The problem, with the whole path.
+    pub fn into_error(self, key: &str) -> Error {
+        let text = match self.unknown {
+            None => self.text,
+            Some((key, known)) => match nearest(&key, &known) {
+                Some(name) => format!("unknown key, did you mean {name}?"),
+                None => format!("unknown key, the keys here are {}", known.join(", ")),
+            },
+        };
+        Error::config(join(key, &self.path), text)
+    }
+}
+
+/// The known name that is reached with the fewest edits, where those are few: at most a third of the
+/// letters, but one in any case.
+pub fn nearest<'a>(name: &str, known: &[&'a str]) -> Option<&'a str> {
+    let most = (name.chars().count() / 3).max(1);
+    let (distance, best) = known
+        .iter()
+        .map(|known| (distance(name, known), *known))
+        .min_by_key(|&(distance, _)| distance)?;
+    (distance <= most && distance < best.chars().count()).then_some(best)
+}
+
+/// Edits (insert, delete, replace, swap neighbours) that lead from one to the other: optimal string
+/// alignment, by rows.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replace = above[j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replace.min(above[j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(before[j - 2] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+fn join(key: &str, path: &str) -> String {
+    match (key.is_empty(), path.is_empty(), path.starts_with('[')) {
+        (true, _, _) => path.into(),
+        (_, true, _) => key.into(),
+        (_, _, true) => format!("{key}{path}"),
+        _ => format!("{key}.{path}"),
+    }
+}
+
+impl From<Value> for Node {
+    fn from(value: Value) -> Self {
+        Self(value)
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path, self.text)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl serde::de::Error for Problem {
+    fn custom<T: fmt::Display>(text: T) -> Self {
+        Self { path: String::new(), text: text.to_string(), unknown: None }
+    }
+
+    fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        let wanted = match wanted.to_string().as_str() {
+            "u8" | "u16" | "u32" | "u64" | "usize" => "an integer from 0 up".to_string(),
+            "i8" | "i16" | "i32" | "i64" | "isize" => "an integer".to_string(),
+            "f32" | "f64" => "a number".to_string(),
+            other if other.starts_with("struct ") => "a table".to_string(),
+            other => other.to_string(),
+        };
+        Self::custom(format!("must be {wanted}, is {found}"))
+    }
+
+    fn invalid_value(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
+        Self::invalid_type(found, wanted)
+    }
+
+    fn invalid_length(len: usize, wanted: &dyn Expected) -> Self {
+        Self::custom(format!("must be {wanted}, has {len}"))
+    }
+
+    fn unknown_variant(found: &str, known: &'static [&'static str]) -> Self {
+        Self::unknown_choice("choice", found, known)
+    }
+
+    fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
+        unknown(key, known)
+    }
+
+    fn missing_field(key: &'static str) -> Self {
+        Self::custom("is missing").at(key)
+    }
+}
+
+impl<'de> Deserializer<'de> for Node {
+    type Error = Problem;
+
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+        match self.0 {
+            Value::String(text) => visitor.visit_string(text),
+            Value::Integer(value) => visitor.visit_i64(value),
+            Value::Float(value) => visitor.visit_f64(value),
+            Value::Boolean(value) => visitor.visit_bool(value),
+            Value::Datetime(value) => {
+                Err(Problem::invalid_type(Unexpected::Other(&format!("date {value}")), &visitor))
+            }
+            Value::Array(values) => visitor.visit_seq(Items(values.into_iter().enumerate())),
+            Value::Table(table) => {
+                visitor.visit_map(Fields { entries: table.into_iter(), value: None })
+            }
+        }
+    }
+
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+        visitor.visit_some(self)
+    }
+
+    fn deserialize_newtype_struct<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        visitor: V,
+    ) -> Result<V::Value, Problem> {
+        visitor.visit_newtype_struct(self)
+    }
+
+    fn deserialize_enum<V: Visitor<'de>>(
+        self,
+        _: &'static str,
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Problem> {
+        match self.0 {
+            Value::String(text) => visitor.visit_enum(text.into_deserializer()),
+            other => {
+                let found = other.type_str();
+                Err(Problem::custom(format!("must be one of {}, is {found}", known.join(", "))))
+            }
+        }
+    }
+
+    forward_to_deserialize_any! {
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit
+        unit_struct seq tuple tuple_struct map struct identifier ignored_any
+    }
+}
+
+/// The elements of an array.
+struct Items(std::iter::Enumerate<std::vec::IntoIter<Value>>);
+
+impl<'de> SeqAccess<'de> for Items {
+    type Error = Problem;
+
+    fn next_element_seed<T: DeserializeSeed<'de>>(
+        &mut self,
+        seed: T,
+    ) -> Result<Option<T::Value>, Problem> {
+        let Some((number, value)) = self.0.next() else { return Ok(None) };
+        let item = seed.deserialize(Node(value));
+        item.map(Some).map_err(|problem| problem.at(&format!("[{number}]")))
+    }
+
+    fn size_hint(&self) -> Option<usize> {
+        Some(self.0.len())
+    }
+}
+
+/// The entries of a table.
+struct Fields {
+    entries: toml::map::IntoIter<String, Value>,
+    /// The key that was read last, and its value.
+    value: Option<(String, Value)>,
+}
+
+impl<'de> MapAccess<'de> for Fields {
+    type Error = Problem;
+
+    fn next_key_seed<K: DeserializeSeed<'de>>(
+        &mut self,
+        seed: K,
+    ) -> Result<Option<K::Value>, Problem> {
+        let Some((key, value)) = self.entries.next() else { return Ok(None) };
+        let read = seed.deserialize(StrDeserializer::new(&key))?;
+        self.value = Some((key, value));
+        Ok(Some(read))
+    }
+
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Problem> {
+        let Some((key, value)) = self.value.take() else {
+            return Err(Problem::custom("a value was asked for before its key"));
+        };
+        seed.deserialize(Node(value)).map_err(|problem| problem.at(&key))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edits_are_counted() {
+        for (a, b, edits) in [
+            ("", "", 0),
+            ("batch", "batch", 0),
+            ("batchs", "batch", 1),
+            ("resise", "resize", 1),
+            ("resiez", "resize", 1),
+            ("", "abc", 3),
+            ("kitten", "sitting", 3),
+        ] {
+            assert_eq!(distance(a, b), edits, "{a} {b}");
+            assert_eq!(distance(b, a), edits, "{b} {a}");
+        }
+    }
+
+    #[test]
+    fn only_what_is_near_is_offered() {
+        let known = ["batch", "workers", "seed"];
+        assert_eq!(nearest("batchs", &known), Some("batch"));
+        assert_eq!(nearest("wrokers", &known), Some("workers"));
+        assert_eq!(nearest("directory", &known), None);
+        assert_eq!(nearest("x", &[]), None);
+    }
+}

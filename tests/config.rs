@@ -1,0 +1,272 @@
+//! The pipeline file: what is read, what is refused with which words, and what is written again.
+
+use std::fs;
+
+use feedwater::config::{Pipeline, SourceSettings};
+use feedwater::op::Placement;
+use feedwater::plan::{Last, OnError, Settings};
+use feedwater::tensor::{DType, Layout};
+use proptest::prelude::*;
+
+/// The file that the documentation shows.
+const WHOLE: &str = r#"
+[source]
+directory = "data/train"
+[loader]
+batch = 64
+workers = 2
+prefetch = 2
+seed = 42
+shuffle = true
+last = "drop"
+rank = 0
+world = 1
+on_error = "stop"
+[decode]
+placement = "auto"
+prescale = false
+orientation = true
+[output]
+dtype = "f32"
+layout = "nchw"
+[limits]
+max_pixels = 178956970
+[[chain]]
+op = "random_resized_crop"
+width = 224
+height = 224
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+const SOURCE: &str = "[source]\ndirectory = \"data\"\n";
+
+#[test]
+fn the_documented_file_is_read() {
+    let pipeline = Pipeline::from_toml(WHOLE, "base").unwrap();
+    assert_eq!(pipeline.source, SourceSettings::Directory("base/data/train".into()));
+    let mut settings = Settings::default();
+    settings.loader.workers = 2;
+    settings.loader.seed = 42;
+    settings.loader.shuffle = true;
+    assert_eq!(pipeline.settings, settings);
+    let names: Vec<_> = pipeline.chain.steps().iter().map(|it| it.operator.name()).collect();
+    assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);
+    assert!(pipeline.chain.steps().iter().all(|step| step.placement == Placement::Auto));
+}
+
+#[test]
+fn what_is_left_out_has_the_default_of_the_rust_field() {
+    let pipeline = Pipeline::from_toml(SOURCE, "").unwrap();
+    assert_eq!(pipeline.settings, Settings::default());
+    assert!(pipeline.chain.steps().is_empty());
+}
+
+#[test]
+fn every_choice_is_read() {
+    let text = r#"
+        [source]
+        list = "/data/list.tsv"
+        [loader]
+        last = "partial"
+        on_error = "substitute"
+        rank = 1
+        world = 3
+        [decode]
+        placement = "cpu"
+        [output]
+        dtype = "bf16"
+        layout = "nhwc"
+        [limits]
+        max_file_bytes = "512 MiB"
+        [[chain]]
+        op = "resize"
+        shorter = 256
+        placement = "cpu"
+        [[chain]]
+        op = "center_crop"
+        width = 224
+        height = 224
+        placement = "gpu"
+    "#;
+    let Pipeline { source, settings, chain, .. } = Pipeline::from_toml(text, "base").unwrap();
+    assert_eq!(source, SourceSettings::List("/data/list.tsv".into()));
+    assert_eq!(
+        (settings.loader.last, settings.loader.on_error),
+        (Last::Partial, OnError::Substitute)
+    );
+    assert_eq!((settings.loader.rank, settings.loader.world), (1, 3));
+    assert_eq!(settings.decode.placement, Placement::Cpu);
+    assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
+    assert_eq!(settings.limits.max_file_bytes, 512 << 20);
+    let places: Vec<_> = chain.steps().iter().map(|step| step.placement).collect();
+    assert_eq!(places, [Placement::Cpu, Placement::Gpu]);
+}
+
+/// What is wrong and the words for it; `[source]` comes before each text.
+#[test]
+fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
+    for (text, words) in [
+        ("[loader]\nbatchs = 1", "loader.batchs: unknown key, did you mean batch?"),
+        ("[laoder]\nbatch = 1", "laoder: unknown key, did you mean loader?"),
+        (
+            "[decode]\norientaton = true",
+            "decode.orientaton: unknown key, did you mean orientation?",
+        ),
+        ("[output]\ntype = \"f32\"", "output.type: unknown key, did you mean dtype?"),
+        ("[limits]\nmax_pixel = 1", "limits.max_pixel: unknown key, did you mean max_pixels?"),
+        ("[output]\ndtype = \"f23\"", "output.dtype: unknown choice f23, did you mean f32?"),
+        (
+            "[loader]\nlast = \"wrap\"",
+            "loader.last: unknown choice wrap, choose one of drop, pad, partial",
+        ),
+        (
+            "[[chain]]\nop = \"resise\"",
+            "chain[0].op: unknown operator resise, did you mean resize?",
+        ),
+        (
+            "[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"flip\"\nhorizontl = 0.5",
+            "chain[1].horizontl: unknown key, did you mean horizontal?",
+        ),
+        (
+            "[[chain]]\nop = \"flip\"\nplacment = \"cpu\"",
+            "chain[0].placment: unknown key, did you mean placement?",
+        ),
+        (
+            "[[chain]]\nop = \"flip\"\nplacement = \"gpx\"",
+            "chain[0].placement: unknown choice gpx, did you mean gpu?",
+        ),
+        ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height: is missing"),
+        ("[loader]\nbatch = 0", "loader.batch: must be at least 1, is 0"),
+        ("[loader]\nbatch = -1", "loader.batch: must be an integer from 0 up, is integer `-1`"),
+        ("[loader]\nbatch = \"x\"", "loader.batch: must be an integer from 0 up, is string \"x\""),
+        ("[decode]\nprescale = 1", "decode.prescale: must be a boolean, is integer `1`"),
+        (
+            "[loader]\nrank = 2\nworld = 2",
+            "loader.rank: must be below loader.world, which is 2, is 2",
+        ),
+        ("[loader]\nlast = 3", "loader.last: must be one of drop, pad, partial, is integer"),
+        (
+            "[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.2, \"x\", 0.2]",
+            "chain[0].std[1]: must be a number, is string \"x\"",
+        ),
+        ("chain = 3", "chain: must be a list: [[chain]], is integer"),
+        ("loader = 3", "loader: must be a table, is integer `3`"),
+    ] {
+        // A key without a section must stand before the first one.
+        let text = if text.starts_with('[') {
+            format!("{SOURCE}{text}")
+        } else {
+            format!("{text}\n{SOURCE}")
+        };
+        let error = Pipeline::from_toml(&text, "").unwrap_err();
+        assert_eq!(error.to_string(), words, "{text}");
+    }
+}
+
+#[test]
+fn an_operators_own_check_is_made_at_once() {
+    let text = format!(
+        "{SOURCE}[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"normalize\"\nmean = [0, 0, 0]\nstd = [1, 0, 1]"
+    );
+    let words = Pipeline::from_toml(&text, "").unwrap_err().to_string();
+    assert!(words.starts_with("chain[1].std[1]: must be"), "{words}");
+    assert!(words.ends_with("is 0"), "{words}");
+}
+
+#[test]
+fn an_operator_without_a_name_gets_the_names() {
+    let text = format!("{SOURCE}[[chain]]\nwidth = 3");
+    let words = Pipeline::from_toml(&text, "").unwrap_err().to_string();
+    assert!(words.starts_with("chain[0].op: is missing; name an operator: "), "{words}");
+    for name in feedwater::op::NAMES {
+        assert!(words.contains(name), "{words}");
+    }
+}
+
+#[test]
+fn a_file_has_exactly_one_source() {
+    for (text, words) in [
+        ("", "source: is missing; write directory"),
+        ("[source]", "source: says nothing; write directory"),
+        ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source: has both directory and list"),
+        ("[source]\ndirectry = \"a\"", "source.directry: unknown key, did you mean directory?"),
+        ("[source]\ndirectory = 3", "source.directory: must be"),
+        ("source = 3", "source: must be a table, is integer"),
+    ] {
+        let error = Pipeline::from_toml(text, "").unwrap_err().to_string();
+        assert!(error.starts_with(words), "{error}");
+    }
+}
+
+#[test]
+fn paths_are_relative_to_the_file_and_syntax_errors_have_a_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("pipeline.toml");
+    fs::write(&file, SOURCE).unwrap();
+    let pipeline = Pipeline::from_file(&file).unwrap();
+    assert_eq!(pipeline.source, SourceSettings::Directory(dir.path().join("data")));
+    fs::write(&file, "[source]\ndirectory = \"a\"\nbatch = = 3\n").unwrap();
+    let words = Pipeline::from_file(&file).unwrap_err().to_string();
+    assert!(words.starts_with(&format!("{}:3:9: ", file.display())), "{words}");
+    let words = Pipeline::from_file(dir.path().join("none.toml")).unwrap_err().to_string();
+    assert!(words.contains("none.toml: "), "{words}");
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let last = prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)];
+    let on_error = prop_oneof![Just(OnError::Stop), Just(OnError::Skip), Just(OnError::Substitute)];
+    let placement = prop_oneof![Just(Placement::Cpu), Just(Placement::Gpu), Just(Placement::Auto)];
+    let dtype = prop::sample::select(DType::ALL.to_vec());
+    let layout = prop::sample::select(Layout::ALL.to_vec());
+    (
+        (1usize..100_000, 1usize..64, 1usize..16, 0..i64::MAX as u64, any::<bool>()),
+        (last, on_error, 0u64..5, 5u64..9),
+        (placement, any::<bool>(), any::<bool>(), dtype, layout),
+        (1..1u64 << 40, 1..1u64 << 40),
+    )
+        .prop_map(|(numbers, policies, rest, limits)| {
+            let mut settings = Settings::default();
+            let loader = &mut settings.loader;
+            (loader.batch, loader.workers, loader.prefetch, loader.seed, loader.shuffle) = numbers;
+            (loader.last, loader.on_error, loader.rank, loader.world) = policies;
+            let (decode, output) = (&mut settings.decode, &mut settings.output);
+            (decode.placement, decode.prescale, decode.orientation, output.dtype, output.layout) =
+                rest;
+            (settings.limits.max_pixels, settings.limits.max_file_bytes) = limits;
+            settings
+        })
+}
+
+proptest! {
+    #[test]
+    fn what_is_written_reads_the_same(settings in settings(), steps in 0usize..4) {
+        let chain = "[[chain]]\nop = \"flip\"\nhorizontal = 0.25\nplacement = \"cpu\"\n".repeat(steps);
+        let mut first = Pipeline::from_toml(&format!("{SOURCE}{chain}"), "base").unwrap();
+        first.settings = settings;
+        let text = first.to_toml().unwrap();
+        let second = Pipeline::from_toml(&text, "").unwrap();
+        prop_assert_eq!(&second.source, &first.source);
+        prop_assert_eq!(&second.settings, &first.settings);
+        prop_assert_eq!(format!("{:?}", second.chain), format!("{:?}", first.chain));
+        prop_assert_eq!(second.to_toml().unwrap(), text);
+    }
+
+    /// Whatever the text says, the answer is a pipeline or an error that names a key.
+    #[test]
+    fn nothing_that_is_written_makes_it_panic(
+        section in "loader|decode|output|limits|source|chain|x",
+        key in "batch|dtype|max_file_bytes|directory|op|rank|[a-z]{1,4}",
+        value in "-?[0-9]{1,20}|true|\"[a-z ]{0,9}\"|\\[1, 2\\]|\\{a = 1\\}|1979-05-27|nan|1e9",
+    ) {
+        let text = format!("{SOURCE}[{section}]\n{key} = {value}");
+        if let Err(error) = Pipeline::from_toml(&text, "") {
+            prop_assert!(error.to_string().contains(": "));
+        }
+    }
+}
