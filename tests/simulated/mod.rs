@@ -106,12 +106,13 @@ pub fn exclusive() -> Simulated {
     let libraries = install();
     let order = libraries.order.lock().unwrap_or_else(PoisonError::into_inner);
     let machine = Simulated { libraries, _order: order };
-    machine.reset();
+    machine.restart();
     machine
 }
 
 impl Simulated {
-    fn reset(&self) {
+    /// The machine as it was first: nothing counted, nothing to fail.
+    pub fn restart(&self) {
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
         self.nvjpeg_version(13, 3, 2);
         self.nvjpeg_scratch(false);
