@@ -113,14 +113,20 @@ impl Jpeg {
         if self.library.version() < Version::EXACT_WINDOWS { MARGIN } else { 0 }
     }
 
-    /// An allocator failure as what it is.
-    fn refused(&self, fault: DecodeFault, status: Status) -> DecodeFault {
-        match status {
-            Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => {
-                self.allocators.refusal().map_or(fault, DecodeFault::Fatal)
-            }
-            _ => fault,
-        }
+    /// A status that no file can cause; an allocator's failure as what it is.
+    fn check(&self, call: &'static str, status: Status) -> Result<()> {
+        check(call, status).map_err(|error| self.refusal(status).unwrap_or(error))
+    }
+
+    /// A status of a phase; an allocator's failure as what it is.
+    fn check_decode(&self, call: &'static str, status: Status) -> Result<(), DecodeFault> {
+        check_decode(call, status)
+            .map_err(|fault| self.refusal(status).map_or(fault, DecodeFault::Fatal))
+    }
+
+    fn refusal(&self, status: Status) -> Option<Error> {
+        let refused = status == Status::NVJPEG_STATUS_ALLOCATOR_FAILURE;
+        if refused { self.allocators.refusal() } else { None }
     }
 }
 
@@ -163,8 +169,12 @@ pub struct PageDecoder {
 unsafe impl Send for PageDecoder {}
 
 impl PageDecoder {
-    /// Everything for one picture at a time. nvJPEG takes the memory with the first pictures, as large as they need.
-    pub fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
+    /// Everything for one picture at a time, with nvJPEG's buffers of these sizes, so that they need not grow: a
+    /// buffer that grows waits for the device, and rows of grown buffers have gaps. With 0 they begin empty.
+    ///
+    /// # Errors
+    /// [`Error::Budget`] where nvJPEG's rows have not that much left.
+    pub fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         jpeg.device.bind()?;
         let calls = &jpeg.library.calls;
         let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
@@ -177,7 +187,7 @@ impl PageDecoder {
         // SAFETY: the parameters are alive.
         let status = unsafe { (calls.nvjpegDecodeParamsSetOutputFormat)(params.raw, rgb) };
         check("nvjpegDecodeParamsSetOutputFormat", status)?;
-        let buffers = Buffers::new(jpeg)?;
+        let buffers = Buffers::new(jpeg, device_bytes, pinned_bytes)?;
         let session = Some(Session::new(jpeg, &buffers)?);
         let done = Event::new(&jpeg.device)?;
         Ok(Self { session, buffers, params, done, window: None, jpeg: jpeg.clone() })
@@ -269,8 +279,7 @@ impl PageDecoder {
                 session.bitstream.raw,
             )
         };
-        check_decode("nvjpegJpegStreamParse", status)
-            .map_err(|fault| jpeg.refused(fault, status))?;
+        jpeg.check_decode("nvjpegJpegStreamParse", status)?;
         let mut picture = Size::default();
         // SAFETY: the bitstream is alive and parsed; writes two numbers.
         let status = unsafe {
@@ -280,7 +289,7 @@ impl PageDecoder {
                 &mut picture.height,
             )
         };
-        check_decode("nvjpegJpegStreamGetFrameDimensions", status)?;
+        jpeg.check_decode("nvjpegJpegStreamGetFrameDimensions", status)?;
         if wanted.is_empty()
             || !picture.window().contains(wanted)
             || picture.width.max(picture.height) > MAX_SIDE
@@ -312,8 +321,7 @@ impl PageDecoder {
                 session.bitstream.raw,
             )
         };
-        check_decode("nvjpegDecodeJpegHost", status)
-            .map_err(|fault| jpeg.refused(fault, status))?;
+        jpeg.check_decode("nvjpegDecodeJpegHost", status)?;
         Ok(window)
     }
 
@@ -354,8 +362,7 @@ impl PageDecoder {
                 raw_stream,
             )
         };
-        check_decode("nvjpegDecodeJpegTransferToDevice", status)
-            .map_err(|fault| jpeg.refused(fault, status))?;
+        jpeg.check_decode("nvjpegDecodeJpegTransferToDevice", status)?;
         let mut image = sys::nvjpegImage_t { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
         image.channel[0] = (destination.address() + offset as u64) as *mut u8;
         image.pitch[0] = pitch_bytes;
@@ -369,7 +376,7 @@ impl PageDecoder {
                 raw_stream,
             )
         };
-        check_decode("nvjpegDecodeJpegDevice", status).map_err(|fault| jpeg.refused(fault, status))
+        jpeg.check_decode("nvjpegDecodeJpegDevice", status)
     }
 }
 
@@ -424,7 +431,7 @@ struct Buffers {
 }
 
 impl Buffers {
-    fn new(jpeg: &Arc<Jpeg>) -> Result<Self> {
+    fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         let calls = &jpeg.library.calls;
         let pinned = Handle::new(jpeg, calls.nvjpegBufferPinnedDestroy, |it| {
             let mut allocator = jpeg.allocators.for_pinned();
@@ -440,6 +447,20 @@ impl Buffers {
                 unsafe { (calls.nvjpegBufferDeviceCreateV2)(jpeg.handle, &mut allocator, it) };
             check("nvjpegBufferDeviceCreateV2", status)
         })?;
+        if pinned_bytes > 0 {
+            // SAFETY: the buffer is alive; the default stream has no work of ours.
+            let status = unsafe {
+                (calls.nvjpegBufferPinnedResize)(pinned.raw, pinned_bytes, ptr::null_mut())
+            };
+            jpeg.check("nvjpegBufferPinnedResize", status)?;
+        }
+        if device_bytes > 0 {
+            // SAFETY: as above.
+            let status = unsafe {
+                (calls.nvjpegBufferDeviceResize)(device.raw, device_bytes, ptr::null_mut())
+            };
+            jpeg.check("nvjpegBufferDeviceResize", status)?;
+        }
         Ok(Self { pinned, device })
     }
 }

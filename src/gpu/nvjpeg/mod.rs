@@ -9,8 +9,8 @@
 //! PageDecoder::device   stream       copy, inverse transform, colour: RGB bytes into the destination
 //! ```
 //!
-//! nvJPEG's own buffers come out of two rows of the pools; a picture that needs more than is left there
-//! fails with [`Error::Budget`], and nothing else is ever taken.
+//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; a
+//! picture that needs more than is left in the row fails with [`Error::Budget`], and nothing else is ever taken.
 
 use std::fmt;
 
@@ -215,12 +215,14 @@ calls! {
         *mut sys::nvjpegPinnedAllocatorV2_t,
         *mut sys::nvjpegBufferPinned_t
     );
+    nvjpegBufferPinnedResize(sys::nvjpegBufferPinned_t, usize, sys::cudaStream_t);
     nvjpegBufferPinnedDestroy(sys::nvjpegBufferPinned_t);
     nvjpegBufferDeviceCreateV2(
         sys::nvjpegHandle_t,
         *mut sys::nvjpegDevAllocatorV2_t,
         *mut sys::nvjpegBufferDevice_t
     );
+    nvjpegBufferDeviceResize(sys::nvjpegBufferDevice_t, usize, sys::cudaStream_t);
     nvjpegBufferDeviceDestroy(sys::nvjpegBufferDevice_t);
     nvjpegStateAttachPinnedBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferPinned_t);
     nvjpegStateAttachDeviceBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferDevice_t);
