@@ -21,10 +21,12 @@ use super::library::{self, Found, Name};
 use crate::error::{Error, Fault, Reason, Result};
 
 pub use allocator::Memory;
-pub use jpeg::{Jpeg, PageDecoder, Window};
+pub use jpeg::{Jpeg, Window};
+pub use page::PageDecoder;
 
 mod allocator;
 mod jpeg;
+mod page;
 
 /// The library, its version and the functions that are used.
 #[derive(Clone, Copy, Debug)]
