@@ -33,7 +33,7 @@ mod page;
 pub struct Library {
     found: &'static Found,
     version: Version,
-    pub(self) calls: Calls,
+    calls: Calls,
 }
 
 /// nvJPEG's version.
