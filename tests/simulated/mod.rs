@@ -225,7 +225,7 @@ fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulated");
-        let files = ["simulated.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp"];
+        let files = ["simulated.h", "machine.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp"];
         let mut hash = Sha256::new();
         files.iter().for_each(|file| hash.update(fs::read(sources.join(file)).unwrap()));
         let version: String =
