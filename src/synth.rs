@@ -262,13 +262,13 @@ mod tests {
         let golden = [
             (
                 (0, 0, 500, 375, false),
-                "f9c46925d1042bbd3b205724adb525bc750164dd3211df0c8d14f4ee449bd9c7",
-                "c1d97ebd240a3dd55b7a4542bef19ce6acfad6750a96e5638003bcd23059f1f1",
+                "cb5b8a95db50a52ab3a69b536ed46528e7d5b374fea3c82722c95e97e70b6f7e",
+                "41d34d3adb9301f859f3dc2e8a44efd8501d80fb9bf13c677fb073c0202f6102",
             ),
             (
                 (1, 7, 131, 97, true),
-                "26f855fe99594af280100414d92a4b0519bfa565d469bf3fb72c7b236ee0e053",
-                "2eb1f965ac1e5ddc2c34ea0ba983caaafb8f0327324b57398b45a8512bccf7ed",
+                "0f8487cdbc7f4ada10a3f5d650fb49a632d81eaeed4c611f24b2d98f7b73deba",
+                "02c64e153866fb2b24f608c52ca1166fc1cdbab97a2e2437d8c9e1dd51cd6d49",
             ),
         ];
         for ((seed, index, width, height, progressive), pixels, jpeg) in golden {

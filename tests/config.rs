@@ -60,6 +60,19 @@ fn the_documented_file_is_read() {
     assert!(pipeline.chain.steps().iter().all(|step| step.placement == Placement::Auto));
 }
 
+/// The README shows a file; what it shows is read and has the values of the documentation.
+#[test]
+fn the_file_of_the_readme_is_read() {
+    let readme = include_str!("../README.md");
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (text, _) = rest.split_once("```").unwrap();
+    let shown = Pipeline::from_toml(text, "").unwrap();
+    let documented = Pipeline::from_toml(WHOLE, "").unwrap();
+    assert_eq!(shown.source, documented.source);
+    assert_eq!(shown.settings, documented.settings);
+    assert_eq!(format!("{:?}", shown.chain), format!("{:?}", documented.chain));
+}
+
 #[test]
 fn what_is_left_out_has_the_default_of_the_rust_field() {
     let pipeline = Pipeline::from_toml(SOURCE, "").unwrap();

@@ -1,12 +1,13 @@
 //! `demo`: the main job on photographs that it makes itself.
 
 use std::env;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+use feedwater::plan::Last;
 use feedwater::source::Directory;
 use feedwater::synth::{self, Settings};
 use serde_json::json;
@@ -32,9 +33,6 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 }
-
-/// Samples in a batch; fewer where there are fewer pictures.
-const BATCH: usize = 64;
 
 pub fn main(options: &Options) -> Result<(), Failure> {
     let settings = Settings { images: options.images, ..Settings::default() };
@@ -82,15 +80,15 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 /// The training chain with which most image models are trained.
-fn builder(data: &PathBuf, options: &Options) -> Result<LoaderBuilder, Failure> {
+fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, Failure> {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
         .then(Flip { horizontal: 0.5, ..Flip::default() })
         .then(Normalize::IMAGENET);
-    let batch = usize::try_from(options.images).unwrap_or(BATCH).min(BATCH);
     Ok(Loader::builder(Directory::open(data)?, chain)
-        .batch(batch)
+        .batch(64)
         .shuffle(true)
+        .last(Last::Partial)
         .epochs(Some(1))
         .device(options.device.choice()))
 }

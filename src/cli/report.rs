@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
-use feedwater::footprint::{Memory, bytes};
+use feedwater::footprint::bytes;
 use feedwater::loader::{Loader, StageSeconds};
 use serde::Serialize;
 
@@ -37,13 +37,15 @@ pub struct Report {
     pub device_bytes_predicted: u64,
     /// Most device memory that the loader has held.
     pub device_bytes_peak: u64,
+    /// Device memory of the driver and the libraries, which no plan names.
+    pub device_bytes_of_driver: u64,
 }
 
 impl Report {
     /// As of now.
     pub fn new(loader: &Loader) -> Self {
         let stats = loader.stats();
-        let footprint = loader.footprint();
+        let memory = stats.memory;
         let seconds = stats.seconds;
         Self {
             images: stats.images,
@@ -55,11 +57,11 @@ impl Report {
             outcomes: stats.outcomes,
             faults: stats.faults,
             stages: stats.stages,
-            host_bytes_predicted: footprint.total_bytes(Memory::Host)
-                + footprint.total_bytes(Memory::Pinned),
+            host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
-            device_bytes_predicted: footprint.total_bytes(Memory::Device),
-            device_bytes_peak: stats.memory.device_bytes_peak,
+            device_bytes_predicted: memory.device_bytes_predicted,
+            device_bytes_peak: memory.device_bytes_peak,
+            device_bytes_of_driver: memory.device_bytes_of_driver,
         }
     }
 }
@@ -93,7 +95,11 @@ impl fmt::Display for Report {
             bytes(self.peak_rss_bytes),
             bytes(self.device_bytes_predicted),
             bytes(self.device_bytes_peak),
-        )
+        )?;
+        match self.device_bytes_of_driver {
+            0 => Ok(()),
+            driver => write!(f, " (besides {} of the driver and its libraries)", bytes(driver)),
+        }
     }
 }
 

@@ -99,15 +99,15 @@ impl Scene {
         for noise in &self.grain {
             noise.add(y, &mut grain);
         }
-        for x in 0..self.width {
+        let surface = row.colour.iter().zip(&row.texture).zip(&row.noise).zip(&grain);
+        for (x, (((&[red, green, blue], texture), tint), grain)) in surface.enumerate() {
             let bits = hash(x as u32, y as u32, self.salt);
-            let luma = row.texture[x] * grain[x] + self.sensor * gaussian(bits);
+            let luma = texture * grain + self.sensor * gaussian(bits);
             let chroma = 0.5 * self.sensor * gaussian(bits.wrapping_mul(0x9e37_79b1));
-            let [red, green, blue] = row.colour[x];
             rgb.extend_from_slice(&[
-                level(red + luma + row.noise[x] + chroma),
+                level(red + luma + tint + chroma),
                 level(green + luma),
-                level(blue + luma - row.noise[x] - chroma),
+                level(blue + luma - tint - chroma),
             ]);
         }
     }
