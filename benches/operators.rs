@@ -18,7 +18,8 @@ use feedwater::tensor::{DType, Layout};
 const PICTURE: Size = Size::new(500, 375);
 
 fn picture(size: Size) -> Image<u8> {
-    let data = (0..3 * size.pixels()).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
+    let data =
+        (0..3 * size.pixels()).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
     Image::from_data(size.window(), data)
 }
 
@@ -70,8 +71,9 @@ fn resampling(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("resample");
     for (size, window) in cases {
         for (filter, fir_filter, filter_name) in filters {
-            let name =
-                |path: &str| format!("size={size}/window={window}/filter={filter_name}/path={path}");
+            let name = |path: &str| {
+                format!("size={size}/window={window}/filter={filter_name}/path={path}")
+            };
             let src = picture(size);
             let mut params = resample::Params::new(window, to);
             let mut table = Vec::new();
