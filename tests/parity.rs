@@ -102,7 +102,7 @@ fn every_operator_alone_on_every_size() {
             let picture = random_picture(Size::new(width, height), 1);
             for index in 0..4 {
                 let key = SampleKey { seed: 2, epoch: 0, index };
-                Case { key, ..case(&[op.clone()], &picture) }.check();
+                Case { key, ..case(std::slice::from_ref(&op), &picture) }.check();
             }
         }
     }
@@ -112,7 +112,7 @@ fn every_operator_alone_on_every_size() {
 fn every_operator_on_extreme_pictures() {
     for op in op::examples() {
         for picture in extreme_pictures(Size::new(43, 30)) {
-            case(&[op.clone()], &picture).check();
+            case(std::slice::from_ref(&op), &picture).check();
         }
     }
 }

@@ -113,6 +113,9 @@ pub struct KernelText {
     pub sample_bytes: usize,
 }
 
+/// SHA-256 of the texts in `kernels/` with which this crate was built, in hex.
+pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
+
 /// Columns and rows of a block of the kernel's threads.
 pub const BLOCK: Size = Size::new(32, 8);
 

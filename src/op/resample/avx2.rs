@@ -2,7 +2,8 @@
 //!
 //! The horizontal pass forms four output pixels at a time: a shuffle brings two neighbouring RGB pixels of
 //! an output's taps into pairs of 16 bits, a multiply-add with the pair of coefficients sums them per channel,
-//! and a 256-bit register does that for two outputs. The vertical pass runs along the row, 32 bytes at a
+//! and a 256-bit register does that for two outputs. Coefficients are read once for four rows: they are what
+//! would not fit into the first cache otherwise. The vertical pass runs along the row, 32 bytes at a
 //! time, two rows per multiply-add.
 
 #![allow(unsafe_code)]
@@ -14,7 +15,7 @@ use bytemuck::must_cast;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::fast::{Ring, fit};
+use super::fast::{ROWS_AT_ONCE, Ring, fit};
 use super::{Axis, HALF, PRECISION_BITS};
 
 /// Bits of the lower half of a coefficient.
@@ -30,8 +31,9 @@ type Weights = [[i16; 16]; 2];
 /// What the passes need beyond the table.
 #[derive(Debug, Default)]
 pub(super) struct Passes {
-    /// The row that was pushed, with room to read past its end.
-    line: Vec<u8>,
+    /// Rows that were pushed, each with room to read past its end.
+    lines: Vec<u8>,
+    line_len: usize,
     input: Roi,
     /// Where in the line each output's taps begin, in bytes; a multiple of four outputs.
     offsets: Vec<u32>,
@@ -39,8 +41,16 @@ pub(super) struct Passes {
     pairs: usize,
     /// `pairs` for every two outputs.
     weights: Vec<Weights>,
-    /// Pairs of coefficients of the output row, upper and lower halves.
-    rows: Vec<[i32; 2]>,
+    /// Pairs of rows of the output row.
+    rows: Vec<RowPair>,
+}
+
+/// Two rows of the ring and their coefficients.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowPair {
+    starts: [usize; 2],
+    /// Upper halves, lower halves.
+    weights: [i32; 2],
 }
 
 impl Passes {
@@ -61,7 +71,8 @@ impl Passes {
         fit(&mut it.offsets, outputs);
         fit(&mut it.weights, outputs / 2 * it.pairs);
         fit(&mut it.rows, rows.taps().div_ceil(2));
-        fit(&mut it.line, line_len(input.width, it.pairs));
+        it.line_len = line_len(input.width, it.pairs);
+        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len);
         it.offsets.fill(0);
         it.weights.fill(Default::default());
         for index in 0..columns.len() {
@@ -78,45 +89,45 @@ impl Passes {
     }
 
     pub fn scratch_bytes(&self) -> usize {
-        self.line.capacity()
+        self.lines.capacity()
             + self.offsets.capacity() * size_of::<u32>()
             + self.weights.capacity() * size_of::<Weights>()
-            + self.rows.capacity() * size_of::<[i32; 2]>()
+            + self.rows.capacity() * size_of::<RowPair>()
     }
 
     pub fn max_scratch_bytes(table_len: usize, wanted: Size, side: u32) -> usize {
         let outputs = (wanted.width as usize).next_multiple_of(4);
         let taps = (table_len / wanted.width.max(1) as usize).min(MOST_TAPS);
         let row_taps = (table_len / wanted.height.max(1) as usize).min(MOST_TAPS);
-        line_len(side, taps.div_ceil(2))
+        ROWS_AT_ONCE * line_len(side, taps.div_ceil(2))
             + outputs * size_of::<u32>()
             + outputs / 2 * taps.div_ceil(2) * size_of::<Weights>()
-            + row_taps.div_ceil(2) * size_of::<[i32; 2]>()
+            + row_taps.div_ceil(2) * size_of::<RowPair>()
     }
 
-    pub fn horizontal(&mut self, row: &[u8], out: &mut [u8]) {
+    /// Keeps a row for the horizontal pass, as number `place` of those that go together.
+    pub fn keep(&mut self, place: usize, row: &[u8]) {
         let len = CHANNELS * self.input.width as usize;
-        self.line[..len].copy_from_slice(&row[..len]);
-        let (line, offsets, weights) = (&self.line, &self.offsets, &self.weights);
+        self.lines[place * self.line_len..][..len].copy_from_slice(&row[..len]);
+    }
+
+    /// Passes the rows that were kept to the places `slots` of the ring.
+    pub fn horizontal(&mut self, ring: &mut [u8], slots: &[usize]) {
         // SAFETY: `begin` has asked the CPU for AVX2, else there are no passes.
-        unsafe {
-            match self.pairs {
-                1 => horizontal(line, offsets, weights, 1, out),
-                2 => horizontal(line, offsets, weights, 2, out),
-                3 => horizontal(line, offsets, weights, 3, out),
-                4 => horizontal(line, offsets, weights, 4, out),
-                pairs => horizontal(line, offsets, weights, pairs, out),
-            }
-        }
+        unsafe { horizontal(self, ring, slots) }
     }
 
     pub fn vertical(&mut self, ring: Ring<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
         let rows = &mut self.rows[..coefs.len().div_ceil(2)];
-        for (row, taps) in rows.iter_mut().zip(coefs.chunks(2)) {
-            *row = halves([taps[0], taps.get(1).copied().unwrap_or(0)]).map(bytemuck::cast);
+        let last = first + coefs.len() as u32 - 1;
+        for ((row, taps), y) in rows.iter_mut().zip(coefs.chunks(2)).zip((first..).step_by(2)) {
+            // Where the number of rows is odd the last one stands in for its pair, with weight 0.
+            row.starts = [ring.start(y), ring.start((y + 1).min(last))];
+            let pair = [taps[0], taps.get(1).copied().unwrap_or(0)];
+            row.weights = halves(pair).map(bytemuck::cast);
         }
         // SAFETY: `begin` has asked the CPU for AVX2, else there are no passes.
-        unsafe { vertical(ring, first, coefs.len() as u32, rows, out) }
+        unsafe { vertical(ring.bytes(), rows, out) }
     }
 }
 
@@ -132,13 +143,8 @@ fn halves(coefs: [i32; 2]) -> [[i16; 2]; 2] {
 }
 
 #[inline(always)]
-fn load16(line: &[u8], at: usize) -> __m128i {
-    must_cast(*line[at..].first_chunk::<16>().expect("the line is padded"))
-}
-
-#[inline(always)]
 fn load32(row: &[u8], at: usize) -> __m256i {
-    must_cast(*row[at..].first_chunk::<32>().expect("the ring's rows are padded"))
+    must_cast(*row[at..].first_chunk::<32>().expect("the ring's rows are whole vectors"))
 }
 
 /// Bytes to pairs of 16 bits: red of two pixels, green of them, blue of them, nothing; from pixel `first`
@@ -150,89 +156,116 @@ fn pair_mask(first: i8) -> __m256i {
     must_cast([lane, lane])
 }
 
-#[inline]
 #[target_feature(enable = "avx2")]
-fn horizontal(line: &[u8], offsets: &[u32], weights: &[Weights], pairs: usize, out: &mut [u8]) {
+fn horizontal(passes: &Passes, ring: &mut [u8], slots: &[usize]) {
+    let Passes { lines, line_len, offsets, pairs, weights, .. } = passes;
+    let last = offsets.iter().copied().max().unwrap_or(0) as usize;
+    assert!(last + 2 * CHANNELS * pairs + 16 <= *line_len, "offsets are those of a line's pixels");
+    assert!(ROWS_AT_ONCE * line_len <= lines.len());
+    let load = |row: usize, at: usize| {
+        // SAFETY: row < ROWS_AT_ONCE, and at <= last + 6 * pairs: both asserts above cover 16 more bytes.
+        unsafe { _mm_loadu_si128(lines.as_ptr().add(row * line_len + at).cast()) }
+    };
+    let (mask01, mask23) = (pair_mask(0), pair_mask(2));
     let groups = offsets.as_chunks::<4>().0.iter().zip(weights.chunks_exact(2 * pairs));
     for (group, (offsets, weights)) in groups.enumerate() {
-        let (left, right) = weights.split_at(pairs);
-        let left = two_outputs(line, [offsets[0], offsets[1]], left);
-        let right = two_outputs(line, [offsets[2], offsets[3]], right);
-        // Lanes: outputs 0 and 2, outputs 1 and 3; a fourth channel that is dropped.
-        let words = _mm256_packs_epi32(left, right);
-        let bytes = _mm256_packus_epi16(words, words);
-        let even = _mm256_castsi256_si128(bytes);
-        let odd = _mm256_extracti128_si256(bytes, 1);
-        let drop = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
-        let rgb = _mm_shuffle_epi8(_mm_unpacklo_epi32(even, odd), drop);
-        out[12 * group..][..16].copy_from_slice(&must_cast::<_, [u8; 16]>(rgb));
-    }
-}
-
-/// Red, green and blue of two outputs, as 32-bit values in a lane each.
-#[inline]
-#[target_feature(enable = "avx2")]
-fn two_outputs(line: &[u8], offsets: [u32; 2], weights: &[Weights]) -> __m256i {
-    let [left, right] = offsets.map(|offset| offset as usize);
-    let (mask01, mask23) = (pair_mask(0), pair_mask(2));
-    let mut high = _mm256_setzero_si256();
-    let mut low = _mm256_set1_epi32(HALF);
-    let mut add = |taps: __m256i, weights: &Weights| {
-        let [high_weights, low_weights] = weights.map(must_cast::<_, __m256i>);
-        high = _mm256_add_epi32(high, _mm256_madd_epi16(taps, high_weights));
-        low = _mm256_add_epi32(low, _mm256_madd_epi16(taps, low_weights));
-    };
-    let (quads, rest) = weights.as_chunks::<2>();
-    for (quad, [first, second]) in quads.iter().enumerate() {
-        let at = 4 * CHANNELS * quad;
-        let pixels = _mm256_set_m128i(load16(line, right + at), load16(line, left + at));
-        add(_mm256_shuffle_epi8(pixels, mask01), first);
-        add(_mm256_shuffle_epi8(pixels, mask23), second);
-    }
-    if let [last] = rest {
-        let at = 4 * CHANNELS * quads.len();
-        let pixels = _mm256_set_m128i(load16(line, right + at), load16(line, left + at));
-        add(_mm256_shuffle_epi8(pixels, mask01), last);
-    }
-    let sums = _mm256_add_epi32(_mm256_slli_epi32(high, LOW_BITS), low);
-    _mm256_srai_epi32(sums, PRECISION_BITS as i32)
-}
-
-#[target_feature(enable = "avx2")]
-fn vertical(ring: Ring<'_>, first: u32, count: u32, weights: &[[i32; 2]], out: &mut [u8]) {
-    let zero = _mm256_setzero_si256();
-    for (chunk, out) in out.chunks_mut(32).enumerate() {
-        let mut high = [zero; 4];
-        let mut low = [_mm256_set1_epi32(HALF); 4];
-        for (y, weights) in (first..).step_by(2).zip(weights) {
-            // Where the number of rows is odd the last one stands in for its pair, with weight 0.
-            let above = load32(ring.row(y), 32 * chunk);
-            let below = load32(ring.row((y + 1).min(first + count - 1)), 32 * chunk);
-            let left = _mm256_unpacklo_epi8(above, below);
-            let right = _mm256_unpackhi_epi8(above, below);
-            let taps = [
-                _mm256_unpacklo_epi8(left, zero),
-                _mm256_unpackhi_epi8(left, zero),
-                _mm256_unpacklo_epi8(right, zero),
-                _mm256_unpackhi_epi8(right, zero),
-            ];
-            let [high_weights, low_weights] = weights.map(|pair| _mm256_set1_epi32(pair));
-            for part in 0..4 {
-                let product = _mm256_madd_epi16(taps[part], high_weights);
-                high[part] = _mm256_add_epi32(high[part], product);
-                let product = _mm256_madd_epi16(taps[part], low_weights);
-                low[part] = _mm256_add_epi32(low[part], product);
+        let mut sums = [[_mm256_setzero_si256(); ROWS_AT_ONCE]; 2];
+        let halves = sums.iter_mut().zip(offsets.as_chunks::<2>().0);
+        for ((sums, offsets), weights) in halves.zip(weights.chunks_exact(*pairs)) {
+            let [left, right] = [offsets[0] as usize, offsets[1] as usize];
+            let mut high = [_mm256_setzero_si256(); ROWS_AT_ONCE];
+            let mut low = [_mm256_set1_epi32(HALF); ROWS_AT_ONCE];
+            let (quads, rest) = weights.as_chunks::<2>();
+            for (quad, [first, second]) in quads.iter().enumerate() {
+                let at = 4 * CHANNELS * quad;
+                let (high01, low01): (__m256i, __m256i) =
+                    (must_cast(first[0]), must_cast(first[1]));
+                let (high23, low23): (__m256i, __m256i) =
+                    (must_cast(second[0]), must_cast(second[1]));
+                for row in 0..ROWS_AT_ONCE {
+                    let pixels = _mm256_set_m128i(load(row, right + at), load(row, left + at));
+                    let taps = _mm256_shuffle_epi8(pixels, mask01);
+                    high[row] = _mm256_add_epi32(high[row], _mm256_madd_epi16(taps, high01));
+                    low[row] = _mm256_add_epi32(low[row], _mm256_madd_epi16(taps, low01));
+                    let taps = _mm256_shuffle_epi8(pixels, mask23);
+                    high[row] = _mm256_add_epi32(high[row], _mm256_madd_epi16(taps, high23));
+                    low[row] = _mm256_add_epi32(low[row], _mm256_madd_epi16(taps, low23));
+                }
+            }
+            if let [last] = rest {
+                let at = 4 * CHANNELS * quads.len();
+                let (high01, low01): (__m256i, __m256i) = (must_cast(last[0]), must_cast(last[1]));
+                for row in 0..ROWS_AT_ONCE {
+                    let pixels = _mm256_set_m128i(load(row, right + at), load(row, left + at));
+                    let taps = _mm256_shuffle_epi8(pixels, mask01);
+                    high[row] = _mm256_add_epi32(high[row], _mm256_madd_epi16(taps, high01));
+                    low[row] = _mm256_add_epi32(low[row], _mm256_madd_epi16(taps, low01));
+                }
+            }
+            for row in 0..ROWS_AT_ONCE {
+                let sum = _mm256_add_epi32(_mm256_slli_epi32(high[row], LOW_BITS), low[row]);
+                sums[row] = _mm256_srai_epi32(sum, PRECISION_BITS as i32);
             }
         }
-        let mut sums = [zero; 4];
-        for part in 0..4 {
-            let sum = _mm256_add_epi32(_mm256_slli_epi32(high[part], LOW_BITS), low[part]);
-            sums[part] = _mm256_srai_epi32(sum, PRECISION_BITS as i32);
+        for (row, slot) in slots.iter().enumerate().take(ROWS_AT_ONCE) {
+            // Lanes: outputs 0 and 2, outputs 1 and 3; a fourth channel that is dropped.
+            let words = _mm256_packs_epi32(sums[0][row], sums[1][row]);
+            let bytes = _mm256_packus_epi16(words, words);
+            let even = _mm256_castsi256_si128(bytes);
+            let odd = _mm256_extracti128_si256(bytes, 1);
+            let drop = _mm_setr_epi8(0, 1, 2, 4, 5, 6, 8, 9, 10, 12, 13, 14, -1, -1, -1, -1);
+            let rgb = _mm_shuffle_epi8(_mm_unpacklo_epi32(even, odd), drop);
+            ring[slot + 12 * group..][..16].copy_from_slice(&must_cast::<_, [u8; 16]>(rgb));
         }
-        let left = _mm256_packs_epi32(sums[0], sums[1]);
-        let right = _mm256_packs_epi32(sums[2], sums[3]);
-        let bytes: [u8; 32] = must_cast(_mm256_packus_epi16(left, right));
-        let len = out.len();
-        out.copy_from_slice(&bytes[..len]);
     }
+}
+
+#[target_feature(enable = "avx2")]
+fn vertical(ring: &[u8], rows: &[RowPair], out: &mut [u8]) {
+    let (chunks, rest) = out.as_chunks_mut::<32>();
+    for (chunk, out) in chunks.iter_mut().enumerate() {
+        *out = must_cast(vertical_chunk(ring, rows, 32 * chunk));
+    }
+    if !rest.is_empty() {
+        let bytes: [u8; 32] = must_cast(vertical_chunk(ring, rows, 32 * chunks.len()));
+        let len = rest.len();
+        rest.copy_from_slice(&bytes[..len]);
+    }
+}
+
+/// 32 bytes of an output row, from byte `at` on.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn vertical_chunk(ring: &[u8], rows: &[RowPair], at: usize) -> __m256i {
+    let zero = _mm256_setzero_si256();
+    let mut high = [zero; 4];
+    let mut low = [_mm256_set1_epi32(HALF); 4];
+    for row in rows {
+        let above = load32(ring, row.starts[0] + at);
+        let below = load32(ring, row.starts[1] + at);
+        let left = _mm256_unpacklo_epi8(above, below);
+        let right = _mm256_unpackhi_epi8(above, below);
+        let taps = [
+            _mm256_unpacklo_epi8(left, zero),
+            _mm256_unpackhi_epi8(left, zero),
+            _mm256_unpacklo_epi8(right, zero),
+            _mm256_unpackhi_epi8(right, zero),
+        ];
+        let high_weights = _mm256_set1_epi32(row.weights[0]);
+        let low_weights = _mm256_set1_epi32(row.weights[1]);
+        for part in 0..4 {
+            let product = _mm256_madd_epi16(taps[part], high_weights);
+            high[part] = _mm256_add_epi32(high[part], product);
+            let product = _mm256_madd_epi16(taps[part], low_weights);
+            low[part] = _mm256_add_epi32(low[part], product);
+        }
+    }
+    let mut sums = [zero; 4];
+    for part in 0..4 {
+        let sum = _mm256_add_epi32(_mm256_slli_epi32(high[part], LOW_BITS), low[part]);
+        sums[part] = _mm256_srai_epi32(sum, PRECISION_BITS as i32);
+    }
+    let left = _mm256_packs_epi32(sums[0], sums[1]);
+    let right = _mm256_packs_epi32(sums[2], sums[3]);
+    _mm256_packus_epi16(left, right)
 }

@@ -10,6 +10,10 @@ use crate::tensor::CHANNELS;
 
 use super::{Axis, HALF, PRECISION_BITS, Params};
 
+/// So many rows go through the horizontal pass together, which reads the coefficients once for all of them;
+/// an output row is ready at most so many rows, less one, after its last tap.
+pub(super) const ROWS_AT_ONCE: usize = 4;
+
 /// A resampling in progress, and its memory, which is kept for the next one.
 ///
 /// ```text
@@ -26,8 +30,10 @@ pub struct Resampler {
     params: Params,
     table: Vec<i32>,
     input: Roi,
-    /// The next row to push, and the next to take, counted from the first of the wanted window.
+    /// The next row to push, the first that has not gone through the horizontal pass, and the next to take,
+    /// counted from the first of the wanted window.
     next_input: u32,
+    passed: u32,
     next_output: usize,
     /// Rows after the horizontal pass: row `y` at `y % ring_rows`.
     ring: Vec<u8>,
@@ -46,11 +52,12 @@ impl Resampler {
         self.params = *params;
         self.input = input;
         self.next_input = rows.inputs().start;
+        self.passed = self.next_input;
         self.next_output = 0;
         fit(&mut self.table, table.len());
         self.table.copy_from_slice(table);
         self.stride = stride(columns.len());
-        self.ring_rows = rows.taps();
+        self.ring_rows = rows.taps() + ROWS_AT_ONCE - 1;
         fit(&mut self.ring, self.stride * self.ring_rows);
         #[cfg(target_arch = "x86_64")]
         super::avx2::Passes::begin(&mut self.avx2, columns, rows, input);
@@ -65,14 +72,22 @@ impl Resampler {
         }
         assert!(y == self.next_input && self.next_output().is_none(), "rows come in order");
         self.next_input += 1;
-        let start = self.stride * (y as usize % self.ring_rows);
-        let out = &mut self.ring[start..start + self.stride];
-        let columns = self.params.columns(&self.table);
+        let slot = |y: u32| self.stride * (y as usize % self.ring_rows);
         #[cfg(target_arch = "x86_64")]
         if let Some(passes) = &mut self.avx2 {
-            return passes.horizontal(row, out);
+            let pending = (y - self.passed) as usize;
+            passes.keep(pending, row);
+            if pending + 1 == ROWS_AT_ONCE || self.next_input == rows.inputs().end {
+                let slots: [_; ROWS_AT_ONCE] =
+                    std::array::from_fn(|row| slot(self.passed + row as u32));
+                passes.horizontal(&mut self.ring, &slots[..=pending]);
+                self.passed = self.next_input;
+            }
+            return;
         }
-        horizontal(columns, self.input.x, row, out);
+        let out = &mut self.ring[slot(y)..][..self.stride];
+        horizontal(self.params.columns(&self.table), self.input.x, row, out);
+        self.passed = self.next_input;
     }
 
     /// The row of the output that can be taken now, in coordinates of the whole output.
@@ -81,7 +96,7 @@ impl Resampler {
             return None;
         }
         let (first, coefs) = self.params.rows(&self.table).output(self.next_output);
-        let ready = first + coefs.len() as u32 <= self.next_input;
+        let ready = first + coefs.len() as u32 <= self.passed;
         ready.then(|| self.params.y as u32 + self.next_output as u32)
     }
 
@@ -113,7 +128,8 @@ impl Resampler {
     /// wanted windows of `wanted` pixels and input rows of at most `side` columns.
     pub fn max_scratch_bytes(table_len: usize, wanted: crate::geometry::Size, side: u32) -> usize {
         let taps = table_len / wanted.height.max(1) as usize;
-        let bytes = table_len * size_of::<i32>() + taps * stride(wanted.width as usize);
+        let bytes = table_len * size_of::<i32>()
+            + (taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
         #[cfg(target_arch = "x86_64")]
         let bytes = bytes + super::avx2::Passes::max_scratch_bytes(table_len, wanted, side);
         bytes
@@ -131,7 +147,17 @@ pub(super) struct Ring<'a> {
 impl<'a> Ring<'a> {
     /// Row `y` of the input, which must still be there, with its padding.
     pub fn row(&self, y: u32) -> &'a [u8] {
-        &self.rows[self.stride * (y as usize % self.len)..][..self.stride]
+        &self.rows[self.start(y)..][..self.stride]
+    }
+
+    /// Where row `y` begins among [`bytes`](Self::bytes).
+    pub fn start(&self, y: u32) -> usize {
+        self.stride * (y as usize % self.len)
+    }
+
+    /// All rows, which are whole vectors long.
+    pub fn bytes(&self) -> &'a [u8] {
+        self.rows
     }
 }
 
