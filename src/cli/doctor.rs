@@ -58,8 +58,12 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let usable = probe.devices.iter().any(Result::is_ok);
     print(match (usable, &probe.nvrtc, &probe.nvjpeg) {
         (false, _, _) => "verdict   everything runs on the CPU: no usable GPU",
-        (true, Err(_), _) => "verdict   everything runs on the CPU: no NVRTC to compile kernels with",
-        (true, Ok(_), Err(_)) => "verdict   operators run on the GPU, decoding on the CPU: no nvJPEG",
+        (true, Err(_), _) => {
+            "verdict   everything runs on the CPU: no NVRTC to compile kernels with"
+        }
+        (true, Ok(_), Err(_)) => {
+            "verdict   operators run on the GPU, decoding on the CPU: no nvJPEG"
+        }
         (true, Ok(_), Ok(_)) => "verdict   decoding and operators run on the GPU",
     })
 }

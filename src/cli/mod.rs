@@ -136,8 +136,8 @@ fn print_json(result: &impl Serialize) -> Result<(), Failure> {
 /// A bar on standard error; invisible where that is not a terminal.
 fn progress(len: u64, unit: &str) -> ProgressBar {
     let template = format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
-    let style = ProgressStyle::with_template(&template)
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let style =
+        ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
     ProgressBar::new(len).with_style(style)
 }
 

@@ -131,7 +131,10 @@ mod tests {
 
     #[test]
     fn counts_of_nothing_are_left_out() {
-        assert_eq!(counts(&BTreeMap::from([("cpu", 3), ("host", 0), ("skipped", 1)])), "cpu 3, skipped 1");
+        assert_eq!(
+            counts(&BTreeMap::from([("cpu", 3), ("host", 0), ("skipped", 1)])),
+            "cpu 3, skipped 1"
+        );
         assert_eq!(counts(&BTreeMap::new()), "none");
     }
 }

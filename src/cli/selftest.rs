@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
-use feedwater::gpu;
-use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::op::{AnyOperator, Chain, Flip, Normalize, RandomResizedCrop, Wanted};
 use feedwater::footprint::{Memory as Place, bytes};
 use feedwater::geometry::{Roi, Size};
+use feedwater::gpu;
 use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::{AnyOperator, Chain, Flip, Normalize, RandomResizedCrop, Wanted};
 use feedwater::plan::Last;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::source::Memory;
@@ -74,7 +74,8 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     checks.push(device(options.require_gpu));
 
     let count = |result| checks.iter().filter(|check| check.result == result).count();
-    let (passed, failed, skipped) = (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
+    let (passed, failed, skipped) =
+        (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
     if options.json {
         print_json(&json!({
             "passed": passed,
@@ -125,13 +126,8 @@ fn operators() -> Vec<Check> {
 }
 
 /// Odd, thin and ordinary.
-const SIZES: [Size; 5] = [
-    Size::new(61, 47),
-    Size::new(1, 1),
-    Size::new(3, 200),
-    Size::new(333, 2),
-    Size::new(128, 96),
-];
+const SIZES: [Size; 5] =
+    [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(333, 2), Size::new(128, 96)];
 
 fn parity(
     operator: &dyn AnyOperator,
