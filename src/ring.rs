@@ -207,7 +207,7 @@ impl<S: Slot> Consumer<S> {
     /// Waits for the next ready slot; `None` at the end.
     pub fn next(&self) -> Option<Result<Using<S>>> {
         let mut state = self.shared.lock();
-        let mut slot = loop {
+        let slot = loop {
             if let Some(slot) = state.ready.pop_front() {
                 break slot;
             }
@@ -225,11 +225,13 @@ impl<S: Slot> Consumer<S> {
                 self.shared.published.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         };
         drop(state);
-        if let Err(error) = slot.begin_use() {
-            self.shared.release(slot);
-            return Some(Err(error));
-        }
-        Some(Ok(Using { slot: Some(slot), shared: self.shared.clone() }))
+        self.begin_use(slot)
+    }
+
+    /// The next slot if one is ready now; errors and the end are left to [`next`](Self::next).
+    pub fn try_next(&self) -> Option<Result<Using<S>>> {
+        let slot = self.shared.lock().ready.pop_front()?;
+        self.begin_use(slot)
     }
 
     /// Wakes every producer and gives back all slots that are not in use.
@@ -240,6 +242,14 @@ impl<S: Slot> Consumer<S> {
     /// Slots that are ready now.
     pub fn ready(&self) -> usize {
         self.shared.lock().ready.len()
+    }
+
+    fn begin_use(&self, mut slot: S) -> Option<Result<Using<S>>> {
+        if let Err(error) = slot.begin_use() {
+            self.shared.release(slot);
+            return Some(Err(error));
+        }
+        Some(Ok(Using { slot: Some(slot), shared: self.shared.clone() }))
     }
 }
 
@@ -259,6 +269,12 @@ impl<S: Slot> Deref for Using<S> {
     type Target = S;
     fn deref(&self) -> &S {
         self.slot.as_ref().expect("the slot is there until drop")
+    }
+}
+
+impl<S: Slot> DerefMut for Using<S> {
+    fn deref_mut(&mut self) -> &mut S {
+        self.slot.as_mut().expect("the slot is there until drop")
     }
 }
 

@@ -15,7 +15,7 @@ use jpeg::{Recipe, Scans};
 use proptest::prelude::*;
 
 /// What a caller's limit would let through.
-const MAX_PIXELS: u64 = 1 << 13;
+const MAX_PIXELS: u64 = 1 << 14;
 
 fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
@@ -100,11 +100,9 @@ fn a_flipped_byte_anywhere_ends_in_pixels_or_a_fault() {
     let mut patient = Patient::new();
     for (_, bytes) in golden() {
         for at in 0..bytes.len() {
-            for mask in [0x01, 0x80, 0xFF] {
-                let mut bytes = bytes.clone();
-                bytes[at] ^= mask;
-                let _ = patient.try_decode(&bytes);
-            }
+            let mut bytes = bytes.clone();
+            bytes[at] ^= [0x01, 0x80, 0xFF][at % 3];
+            let _ = patient.try_decode(&bytes);
         }
     }
 }

@@ -12,6 +12,7 @@ use feedwater::error::{Fault, Reason};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::{Format, Header};
 use jpeg::{Recipe, Scans};
+use sha2::{Digest, Sha256};
 
 /// Every sampling that occurs, and some that hardly do.
 const SAMPLINGS: [&[(u8, u8)]; 18] = [
@@ -228,6 +229,50 @@ fn pixels_equal_pillows() {
         assert_eq!(found.len(), expected.len(), "{}", path.display());
         let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
         assert_eq!(differs, None, "first differing byte of {}", path.display());
+    }
+}
+
+/// Recipes by name: every sampling in every order of scans, and every colour space that Adobe's marker names.
+fn recipes() -> Vec<(String, Recipe)> {
+    let mut recipes = Vec::new();
+    for (index, sampling) in SAMPLINGS.iter().enumerate() {
+        for scans in [Scans::Interleaved, Scans::Separate, Scans::Progressive, Scans::OnlyDc] {
+            let recipe = Recipe { scans, ..Recipe::new(53, 45, sampling) };
+            recipes.push((format!("sampling-{index}-{scans:?}"), recipe));
+        }
+    }
+    for (components, adobe) in [(3, 0), (3, 1), (4, 0), (4, 2)] {
+        let sampling = &SAMPLINGS[if components == 3 { 2 } else { 16 }];
+        let recipe = Recipe { adobe: Some(adobe), ..Recipe::new(53, 45, sampling) };
+        recipes.push((format!("adobe-{components}-{adobe}"), recipe));
+    }
+    recipes
+}
+
+/// How `tests/golden/recipes.sha256` is made: `cargo test --test decode -- --ignored`, then
+/// `python tests/golden/decode.py recipes DIR` with the directory that this prints.
+#[test]
+#[ignore = "writes files for tests/golden/decode.py"]
+fn write_recipes() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, recipe) in recipes() {
+        fs::write(folder.join(name + ".jpg"), recipe.make()).unwrap();
+    }
+    println!("{}", folder.display());
+}
+
+#[test]
+fn pixels_of_every_sampling_equal_pillows() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/recipes.sha256");
+    let listed = fs::read_to_string(path).unwrap();
+    let mut decoder = HostDecoder::new();
+    for (name, recipe) in recipes() {
+        let bytes = recipe.make();
+        let pixels = decode(&mut decoder, &bytes, Size::new(53, 45).window(), 1).unwrap();
+        let digest =
+            Sha256::digest(&pixels).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert!(listed.lines().any(|line| line == format!("{digest}  {name}")), "{name}");
     }
 }
 

@@ -129,6 +129,46 @@ fn a_page_is_decoded_again_only_after_its_device_phase() {
 }
 
 #[test]
+fn a_page_that_is_dropped_lets_its_device_phase_finish() {
+    let machine = exclusive();
+    let mut setup = setup(1, 1 << 20).unwrap();
+    setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
+    setup.decoders.clear();
+    setup.pinned.buffer("nvjpeg", 7200).unwrap().fill(0);
+    assert_eq!(
+        setup.pixels(0, PICTURE.window()).unwrap(),
+        pattern(&file(PICTURE, 1), PICTURE.window())
+    );
+    drop(setup);
+    assert_clean(&machine, "dropped");
+}
+
+#[test]
+fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
+    let machine = exclusive();
+    machine.nvjpeg_scratch(true);
+    let window = PICTURE.window();
+    for seed in 0..8 {
+        machine.schedule(Schedule::Random(seed));
+        let mut setup = setup(2, 1 << 20).unwrap();
+        let mut other = Stream::new(setup.stream.device()).unwrap();
+        for round in 0..4u8 {
+            // Two pages in two streams.
+            for page in 0..2 {
+                setup.decode(page, &file(PICTURE, 2 * round + page as u8), window).unwrap();
+                std::mem::swap(&mut setup.stream, &mut other);
+            }
+            for page in 0..2 {
+                let expected = pattern(&file(PICTURE, 2 * round + page as u8), window);
+                assert_eq!(setup.pixels(page, window).unwrap(), expected, "{seed} {round}");
+                std::mem::swap(&mut setup.stream, &mut other);
+            }
+        }
+    }
+    assert_clean(&machine, "scratch");
+}
+
+#[test]
 fn rows_may_be_further_apart_than_they_are_long() {
     let machine = exclusive();
     let mut setup = setup(1, 1 << 20).unwrap();
@@ -317,11 +357,50 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
         machine.fail("", nth, LAUNCH_FAILED);
         match path() {
             Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
-            Err(DecodeFault::Fatal(Error::Device { .. })) => {}
+            Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
             Err(other) => panic!("call {nth}: {other:?}"),
         }
         assert_clean(&machine, "after a failure");
     }
+}
+
+#[test]
+fn threads_do_the_hosts_phases_and_one_stream_the_devices() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Random(11));
+    let Setup { decoders, destinations, stream, jpeg, memory, pinned } = setup(4, 1 << 20).unwrap();
+    let window = Roi::new(3, 2, 30, 20);
+    let (ready, launcher) = std::sync::mpsc::channel::<(usize, u8, PageDecoder)>();
+    std::thread::scope(|scope| {
+        let (free, mut workers): (Vec<_>, Vec<_>) =
+            (0..4).map(|_| std::sync::mpsc::channel::<PageDecoder>()).unzip();
+        for (page, decoder) in decoders.into_iter().enumerate() {
+            free[page].send(decoder).unwrap();
+        }
+        for (page, pages) in workers.drain(..).enumerate() {
+            let ready = ready.clone();
+            scope.spawn(move || {
+                for (round, mut decoder) in (0..20u8).zip(pages) {
+                    decoder.host(&file(PICTURE, 4 * round + page as u8), window).unwrap();
+                    ready.send((page, 4 * round + page as u8, decoder)).unwrap();
+                }
+            });
+        }
+        drop(ready);
+        for (page, tag, mut decoder) in launcher {
+            let pitch = decoder.window().unwrap().pitch_bytes();
+            decoder.device(&stream, &destinations[page], 0, pitch).unwrap();
+            if tag % 3 == 0 {
+                let mut bytes = vec![0; 3 * 600];
+                read_back(&stream, &destinations[page], 0, &mut bytes).unwrap();
+                assert_eq!(bytes, pattern(&file(PICTURE, tag), window), "{page} {tag}");
+            }
+            // The last round's decoder comes back to nobody.
+            let _ = free[page].send(decoder);
+        }
+    });
+    drop((destinations, stream, jpeg, memory, pinned));
+    assert_clean(&machine, "threads");
 }
 
 #[test]

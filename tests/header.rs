@@ -138,15 +138,20 @@ fn pillows_orientation_tags_are_read_in_every_format() {
 }
 
 #[test]
-fn an_orientation_is_one_short_or_long_from_1_to_8() {
+fn an_orientation_is_an_integer_from_1_to_8() {
     let orientation = |entries: &[[u8; 12]]| {
         let file = with_segment(&small(), 0xE1, &exif(entries));
         Header::parse(&file).unwrap().orientation
     };
     assert_eq!(orientation(&[entry(3, 1, 6)]), Orientation::from_exif(6));
     assert_eq!(orientation(&[entry(4, 1, 6)]), Orientation::from_exif(6));
-    assert_eq!(orientation(&[entry(3, 2, 6)]), Orientation::UPRIGHT);
+    assert_eq!(orientation(&[entry(8, 1, 6)]), Orientation::from_exif(6));
+    assert_eq!(orientation(&[entry(3, 2, 6)]), Orientation::from_exif(6));
+    assert_eq!(orientation(&[entry(3, 0, 6)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(2, 1, 6)]), Orientation::UPRIGHT);
+    // Three values lie at an offset: 200 is beyond the data, 14 is where the entry keeps its own count, 3.
+    assert_eq!(orientation(&[entry(3, 3, 200)]), Orientation::UPRIGHT);
+    assert_eq!(orientation(&[entry(3, 3, 14)]), Orientation::from_exif(3));
     assert_eq!(orientation(&[entry(3, 1, 9)]), Orientation::UPRIGHT);
     assert_eq!(orientation(&[entry(3, 1, 0)]), Orientation::UPRIGHT);
     // As in Pillow, the later of two tags counts.

@@ -59,7 +59,7 @@ impl Report {
                 + footprint.total_bytes(Memory::Pinned),
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
             device_bytes_predicted: footprint.total_bytes(Memory::Device),
-            device_bytes_peak: stats.device_bytes_peak,
+            device_bytes_peak: stats.memory.device_bytes_peak,
         }
     }
 }

@@ -124,6 +124,14 @@ impl Kernel {
     }
 }
 
+/// The version of the compiler that is found for a device.
+///
+/// # Errors
+/// [`Error::Unavailable`] where there is none, with what to install.
+pub fn compiler(device: &Device) -> Result<(u32, u32)> {
+    Ok(Nvrtc::open(Some(device.driver_version() / 1000))?.version())
+}
+
 /// Keeps compiled kernels in this directory, whatever the environment says. Tests use it.
 #[doc(hidden)]
 pub fn override_cache_directory(directory: impl Into<PathBuf>) {

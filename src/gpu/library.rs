@@ -85,7 +85,7 @@ pub fn open(name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
         return Ok(found);
     }
     let explicit = lock(&OVERRIDES[name as usize]).clone();
-    let explicit = explicit.or_else(|| env::var_os(name.variable()).map(PathBuf::from));
+    let explicit = explicit.or_else(|| from_env(name.variable()));
     let found = match &explicit {
         Some(path) => open_explicit(name, path)?,
         None if name == Name::Driver => search(name, &name.file_names(cuda_major), &[])?,
@@ -231,7 +231,6 @@ fn dlopen(file: &OsStr, flags: c_int) -> Result<Library, String> {
 
 /// Directories of CUDA toolkits and Python wheels that exist.
 fn directories() -> Vec<PathBuf> {
-    let from_env = |variable| env::var_os(variable).map(PathBuf::from);
     let mut toolkits: Vec<PathBuf> =
         ["CUDA_HOME", "CUDA_PATH"].into_iter().filter_map(from_env).collect();
     toolkits.push("/usr/local/cuda".into());
@@ -260,6 +259,11 @@ fn directories() -> Vec<PathBuf> {
     all.extend(from_env("CONDA_PREFIX").map(|prefix| prefix.join("lib")));
     all.retain(|directory| directory.is_dir());
     all
+}
+
+/// The path in an environment variable; an empty one counts as not set.
+fn from_env(variable: &str) -> Option<PathBuf> {
+    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
 /// Files of a directory that may be the library: by their names, then copies with a hash in the name as
@@ -367,7 +371,6 @@ const DRIVER_SYMBOLS: &[&str] = &[
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuStreamCreate",
-    "cuStreamCreateWithPriority",
     "cuStreamDestroy_v2",
     "cuStreamSynchronize",
     "cuStreamWaitEvent",

@@ -19,12 +19,12 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub use kernel::Kernel;
+pub use kernel::{Kernel, compiler};
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 pub use slot::TensorSlot;
 pub use stream::{Event, Stream};
-pub use transfer::{Staged, fill, read_back};
+pub use transfer::{Staged, Upload, fill, read_back};
 
 mod arena;
 mod cache;
@@ -59,7 +59,7 @@ impl Device {
     /// calling thread.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without a driver or without such a device, [`Error::Device`] where the driver
+    /// [`Error::Unavailable`] without a driver that works or without such a device, [`Error::Device`] where the driver
     /// refuses. Never panics.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
         let count = device_count()?;
@@ -152,12 +152,17 @@ impl Drop for Device {
 /// How many GPUs the driver shows.
 ///
 /// # Errors
-/// [`Error::Unavailable`] without a driver. Zero devices are no error here.
+/// [`Error::Unavailable`] without a driver that works. Zero devices are no error here.
 pub fn device_count() -> Result<usize> {
     library::open(library::Name::Driver, None)?;
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
-        other => driver("cuInit", other)?,
+        other => driver("cuInit", other).map_err(|error| Error::Unavailable {
+            what: "a working CUDA driver",
+            reason: format!(
+                "{error}; check `nvidia-smi`, and that container and driver fit together"
+            ),
+        })?,
     }
     let count = driver("cuDeviceGetCount", result::device::get_count())?;
     Ok(usize::try_from(count).unwrap_or(0))

@@ -7,7 +7,6 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
@@ -188,20 +187,14 @@ impl Deref for Buffer<Pinned> {
         // SAFETY: the bytes are this buffer's alone until it is dropped, page-locked and initialised (zeroed at
         // allocation), and the pool outlives the buffer. The device writes them only through `transfer.rs`,
         // which waits before it lets the host look.
-        unsafe { std::slice::from_raw_parts(self.pointer().as_ptr(), self.len) }
+        unsafe { std::slice::from_raw_parts(self.address() as *const u8, self.len) }
     }
 }
 
 impl DerefMut for Buffer<Pinned> {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: as for `deref`, and `&mut self` is the only way to it.
-        unsafe { std::slice::from_raw_parts_mut(self.pointer().as_ptr(), self.len) }
-    }
-}
-
-impl Buffer<Pinned> {
-    fn pointer(&self) -> NonNull<u8> {
-        NonNull::new(self.address() as *mut u8).unwrap_or(NonNull::dangling())
+        unsafe { std::slice::from_raw_parts_mut(self.address() as *mut u8, self.len) }
     }
 }
 

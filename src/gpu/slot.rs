@@ -14,7 +14,7 @@ use crate::ring::Slot;
 /// which work of the consumer its slot is free.
 #[derive(Debug)]
 pub struct TensorSlot {
-    buffer: DeviceBuffer,
+    buffer: Arc<DeviceBuffer>,
     ready: Event,
     free: Event,
     producer: Arc<Stream>,
@@ -26,11 +26,11 @@ impl TensorSlot {
     pub fn new(buffer: DeviceBuffer, producer: Arc<Stream>, consumer: Arc<Stream>) -> Result<Self> {
         let ready = Event::new(buffer.device())?;
         let free = Event::new(buffer.device())?;
-        Ok(Self { buffer, ready, free, producer, consumer })
+        Ok(Self { buffer: Arc::new(buffer), ready, free, producer, consumer })
     }
 
-    /// The tensor's memory.
-    pub fn buffer(&self) -> &DeviceBuffer {
+    /// The tensor's memory, which whoever fills a part of it may hold.
+    pub fn buffer(&self) -> &Arc<DeviceBuffer> {
         &self.buffer
     }
 

@@ -8,16 +8,86 @@ use super::pool::{DeviceBuffer, PinnedBuffer};
 use super::{Event, Stream, driver};
 use crate::error::{Error, Result};
 
+/// A page-locked buffer that the host writes and streams copy to the device.
+///
+/// The host gets at the bytes only when the last copy of them has been made: [`bytes`](Self::bytes) waits for it.
+#[derive(Debug)]
+pub struct Upload {
+    host: PinnedBuffer,
+    copied: Event,
+}
+
+impl Upload {
+    /// A buffer of which nothing is being copied.
+    pub fn new(host: PinnedBuffer) -> Result<Self> {
+        let copied = Event::new(host.device())?;
+        Ok(Self { host, copied })
+    }
+
+    /// The host's bytes, for writing; waits on the host until the last copy has read them.
+    pub fn bytes(&mut self) -> Result<&mut [u8]> {
+        self.copied.synchronize()?;
+        Ok(&mut self.host)
+    }
+
+    /// Puts a copy of these bytes, to `offset` bytes into the destination, into the stream.
+    pub fn copy(
+        &mut self,
+        stream: &Stream,
+        range: Range<usize>,
+        destination: &DeviceBuffer,
+        offset: usize,
+    ) -> Result<()> {
+        let host =
+            self.host.get(range.clone()).ok_or_else(|| out_of_bounds(&range, self.host.len()))?;
+        let target = offset..offset.saturating_add(host.len());
+        if target.end > destination.len() {
+            return Err(out_of_bounds(&target, destination.len()));
+        }
+        if host.is_empty() {
+            return Ok(());
+        }
+        stream.device().bind()?;
+        let address = destination.address() + offset as u64;
+        // SAFETY: the range is within the host's buffer and the target within the destination; `bytes` and
+        // `drop` wait for `copied` before the host's side is written or given back.
+        let copy = unsafe { result::memcpy_htod_async(address, host, stream.handle()) };
+        driver("cuMemcpyHtoDAsync", copy)?;
+        if let Err(error) = self.copied.record(stream) {
+            // Without the mark nobody could tell when the copy is over.
+            stream.synchronize()?;
+            return Err(error);
+        }
+        Ok(())
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        self.host.len()
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.host.is_empty()
+    }
+}
+
+impl Drop for Upload {
+    fn drop(&mut self) {
+        // The host's side goes back to its pool: not before the copy has read it. Where waiting fails, the
+        // device is lost and copies nothing any more.
+        let _ = self.copied.synchronize();
+    }
+}
+
 /// A page-locked buffer with its twin on the device: the host writes one, a stream copies it to the other.
 ///
-/// The host gets at the bytes only when the last copy of them has been made: [`bytes`](Self::bytes) waits for
-/// it. The device's side is ordered by streams: whoever reads it in another stream than the copy's waits for
-/// an event that was recorded after the copy, and the next upload waits for whoever still reads.
+/// The device's side is ordered by streams: whoever reads it in another stream than the copy's waits for an
+/// event that was recorded after the copy, and the next upload waits for whoever still reads.
 #[derive(Debug)]
 pub struct Staged {
-    host: PinnedBuffer,
+    host: Upload,
     device: DeviceBuffer,
-    copied: Event,
 }
 
 impl Staged {
@@ -31,35 +101,18 @@ impl Staged {
             );
             return Err(Error::Internal { problem });
         }
-        let copied = Event::new(device.device())?;
-        Ok(Self { host, device, copied })
+        Ok(Self { host: Upload::new(host)?, device })
     }
 
     /// The host's bytes, for writing; waits on the host until the last upload has read them.
     pub fn bytes(&mut self) -> Result<&mut [u8]> {
-        self.copied.synchronize()?;
-        Ok(&mut self.host)
+        self.host.bytes()
     }
 
     /// Puts a copy of these bytes, host to device, into the stream.
     pub fn upload(&mut self, stream: &Stream, range: Range<usize>) -> Result<()> {
-        let host =
-            self.host.get(range.clone()).ok_or_else(|| out_of_bounds(&range, self.device.len()))?;
-        if host.is_empty() {
-            return Ok(());
-        }
-        stream.device().bind()?;
-        let destination = self.device.address() + range.start as u64;
-        // SAFETY: the range is within both buffers; `bytes` and `drop` wait for `copied` before the host's side
-        // is written or given back.
-        let copy = unsafe { result::memcpy_htod_async(destination, host, stream.handle()) };
-        driver("cuMemcpyHtoDAsync", copy)?;
-        if let Err(error) = self.copied.record(stream) {
-            // Without the mark nobody could tell when the copy is over.
-            stream.synchronize()?;
-            return Err(error);
-        }
-        Ok(())
+        let offset = range.start;
+        self.host.copy(stream, range, &self.device, offset)
     }
 
     /// The device's side.
@@ -75,14 +128,6 @@ impl Staged {
     /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.device.is_empty()
-    }
-}
-
-impl Drop for Staged {
-    fn drop(&mut self) {
-        // The host's side goes back to its pool: not before the copy has read it. Where waiting fails, the
-        // device is lost and copies nothing any more.
-        let _ = self.copied.synchronize();
     }
 }
 

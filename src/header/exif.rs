@@ -1,13 +1,11 @@
 //! The orientation in EXIF and XMP data, read as Pillow 12 reads it.
 //!
-//! Only the first directory (IFD0) is read and no offset in it is followed except the one that leads to it, so a
-//! directory that points at itself cannot make a loop.
+//! Only the first directory (IFD0) is read, each entry once, and no offset leads to another directory, so one that
+//! points at itself cannot make a loop.
 
 use crate::geometry::Orientation;
 
 const ORIENTATION: u16 = 0x0112;
-const SHORT: u16 = 3;
-const LONG: u16 = 4;
 
 /// The orientation that the metadata of one picture asks for; the tag in EXIF wins over the one in XMP.
 #[derive(Clone, Copy, Debug, Default)]
@@ -34,37 +32,49 @@ impl Metadata {
     }
 }
 
-/// The value of the orientation tag: one SHORT or LONG in IFD0. Of two such tags the later one counts.
+/// The value of the orientation tag in IFD0; 0 where it is there and not an integer from 1 to 8.
+///
+/// As in Pillow any integer type will do, of several values the first counts, and of several such tags the last.
 fn tiff_orientation(tiff: &[u8]) -> Option<u16> {
     let little = match tiff.get(..4)? {
         b"II*\0" => true,
         b"MM\0*" => false,
         _ => return None,
     };
-    let u16_at = |at: usize| -> Option<u16> {
-        let pair: [u8; 2] = tiff.get(at..at.checked_add(2)?)?.try_into().ok()?;
-        Some(if little { u16::from_le_bytes(pair) } else { u16::from_be_bytes(pair) })
+    // The integer of `len` bytes at a position.
+    let integer = |at: usize, len: usize| -> Option<u32> {
+        let bytes = tiff.get(at..at.checked_add(len)?)?.iter();
+        let append = |value: u32, byte: &u8| value << 8 | u32::from(*byte);
+        Some(if little { bytes.rev().fold(0, append) } else { bytes.fold(0, append) })
     };
-    let u32_at = |at: usize| -> Option<u32> {
-        let four: [u8; 4] = tiff.get(at..at.checked_add(4)?)?.try_into().ok()?;
-        Some(if little { u32::from_le_bytes(four) } else { u32::from_be_bytes(four) })
-    };
-    let directory = u32_at(4)? as usize;
-    let entries = u16_at(directory)?;
+    let directory = integer(4, 4)? as usize;
+    let entries = integer(directory, 2)? as usize;
     let mut found = None;
-    for index in 0..usize::from(entries) {
-        let Some(entry) = directory.checked_add(2 + 12 * index) else { break };
-        let Some(count) = u32_at(entry.saturating_add(4)) else { break };
-        if u16_at(entry) != Some(ORIENTATION) || count != 1 {
+    for index in 0..entries {
+        let at = directory + 2 + 12 * index;
+        let (Some(tag), Some(kind)) = (integer(at, 2), integer(at + 2, 2)) else { break };
+        let (Some(count), Some(offset)) = (integer(at + 4, 4), integer(at + 8, 4)) else { break };
+        // TIFF 6.0, "Image File Directory"; the flag says whether the type is an integer.
+        let (bytes, is_integer) = match kind {
+            1 | 2 | 7 => (1, false),
+            6 => (1, true),
+            3 | 8 => (2, true),
+            4 | 9 | 13 => (4, true),
+            11 => (4, false),
+            5 | 10 | 12 => (8, false),
+            _ => continue,
+        };
+        if tag != u32::from(ORIENTATION) || count == 0 {
             continue;
         }
-        match u16_at(entry + 2) {
-            Some(SHORT) => found = u16_at(entry + 8).or(found),
-            Some(LONG) => {
-                found = u32_at(entry + 8).map(|v| v.min(u16::MAX.into()) as u16).or(found)
-            }
-            _ => {}
+        let size = bytes as u64 * u64::from(count);
+        let start = if size > 4 { offset as usize } else { at + 8 };
+        // Where the values lie beyond the data, Pillow stops reading.
+        if start as u64 + size > tiff.len() as u64 {
+            break;
         }
+        let value = integer(start, bytes).filter(|value| is_integer && *value <= 8);
+        found = Some(value.unwrap_or(0) as u16);
     }
     found
 }

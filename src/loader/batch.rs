@@ -1,11 +1,13 @@
 //! A batch, and what is known of each sample in it.
 
 use crate::error::{Result, SampleError};
-use crate::geometry::Size;
+use crate::geometry::{Roi, Size};
+use crate::gpu::{self, Stream};
 use crate::op::Trace;
 use crate::ring::{Slot, Using};
 use crate::tensor::TensorShape;
 
+use super::device::DeviceSlot;
 use super::host::HostSlot;
 
 /// What happened at one place of a batch.
@@ -25,6 +27,24 @@ pub struct SampleRecord {
     pub replaces: Option<u64>,
     /// It only fills up the last batch and must not be counted again.
     pub padding: bool,
+}
+
+impl SampleRecord {
+    /// Zeros, of no sample yet.
+    pub(super) const SUBSTITUTED: Self = Self {
+        index: 0,
+        label: -1,
+        size: Size { width: 0, height: 0 },
+        trace: Trace {
+            roi: Roi { x: 0, y: 0, width: 0, height: 0 },
+            cropping: false,
+            flipped_horizontally: false,
+            flipped_vertically: false,
+        },
+        outcome: Outcome::Substituted,
+        replaces: None,
+        padding: false,
+    };
 }
 
 /// How the pixels of a sample came about.
@@ -63,24 +83,10 @@ pub(super) struct BatchInfo {
 impl BatchInfo {
     /// Makes room for a batch of `len` samples.
     pub fn start(&mut self, epoch: u32, number: u64, len: usize) {
-        const UNKNOWN: SampleRecord = SampleRecord {
-            index: 0,
-            label: -1,
-            size: Size { width: 0, height: 0 },
-            trace: Trace {
-                roi: crate::geometry::Roi { x: 0, y: 0, width: 0, height: 0 },
-                cropping: false,
-                flipped_horizontally: false,
-                flipped_vertically: false,
-            },
-            outcome: Outcome::Substituted,
-            replaces: None,
-            padding: false,
-        };
         self.epoch = epoch;
         self.number = number;
         self.records.clear();
-        self.records.resize(len, UNKNOWN);
+        self.records.resize(len, SampleRecord::SUBSTITUTED);
         self.labels.clear();
         self.labels.resize(len, -1);
         self.faults.clear();
@@ -116,6 +122,7 @@ pub struct Batch {
 /// Where a batch lives.
 pub(super) enum BatchMemory {
     Host(Using<HostSlot>),
+    Device(Using<DeviceSlot>),
 }
 
 impl Batch {
@@ -174,19 +181,51 @@ impl Batch {
     pub fn host(&self) -> Option<&[u8]> {
         match &self.slot {
             BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),
+            BatchMemory::Device(_) => None,
         }
     }
 
-    /// A copy of the tensor in host memory, wherever it lives.
+    /// Address of the tensor, where it lives on the device. What is put into [`stream`](Self::stream) finds it
+    /// filled; other streams must wait for that one first. Valid until the batch is dropped, and after that
+    /// for what is in that stream already.
+    pub fn device_ptr(&self) -> Option<u64> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.buffer().address()),
+        }
+    }
+
+    /// The consumer's stream, where the batch lives on the device: the one that the loader was built with, or
+    /// one that it made. A dropped batch is filled again behind the work that is in it then.
+    pub fn stream(&self) -> Option<&Stream> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.consumer()),
+        }
+    }
+
+    /// A copy of the tensor in host memory, wherever it lives; waits for the device.
     pub fn to_host(&self) -> Result<Vec<u8>> {
         match &self.slot {
             BatchMemory::Host(slot) => Ok(slot.tensor()[..self.shape.bytes()].to_vec()),
+            BatchMemory::Device(slot) => {
+                let mut bytes = vec![0; self.shape.bytes()];
+                gpu::read_back(slot.tensor.consumer(), slot.tensor.buffer(), 0, &mut bytes)?;
+                Ok(bytes)
+            }
         }
     }
 
     pub(super) fn info(&self) -> &BatchInfo {
-        match &self.slot {
+        self.slot.info()
+    }
+}
+
+impl BatchMemory {
+    pub fn info(&self) -> &BatchInfo {
+        match self {
             BatchMemory::Host(slot) => slot.info(),
+            BatchMemory::Device(slot) => slot.info(),
         }
     }
 }

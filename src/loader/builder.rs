@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::error::Result;
 use crate::geometry::Size;
+use crate::gpu::{self, Device, Stream, nvjpeg};
 use crate::header::Header;
 use crate::op::{Chain, Placement};
 use crate::plan::{DeviceFacts, Facts, Last, OnError, Plan, Settings};
@@ -29,6 +30,7 @@ pub struct LoaderBuilder {
     pub(super) source: Arc<dyn Source>,
     pub(super) start_epoch: u32,
     pub(super) epochs: Option<u32>,
+    pub(super) consumer: Option<Arc<Stream>>,
     chain: Chain,
     settings: Settings,
     device: DeviceChoice,
@@ -42,6 +44,7 @@ impl LoaderBuilder {
             chain,
             start_epoch: 0,
             epochs: None,
+            consumer: None,
             settings: Settings::default(),
             device: DeviceChoice::Auto,
         }
@@ -157,9 +160,22 @@ impl LoaderBuilder {
         self
     }
 
-    /// Resolves the plan without starting anything.
+    /// The stream on which batches are used, with its device: fixed for the life of the loader, so that a batch
+    /// which is dropped anywhere knows behind which work its slot is free. Without it the loader makes one.
+    pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
+        self.device = DeviceChoice::Gpu(stream.device().ordinal());
+        self.consumer = Some(stream);
+        self
+    }
+
+    /// Resolves the plan without starting anything. Where a GPU is asked for that this machine does not have, this
+    /// is the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
-        Ok(self.plan_and_device()?.0)
+        let facts = match (self.device, self.find_device()) {
+            (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(()) },
+            (_, found) => found?.1,
+        };
+        Plan::new(&self.chain, &self.settings, &self.facts(facts))
     }
 
     /// Plans, checks, takes all memory and starts the threads.
@@ -167,25 +183,62 @@ impl LoaderBuilder {
         Loader::start(self)
     }
 
-    /// The plan, and one line that says where it runs and why.
-    pub(super) fn plan_and_device(&self) -> Result<(Plan, String)> {
-        let (device, line) = match self.device {
-            DeviceChoice::Cpu => {
-                (DeviceFacts::None("device is cpu".into()), "cpu (device is cpu)".into())
-            }
-            DeviceChoice::Auto | DeviceChoice::Gpu(_) => {
-                let why = "no gpu support yet";
-                (DeviceFacts::None(why.into()), format!("cpu ({why})"))
-            }
+    /// The plan, one line that says where it runs and why, and the device.
+    pub(super) fn resolve(&self) -> Result<Resolved> {
+        let (device, facts, line) = self.find_device()?;
+        let plan = Plan::new(&self.chain, &self.settings, &self.facts(facts))?;
+        let line = match (&device, plan.uses_gpu()) {
+            (Some(_), false) => format!("cpu (every operator is placed there; there is {line})"),
+            _ => line,
         };
-        let facts = Facts {
+        Ok(Resolved { plan, line, device })
+    }
+
+    fn facts(&self, device: DeviceFacts) -> Facts {
+        Facts {
             largest_bytes: self.source.largest_bytes(),
             picture: largest_picture(&*self.source, self.settings.limits.max_file_bytes),
             source_bytes: self.source.memory_bytes(),
             device,
-        };
-        Ok((Plan::new(&self.chain, &self.settings, &facts)?, line))
+        }
     }
+
+    /// Looks for the device that was chosen. `auto` takes the CPU where anything is missing, and says what.
+    fn find_device(&self) -> Result<(Option<Arc<Device>>, DeviceFacts, String)> {
+        let none = |why: String| {
+            let line = format!("cpu ({why})");
+            Ok((None, DeviceFacts::None(why), line))
+        };
+        let found = match self.device {
+            DeviceChoice::Cpu => return none("device is cpu".into()),
+            DeviceChoice::Auto => open_device(0),
+            DeviceChoice::Gpu(ordinal) => open_device(ordinal),
+        };
+        let device = match (found, self.device) {
+            (Ok(device), _) => device,
+            (Err(error), DeviceChoice::Auto) => return none(error.to_string()),
+            (Err(error), _) => return Err(error),
+        };
+        let nvjpeg = nvjpeg::Library::open(Some(device.driver_version() / 1000));
+        let nvjpeg = nvjpeg.map(|_| ()).map_err(|error| error.to_string());
+        let (major, minor) = device.capability();
+        let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
+        Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
+    }
+}
+
+/// What a builder becomes before anything is started.
+pub(super) struct Resolved {
+    pub plan: Plan,
+    pub line: String,
+    pub device: Option<Arc<Device>>,
+}
+
+/// Opens a device that kernels can be compiled for.
+fn open_device(ordinal: usize) -> Result<Arc<Device>> {
+    let device = Device::open(ordinal)?;
+    gpu::compiler(&device)?;
+    Ok(device)
 }
 
 /// The largest of a few pictures, evenly spread over the source: for the footprint only.

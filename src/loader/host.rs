@@ -6,20 +6,19 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use crate::decode::HostDecoder;
-use crate::error::{Error, Fault, Result, SampleError};
+use crate::error::{Error, Fault, Result};
 use crate::header::Header;
-use crate::plan::{OnError, Plan, SamplePlan};
-use crate::random::{SampleKey, replacement};
+use crate::image::HostImage;
+use crate::plan::{Plan, SamplePlan};
+use crate::random::SampleKey;
 use crate::ring::Slot;
 use crate::source::{HostPage, Source};
 use crate::transform::HostTransform;
 
 use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
 use super::feed::{Done, Feed, Job};
+use super::policy::{produce, record};
 use super::stats::Counters;
-
-/// Candidates that are tried in the place of a sample that cannot be used.
-const MAX_REPLACEMENTS: u32 = 100;
 
 /// A batch's memory on the host: one allocation that is split into a cell per sample while it is filled, so
 /// that many threads write into it at once, and joined again, without a copy and without `unsafe`.
@@ -105,30 +104,18 @@ impl BatchSlot for HostSlot {
     }
 }
 
-/// What a worker owns; its buffers only ever grow to what the largest sample needs.
+/// Fills cells until there are none left.
 pub(super) struct Worker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
     counters: Arc<Counters>,
-    page: HostPage,
-    sample: SamplePlan,
-    decoder: HostDecoder,
-    transform: HostTransform,
+    maker: Maker,
 }
 
 impl Worker {
     pub fn new(source: Arc<dyn Source>, plan: Arc<Plan>, counters: Arc<Counters>) -> Self {
-        let page = HostPage::default();
-        let transform = HostTransform::new(&plan);
-        Self {
-            source,
-            plan,
-            counters,
-            page,
-            sample: SamplePlan::default(),
-            decoder: HostDecoder::new(),
-            transform,
-        }
+        let maker = Maker::new(source.clone(), plan.clone(), counters.clone());
+        Self { source, plan, counters, maker }
     }
 
     /// Fills places until there are none left.
@@ -144,85 +131,93 @@ impl Worker {
     fn fill(&mut self, job: Job<BytesMut>) -> Done<BytesMut> {
         let Job { batch, place, epoch, index, padding, mut cell } = job;
         let mut faults = Vec::new();
-        let result = self.produce(epoch, index, &mut cell, &mut faults);
+        let seed = self.plan.settings.loader.seed;
+        let (plan, source) = (self.plan.clone(), self.source.clone());
+        let wanted = SampleKey { seed, epoch, index };
+        let result = produce(&plan, &*source, wanted, &mut faults, |key| {
+            Ok(self.maker.finish(key, &mut cell)?)
+        });
+        if result.as_ref().is_ok_and(|record| record.outcome == Outcome::Substituted) {
+            cell.fill(0);
+        }
         let result = result.map(|record| SampleRecord { padding, ..record });
         Done { batch, place, cell, result, faults }
     }
+}
 
-    /// Fills a cell with a sample, or with what the policy puts in its place.
-    fn produce(
-        &mut self,
-        epoch: u32,
-        index: u64,
-        cell: &mut [u8],
-        faults: &mut Vec<SampleError>,
-    ) -> Result<SampleRecord> {
-        let seed = self.plan.settings.loader.seed;
-        let wanted = SampleKey { seed, epoch, index };
-        let mut key = wanted;
-        for attempt in 0..=MAX_REPLACEMENTS {
-            let fault = match self.sample(key, cell) {
-                Ok(record) => {
-                    let replaces = (key.index != index).then_some(index);
-                    return Ok(SampleRecord { replaces, ..record });
-                }
-                Err(fault) => fault,
-            };
-            let Fault { reason, problem } = fault;
-            let location = self.source.location(key.index);
-            let error = SampleError { index: key.index, location, reason, problem };
-            match self.plan.settings.loader.on_error {
-                OnError::Stop => return Err(Error::Sample(error)),
-                OnError::Substitute => {
-                    cell.fill(0);
-                    faults.push(error);
-                    return Ok(SampleRecord {
-                        index,
-                        label: self.source.label(index),
-                        size: Default::default(),
-                        trace: Default::default(),
-                        outcome: Outcome::Substituted,
-                        replaces: None,
-                        padding: false,
-                    });
-                }
-                OnError::Skip => faults.push(error),
-            }
-            key.index = replacement(wanted, attempt, self.source.len());
+/// Makes samples on the CPU; its buffers only ever grow to what the largest sample needs.
+pub(super) struct Maker {
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    counters: Arc<Counters>,
+    pub page: HostPage,
+    pub sample: SamplePlan,
+    decoder: HostDecoder,
+    transform: HostTransform,
+}
+
+impl Maker {
+    pub fn new(source: Arc<dyn Source>, plan: Arc<Plan>, counters: Arc<Counters>) -> Self {
+        let transform = HostTransform::new(&plan);
+        Self {
+            source,
+            plan,
+            counters,
+            page: HostPage::default(),
+            sample: SamplePlan::default(),
+            decoder: HostDecoder::new(),
+            transform,
         }
-        Err(Error::Internal {
-            problem: format!(
-                "sample {index} cannot be used, and neither can the {MAX_REPLACEMENTS} samples that were tried \
-                 in its place; the first fault: {}",
-                faults[0]
-            ),
-        })
     }
 
-    /// Reads, decodes and transforms one sample into its cell.
-    fn sample(&mut self, key: SampleKey, cell: &mut [u8]) -> Result<SampleRecord, Fault> {
+    /// Reads a sample into the page and plans it.
+    pub fn read(&mut self, key: SampleKey) -> Result<Header, Fault> {
         let begin = Instant::now();
         let limit = self.plan.settings.limits.max_file_bytes;
         self.source.read(key.index, &mut self.page, limit)?;
         let read = Instant::now();
         self.counters.read.add(read - begin);
-        let bytes = self.page.bytes();
-        let header = Header::parse(bytes)?;
+        let header = Header::parse(self.page.bytes())?;
         self.plan.sample(key, &header, &mut self.sample)?;
-        let result =
-            self.transform.run(&self.plan, &self.sample, &mut self.decoder, bytes, &header, cell);
+        self.counters.decode.add(read.elapsed());
+        Ok(header)
+    }
+
+    /// Reads, decodes and transforms one sample: its whole tensor.
+    pub fn finish(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, Fault> {
+        let header = self.read(key)?;
+        self.finish_read(key, &header, out)
+    }
+
+    /// Decodes and transforms the sample that was read last: its whole tensor.
+    pub fn finish_read(
+        &mut self,
+        key: SampleKey,
+        header: &Header,
+        out: &mut [u8],
+    ) -> Result<SampleRecord, Fault> {
+        let begin = Instant::now();
+        let Self { plan, sample, decoder, transform, page, .. } = self;
+        let result = transform.run(plan, sample, decoder, page.bytes(), header, out);
+        self.count(begin);
+        result?;
+        Ok(record(&*self.source, key.index, &self.sample, Outcome::Cpu))
+    }
+
+    /// Decodes the sample that was read last, and runs the operators that the plan has on the CPU.
+    pub fn prefix(&mut self, header: &Header) -> Result<&HostImage, Fault> {
+        let begin = Instant::now();
+        let steps = self.plan.cpu_steps();
+        let Self { plan, sample, decoder, transform, page, .. } = self;
+        let result = transform.run_prefix(plan, sample, decoder, page.bytes(), header, steps);
+        self.count(begin);
+        result?;
+        Ok(self.transform.image())
+    }
+
+    fn count(&self, begin: Instant) {
         let transform = self.transform.busy();
         self.counters.transform.add(transform);
-        self.counters.decode.add(read.elapsed().saturating_sub(transform));
-        result?;
-        Ok(SampleRecord {
-            index: key.index,
-            label: self.source.label(key.index),
-            size: self.sample.upright,
-            trace: self.sample.trace,
-            outcome: Outcome::Cpu,
-            replaces: None,
-            padding: false,
-        })
+        self.counters.decode.add(begin.elapsed().saturating_sub(transform));
     }
 }

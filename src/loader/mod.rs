@@ -2,30 +2,30 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::JoinHandle;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
 use crate::plan::Plan;
-use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
 mod batch;
 mod builder;
+mod device;
+mod engine;
 mod feed;
 mod host;
 mod order;
+mod policy;
 mod stats;
 
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use order::{EpochOrder, Order, Position};
-pub use stats::{StageSeconds, Stats};
+pub use stats::{MemoryStats, StageSeconds, Stats};
 
-use batch::{BatchMemory, BatchSlot};
-use feed::Feed;
-use host::{HostSlot, Worker};
+use builder::Resolved;
+use engine::{Engine, Parts};
 use stats::Counters;
 
 /// Gives batches that are ready for the model, epoch after epoch.
@@ -54,9 +54,7 @@ pub struct Loader {
     device: String,
     order: Order,
     counters: Arc<Counters>,
-    feed: Arc<Feed<HostSlot>>,
-    consumer: Consumer<HostSlot>,
-    threads: Vec<JoinHandle<()>>,
+    engine: Engine,
     state: Mutex<State>,
     iterating: AtomicBool,
 }
@@ -75,7 +73,7 @@ impl Loader {
     }
 
     fn start(builder: LoaderBuilder) -> Result<Self> {
-        let (plan, device) = builder.plan_and_device()?;
+        let Resolved { plan, line, device } = builder.resolve()?;
         let plan = Arc::new(plan);
         let order = Order::new(builder.source.len(), &plan.settings.loader);
         if order.batches() == 0 {
@@ -91,39 +89,34 @@ impl Loader {
             ));
         }
         let counters = Arc::new(Counters::new());
-        let slots = plan.slots();
-        let sample_bytes = plan.shape.sample_bytes();
-        let slots = (0..slots).map(|_| HostSlot::new(plan.shape.batch, sample_bytes)).collect();
-        let (producer, consumer) = ring(slots);
-        let feed = Arc::new(Feed::new(order, builder.start_epoch, builder.epochs, producer));
-        let mut this = Self {
+        let parts = Parts {
+            source: builder.source.clone(),
+            plan: plan.clone(),
+            counters: counters.clone(),
+            order,
+            start_epoch: builder.start_epoch,
+            epochs: builder.epochs,
+        };
+        let engine = match (device, plan.uses_gpu()) {
+            (Some(device), true) => Engine::on_device(&parts, &device, builder.consumer)?,
+            (None, true) => {
+                let reason = "the plan was made for one that this machine does not have".into();
+                return Err(Error::Unavailable { what: "a gpu", reason });
+            }
+            (_, false) => Engine::on_host(&parts)?,
+        };
+        let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
+        let state = State { next_epoch: builder.start_epoch, end_epoch, ended: None };
+        Ok(Self {
             source: builder.source,
-            device,
+            plan,
+            device: line,
             order,
             counters,
-            feed,
-            consumer,
-            threads: Vec::new(),
-            state: Mutex::new(State {
-                next_epoch: builder.start_epoch,
-                end_epoch: builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs)),
-                ended: None,
-            }),
+            engine,
+            state: Mutex::new(state),
             iterating: AtomicBool::new(false),
-            plan,
-        };
-        for number in 0..this.plan.settings.loader.workers {
-            let worker = Worker::new(this.source.clone(), this.plan.clone(), this.counters.clone());
-            let feed = this.feed.clone();
-            let thread = std::thread::Builder::new()
-                .name(format!("feedwater-{number}"))
-                .spawn(move || guard(&feed.clone(), move || worker.run(&feed)))
-                .map_err(|error| Error::Internal {
-                    problem: format!("cannot start a thread: {error}"),
-                })?;
-            this.threads.push(thread);
-        }
-        Ok(this)
+        })
     }
 
     /// What is done, where, and with how much memory.
@@ -158,22 +151,12 @@ impl Loader {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        self.counters.stats()
+        let memory = self.engine.memory(&self.plan.footprint);
+        Stats { memory, ..self.counters.stats() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl Drop for Loader {
-    fn drop(&mut self) {
-        self.feed.stop();
-        self.consumer.close();
-        for thread in self.threads.drain(..) {
-            // A worker's panic was caught and told; joining cannot tell more.
-            let _ = thread.join();
-        }
     }
 }
 
@@ -192,7 +175,7 @@ impl<'a> IntoIterator for &'a Loader {
         let remaining = if over { 0 } else { self.order.batches() };
         state.next_epoch = epoch.saturating_add(1);
         drop(state);
-        self.feed.want_epoch(epoch);
+        self.engine.want_epoch(epoch);
         Epoch { loader: self, epoch, remaining, turn: Turn::Running }
     }
 }
@@ -244,13 +227,12 @@ impl Iterator for Epoch<'_> {
             return None;
         }
         let begin = Instant::now();
+        let shape = self.loader.plan.shape;
         let batch = loop {
-            match self.loader.consumer.next() {
+            match self.loader.engine.next() {
                 // What was ready when the epoch before was left early.
                 Some(Ok(slot)) if slot.info().epoch < self.epoch => drop(slot),
-                Some(Ok(slot)) => {
-                    break Ok(Batch::new(BatchMemory::Host(slot), self.loader.plan.shape));
-                }
+                Some(Ok(slot)) => break Ok(Batch::new(slot, shape)),
                 Some(Err(error)) => break Err(error),
                 None => break Err(Error::Internal { problem: "the loader has ended".into() }),
             }
@@ -263,7 +245,7 @@ impl Iterator for Epoch<'_> {
                 Some(Ok(batch))
             }
             Err(error) => {
-                self.loader.feed.stop();
+                self.loader.engine.stop();
                 self.loader.state().ended = Some(error.clone());
                 self.remaining = 0;
                 Some(Err(error))
@@ -282,15 +264,5 @@ impl Drop for Epoch<'_> {
         if self.turn == Turn::Running {
             self.loader.iterating.store(false, Ordering::Release);
         }
-    }
-}
-
-/// Runs a thread of the loader; a panic in it ends the loader with an error instead of a hang.
-fn guard(feed: &Feed<HostSlot>, run: impl FnOnce()) {
-    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
-    if let Err(panic) = caught {
-        let text = panic.downcast_ref::<&str>().map(ToString::to_string);
-        let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
-        feed.fail(Error::Internal { problem: format!("a loader thread panicked: {text}") });
     }
 }

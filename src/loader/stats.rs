@@ -30,8 +30,26 @@ pub struct Stats {
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Most bytes of device memory that the loader has held at once; a plan without the device holds none.
+    /// Bytes, predicted and measured.
+    pub memory: MemoryStats,
+}
+
+/// Memory that was predicted by the plan, and what was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryStats {
+    /// Host memory, predicted. What the process has is the system's to say.
+    pub host_bytes_predicted: u64,
+    /// Page-locked memory, predicted.
+    pub pinned_bytes_predicted: u64,
+    /// Page-locked memory, the most in use at one time.
+    pub pinned_bytes_peak: u64,
+    /// Device memory, predicted.
+    pub device_bytes_predicted: u64,
+    /// Device memory, the most in use at one time.
     pub device_bytes_peak: u64,
+    /// Device memory of the driver, the context and the libraries, which nobody can predict: what the device
+    /// had less of after start than the plan takes.
+    pub device_bytes_of_driver: u64,
 }
 
 /// Where the time went: seconds of all threads together.

@@ -21,8 +21,13 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows.add(Memory::Host, "encoded pages", pages, workers, note);
     let note = format!("{} of a {} picture", "rows and intermediate", facts.picture);
     rows.add(Memory::Host, "worker scratch", scratch_bytes(plan, facts), workers, note);
-    let note = format!("{}, {} ahead + {EXTRA_SLOTS}", plan.shape, loader.prefetch);
-    rows.add(Memory::Host, "output slots", plan.shape.bytes() as u64, slots, note);
+    match &plan.device {
+        Some(device) => device.add_rows(plan, &mut rows),
+        None => {
+            let note = format!("{}, {} ahead + {EXTRA_SLOTS}", plan.shape, loader.prefetch);
+            rows.add(Memory::Host, "output slots", plan.shape.bytes() as u64, slots, note);
+        }
+    }
     rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");
     rows

@@ -15,10 +15,12 @@ use crate::image::PixelType;
 use crate::op::{AnyOperator, Chain, Placement};
 use crate::tensor::{DType, TensorShape};
 
+mod device;
 mod memory;
 mod sample;
 mod settings;
 
+pub use device::{DevicePlan, LAUNCH_BLOCKS, rows};
 pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
     DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
@@ -86,6 +88,8 @@ pub struct Plan {
     pub steps: Vec<PlannedStep>,
     /// What a full batch looks like.
     pub shape: TensorShape,
+    /// What runs on the device, where something does; the batches live there then.
+    pub device: Option<DevicePlan>,
     /// Memory, row by row.
     pub footprint: Footprint,
 }
@@ -146,8 +150,12 @@ impl Plan {
             decode,
             steps,
             shape,
+            device: None,
             footprint: Footprint::default(),
         };
+        if plan.uses_gpu() {
+            plan.device = Some(DevicePlan::new(&plan, facts));
+        }
         plan.footprint = memory::footprint(&plan, facts);
         Ok(plan)
     }
@@ -230,6 +238,9 @@ impl fmt::Display for Plan {
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<6}output {}", last.name(), self.shape)?;
+        if let Some(device) = &self.device {
+            writeln!(f, "{:<6}{}", "kernel", device.kernel.name)?;
+        }
         writeln!(f)?;
         self.footprint.fmt(f)
     }

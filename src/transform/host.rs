@@ -1,22 +1,22 @@
 //! The CPU's side: decoder rows in, tensor out.
 //!
-//! The common chains (crop, resample, flip, normalize) are run without a decoded picture in memory: each row
-//! is resampled horizontally as the decoder gives it, and each row of the output is resampled
-//! vertically, mirrored, normalised and converted as it is stored. Everything else goes operator by operator
-//! through stored windows. Both ways give the bits of the operators' references.
+//! The common chains (crop, resample, flip, normalize) are run without a decoded picture in memory: rows go
+//! from the decoder into the resampler, and each row that comes out is mirrored, normalised and converted as it
+//! is stored. Everything else goes operator by operator through stored windows. Both ways give the bits of the
+//! operators' references.
 
 use std::time::{Duration, Instant};
 
-use super::plain::Resampler;
 use crate::decode::HostDecoder;
 use crate::error::Fault;
 use crate::geometry::Roi;
 use crate::header::Header;
 use crate::image::{HostImage, Image, PixelType};
+use crate::op::resample::{self, Resampler};
 use crate::op::{Fusion, normalize};
 use crate::output::{self, Tail};
-use crate::plan::{Plan, SamplePlan, SampleStep};
-use crate::tensor::TensorShape;
+use crate::plan::{Plan, SamplePlan};
+use crate::tensor::{DType, Layout, TensorShape};
 
 /// One thread's executor; its buffers grow to what the largest sample needs and stay.
 pub struct HostTransform {
@@ -26,6 +26,8 @@ pub struct HostTransform {
     /// The image that is being worked on, and the one that it is turned into.
     image: HostImage,
     next: HostImage,
+    /// The first operator that is left to storing.
+    stored: usize,
     row: Vec<u8>,
     busy: Duration,
 }
@@ -43,6 +45,7 @@ impl HostTransform {
             tail: None,
             image: empty(),
             next: empty(),
+            stored: 0,
             row: Vec::new(),
             busy: Duration::ZERO,
         }
@@ -75,57 +78,92 @@ impl HostTransform {
         let first = fusions().nth(crops);
         match first {
             Some(Fusion::Resample(params)) if sample.orientation.is_upright() => {
-                let step = &sample.steps[crops];
-                let table = &sample.table[step.table.clone()];
-                self.decode_resampled(
-                    sample,
-                    decoder,
-                    bytes,
-                    header,
-                    (&params, table, step),
-                    offset,
-                )?;
-                let begin = Instant::now();
-                if tail_of(plan, sample, crops + 1).is_some() {
-                    self.store_tail(plan, sample, crops + 1, Some(step.output), out);
-                } else {
-                    self.materialize(step.output);
-                    self.operate(plan, sample, crops + 1, out);
+                let job = Resampling { params, place: crops, offset_y: offset.1 };
+                match tail_of(plan, sample, crops + 1) {
+                    Some(tail) => self.stream(sample, decoder, bytes, header, job, tail, out)?,
+                    None => {
+                        self.resample(sample, decoder, bytes, header, job)?;
+                        let begin = Instant::now();
+                        self.operate(plan, sample, crops + 1);
+                        self.store(plan, sample, out);
+                        self.busy += begin.elapsed();
+                    }
                 }
-                self.busy += begin.elapsed();
             }
             _ => {
                 self.decode_stored(sample, decoder, bytes, header)?;
                 let begin = Instant::now();
-                self.operate(plan, sample, 0, out);
+                self.operate(plan, sample, 0);
+                self.store(plan, sample, out);
                 self.busy += begin.elapsed();
             }
         }
         Ok(())
     }
 
-    /// Decodes into the resampler's intermediate; `offset` is what leading crops cut off.
-    fn decode_resampled(
+    /// Decodes a sample and runs the first `steps` operators only; [`image`](Self::image) is what is
+    /// left for the device, upright.
+    pub fn run_prefix(
+        &mut self,
+        plan: &Plan,
+        sample: &SamplePlan,
+        decoder: &mut HostDecoder,
+        bytes: &[u8],
+        header: &Header,
+        steps: usize,
+    ) -> Result<(), Fault> {
+        self.busy = Duration::ZERO;
+        self.decode_stored(sample, decoder, bytes, header)?;
+        let begin = Instant::now();
+        for place in 0..steps {
+            self.apply(plan, sample, place);
+        }
+        self.busy += begin.elapsed();
+        Ok(())
+    }
+
+    /// What [`run_prefix`](Self::run_prefix) left.
+    pub fn image(&self) -> &HostImage {
+        &self.image
+    }
+
+    /// Decodes, resamples and stores row by row; nothing of the picture is kept.
+    #[expect(clippy::too_many_arguments, reason = "what a sample is made of, and where it goes")]
+    fn stream(
         &mut self,
         sample: &SamplePlan,
         decoder: &mut HostDecoder,
         bytes: &[u8],
         header: &Header,
-        (params, table, step): (&crate::op::resample::Params, &[i32], &SampleStep),
-        offset: (u32, u32),
+        job: Resampling,
+        steps: TailSteps,
+        out: &mut [u8],
     ) -> Result<(), Fault> {
-        let (resampler, busy) = (&mut self.resampler, &mut self.busy);
-        resampler.begin(params, table, step.input);
-        decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
-            let y = y - offset.1;
-            if y % TIMED_ROWS == 0 {
-                let begin = Instant::now();
-                resampler.push_row(y, row);
-                *busy += begin.elapsed() * TIMED_ROWS;
-            } else {
-                resampler.push_row(y, row);
-            }
-        })
+        let TensorShape { width, height, dtype, layout, .. } = self.shape;
+        let window = sample.steps[job.place].output;
+        let tail = tail_for(&mut self.tail, steps.normalize, dtype, layout);
+        let sink = |y: u32, row: &[u8]| {
+            let y = y - window.y;
+            let y = if steps.mirror_y { height - 1 - y } else { y };
+            tail.store_row(row, y, (width, height), steps.mirror_x, out);
+        };
+        let (resampler, row) = (&mut self.resampler, &mut self.row);
+        rows(resampler, row, &mut self.busy, sample, decoder, (bytes, header), job, sink)
+    }
+
+    /// Decodes and resamples into `self.image`.
+    fn resample(
+        &mut self,
+        sample: &SamplePlan,
+        decoder: &mut HostDecoder,
+        bytes: &[u8],
+        header: &Header,
+        job: Resampling,
+    ) -> Result<(), Fault> {
+        let image = reset_u8(&mut self.image, sample.steps[job.place].output);
+        let sink = |y: u32, row: &[u8]| image.row_mut(y).copy_from_slice(row);
+        let (resampler, row) = (&mut self.resampler, &mut self.row);
+        rows(resampler, row, &mut self.busy, sample, decoder, (bytes, header), job, sink)
     }
 
     /// Decodes the window upright into `self.image`.
@@ -150,65 +188,101 @@ impl HostTransform {
         })
     }
 
-    /// Makes the resampled window an image.
-    fn materialize(&mut self, window: Roi) {
-        let image = reset_u8(&mut self.image, window);
-        for y in window.y..window.bottom() {
-            self.resampler.output_row(y, image.row_mut(y));
-        }
-    }
-
-    /// Runs the operators from number `place` on, on `self.image`, and stores the result.
-    fn operate(&mut self, plan: &Plan, sample: &SamplePlan, mut place: usize, out: &mut [u8]) {
-        while place < plan.steps.len() {
-            if self.image.pixels() == PixelType::U8 && tail_of(plan, sample, place).is_some() {
+    /// Runs the operators from number `place` on, on `self.image`, until storing can do the rest.
+    fn operate(&mut self, plan: &Plan, sample: &SamplePlan, place: usize) {
+        self.stored = place;
+        while self.stored < plan.steps.len() {
+            if self.image.pixels() == PixelType::U8 && tail_of(plan, sample, self.stored).is_some()
+            {
                 break;
             }
-            let (op, step) = (&plan.steps[place], &sample.steps[place]);
-            reset(&mut self.next, op.pixels, step.output);
-            let table = &sample.table[step.table.clone()];
-            op.operator.apply(&step.params, table, &self.image, &mut self.next);
-            std::mem::swap(&mut self.image, &mut self.next);
-            place += 1;
-        }
-        if self.image.pixels() == PixelType::U8 {
-            self.store_tail(plan, sample, place, None, out);
-        } else {
-            output::store(&self.image, self.shape.dtype, self.shape.layout, out);
+            self.apply(plan, sample, self.stored);
+            self.stored += 1;
         }
     }
 
-    /// Stores byte pixels through the operators from number `place` on, which only move and map pixels. They
-    /// come from the resampler's window, or from `self.image`.
-    fn store_tail(
-        &mut self,
-        plan: &Plan,
-        sample: &SamplePlan,
-        place: usize,
-        resampled: Option<Roi>,
-        out: &mut [u8],
-    ) {
-        let Some(steps) = tail_of(plan, sample, place) else { return };
+    /// Runs operator number `place` on `self.image`.
+    fn apply(&mut self, plan: &Plan, sample: &SamplePlan, place: usize) {
+        let (op, step) = (&plan.steps[place], &sample.steps[place]);
+        reset(&mut self.next, op.pixels, step.output);
+        let table = &sample.table[step.table.clone()];
+        op.operator.apply(&step.params, table, &self.image, &mut self.next);
+        std::mem::swap(&mut self.image, &mut self.next);
+    }
+
+    /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
+    fn store(&mut self, plan: &Plan, sample: &SamplePlan, out: &mut [u8]) {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
-        if self.tail.as_ref().is_none_or(|(normalize, _)| *normalize != steps.normalize) {
-            let tail = Tail::new(steps.normalize.as_ref(), dtype, layout);
-            self.tail = Some((steps.normalize, tail));
-        }
-        let Some((_, tail)) = &self.tail else { return };
-        self.row.resize(3 * width as usize, 0);
+        let (HostImage::U8(image), Some(steps)) = (&self.image, tail_of(plan, sample, self.stored))
+        else {
+            return output::store(&self.image, dtype, layout, out);
+        };
+        let tail = tail_for(&mut self.tail, steps.normalize, dtype, layout);
         for y in 0..height {
             let from = if steps.mirror_y { height - 1 - y } else { y };
-            let row = match (resampled, &self.image) {
-                (Some(window), _) => {
-                    self.resampler.output_row(window.y + from, &mut self.row);
-                    &self.row[..]
-                }
-                (None, HostImage::U8(image)) => image.row(image.window().y + from),
-                (None, HostImage::F32(_)) => return,
-            };
+            let row = image.row(image.window().y + from);
             tail.store_row(row, y, (width, height), steps.mirror_x, out);
         }
     }
+}
+
+/// A resampling that takes rows from the decoder.
+#[derive(Clone, Copy)]
+struct Resampling {
+    params: resample::Params,
+    /// Number of the operator.
+    place: usize,
+    /// Rows that crops before it cut off.
+    offset_y: u32,
+}
+
+/// Pushes decoded rows through the resampler, and gives each row that comes out to `sink`.
+#[expect(clippy::too_many_arguments, reason = "parts of an executor that are borrowed apart")]
+fn rows(
+    resampler: &mut Resampler,
+    line: &mut Vec<u8>,
+    busy: &mut Duration,
+    sample: &SamplePlan,
+    decoder: &mut HostDecoder,
+    (bytes, header): (&[u8], &Header),
+    job: Resampling,
+    mut sink: impl FnMut(u32, &[u8]),
+) -> Result<(), Fault> {
+    let step = &sample.steps[job.place];
+    resampler.begin(&job.params, &sample.table[step.table.clone()], step.input);
+    line.resize(3 * step.output.width as usize, 0);
+    decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
+        let timed = is_timed(y).then(Instant::now);
+        resampler.push_row(y - job.offset_y, row);
+        while let Some(y) = resampler.next_output() {
+            resampler.output_row(y, line);
+            sink(y, line);
+        }
+        if let Some(begin) = timed {
+            *busy += begin.elapsed() * TIMED_ROWS;
+        }
+    })
+}
+
+/// Whether a row is one of those that are timed: a scattered choice, so that it does not fall in step with the
+/// rows at which output comes out.
+fn is_timed(y: u32) -> bool {
+    y.wrapping_mul(0x9e37_79b9) / (u32::MAX / TIMED_ROWS + 1) == 0
+}
+
+/// The table for this normalization, made anew only where it differs from the one before.
+fn tail_for(
+    kept: &mut Option<(Option<normalize::Params>, Tail)>,
+    normalize: Option<normalize::Params>,
+    dtype: DType,
+    layout: Layout,
+) -> &Tail {
+    let stale = kept.as_ref().is_none_or(|(of, _)| *of != normalize);
+    if stale {
+        *kept = None;
+    }
+    let make = || (normalize, Tail::new(normalize.as_ref(), dtype, layout));
+    &kept.get_or_insert_with(make).1
 }
 
 /// Operators that only move and map pixels, folded.

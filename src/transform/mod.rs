@@ -1,6 +1,5 @@
 //! Runs a plan on decoded pixels, into a sample's part of a batch.
 
 mod host;
-mod plain;
 
 pub use host::HostTransform;

@@ -1,13 +1,17 @@
 """Makes tests/golden/decode/: small pictures, and beside each Pillow's RGB bytes as `<name>.rgb`.
 
 Run with Pillow 12.x and numpy:  python tests/golden/decode.py
+With `recipes DIR` it hashes Pillow's RGB bytes of the JPEGs there (see `write_recipes` in tests/decode.rs) into
+tests/golden/recipes.sha256 instead.
 The pictures are synthetic (seeded noise over gradients). Orientation is not applied: the bytes are those of
 `Image.open(file).convert("RGB")`.
 """
 
+import hashlib
 import io
 import pathlib
 import struct
+import sys
 import zlib
 
 import numpy as np
@@ -127,10 +131,25 @@ def webps():
     save("webp-orientation-8.webp", rgb, quality=60, exif=exif(8))
 
 
-if __name__ == "__main__":
+def recipes(folder):
+    lines = [
+        f"{hashlib.sha256(Image.open(path).convert('RGB').tobytes()).hexdigest()}  {path.stem}"
+        for path in sorted(pathlib.Path(folder).glob("*.jpg"))
+    ]
+    (OUT.parent / "recipes.sha256").write_text("\n".join(lines) + "\n")
+
+
+def pictures():
     OUT.mkdir(exist_ok=True)
     for old in OUT.iterdir():
         old.unlink()
     jpegs()
     pngs()
     webps()
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["recipes"]:
+        recipes(sys.argv[2])
+    else:
+        pictures()

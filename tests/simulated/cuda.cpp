@@ -101,14 +101,16 @@ void run_head(Stream& stream) {
 }
 
 void reach(const EventRef& event, unsigned long long generation);
+void schedule();
 
-// One more operation of this stream, after what it waits for.
+// One more operation of this stream, after what it waits for; others may run ahead.
 void advance(Stream& stream) {
     if (!runnable(stream)) {
         EventRef event = stream.queue.front().wait;
         reach(event, stream.queue.front().generation);
     }
-    run_head(stream);
+    if (!stream.queue.empty() && runnable(stream)) run_head(stream);
+    if (mode == SIM_RANDOM) schedule();
 }
 
 void reach(const EventRef& event, unsigned long long generation) {
@@ -134,6 +136,7 @@ void drain_all() {
 void schedule() {
     if (mode == SIM_EAGER) return drain_all();
     if (mode != SIM_RANDOM) return;
+    if (scheduler() % 2) return;
     for (unsigned long long steps = scheduler() % 4; steps > 0; steps--) {
         std::vector<Stream*> ready;
         for (auto& [handle, stream] : streams)
@@ -481,7 +484,7 @@ API int cuModuleUnload(void* handle) {
     auto found = modules.find(handle);
     if (found == modules.end()) return INVALID_HANDLE;
     for (auto& [name, stream] : streams)
-        if (!stream.queue.empty()) counts.unloaded_in_use++;
+        if (!stream.queue.empty()) counts.destroyed_in_use++;
     drain_all();
     for (Function* function : found->second.functions) delete function;
     dlclose(found->second.library);
@@ -539,7 +542,7 @@ API void sim_reset() {
     sticky = SUCCESS;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
-    counts.overruns = counts.write_combined = counts.timed_events = counts.unloaded_in_use = 0;
+    counts.overruns = counts.write_combined = counts.timed_events = counts.destroyed_in_use = 0;
     counts.device.peak_bytes = counts.device.bytes;
     counts.pinned.peak_bytes = counts.pinned.bytes;
 }
@@ -591,6 +594,11 @@ API int sim_enter(const char* name) {
 API void sim_objects(long change) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     counts.nvjpeg_objects += change;
+}
+
+API void sim_destroyed_in_use() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    counts.destroyed_in_use++;
 }
 
 API int sim_enqueue(void* handle, void (*function)(void*), void* data) {

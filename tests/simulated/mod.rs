@@ -71,7 +71,7 @@ pub struct SimCounts {
     pub overruns: u64,
     pub write_combined: u64,
     pub timed_events: u64,
-    pub unloaded_in_use: u64,
+    pub destroyed_in_use: u64,
 }
 
 impl SimCounts {
@@ -88,7 +88,7 @@ impl SimCounts {
 
     /// Things that were done wrong.
     pub fn faults(&self) -> u64 {
-        self.overruns + self.write_combined + self.timed_events + self.unloaded_in_use
+        self.overruns + self.write_combined + self.timed_events + self.destroyed_in_use
     }
 }
 
@@ -114,6 +114,7 @@ impl Simulated {
     fn reset(&self) {
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
         self.nvjpeg_version(13, 3, 2);
+        self.nvjpeg_scratch(false);
         self.set_decoder(None);
     }
 
@@ -188,6 +189,13 @@ impl Simulated {
                 f(major, minor, patch);
             },
         );
+    }
+
+    /// Whether nvJPEG takes memory for each picture's device phase and gives it back at once, in stream order.
+    pub fn nvjpeg_scratch(&self, wanted: bool) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
+            f(wanted.into())
+        });
     }
 
     /// What decodes; `None` is a pattern of the file's bytes and the position.

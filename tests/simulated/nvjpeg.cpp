@@ -5,7 +5,8 @@
 // there, and the device's phase writes the destination. So touching a buffer too early shows as a wrong picture.
 //
 // Known faults of the real library that it has too: a state whose picture failed gives the pixels of the picture
-// before; versions before 13.2 get the outermost pixels of a window wrong.
+// before; versions before 13.2 get the outermost pixels of a window wrong. What is destroyed while the device still
+// uses it is counted as a fault.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -34,8 +35,12 @@ struct Handle { Allocator device, pinned; unsigned flags; };
 struct Decoder { int backend; };
 struct Params { int format, x, y, width, height; };
 
+// What operations in a stream use: the count is above one while they are there.
+typedef std::shared_ptr<int> InUse;
+
 struct Buffer {
     Allocator allocator;
+    InUse in_use = std::make_shared<int>(0);
     void* data = nullptr;
     size_t bytes = 0;
 
@@ -57,6 +62,7 @@ struct Buffer {
 struct Stream { std::vector<uint8_t> copy; int width = 0, height = 0; };
 
 struct State {
+    InUse in_use = std::make_shared<int>(0);
     Buffer *pinned = nullptr, *device = nullptr;
     int width = 0, height = 0;                     // of the decoded window
     bool decoded = false, transferred = false, tainted = false;
@@ -64,6 +70,7 @@ struct State {
 
 int version[3] = {13, 3, 2};
 Decode decode = nullptr;
+bool scratch = false;
 
 // A picture that depends on the file's bytes and on the position.
 int pattern(const uint8_t* bytes, size_t count, int x0, int y0, int width, int height, uint8_t* rgb) {
@@ -108,6 +115,10 @@ void taint_edges(uint8_t* rgb, const Params& p, int width, int height) {
 
 template <class T> int create(T** out, T* made) { *out = made; sim_objects(1); return SUCCESS; }
 template <class T> int destroy(T* it) { if (!it) return INVALID_PARAMETER; delete it; sim_objects(-1); return SUCCESS; }
+template <class T> int destroy_used(T* it) {
+    if (it && it->in_use.use_count() > 1) sim_destroyed_in_use();
+    return destroy(it);
+}
 
 }  // namespace
 
@@ -116,6 +127,7 @@ template <class T> int destroy(T* it) { if (!it) return INVALID_PARAMETER; delet
 API void sim_nvjpeg_set_version(int major, int minor, int patch) {
     version[0] = major, version[1] = minor, version[2] = patch;
 }
+API void sim_nvjpeg_set_scratch(int wanted) { scratch = wanted; }
 API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
 
 API int nvjpegGetProperty(unsigned property, int* value) {
@@ -145,7 +157,7 @@ API int nvjpegDecoderStateCreate(Handle* handle, Decoder* decoder, State** out) 
     if (!handle || !decoder) return INVALID_PARAMETER;
     return create(out, new State());
 }
-API int nvjpegJpegStateDestroy(State* it) { sim_enter("nvjpegJpegStateDestroy"); return destroy(it); }
+API int nvjpegJpegStateDestroy(State* it) { sim_enter("nvjpegJpegStateDestroy"); return destroy_used(it); }
 
 API int nvjpegJpegStreamCreate(Handle* handle, Stream** out) {
     ENTER("nvjpegJpegStreamCreate")
@@ -173,14 +185,14 @@ API int nvjpegBufferPinnedCreateV2(Handle* handle, Allocator* allocator, Buffer*
     if (!handle) return INVALID_PARAMETER;
     return create(out, new Buffer{*allocator});
 }
-API int nvjpegBufferPinnedDestroy(Buffer* it) { sim_enter("nvjpegBufferPinnedDestroy"); return destroy(it); }
+API int nvjpegBufferPinnedDestroy(Buffer* it) { sim_enter("nvjpegBufferPinnedDestroy"); return destroy_used(it); }
 
 API int nvjpegBufferDeviceCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferDeviceCreateV2")
     if (!handle) return INVALID_PARAMETER;
     return create(out, new Buffer{*allocator});
 }
-API int nvjpegBufferDeviceDestroy(Buffer* it) { sim_enter("nvjpegBufferDeviceDestroy"); return destroy(it); }
+API int nvjpegBufferDeviceDestroy(Buffer* it) { sim_enter("nvjpegBufferDeviceDestroy"); return destroy_used(it); }
 
 API int nvjpegStateAttachPinnedBuffer(State* state, Buffer* buffer) {
     ENTER("nvjpegStateAttachPinnedBuffer")
@@ -233,7 +245,7 @@ API int nvjpegDecodeJpegHost(Handle*, Decoder*, State* state, Params* params, St
     return SUCCESS;
 }
 
-struct Copy { void* target; const void* source; size_t row_bytes, rows, pitch; };
+struct Copy { void* target; const void* source; size_t row_bytes, rows, pitch; InUse state, buffer, other; };
 
 static int enqueue(void* stream, Copy copy) {
     return sim_enqueue(stream, [](void* data) {
@@ -250,13 +262,15 @@ API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder*, State* state, Stream
     if (!state->decoded || !state->device) return INVALID_PARAMETER;
     size_t bytes = size_t(3) * state->width * state->height;
     if (int code = state->device->grow(bytes, stream)) return code;
-    if (enqueue(stream, {state->device->data, state->pinned->data, bytes, 1, bytes})) return EXECUTION_FAILED;
+    Copy copy = {state->device->data, state->pinned->data, bytes, 1, bytes,
+                 state->in_use, state->pinned->in_use, state->device->in_use};
+    if (enqueue(stream, copy)) return EXECUTION_FAILED;
     state->transferred = true;
     state->tainted = was_tainted;
     return SUCCESS;
 }
 
-API int nvjpegDecodeJpegDevice(Handle*, Decoder*, State* state, uint8_t** image, void* stream) {
+API int nvjpegDecodeJpegDevice(Handle* handle, Decoder*, State* state, uint8_t** image, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegDevice")
@@ -264,7 +278,22 @@ API int nvjpegDecodeJpegDevice(Handle*, Decoder*, State* state, uint8_t** image,
     // nvjpegImage_t: four pointers, then four pitches.
     size_t pitch = ((size_t*)image)[4], row_bytes = size_t(3) * state->width;
     if (pitch < row_bytes) return INVALID_PARAMETER;
-    if (enqueue(stream, {image[0], state->device->data, row_bytes, (size_t)state->height, pitch})) return EXECUTION_FAILED;
+    size_t rows = state->height;
+    Copy copy = {image[0], state->device->data, row_bytes, rows, pitch, state->in_use, state->device->in_use, {}};
+    if (scratch) {
+        Buffer between{handle->device};
+        if (int code = between.grow(row_bytes * rows, stream)) return code;
+        copy.target = between.data;
+        copy.pitch = row_bytes;
+        if (enqueue(stream, copy)) return EXECUTION_FAILED;
+        copy = {image[0], between.data, row_bytes, rows, pitch, state->in_use, {}, {}};
+        if (enqueue(stream, copy)) return EXECUTION_FAILED;
+        Allocator& allocator = between.allocator;
+        if (allocator.release(allocator.context, between.data, between.bytes, stream)) return ALLOCATOR_FAILURE;
+        between.data = nullptr;
+    } else if (enqueue(stream, copy)) {
+        return EXECUTION_FAILED;
+    }
     state->decoded = state->transferred = false;
     state->tainted = was_tainted;
     return SUCCESS;

@@ -7,6 +7,10 @@
 //! that is resampled, so that nothing outside it is ever read. `nearest` is Pillow's affine
 //! nearest instead (`Geometry.c`).
 //!
+//! One difference is left: from 12.2 on, Pillow's `Image.resize` shrinks the rows first where a picture is
+//! more than 100 times as high as wide; here, as in Pillow up to 12.1, columns always come first. Such
+//! pictures come out at most a level apart.
+//!
 //! **The table** (`&[i32]`), made by `fill_table`, holds two axes, columns first. An axis of `n` outputs
 //! (those of the wanted window) is: `n` pairs `(first, count)`, the first input index (absolute, in the
 //! coordinates of the input image) and the number of taps, at `*_bounds`; then `n` times `*_taps`
@@ -28,7 +32,12 @@ use crate::tensor::CHANNELS;
 
 use super::{Bounds, Wanted};
 
+pub use fast::Resampler;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
 mod coefficients;
+mod fast;
 
 /// Resampling filter, with Pillow's names and supports (in input pixels where the image grows).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -50,7 +59,7 @@ pub enum Filter {
 }
 
 /// What one sample's resampling is: the numbers that CPU and GPU share.
-#[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
     /// Address of the table.
@@ -108,7 +117,7 @@ impl Params {
             box_height: of.height as i32,
             out_width: to.width as i32,
             out_height: to.height as i32,
-            ..Self::zeroed()
+            ..Self::default()
         }
     }
 
@@ -294,7 +303,24 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
 }
 
-/// [`reference()`], fast.
+/// The same with [`Resampler`].
 pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-    reference(params, table, src, out);
+    let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+        unreachable!("resampling takes bytes and gives bytes");
+    };
+    let (wanted, window) = (params.wanted(), out.window());
+    let skipped = CHANNELS * (window.x - wanted.x) as usize;
+    let mut line = vec![0; CHANNELS * wanted.width as usize];
+    let mut resampler = Resampler::default();
+    resampler.begin(params, table, src.window());
+    for y in params.rows(table).inputs() {
+        resampler.push_row(y, src.row(y));
+        while let Some(y) = resampler.next_output() {
+            resampler.output_row(y, &mut line);
+            if (window.y..window.bottom()).contains(&y) {
+                let row = out.row_mut(y);
+                row.copy_from_slice(&line[skipped..][..row.len()]);
+            }
+        }
+    }
 }

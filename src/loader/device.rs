@@ -1,0 +1,495 @@
+//! Batches on the device: workers read and decode on the host's side, one thread launches everything else.
+//!
+//! ```text
+//! worker      page (waits until the device is past its last use), place, read, header, plan, and one of
+//!               nvJPEG's host phase   |   pixels in the page   |   the finished tensor in the page
+//! launcher    a group of pages: nvJPEG's device phase | upload of pixels | upload of the tensor,
+//!             then one launch of the fused kernel for all that have pixels
+//! ```
+//!
+//! A worker takes a page first and a place second, so every place that was taken has a page and will arrive:
+//! that is what keeps the two rings from waiting on each other. What nvJPEG cannot take, and what does not fit
+//! into a page, is made on the CPU to the same bits and uploaded as a finished tensor; it is counted as `cpu`.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::error::{Error, Fault, Reason, Result, SampleError};
+use crate::geometry::{Orientation, Roi, Size};
+use crate::gpu::nvjpeg::{DecodeFault, Jpeg, PageDecoder, Window};
+use crate::gpu::{self, DeviceBuffer, Event, Kernel, Staged, Stream, TensorSlot, Upload};
+use crate::header::{ColorSpace, FrameKind, Header, Sampling};
+use crate::image::HostImage;
+use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
+use crate::plan::{DevicePlan, Place, Plan, SamplePlan};
+use crate::random::SampleKey;
+use crate::ring::{Consumer, Producer, Slot, Using};
+use crate::source::Source;
+
+use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
+use super::feed::{Done, Feed, Job};
+use super::host::Maker;
+use super::policy::{Trouble, produce, record};
+use super::stats::Counters;
+
+/// A batch's memory on the device.
+pub(super) struct DeviceSlot {
+    pub tensor: TensorSlot,
+    sample_bytes: usize,
+    info: BatchInfo,
+}
+
+/// A sample's part of it.
+pub(super) struct Cell {
+    buffer: Arc<DeviceBuffer>,
+    offset: usize,
+}
+
+impl DeviceSlot {
+    pub fn new(tensor: TensorSlot, sample_bytes: usize) -> Self {
+        Self { tensor, sample_bytes, info: BatchInfo::default() }
+    }
+}
+
+impl Slot for DeviceSlot {
+    fn begin_fill(&mut self) -> Result<()> {
+        self.tensor.begin_fill()
+    }
+    fn end_fill(&mut self) -> Result<()> {
+        self.tensor.end_fill()
+    }
+    fn begin_use(&mut self) -> Result<()> {
+        self.tensor.begin_use()
+    }
+    fn end_use(&mut self) -> Result<()> {
+        self.tensor.end_use()
+    }
+}
+
+impl BatchSlot for DeviceSlot {
+    type Cell = Cell;
+    const BEGIN_BEFORE_CELLS: bool = false;
+
+    fn info(&self) -> &BatchInfo {
+        &self.info
+    }
+    fn info_mut(&mut self) -> &mut BatchInfo {
+        &mut self.info
+    }
+    fn take_cell(&mut self, place: usize) -> Cell {
+        Cell { buffer: self.tensor.buffer().clone(), offset: place * self.sample_bytes }
+    }
+    fn return_cell(&mut self, _: usize, _: Cell) {}
+}
+
+/// One sample between a worker and the launcher.
+pub(super) struct DevicePage {
+    decoder: Option<PageDecoder>,
+    pixels: Pixels,
+    finished: Upload,
+    /// Reached when the device is past everything that it reads of this page.
+    done: Event,
+    stream: Arc<Stream>,
+    work: Option<Work>,
+    sample: SamplePlan,
+}
+
+/// Where a page's decoded pixels lie.
+pub(super) enum Pixels {
+    /// nvJPEG writes them on the device.
+    Device(DeviceBuffer),
+    /// The host writes them, and they are uploaded.
+    Staged(Staged),
+}
+
+impl Pixels {
+    fn device(&self) -> &DeviceBuffer {
+        match self {
+            Pixels::Device(buffer) => buffer,
+            Pixels::Staged(staged) => staged.device(),
+        }
+    }
+}
+
+/// A place with what shall be put there.
+struct Work {
+    job: Job<Cell>,
+    payload: Payload,
+    result: Result<SampleRecord>,
+    faults: Vec<SampleError>,
+}
+
+/// What a page holds.
+#[derive(Clone, Copy)]
+enum Payload {
+    /// Nothing: the place failed.
+    Nothing,
+    /// Zeros are put there.
+    Zeros,
+    /// nvJPEG's host phase is over.
+    Decoding(Window),
+    /// So many bytes of pixels, of this window, upright.
+    Pixels(usize, Roi),
+    /// The whole tensor.
+    Finished,
+}
+
+impl DevicePage {
+    pub fn new(
+        decoder: Option<PageDecoder>,
+        pixels: Pixels,
+        finished: Upload,
+        stream: Arc<Stream>,
+    ) -> Result<Self> {
+        let done = Event::new(stream.device())?;
+        let (work, sample) = (None, SamplePlan::default());
+        Ok(Self { decoder, pixels, finished, done, stream, work, sample })
+    }
+}
+
+impl Slot for DevicePage {
+    /// The only wait on the host: normally the device is past it long ago.
+    fn begin_fill(&mut self) -> Result<()> {
+        self.done.synchronize()
+    }
+    fn end_fill(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn begin_use(&mut self) -> Result<()> {
+        Ok(())
+    }
+    fn end_use(&mut self) -> Result<()> {
+        self.done.record(&self.stream)
+    }
+}
+
+/// Fills pages until there are no places left.
+pub(super) struct PageWorker {
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    counters: Arc<Counters>,
+    jpeg: Option<Arc<Jpeg>>,
+    maker: Maker,
+}
+
+impl PageWorker {
+    pub fn new(
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        counters: Arc<Counters>,
+        jpeg: Option<Arc<Jpeg>>,
+    ) -> Self {
+        let maker = Maker::new(source.clone(), plan.clone(), counters.clone());
+        Self { source, plan, counters, jpeg, maker }
+    }
+
+    pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
+        loop {
+            let begin = Instant::now();
+            let Some(mut page) = pages.acquire() else { return Ok(()) };
+            page.begin_fill()?;
+            let Some(job) = feed.take() else { return Ok(()) };
+            self.counters.blocked.add(begin.elapsed());
+            let work = self.fill(&mut page, job);
+            page.work = Some(work);
+            page.publish()?;
+        }
+    }
+
+    fn fill(&mut self, page: &mut DevicePage, job: Job<Cell>) -> Work {
+        let (plan, source) = (self.plan.clone(), self.source.clone());
+        let wanted =
+            SampleKey { seed: plan.settings.loader.seed, epoch: job.epoch, index: job.index };
+        let mut payload = Payload::Nothing;
+        let mut faults = Vec::new();
+        let result = produce(&plan, &*source, wanted, &mut faults, |key| {
+            let record;
+            (payload, record) = self.attempt(page, key)?;
+            Ok(record)
+        });
+        match &result {
+            Ok(record) if record.outcome == Outcome::Substituted => payload = Payload::Zeros,
+            Ok(_) => {}
+            Err(_) => payload = Payload::Nothing,
+        }
+        let result = result.map(|record| SampleRecord { padding: job.padding, ..record });
+        Work { job, payload, result, faults }
+    }
+
+    /// Makes a sample in the page, as far as the plan wants it on the host.
+    fn attempt(
+        &mut self,
+        page: &mut DevicePage,
+        key: SampleKey,
+    ) -> Result<(Payload, SampleRecord), Trouble> {
+        let header = self.maker.read(key)?;
+        let plan = self.plan.clone();
+        let Some(device) = &plan.device else {
+            return Err(
+                Error::Internal { problem: "a device's worker without a device".into() }.into()
+            );
+        };
+        let made = match (&self.jpeg, plan.decode) {
+            (Some(_), Place::Gpu) => self.decode(page, device, &header)?,
+            _ => self.pixels(page, device, &header)?,
+        };
+        if let Some((payload, outcome)) = made {
+            std::mem::swap(&mut page.sample, &mut self.maker.sample);
+            return Ok((payload, record(&*self.source, key.index, &page.sample, outcome)));
+        }
+        let record = self.maker.finish_read(key, &header, page.finished.bytes()?)?;
+        Ok((Payload::Finished, record))
+    }
+
+    /// nvJPEG's host phase; `None` where the picture is not for nvJPEG or does not fit.
+    fn decode(
+        &mut self,
+        page: &mut DevicePage,
+        device: &DevicePlan,
+        header: &Header,
+    ) -> Result<Option<(Payload, Outcome)>, Trouble> {
+        let (Some(jpeg), Some(decoder)) = (&self.jpeg, &mut page.decoder) else { return Ok(None) };
+        let wanted = self.maker.sample.stored_window;
+        let fits = jpeg.window(header.size, wanted).bytes() <= device.pixels_bytes;
+        if !nvjpeg_takes(header) || !fits || !table_fits(device, &self.maker.sample) {
+            return Ok(None);
+        }
+        let begin = Instant::now();
+        let decoded = decoder.host(self.maker.page.bytes(), wanted);
+        self.counters.decode.add(begin.elapsed());
+        match decoded {
+            Ok(window) => Ok(Some((Payload::Decoding(window), Outcome::Host))),
+            Err(fault) if on_cpu_instead(&fault) => Ok(None),
+            Err(DecodeFault::Sample(fault)) => Err(fault.into()),
+            Err(DecodeFault::Fatal(error)) => Err(error.into()),
+        }
+    }
+
+    /// Decoding and the first operators on the host; `None` where the pixels do not fit.
+    fn pixels(
+        &mut self,
+        page: &mut DevicePage,
+        device: &DevicePlan,
+        header: &Header,
+    ) -> Result<Option<(Payload, Outcome)>, Trouble> {
+        let Pixels::Staged(staged) = &mut page.pixels else { return Ok(None) };
+        let sample = &self.maker.sample;
+        let window =
+            sample.steps.get(self.plan.cpu_steps()).map_or(sample.window, |step| step.input);
+        let pixel_bytes = if device.leaf == Leaf::Roi { 3 } else { 12 };
+        let bytes = pixel_bytes * window.size().pixels() as usize;
+        if bytes > device.pixels_bytes || !table_fits(device, sample) {
+            return Ok(None);
+        }
+        let image: &[u8] = match self.maker.prefix(header)? {
+            HostImage::U8(image) => image.data(),
+            HostImage::F32(image) => bytemuck::cast_slice(image.data()),
+        };
+        staged.bytes()?[..bytes].copy_from_slice(image);
+        Ok(Some((Payload::Pixels(bytes, window), Outcome::Cpu)))
+    }
+}
+
+/// Whether nvJPEG's hybrid decoder takes a picture; the header alone decides, so that it never has to find out by
+/// failing: Huffman-coded YCbCr or gray with 8 bits, sequential or progressive.
+fn nvjpeg_takes(header: &Header) -> bool {
+    header.jpeg.as_ref().is_some_and(|jpeg| {
+        jpeg.precision == 8
+            && !jpeg.arithmetic
+            && matches!(
+                jpeg.frame,
+                FrameKind::Baseline | FrameKind::Extended | FrameKind::Progressive
+            )
+            && matches!(jpeg.color_space(), ColorSpace::Gray | ColorSpace::YCbCr)
+            && jpeg.sampling() != Sampling::Other
+    })
+}
+
+/// Whether a failure of nvJPEG says nothing against the file: it has not the memory, or not the feature.
+fn on_cpu_instead(fault: &DecodeFault) -> bool {
+    match fault {
+        DecodeFault::Sample(Fault { reason, .. }) => *reason == Reason::Unsupported,
+        DecodeFault::Fatal(error) => matches!(error, Error::Budget { .. }),
+    }
+}
+
+fn table_fits(device: &DevicePlan, sample: &SamplePlan) -> bool {
+    size_of_val(&sample.table[..]) <= device.table_bytes
+}
+
+/// Puts everything that happens on the device into the producer's stream.
+pub(super) struct Launcher {
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    counters: Arc<Counters>,
+    stream: Arc<Stream>,
+    kernel: Kernel,
+    blocks: Vec<Staged>,
+    /// Makes samples anew for which nvJPEG's device phase failed.
+    maker: Maker,
+}
+
+impl Launcher {
+    pub fn new(
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        counters: Arc<Counters>,
+        stream: Arc<Stream>,
+        kernel: Kernel,
+        blocks: Vec<Staged>,
+    ) -> Self {
+        let maker = Maker::new(source.clone(), plan.clone(), counters.clone());
+        Self { source, plan, counters, stream, kernel, blocks, maker }
+    }
+
+    /// Launches until all workers are gone. The stream is empty afterwards, whatever went wrong: nothing that
+    /// the device may still use is given back.
+    pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
+        let launched = self.launch_all(feed, pages);
+        let emptied = self.stream.synchronize();
+        launched.and(emptied)
+    }
+
+    fn launch_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
+        let group = self.plan.device.as_ref().map_or(1, |device| device.group);
+        let mut held: Vec<Using<DevicePage>> = Vec::with_capacity(group);
+        while let Some(first) = pages.next() {
+            held.push(first?);
+            while held.len() < group
+                && let Some(next) = pages.try_next()
+            {
+                held.push(next?);
+            }
+            let begin = Instant::now();
+            self.launch(feed, &mut held)?;
+            self.counters.transform.add(begin.elapsed());
+            held.clear();
+        }
+        Ok(())
+    }
+
+    fn launch(&mut self, feed: &Feed<DeviceSlot>, pages: &mut [Using<DevicePage>]) -> Result<()> {
+        // The block that was used longest ago: its upload is over.
+        self.blocks.rotate_left(1);
+        let plan = self.plan.clone();
+        let Some(device) = &plan.device else { return Ok(()) };
+        let mut count = 0;
+        for page in pages.iter_mut() {
+            let Some(mut work) = page.work.take() else { continue };
+            if !feed.begin(work.job.batch) {
+                return Ok(());
+            }
+            self.fill(device, page, &mut work, &mut count)?;
+            page.work = Some(work);
+        }
+        if count > 0 {
+            let tables = device.group * device.kernel.sample_bytes;
+            let used = tables.next_multiple_of(8) + count * device.table_bytes;
+            let block = &mut self.blocks[0];
+            block.upload(&self.stream, 0..used)?;
+            let Size { width, height } = Size::new(plan.shape.width, plan.shape.height);
+            self.kernel.launch(&self.stream, block.device(), 0, count as u32, width, height)?;
+        }
+        for page in pages {
+            let Some(Work { job, result, faults, .. }) = page.work.take() else { continue };
+            let Job { batch, place, cell, .. } = job;
+            feed.complete(Done { batch, place, cell, result, faults });
+        }
+        Ok(())
+    }
+
+    /// Puts one page's copies and decoding into the stream, and its parameters into the block.
+    fn fill(
+        &mut self,
+        device: &DevicePlan,
+        page: &mut DevicePage,
+        work: &mut Work,
+        count: &mut usize,
+    ) -> Result<()> {
+        let sample_bytes = self.plan.shape.sample_bytes();
+        let Cell { buffer, offset } = &work.job.cell;
+        let out = buffer.address() + *offset as u64;
+        match work.payload {
+            Payload::Nothing => Ok(()),
+            Payload::Zeros => gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0),
+            Payload::Finished => page.finished.copy(&self.stream, 0..sample_bytes, buffer, *offset),
+            Payload::Decoding(window) => {
+                let Some(decoder) = &mut page.decoder else { return Ok(()) };
+                let pitch = window.pitch_bytes();
+                match decoder.device(&self.stream, page.pixels.device(), 0, pitch) {
+                    Ok(()) => {}
+                    Err(DecodeFault::Fatal(error)) if !matches!(error, Error::Budget { .. }) => {
+                        return Err(error);
+                    }
+                    Err(_) => return self.make_anew(page, work),
+                }
+                let SamplePlan { stored, orientation, .. } = page.sample;
+                let address = page.pixels.device().address();
+                let leaf =
+                    RoiParams::new(address, pitch as u32, window.decoded, stored, orientation);
+                self.describe(device, page, out, bytemuck::bytes_of(&leaf), count)
+            }
+            Payload::Pixels(bytes, window) => {
+                let Pixels::Staged(staged) = &mut page.pixels else { return Ok(()) };
+                staged.upload(&self.stream, 0..bytes)?;
+                let address = staged.device().address();
+                let pitch = 3 * window.width;
+                let size = Size::new(window.right(), window.bottom());
+                let bytes = RoiParams::new(address, pitch, window, size, Orientation::UPRIGHT);
+                let floats = FloatsParams::new(address, pitch, window);
+                let leaf = match device.leaf {
+                    Leaf::Roi => bytemuck::bytes_of(&bytes),
+                    Leaf::Floats => bytemuck::bytes_of(&floats),
+                };
+                self.describe(device, page, out, leaf, count)
+            }
+        }
+    }
+
+    /// Writes a sample's parameters and tables into the block.
+    fn describe(
+        &mut self,
+        device: &DevicePlan,
+        page: &mut DevicePage,
+        out: u64,
+        leaf: &[u8],
+        count: &mut usize,
+    ) -> Result<()> {
+        let block = &mut self.blocks[0];
+        let block_address = block.device().address();
+        let bytes = block.bytes()?;
+        let sample_bytes = device.kernel.sample_bytes;
+        let tables =
+            (device.group * sample_bytes).next_multiple_of(8) + *count * device.table_bytes;
+        let table = bytemuck::cast_slice(&page.sample.table);
+        bytes[tables..tables + table.len()].copy_from_slice(table);
+        let first = self.plan.cpu_steps();
+        let steps = self.plan.steps.iter().zip(&mut page.sample.steps).skip(first);
+        for (step, sample) in steps {
+            let address = block_address + (tables + 4 * sample.table.start) as u64;
+            step.operator.set_table(&mut sample.params, address);
+        }
+        let params = page.sample.steps[first..].iter().map(|step| &step.params);
+        write_sample(&mut bytes[*count * sample_bytes..][..sample_bytes], out, leaf, params);
+        *count += 1;
+        Ok(())
+    }
+
+    /// Makes on the CPU what nvJPEG's device phase could not; where that is the file's fault, the policy decides.
+    fn make_anew(&mut self, page: &mut DevicePage, work: &mut Work) -> Result<()> {
+        let (plan, source) = (self.plan.clone(), self.source.clone());
+        let Job { epoch, index, padding, .. } = work.job;
+        let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
+        let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
+            Ok(self.maker.finish(key, page.finished.bytes()?)?)
+        });
+        work.payload = match &result {
+            Ok(record) if record.outcome == Outcome::Substituted => Payload::Zeros,
+            Ok(_) => Payload::Finished,
+            Err(_) => Payload::Nothing,
+        };
+        work.result = result.map(|record| SampleRecord { padding, ..record });
+        let device = plan.device.as_ref();
+        device.map_or(Ok(()), |device| self.fill(device, page, work, &mut 0))
+    }
+}

@@ -1,0 +1,94 @@
+//! What happens when a sample cannot be used.
+
+use crate::error::{Error, Fault, Result, SampleError};
+use crate::plan::{OnError, Plan};
+use crate::random::{SampleKey, replacement};
+use crate::source::Source;
+
+use super::batch::{Outcome, SampleRecord};
+
+/// Candidates that are tried in the place of a sample that cannot be used.
+const MAX_REPLACEMENTS: u32 = 100;
+
+/// Why a sample did not come about.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// The sample's own fault: the policy decides.
+    Sample(Fault),
+    /// Anything else: the loader ends.
+    Fatal(Error),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Trouble::Sample(fault)
+    }
+}
+
+impl From<Error> for Trouble {
+    fn from(error: Error) -> Self {
+        Trouble::Fatal(error)
+    }
+}
+
+/// Puts a sample into its place, or what the policy puts there instead. `attempt` makes the sample of a key;
+/// after [`Outcome::Substituted`] the caller puts zeros there.
+pub(super) fn produce(
+    plan: &Plan,
+    source: &dyn Source,
+    wanted: SampleKey,
+    faults: &mut Vec<SampleError>,
+    mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, Trouble>,
+) -> Result<SampleRecord> {
+    let mut key = wanted;
+    for number in 0..=MAX_REPLACEMENTS {
+        let Fault { reason, problem } = match attempt(key) {
+            Ok(record) => {
+                let replaces = (key.index != wanted.index).then_some(wanted.index);
+                return Ok(SampleRecord { replaces, ..record });
+            }
+            Err(Trouble::Fatal(error)) => return Err(error),
+            Err(Trouble::Sample(fault)) => fault,
+        };
+        let location = source.location(key.index);
+        let error = SampleError { index: key.index, location, reason, problem };
+        match plan.settings.loader.on_error {
+            OnError::Stop => return Err(Error::Sample(error)),
+            OnError::Substitute => {
+                faults.push(error);
+                return Ok(SampleRecord {
+                    label: source.label(wanted.index),
+                    index: wanted.index,
+                    ..SampleRecord::SUBSTITUTED
+                });
+            }
+            OnError::Skip => faults.push(error),
+        }
+        key.index = replacement(wanted, number, source.len());
+    }
+    Err(Error::Internal {
+        problem: format!(
+            "sample {} cannot be used, and neither can the {MAX_REPLACEMENTS} samples that were tried in its \
+             place; the first fault: {}",
+            wanted.index, faults[0]
+        ),
+    })
+}
+
+/// The record of a sample whose outcome is known.
+pub(super) fn record(
+    source: &dyn Source,
+    index: u64,
+    sample: &crate::plan::SamplePlan,
+    outcome: Outcome,
+) -> SampleRecord {
+    SampleRecord {
+        index,
+        label: source.label(index),
+        size: sample.upright,
+        trace: sample.trace,
+        outcome,
+        replaces: None,
+        padding: false,
+    }
+}

@@ -1,0 +1,328 @@
+//! Resampling at speed, with the bits of the reference: rows go in as a decoder emits them, and come out as
+//! soon as they can.
+//!
+//! The horizontal pass is done on the row that goes in; its bytes are kept in a ring of as many rows as
+//! the vertical pass has taps. Where the CPU has AVX2 both passes use its 16-bit multiply-add: a 22-bit
+//! coefficient is split into `high * 2^11 + low`, two sums are formed and put together, so no bit is lost.
+
+use crate::geometry::Roi;
+use crate::tensor::CHANNELS;
+
+use super::{Axis, HALF, PRECISION_BITS, Params};
+
+/// A resampling in progress, and its memory, which is kept for the next one.
+///
+/// ```text
+/// resampler.begin(&params, &table, window);
+/// for y in window.y..window.bottom() {
+///     resampler.push_row(y, row);
+///     while let Some(y) = resampler.next_output() {
+///         resampler.output_row(y, &mut line);
+///     }
+/// }
+/// ```
+#[derive(Debug, Default)]
+pub struct Resampler {
+    params: Params,
+    table: Vec<i32>,
+    input: Roi,
+    /// The next row to push, and the next to take, counted from the first of the wanted window.
+    next_input: u32,
+    next_output: usize,
+    /// Rows after the horizontal pass: row `y` at `y % ring_rows`.
+    ring: Vec<u8>,
+    ring_rows: usize,
+    stride: usize,
+    #[cfg(target_arch = "x86_64")]
+    avx2: Option<super::avx2::Passes>,
+}
+
+impl Resampler {
+    /// Starts a resampling. Rows will be those of the window `input`, which holds at least the one that
+    /// `demand` gave.
+    pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) {
+        let (columns, rows) = (params.columns(table), params.rows(table));
+        debug_assert!(input.x <= columns.inputs().start && columns.inputs().end <= input.right());
+        self.params = *params;
+        self.input = input;
+        self.next_input = rows.inputs().start;
+        self.next_output = 0;
+        fit(&mut self.table, table.len());
+        self.table.copy_from_slice(table);
+        self.stride = stride(columns.len());
+        self.ring_rows = rows.taps();
+        fit(&mut self.ring, self.stride * self.ring_rows);
+        #[cfg(target_arch = "x86_64")]
+        super::avx2::Passes::begin(&mut self.avx2, columns, rows, input);
+    }
+
+    /// Takes row `y` of the input: RGB of the window's columns. Rows come in order; those that are not
+    /// needed may be left out. Every output row that is ready must have been taken.
+    pub fn push_row(&mut self, y: u32, row: &[u8]) {
+        let rows = self.params.rows(&self.table);
+        if !rows.inputs().contains(&y) {
+            return;
+        }
+        assert!(y == self.next_input && self.next_output().is_none(), "rows come in order");
+        self.next_input += 1;
+        let start = self.stride * (y as usize % self.ring_rows);
+        let out = &mut self.ring[start..start + self.stride];
+        let columns = self.params.columns(&self.table);
+        #[cfg(target_arch = "x86_64")]
+        if let Some(passes) = &mut self.avx2 {
+            return passes.horizontal(row, out);
+        }
+        horizontal(columns, self.input.x, row, out);
+    }
+
+    /// The row of the output that can be taken now, in coordinates of the whole output.
+    pub fn next_output(&self) -> Option<u32> {
+        if self.next_output == self.params.height as usize {
+            return None;
+        }
+        let (first, coefs) = self.params.rows(&self.table).output(self.next_output);
+        let ready = first + coefs.len() as u32 <= self.next_input;
+        ready.then(|| self.params.y as u32 + self.next_output as u32)
+    }
+
+    /// Takes the row that [`next_output`](Self::next_output) named: RGB of the wanted columns.
+    pub fn output_row(&mut self, y: u32, out: &mut [u8]) {
+        assert_eq!(Some(y), self.next_output(), "a row that is not ready");
+        let (first, coefs) = self.params.rows(&self.table).output(self.next_output);
+        self.next_output += 1;
+        let ring = Ring { rows: &self.ring, stride: self.stride, len: self.ring_rows };
+        if coefs == [1 << PRECISION_BITS] {
+            return out.copy_from_slice(&ring.row(first)[..out.len()]);
+        }
+        #[cfg(target_arch = "x86_64")]
+        if let Some(passes) = &mut self.avx2 {
+            return passes.vertical(ring, first, coefs, out);
+        }
+        vertical(ring, first, coefs, out);
+    }
+
+    /// Bytes of memory held.
+    pub fn scratch_bytes(&self) -> usize {
+        let bytes = self.table.capacity() * size_of::<i32>() + self.ring.capacity();
+        #[cfg(target_arch = "x86_64")]
+        let bytes = bytes + self.avx2.as_ref().map_or(0, |passes| passes.scratch_bytes());
+        bytes
+    }
+
+    /// Most bytes that it will hold: for tables of at most `table_len` entries (`Operator::table_len`),
+    /// wanted windows of `wanted` pixels and input rows of at most `side` columns.
+    pub fn max_scratch_bytes(table_len: usize, wanted: crate::geometry::Size, side: u32) -> usize {
+        let taps = table_len / wanted.height.max(1) as usize;
+        let bytes = table_len * size_of::<i32>() + taps * stride(wanted.width as usize);
+        #[cfg(target_arch = "x86_64")]
+        let bytes = bytes + super::avx2::Passes::max_scratch_bytes(table_len, wanted, side);
+        bytes
+    }
+}
+
+/// Rows after the horizontal pass.
+#[derive(Clone, Copy)]
+pub(super) struct Ring<'a> {
+    rows: &'a [u8],
+    stride: usize,
+    len: usize,
+}
+
+impl<'a> Ring<'a> {
+    /// Row `y` of the input, which must still be there, with its padding.
+    pub fn row(&self, y: u32) -> &'a [u8] {
+        &self.rows[self.stride * (y as usize % self.len)..][..self.stride]
+    }
+}
+
+/// Makes a buffer `len` long, without taking more memory than that; the values are unspecified.
+pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+    if len > buffer.capacity() {
+        buffer.clear();
+        buffer.reserve_exact(len);
+    }
+    buffer.resize(len, T::default());
+}
+
+/// Bytes from a row of the ring to the next: whole vectors, with room for a store past the last pixel.
+fn stride(width: usize) -> usize {
+    (CHANNELS * width.next_multiple_of(4) + 4).next_multiple_of(32)
+}
+
+fn horizontal(columns: Axis<'_>, x: u32, row: &[u8], out: &mut [u8]) {
+    for (index, out) in out.as_chunks_mut().0.iter_mut().take(columns.len()).enumerate() {
+        let (first, coefs) = columns.output(index);
+        let pixels = &row.as_chunks::<CHANNELS>().0[(first - x) as usize..];
+        let mut sums = [HALF; CHANNELS];
+        for (k, pixel) in coefs.iter().zip(pixels) {
+            for (sum, &value) in sums.iter_mut().zip(pixel) {
+                *sum += k * i32::from(value);
+            }
+        }
+        *out = sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8);
+    }
+}
+
+fn vertical(ring: Ring<'_>, first: u32, coefs: &[i32], out: &mut [u8]) {
+    // So many sums stay in registers or at least in the first cache.
+    const RUN: usize = 256;
+    for (run, out) in out.chunks_mut(RUN).enumerate() {
+        let mut sums = [HALF; RUN];
+        for (k, y) in coefs.iter().zip(first..) {
+            for (sum, &value) in sums.iter_mut().zip(&ring.row(y)[RUN * run..]) {
+                *sum += k * i32::from(value);
+            }
+        }
+        for (out, sum) in out.iter_mut().zip(sums) {
+            *out = (sum >> PRECISION_BITS).clamp(0, 255) as u8;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Filter, fill_table, reference};
+    use super::*;
+    use crate::geometry::Size;
+    use crate::image::{HostImage, Image, PixelType};
+    use crate::op::{Bounds, Operator, RandomResizedCrop, Resize, Wanted};
+
+    const FILTERS: [Filter; 6] = [
+        Filter::Nearest,
+        Filter::Box,
+        Filter::Bilinear,
+        Filter::Hamming,
+        Filter::Bicubic,
+        Filter::Lanczos,
+    ];
+
+    fn picture(size: Size) -> Image<u8> {
+        let value = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
+        // Long runs of black and white beside noise, so that the filters overshoot.
+        let data = (0..3 * size.pixels())
+            .map(|at| match at / 37 % 4 {
+                0 => 0,
+                1 => 255,
+                _ => value(at),
+            })
+            .collect();
+        Image::from_data(size.window(), data)
+    }
+
+    fn sizes() -> Vec<(Size, Size)> {
+        [
+            ((1, 1), (1, 1)),
+            ((5, 3), (41, 37)),
+            ((64, 48), (64, 48)),
+            ((97, 89), (48, 31)),
+            ((333, 50), (21, 20)),
+            ((20_000, 3), (2, 2)),
+            ((2, 20_000), (5, 1)),
+        ]
+        .map(|((w, h), (to_w, to_h))| (Size::new(w, h), Size::new(to_w, to_h)))
+        .to_vec()
+    }
+
+    fn resample(
+        resampler: &mut Resampler,
+        params: &Params,
+        table: &[i32],
+        src: &Image<u8>,
+    ) -> Vec<u8> {
+        let mut out = Image::<u8>::new(params.wanted());
+        resampler.begin(params, table, src.window());
+        for y in 0..src.window().height {
+            resampler.push_row(y, src.row(y));
+            while let Some(y) = resampler.next_output() {
+                resampler.output_row(y, out.row_mut(y));
+            }
+        }
+        out.data().to_vec()
+    }
+
+    /// Both paths, with memory that earlier resamplings left behind, and rows that are not needed.
+    #[test]
+    fn simd_and_portable_equal_the_reference() {
+        let mut resampler = Resampler::default();
+        for (from, to) in sizes() {
+            let src = picture(from);
+            for filter in FILTERS {
+                let mut params = Params::new(from.window(), to);
+                let mut table = Vec::new();
+                let output = Roi::new(
+                    to.width / 3,
+                    to.height / 4,
+                    to.width.div_ceil(2),
+                    to.height.div_ceil(2),
+                );
+                let wanted = Wanted { input: from, reduction: 1, output };
+                fill_table(&mut params, wanted, filter, &mut table);
+                let mut expected = HostImage::new(PixelType::U8, output);
+                reference(&params, &table, &HostImage::U8(src.clone()), &mut expected);
+                let expected = HostImage::U8(Image::from_data(
+                    output,
+                    resample(&mut resampler, &params, &table, &src),
+                )) == expected;
+                assert!(expected, "{filter:?} {from} to {output} of {to}");
+
+                let mut out = Image::<u8>::new(output);
+                let inputs = params.rows(&table).inputs();
+                let stride = stride(output.width as usize);
+                let mut rows = vec![0; stride * from.height as usize];
+                for y in inputs {
+                    let row = &mut rows[stride * y as usize..][..stride];
+                    horizontal(params.columns(&table), 0, src.row(y), row);
+                }
+                let ring = Ring { rows: &rows, stride, len: from.height as usize };
+                for index in 0..output.height {
+                    let (first, coefs) = params.rows(&table).output(index as usize);
+                    vertical(ring, first, coefs, out.row_mut(output.y + index));
+                }
+                let simd = resample(&mut resampler, &params, &table, &src);
+                assert!(out.data() == simd, "portable {filter:?} {from} to {output} of {to}");
+            }
+        }
+    }
+
+    /// The promise that the footprint rests on: tables and scratch stay within what was said beforehand.
+    #[test]
+    fn tables_and_scratch_stay_within_their_bounds() {
+        for (size, _) in sizes() {
+            let bounds = Bounds {
+                pixels: size.pixels(),
+                side: size.width.max(size.height),
+                wanted: Some(Size::new(40, 30)),
+            };
+            for filter in FILTERS {
+                let exact = Resize { filter, ..Resize::to(50, 31) };
+                let shorter = Resize { filter, ..Resize::shorter(30) };
+                let longer = Resize { filter, ..Resize::longer(40) };
+                for op in [exact, shorter, longer] {
+                    check_bounds(&op, size, bounds);
+                }
+                check_bounds(
+                    &RandomResizedCrop { filter, ..RandomResizedCrop::to(40, 30) },
+                    size,
+                    bounds,
+                );
+            }
+        }
+    }
+
+    fn check_bounds<O: Operator<Params = Params>>(op: &O, size: Size, bounds: Bounds) {
+        let wanted = bounds.wanted.expect("the test wants a window");
+        let rng = &mut crate::random::SampleRng::new(Default::default(), 0);
+        let (out, mut params) = op.prepare(size, rng);
+        let mut table = Vec::new();
+        let output = Roi::new(0, 0, out.width.min(wanted.width), out.height.min(wanted.height));
+        op.demand(&mut params, Wanted { input: size, reduction: 1, output }, &mut table);
+        let most = op.table_len(bounds);
+        assert!(table.len() <= most, "{op:?} of {size}: {} over {most}", table.len());
+
+        let mut resampler = Resampler::default();
+        resampler.begin(&params, &table, size.window());
+        let held = resampler.scratch_bytes();
+        let most = Resampler::max_scratch_bytes(most, wanted, bounds.side);
+        assert!(held <= most, "{op:?} of {size}: {held} bytes over {most}");
+    }
+}

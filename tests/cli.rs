@@ -1,0 +1,499 @@
+//! The built program, as a user or another tool calls it.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const COMMANDS: [&str; 7] = ["demo", "doctor", "plan", "run", "dump", "synth", "selftest"];
+
+/// Runs the program in `dir`, on the CPU alone whatever the machine has.
+fn feedwater(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(args)
+        .current_dir(dir)
+        .env("FEEDWATER_CACHE", dir.join("cache"))
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Standard output of a call that must succeed.
+fn done(dir: &Path, args: &[&str]) -> String {
+    let output = feedwater(dir, args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    assert_eq!(stderr, "", "{args:?} is quiet where there is no terminal");
+    text(&output.stdout)
+}
+
+/// The last line of standard output of a call that must succeed, as JSON.
+fn json(dir: &Path, args: &[&str]) -> Value {
+    let stdout = done(dir, args);
+    serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
+}
+
+/// The message of a call that must end with `code`.
+fn refused(dir: &Path, args: &[&str], code: i32) -> String {
+    let output = feedwater(dir, args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    stderr
+}
+
+const CHAIN: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+const PIPELINE: &str =
+    "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nseed = 5\n";
+
+/// Ten small pictures in three classes, and `pipeline.toml`.
+fn workplace() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    write(&dir, "pipeline.toml", &format!("{PIPELINE}{CHAIN}"));
+    dir
+}
+
+fn write(dir: &TempDir, name: &str, text: &str) {
+    fs::write(dir.path().join(name), text).unwrap();
+}
+
+#[test]
+fn every_command_helps_with_an_example() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in COMMANDS {
+        let help = done(dir.path(), &[command, "--help"]);
+        assert!(help.contains(&format!("Example:\n  feedwater {command}")), "{help}");
+    }
+    let help = done(dir.path(), &["--help"]);
+    for command in COMMANDS {
+        assert!(help.contains(command), "{help}");
+    }
+    let version = done(dir.path(), &["--version"]);
+    assert_eq!(version, format!("feedwater {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn misuse_ends_with_2_and_failure_with_1() {
+    let dir = workplace();
+    let dir = dir.path();
+    for args in [
+        &[][..],
+        &["paint"],
+        &["run"],
+        &["run", "pipeline.toml", "--wrokers", "2"],
+        &["run", "pipeline.toml", "--workers", "0"],
+        &["run", "pipeline.toml", "--epochs", "0"],
+        &["dump", "pipeline.toml"],
+        &["synth", "more", "--images", "0"],
+        &["synth", "more", "--quality", "101"],
+        &["demo", "--images", "0"],
+    ] {
+        refused(dir, args, 2);
+    }
+    let words = refused(dir, &["run", "none.toml"], 1);
+    assert!(words.starts_with("feedwater: none.toml: "), "{words}");
+}
+
+#[test]
+fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
+    let dir = workplace();
+    for (text, words) in [
+        (
+            format!("{PIPELINE}batchs = 3\n{CHAIN}"),
+            "loader.batchs: unknown key, did you mean batch?",
+        ),
+        (
+            format!("{PIPELINE}[[chain]]\nop = \"resise\""),
+            "chain[0].op: unknown operator resise, did you mean resize?",
+        ),
+        (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: must be"),
+        (CHAIN.to_string(), "source: is missing"),
+        ("[source".to_string(), "wrong.toml:1:"),
+        // The source is there, but no chain makes pictures of one size.
+        (PIPELINE.to_string(), "chain: "),
+    ] {
+        write(&dir, "wrong.toml", &text);
+        for command in [
+            &["run", "wrong.toml"][..],
+            &["plan", "wrong.toml"],
+            &["dump", "wrong.toml", "--out", "out"],
+        ] {
+            let stderr = refused(dir.path(), command, 2);
+            assert!(stderr.starts_with(&format!("feedwater: {words}")), "{stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        }
+    }
+}
+
+#[test]
+fn plan_shows_places_and_memory() {
+    let dir = workplace();
+    let plan = done(dir.path(), &["plan", "pipeline.toml", "--device", "cpu"]);
+    for words in ["RandomResizedCrop", "Normalize", "4x3x24x32 f32 nchw", "output slots"] {
+        assert!(plan.contains(words), "{plan}");
+    }
+    let plan = json(dir.path(), &["plan", "pipeline.toml", "--device", "cpu", "--json"]);
+    assert_eq!(plan["decode"], "cpu");
+    assert_eq!(plan["output"]["shape"], serde_json::json!([4, 3, 24, 32]));
+    assert_eq!(plan["output"]["bytes"], 4 * 3 * 24 * 32 * 4);
+    let names: Vec<_> = plan["chain"].as_array().unwrap().iter().map(|step| &step["op"]).collect();
+    assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);
+    let rows = plan["footprint"].as_array().unwrap();
+    let total: u64 = rows
+        .iter()
+        .filter(|row| row["memory"] == "host")
+        .map(|row| row["total_bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(plan["host_bytes"], total);
+    assert!(total > 0);
+}
+
+#[test]
+fn plan_writes_the_file_that_says_the_same() {
+    let dir = workplace();
+    let text = done(dir.path(), &["plan", "pipeline.toml", "--settings"]);
+    assert!(text.contains("prefetch = 2"), "{text}");
+    write(&dir, "whole.toml", &text);
+    assert_eq!(done(dir.path(), &["plan", "whole.toml", "--settings"]), text);
+}
+
+#[test]
+fn run_tells_what_the_contract_names() {
+    let dir = workplace();
+    let args =
+        ["run", "pipeline.toml", "--device", "cpu", "--workers", "2", "--epochs", "3", "--json"];
+    let result = json(dir.path(), &args);
+    assert_eq!(result["images"], 3 * 8);
+    assert_eq!(result["device"], "cpu");
+    assert_eq!(result["outcomes"]["cpu"], 24);
+    assert_eq!(result["outcomes"]["skipped"], 0);
+    assert!(result["seconds"].as_f64().unwrap() > 0.0);
+    let rate = result["images_per_second"].as_f64().unwrap();
+    assert!((rate * result["seconds"].as_f64().unwrap() - 24.0).abs() < 1e-6);
+    assert!(result["peak_rss_bytes"].as_u64().unwrap() > 1 << 20);
+    assert_eq!(result["device_bytes_predicted"], 0);
+    assert_eq!(result["device_bytes_peak"], 0);
+
+    let args =
+        ["run", "pipeline.toml", "--device", "cpu", "--epochs", "3", "--batches", "3", "--json"];
+    assert_eq!(json(dir.path(), &args)["images"], 12);
+
+    let report = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu"]);
+    for words in [
+        "device",
+        "8 in ",
+        "images/s",
+        "decode",
+        "waiting for the consumer",
+        "outcomes  cpu 8",
+        "predicted",
+    ] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+}
+
+/// The dictionary and the data of a version 1.0 `.npy` file.
+fn npy(path: &Path) -> (String, Vec<u8>) {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let end = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert_eq!(end % 64, 0);
+    assert_eq!(bytes[end - 1], b'\n');
+    (text(&bytes[10..end]).trim_end().to_string(), bytes[end..].to_vec())
+}
+
+#[test]
+fn dump_writes_tensor_samples_and_sheet() {
+    let dir = workplace();
+    let path = dir.path();
+    done(path, &["dump", "pipeline.toml", "--device", "cpu", "--out", "one"]);
+    done(path, &["dump", "pipeline.toml", "--device", "cpu", "--out", "all", "--batches", "9"]);
+    let (head, one) = npy(&path.join("one/images.npy"));
+    assert_eq!(head, "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3, 24, 32), }");
+    assert_eq!(one.len(), 4 * 3 * 24 * 32 * 4);
+    let (head, all) = npy(&path.join("all/images.npy"));
+    assert_eq!(head, "{'descr': '<f4', 'fortran_order': False, 'shape': (8, 3, 24, 32), }");
+    assert_eq!(all[..one.len()], one);
+
+    let samples: Value =
+        serde_json::from_slice(&fs::read(path.join("all/samples.json")).unwrap()).unwrap();
+    let samples = samples.as_array().unwrap();
+    assert_eq!(samples.len(), 8);
+    for sample in samples {
+        let mut keys: Vec<_> = sample.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            [
+                "flipped_horizontally",
+                "flipped_vertically",
+                "height",
+                "index",
+                "label",
+                "outcome",
+                "path",
+                "roi",
+                "width"
+            ]
+        );
+        assert_eq!((&sample["width"], &sample["height"]), (&80.into(), &60.into()));
+        assert_eq!(sample["outcome"], "cpu");
+        let file = path.join(sample["path"].as_str().unwrap());
+        assert!(file.is_file(), "{file:?}");
+        let class = format!("class{:03}", sample["label"].as_i64().unwrap());
+        assert!(file.parent().unwrap().ends_with(class), "{file:?}");
+        let roi: Vec<u64> =
+            sample["roi"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
+        assert!(roi[2] >= 1 && roi[0] + roi[2] <= 80 && roi[3] >= 1 && roi[1] + roi[3] <= 60);
+    }
+    let sheet = png::Decoder::new(std::io::BufReader::new(
+        fs::File::open(path.join("one/sheet.png")).unwrap(),
+    ));
+    let info = sheet.read_info().unwrap();
+    // Two rows of two, with a gap of two pixels around each.
+    assert_eq!((info.info().width, info.info().height), (2 * 34 + 2, 2 * 26 + 2));
+}
+
+#[test]
+fn dump_of_another_epoch_is_another_order_of_the_same_set() {
+    let dir = workplace();
+    let order = |epoch: &str| {
+        let args = [
+            "dump",
+            "pipeline.toml",
+            "--device",
+            "cpu",
+            "--out",
+            epoch,
+            "--batches",
+            "9",
+            "--epoch",
+            epoch,
+        ];
+        done(dir.path(), &args);
+        let samples = fs::read(dir.path().join(epoch).join("samples.json")).unwrap();
+        let samples: Value = serde_json::from_slice(&samples).unwrap();
+        samples
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["index"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(order("1").len(), 8);
+    assert_ne!(order("0"), order("1"));
+    assert_eq!(order("1"), order("1"));
+}
+
+#[test]
+fn dump_writes_each_element_type() {
+    let dir = workplace();
+    let crop = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 6\n";
+    let dump = |dtype: &str, chain: &str| {
+        write(
+            &dir,
+            "typed.toml",
+            &format!("{PIPELINE}[output]\ndtype = \"{dtype}\"\nlayout = \"nhwc\"\n{chain}"),
+        );
+        done(dir.path(), &["dump", "typed.toml", "--device", "cpu", "--out", dtype]);
+        npy(&dir.path().join(dtype).join("images.npy"))
+    };
+    let (head, bytes) = dump("u8", crop);
+    assert_eq!(head, "{'descr': '|u1', 'fortran_order': False, 'shape': (4, 6, 8, 3), }");
+    for (dtype, descr) in [("f16", "<f2"), ("f32", "<f4"), ("bf16", "<f4")] {
+        let (head, data) = dump(dtype, crop);
+        assert_eq!(
+            head,
+            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (4, 6, 8, 3), }}")
+        );
+        // Bytes are exact in every type.
+        let values: Vec<u8> = match descr {
+            "<f2" => data
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&it| half::f16::from_le_bytes(it).to_f32() as u8)
+                .collect(),
+            _ => data.as_chunks().0.iter().map(|&it| f32::from_le_bytes(it) as u8).collect(),
+        };
+        assert_eq!(values, bytes, "{dtype}");
+    }
+}
+
+#[test]
+fn each_policy_for_bad_files_does_what_it_says() {
+    let dir = workplace();
+    let bad = dir.path().join("data/class001/0000004.jpg");
+    let whole = fs::read(&bad).unwrap();
+    fs::write(&bad, &whole[..whole.len() / 3]).unwrap();
+    let run = |policy: &str| {
+        let text = format!("{PIPELINE}last = \"partial\"\non_error = \"{policy}\"\n{CHAIN}");
+        write(&dir, "bad.toml", &text);
+        ["run", "bad.toml", "--device", "cpu", "--json"]
+    };
+    let args = run("stop");
+    let words = refused(dir.path(), &args, 1);
+    assert!(words.contains("class001/0000004.jpg: truncated"), "{words}");
+
+    let result = json(dir.path(), &run("skip"));
+    assert_eq!(result["images"], 10);
+    assert_eq!(result["outcomes"]["cpu"], 10);
+    assert_eq!(result["outcomes"]["skipped"], 1);
+    assert_eq!(result["faults"]["truncated"], 1);
+
+    let result = json(dir.path(), &run("substitute"));
+    assert_eq!(result["outcomes"]["cpu"], 9);
+    assert_eq!(result["outcomes"]["substituted"], 1);
+    assert_eq!(result["outcomes"]["skipped"], 0);
+
+    done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "out", "--batches", "3"]);
+    let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let marked: Vec<_> =
+        samples.as_array().unwrap().iter().filter(|it| it["outcome"] == "substituted").collect();
+    assert_eq!(marked.len(), 1);
+    assert!(marked[0]["path"].as_str().unwrap().ends_with("class001/0000004.jpg"));
+    assert!(marked[0]["fault"].as_str().unwrap().starts_with("truncated: "));
+
+    run("skip");
+    done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "skip", "--batches", "3"]);
+    let samples = fs::read(dir.path().join("skip/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let replaced: Vec<_> =
+        samples.as_array().unwrap().iter().filter_map(|it| it["replaces"].as_u64()).collect();
+    assert_eq!(replaced, [marked[0]["index"].as_u64().unwrap()]);
+}
+
+#[test]
+fn synth_makes_the_set_that_the_library_makes() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = [
+        "synth",
+        "set",
+        "--images",
+        "5",
+        "--width",
+        "40",
+        "--height",
+        "30",
+        "--quality",
+        "80",
+        "--classes",
+        "2",
+        "--seed",
+        "9",
+        "--progressive",
+        "--json",
+    ];
+    let result = json(dir.path(), &args);
+    assert_eq!(result["images"], 5);
+    let file = fs::read(dir.path().join("set/class001/0000003.jpg")).unwrap();
+    let picture = synth::picture(9, 3, 40, 30);
+    assert_eq!(file, synth::encode(&picture, 40, 30, 80, true).unwrap());
+    assert!(done(dir.path(), &["synth", "set", "--images", "2"]).contains("2 images of 500x375"));
+}
+
+#[test]
+fn doctor_is_well_without_a_gpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = json(dir.path(), &["doctor", "--json"]);
+    assert!(result["cpu"]["cores"].as_u64().unwrap() >= 1);
+    assert!(result["libjpeg"]["simd"].is_boolean());
+    for library in ["driver", "nvjpeg", "nvrtc"] {
+        let found = result[library]["found"].as_bool().unwrap();
+        let key = if found { "version" } else { "missing" };
+        assert!(!result[library][key].as_str().unwrap().is_empty(), "{library}");
+    }
+    assert!(result["devices"].is_array());
+    let words = done(dir.path(), &["doctor"]);
+    assert!(words.contains("verdict"), "{words}");
+}
+
+#[test]
+fn selftest_names_its_checks_and_counts_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = json(dir.path(), &["selftest", "--json"]);
+    let checks = result["checks"].as_array().unwrap();
+    let count = |outcome: &str| checks.iter().filter(|check| check["result"] == outcome).count();
+    assert_eq!(result["passed"], count("pass"));
+    assert_eq!(result["failed"], 0);
+    assert_eq!(result["skipped"], count("skip"));
+    for name in feedwater::op::NAMES {
+        let check = format!("operator/{name}");
+        assert!(checks.iter().any(|it| it["name"] == *check), "{check}");
+    }
+    let gpu = json(dir.path(), &["doctor", "--json"])["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|device| device["usable"] == true);
+    if !gpu {
+        let words = refused(dir.path(), &["selftest", "--require-gpu"], 1);
+        assert!(words.starts_with("feedwater: 1 of "), "{words}");
+    }
+}
+
+#[test]
+fn demo_keeps_its_pictures_and_shows_the_first_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["demo", "--images", "6", "--device", "cpu"];
+    let first = done(dir.path(), &args);
+    let data = dir.path().join("cache/synth-6");
+    assert!(first.contains(&format!("making    6 pictures in {}", data.display())), "{first}");
+    for words in [
+        "device",
+        "images/s",
+        "read",
+        "decode",
+        "transform",
+        "waiting for the consumer",
+        "outcomes  cpu 6",
+        "predicted",
+        "sheet",
+    ] {
+        assert!(first.contains(words), "{words}: {first}");
+    }
+    let made = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
+    let second = json(dir.path(), &["demo", "--images", "6", "--device", "cpu", "--json"]);
+    assert_eq!(second["images"], 6);
+    let sheet = second["sheet"].as_str().unwrap();
+    assert_eq!(fs::read(sheet).unwrap()[..4], *b"\x89PNG");
+    let kept = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
+    assert_eq!(kept, made, "the pictures are made once");
+}
+
+#[test]
+fn an_output_that_nobody_reads_ends_quietly() {
+    let dir = workplace();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["plan", "pipeline.toml"])
+        .current_dir(dir.path())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}

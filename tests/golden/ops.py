@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Makes tests/golden/ops.json: what Pillow and torchvision make of pictures that both sides compute.
+
+    python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
+    venv/bin/python tests/golden/ops.py
+
+Pictures are not stored: `picture` below and its twin in tests/golden.rs compute the same bytes. Values come
+from Pillow itself and from torchvision's transforms on PIL images with ToTensor and Normalize; f16 and bf16
+are torch's conversions of those. Large results are stored as SHA-256 of their bytes (little endian), small
+ones of resizing as the bytes in hex, so that a difference can be measured.
+
+No picture here is more than 100 times as high as wide: from 12.2 on, Pillow shrinks the rows of those first.
+"""
+
+import hashlib
+import json
+import pathlib
+
+import numpy as np
+import PIL
+import torch
+import torchvision
+from PIL import Image
+from torchvision import transforms as T
+from torchvision.transforms import functional as F
+
+FILTERS = {
+    "nearest": Image.Resampling.NEAREST,
+    "box": Image.Resampling.BOX,
+    "bilinear": Image.Resampling.BILINEAR,
+    "hamming": Image.Resampling.HAMMING,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
+
+
+def picture(width, height, seed):
+    """Waves with noise: the same integers as `picture` in tests/golden.rs."""
+    at = np.arange(width * height * 3, dtype=np.uint64)
+    x, y, c = at // 3 % width, at // 3 // width, at % 3
+    noise = (at + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
+    noise ^= noise >> np.uint64(29)
+    noise *= np.uint64(0xBF58476D1CE4E5B9)
+    noise = noise >> np.uint64(56)
+    wave = (x * (5 + c) + y * (3 + 2 * c)) % 512
+    wave = np.where(wave < 256, wave, 511 - wave)
+    value = np.where(noise < 96, noise * 2, wave)
+    return Image.fromarray(value.astype(np.uint8).reshape(height, width, 3))
+
+
+def digest(array):
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def resizes():
+    """Whole pictures: up, down, odd sizes, one pixel."""
+    sizes = [
+        ((1, 1), (1, 1)), ((1, 1), (7, 5)), ((1, 9), (4, 4)), ((11, 1), (3, 6)), ((5, 3), (1, 1)),
+        ((13, 17), (29, 31)), ((31, 29), (17, 13)), ((64, 48), (64, 48)), ((64, 48), (32, 24)),
+        ((64, 48), (64, 11)), ((64, 48), (9, 48)), ((100, 75), (224, 224)), ((500, 375), (224, 224)),
+        ((375, 500), (256, 341)), ((997, 7), (13, 40)), ((9, 811), (50, 6)), ((640, 480), (61, 67)),
+        ((2048, 1536), (224, 224)),
+    ]
+    for (source, target) in sizes:
+        image = picture(*source, 1)
+        for name, resample in FILTERS.items():
+            result = np.asarray(image.resize(target, resample))
+            case = {"source": source, "target": target, "filter": name, "sha256": digest(result)}
+            if result.size <= 900:
+                case["bytes"] = result.tobytes().hex()
+            yield case
+
+
+def boxes():
+    """A window, then resized, after the decoder reduced the picture: a fractional box of whole pixels."""
+    for reduction in (1, 2, 4, 8):
+        image = picture(61, 47, 2)
+        for x, y, w, h in ((0, 0, 61, 47), (3, 5, 31, 22), (21, 10, 40, 37), (60, 46, 1, 1)):
+            # In coordinates of the full picture, not on the reduced one's grid.
+            x0, y0 = x * reduction + reduction // 2, y * reduction + reduction // 3
+            x1, y1 = min(61 * reduction, x0 + w * reduction), min(47 * reduction, y0 + h * reduction)
+            left, top = x0 // reduction, y0 // reduction
+            right, bottom = -(-x1 // reduction), -(-y1 // reduction)
+            window = image.crop((left, top, right, bottom))
+            box = (x0 / reduction - left, y0 / reduction - top, x1 / reduction - left, y1 / reduction - top)
+            for name, resample in FILTERS.items():
+                result = np.asarray(window.resize((19, 23), resample, box=box))
+                yield {
+                    "reduction": reduction, "box": (x0, y0, x1 - x0, y1 - y0), "filter": name,
+                    "sha256": digest(result),
+                }
+
+
+def tensors(tensor):
+    bits = {torch.float16: torch.int16, torch.bfloat16: torch.int16}
+    half = {str(t)[6:]: digest(tensor.to(t).view(bits[t]).numpy()) for t in bits}
+    return {"f32": digest(tensor.numpy()), "f16": half["float16"], "bf16": half["bfloat16"]}
+
+
+def training():
+    """RandomResizedCrop's window, resized and mirrored, and normalized."""
+    normalize = T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])
+    for (width, height), (x, y, w, h), mirrored in [
+        ((500, 375), (37, 12, 301, 288), False), ((500, 375), (200, 3, 299, 371), True),
+        ((375, 500), (0, 0, 375, 500), True), ((640, 427), (600, 400, 31, 27), False),
+    ]:
+        image = F.resized_crop(picture(width, height, 3), y, x, h, w, [224, 224])
+        image = F.hflip(image) if mirrored else image
+        tensor = normalize(F.to_tensor(image))
+        yield {
+            "source": (width, height), "box": (x, y, w, h), "mirrored": mirrored, **tensors(tensor),
+        }
+
+
+def evaluation():
+    """Resize(256), CenterCrop(224), ToTensor, Normalize."""
+    chain = T.Compose([
+        T.Resize(256), T.CenterCrop(224), T.ToTensor(),
+        T.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225]),
+    ])
+    for source in [(500, 375), (375, 500), (333, 500), (256, 256), (97, 311), (1201, 700)]:
+        yield {"source": source, **tensors(chain(picture(*source, 4)))}
+
+
+def crops():
+    """Crops that reach outside, as PIL transforms: placement and padding."""
+    image = picture(31, 22, 5)
+    for width, height in [(8, 8), (9, 5), (31, 22), (40, 8), (41, 30), (8, 31)]:
+        result = np.asarray(T.CenterCrop((height, width))(image))
+        yield {"op": "center_crop", "width": width, "height": height, "sha256": digest(result)}
+    for x, y, width, height in [(0, 0, 5, 4), (29, 20, 6, 7), (31, 0, 4, 4), (7, 3, 24, 19)]:
+        result = np.asarray(F.crop(image, y, x, height, width))
+        yield {"op": "crop", "x": x, "y": y, "width": width, "height": height, "sha256": digest(result)}
+
+
+def sizes():
+    """The size that Resize gives for a shorter side, and for a longer one alone (transforms v2)."""
+    from torchvision.transforms import v2
+
+    for source in [(500, 375), (375, 500), (333, 500), (97, 311), (1201, 700), (17, 17), (3, 1000)]:
+        image = Image.new("RGB", source)
+        for pixels in (16, 255, 256):
+            yield {"source": source, "shorter": pixels, "size": T.Resize(pixels)(image).size}
+            if min(source) * pixels >= max(source):
+                resized = v2.Resize(None, max_size=pixels)(image)
+                yield {"source": source, "longer": pixels, "size": resized.size}
+
+
+def main():
+    golden = {
+        "made_with": {
+            "pillow": PIL.__version__, "torch": torch.__version__, "torchvision": torchvision.__version__,
+        },
+        "resize": list(resizes()), "boxes": list(boxes()), "training": list(training()),
+        "evaluation": list(evaluation()), "crops": list(crops()), "sizes": list(sizes()),
+    }
+    lines = []
+    for key, value in golden.items():
+        rows = ",\n  ".join(json.dumps(row) for row in value) if isinstance(value, list) else None
+        lines.append(f'"{key}": ' + (f"[\n  {rows}\n]" if rows else json.dumps(value)))
+    path = pathlib.Path(__file__).with_name("ops.json")
+    path.write_text("{\n" + ",\n".join(lines) + "\n}\n")
+    print(f"{path}: {path.stat().st_size} bytes")
+
+
+if __name__ == "__main__":
+    main()
