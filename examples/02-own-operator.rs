@@ -169,7 +169,7 @@ mod tests {
         let src = HostImage::U8(Image::from_data(Roi::new(0, 0, 1, 1), vec![255, 128, 31]));
         let mut out = HostImage::new(PixelType::U8, Roi::new(0, 0, 1, 1));
         let params = PosterizeParams { mask: 0b1110_0000, unused: 0 };
-        Posterize::reference(&params, &[], &src, &mut out);
+        <Posterize as Operator>::reference(&params, &[], &src, &mut out);
         assert_eq!(out, HostImage::U8(Image::from_data(Roi::new(0, 0, 1, 1), vec![224, 128, 0])));
     }
 

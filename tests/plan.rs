@@ -209,22 +209,24 @@ fn prescale_takes_the_largest_reduction_that_leaves_the_wanted_size() {
     let chain = Chain::new().then(RandomResizedCrop::to(224, 224));
     let with = plan(&chain, |settings| settings.decode.prescale = true);
     let without = plan(&chain, |_| ());
-    let large = header(Size::new(2048, 1536), Format::Jpeg, 1);
-    let mut seen = std::collections::BTreeMap::new();
-    for index in 0..400 {
-        let out = sample(&with, &large, index);
-        let roi = out.trace.roi;
-        let leaves = |by: u32| roi.width / by >= 224 && roi.height / by >= 224;
-        assert!(out.reduction == 1 || leaves(out.reduction), "sample {index}");
-        assert!(out.reduction == 8 || !leaves(2 * out.reduction), "sample {index}");
-        let stored = Size::new(2048 / out.reduction, 1536 / out.reduction);
-        assert_eq!(out.stored, stored);
-        assert!(stored.window().contains(out.window));
-        *seen.entry(out.reduction).or_insert(0) += 1;
-        assert_eq!(sample(&without, &large, index).reduction, 1);
-        assert_eq!(sample(&without, &large, index).trace, out.trace);
+    let mut seen = std::collections::BTreeSet::new();
+    for (width, height) in [(500, 375), (2047, 1535), (4096, 3072)] {
+        let header = header(Size::new(width, height), Format::Jpeg, 1);
+        for index in 0..200 {
+            let out = sample(&with, &header, index);
+            let roi = out.trace.roi;
+            let leaves = |by: u32| roi.width / by >= 224 && roi.height / by >= 224;
+            assert!(out.reduction == 1 || leaves(out.reduction), "sample {index}");
+            assert!(out.reduction == 8 || !leaves(2 * out.reduction), "sample {index}");
+            let stored = [width, height].map(|side| side.div_ceil(out.reduction));
+            assert_eq!(out.stored, Size::new(stored[0], stored[1]));
+            assert!(out.stored.window().contains(out.window));
+            let full = sample(&without, &header, index);
+            assert_eq!((full.reduction, full.trace), (1, out.trace));
+            seen.insert(out.reduction);
+        }
     }
-    assert!(seen.keys().copied().eq([1, 2, 4]), "{seen:?}");
+    assert!(seen.into_iter().eq([1, 2, 4, 8]), "every reduction is taken");
 }
 
 #[test]
