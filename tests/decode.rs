@@ -232,6 +232,19 @@ fn pixels_equal_pillows() {
     }
 }
 
+/// `tests/golden/arithmetic.jpg` holds the coefficients of `decode/jpeg-420.jpg` in arithmetic coding (what
+/// `jpegtran -arithmetic` makes of it). Pillow's own libjpeg is built without it, so the pixels are those of the
+/// other file.
+#[test]
+fn arithmetic_coding_is_decoded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let bytes = fs::read(folder.join("arithmetic.jpg")).unwrap();
+    let header = Header::parse(&bytes).unwrap();
+    assert!(header.jpeg.unwrap().arithmetic);
+    let found = decode(&mut HostDecoder::new(), &bytes, header.size.window(), 1).unwrap();
+    assert!(found == fs::read(folder.join("decode/jpeg-420.rgb")).unwrap());
+}
+
 /// Recipes by name: every sampling in every order of scans, and every colour space that Adobe's marker names.
 fn recipes() -> Vec<(String, Recipe)> {
     let mut recipes = Vec::new();

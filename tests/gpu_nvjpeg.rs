@@ -63,7 +63,7 @@ fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
     let jpeg = Jpeg::open(&device, &source)?;
-    let decoders = (0..pages).map(|_| PageDecoder::new(&jpeg)).collect::<Result<_>>()?;
+    let decoders = (0..pages).map(|_| PageDecoder::new(&jpeg, 0, 0)).collect::<Result<_>>()?;
     let destinations = (0..pages).map(|_| memory.buffer("pages", 4096)).collect::<Result<_>>()?;
     Ok(Setup { decoders, destinations, stream, jpeg, memory, pinned })
 }
@@ -336,6 +336,25 @@ fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
     assert_eq!((memory.used_bytes(), pinned.used_bytes()), (0, 0));
     drop((memory, pinned));
     assert_clean(&machine, "memory");
+}
+
+#[test]
+fn buffers_of_a_stated_size_are_taken_at_start_and_do_not_grow() {
+    let machine = exclusive();
+    let setup = setup(0, 64 * 1024).unwrap();
+    let used = || (setup.memory.used_bytes(), setup.pinned.used_bytes());
+    let mut decoder = PageDecoder::new(&setup.jpeg, 8192, 16 * 1024).unwrap();
+    assert_eq!(used(), (8192, 16 * 1024));
+    decoder.host(&file(PICTURE, 1), PICTURE.window()).unwrap();
+    let destination = setup.memory.buffer("nvjpeg", 4096).unwrap();
+    decoder.device(&setup.stream, &destination, 0, 120).unwrap();
+    assert_eq!(used(), (8192 + 4096, 16 * 1024));
+    for (device_bytes, pinned_bytes) in [(1 << 20, 0), (0, 1 << 20)] {
+        let error = PageDecoder::new(&setup.jpeg, device_bytes, pinned_bytes).unwrap_err();
+        assert!(matches!(error, Error::Budget { needed: 1048576, .. }), "{error}");
+    }
+    drop((decoder, destination, setup));
+    assert_clean(&machine, "sizes");
 }
 
 #[test]

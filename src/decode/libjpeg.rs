@@ -13,6 +13,7 @@ use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr;
 use std::slice;
 
 use mozjpeg_sys as sys;
@@ -297,9 +298,9 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
 
 /// `progress_monitor`: stops at a file of endless scans.
 unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
-    let session = common.client_data.cast::<Session>();
-    // SAFETY: `client_data` is the session; the field is read in place, without a reference to it.
-    let scans = unsafe { (&raw const (*session).cinfo.input_scan_number).read() };
+    let cinfo = ptr::from_mut(common).cast::<jpeg_decompress_struct>();
+    // SAFETY: libjpeg calls this with its decompressor, whose first part is the common one.
+    let scans = unsafe { (*cinfo).input_scan_number };
     if scans > MAX_SCANS {
         let problem = format!("more than {MAX_SCANS} scans");
         // SAFETY: called by libjpeg with its own decompressor.

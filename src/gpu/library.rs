@@ -4,11 +4,8 @@
 //! process ends (CUDA libraries must never be closed again, so the handles are leaked):
 //!
 //! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG` or `FEEDWATER_LIBNVRTC`: an error if it does not open;
-//! 2. a library of that name that the process has already loaded (PyTorch's, for example);
-//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`);
-//!
-//! and, for nvJPEG and NVRTC only,
-//!
+//! 2. nvJPEG and NVRTC: one of that name that the process has already loaded (PyTorch's, for example);
+//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver;
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
 //!    `/usr/local/cuda-*` and `/opt/cuda`;
 //! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
@@ -156,7 +153,8 @@ impl Name {
     /// the driver's.
     fn file_names(self, cuda_major: Option<u32>) -> Vec<String> {
         if self == Name::Driver {
-            return vec!["libcuda.so.1".into()];
+            // As cudarc, which opens it once more, by itself.
+            return vec!["libcuda.so".into(), "libcuda.so.1".into()];
         }
         let newest = cuda_major.unwrap_or(NEWEST_MAJOR).max(OLDEST_MAJOR);
         let numbered =
@@ -173,7 +171,8 @@ fn open_explicit(name: Name, path: &Path) -> Result<Found> {
 }
 
 fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found> {
-    for file in names {
+    let loaded = if name == Name::Driver { &[] } else { names };
+    for file in loaded {
         if let Ok(library) = dlopen(file.as_ref(), RTLD_NOLOAD) {
             return Ok(Found { library, path: file.clone() });
         }
@@ -301,19 +300,15 @@ fn check_driver(found: &Found) -> Result<()> {
         return Err(missing(&found.path, symbol));
     }
     let ours = address(&found.library);
-    let theirs =
-        ["libcuda.so", "libcuda.so.1"].iter().find_map(|file| dlopen(file.as_ref(), 0).ok());
+    let names = Name::Driver.file_names(None);
+    let theirs = names.iter().find_map(|file| dlopen(file.as_ref(), 0).ok());
     match theirs {
-        Some(library) if address(&library) == ours => {
-            // It is the library that stays open anyway; closing it once more would only lower a count.
-            drop(library);
-            Ok(())
-        }
+        Some(library) if address(&library) == ours => Ok(()),
         _ => Err(Error::Unavailable {
             what: Name::Driver.noun(),
             reason: format!(
-                "{} is not the library that the dynamic linker finds as libcuda.so or libcuda.so.1; remove stub \
-                 directories from LD_LIBRARY_PATH, or put the directory of the driver first",
+                "the dynamic linker finds another one as {} than {}; put its directory first in LD_LIBRARY_PATH",
+                names.join(" or "),
                 found.path
             ),
         }),
@@ -394,7 +389,14 @@ mod tests {
             Name::Nvrtc.file_names(None),
             ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]
         );
-        assert_eq!(Name::Driver.file_names(Some(12)), ["libcuda.so.1"]);
+        assert_eq!(Name::Driver.file_names(Some(12)), ["libcuda.so", "libcuda.so.1"]);
+    }
+
+    #[test]
+    fn a_driver_without_a_function_that_is_called_is_refused() {
+        let library = dlopen("libc.so.6".as_ref(), 0).unwrap();
+        let error = check_driver(&Found { library, path: "libc.so.6".into() }).unwrap_err();
+        assert!(error.to_string().contains("libc.so.6 has no cu"), "{error}");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub struct JpegHeader {
     pub arithmetic: bool,
     /// Bits per sample: 8 almost always, 12 or 2 to 16 in medicine.
     pub precision: u8,
-    /// Lines between two restart markers in units of MCUs; 0 where there are none.
+    /// MCUs between two restart markers; 0 where there are none.
     pub restart_interval: u16,
     /// An APP0 segment says JFIF.
     pub jfif: bool,

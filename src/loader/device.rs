@@ -14,7 +14,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::error::{Error, Fault, Reason, Result, SampleError};
+use crate::error::{Error, Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::{DecodeFault, Jpeg, PageDecoder, Window};
 use crate::gpu::{self, DeviceBuffer, Event, Kernel, Staged, Stream, TensorSlot, Upload};
@@ -259,9 +259,7 @@ impl PageWorker {
         self.counters.decode.add(begin.elapsed());
         match decoded {
             Ok(window) => Ok(Some((Payload::Decoding(window), Outcome::Host))),
-            Err(fault) if on_cpu_instead(&fault) => Ok(None),
-            Err(DecodeFault::Sample(fault)) => Err(fault.into()),
-            Err(DecodeFault::Fatal(error)) => Err(error.into()),
+            Err(fault) => on_cpu_instead(fault).map(|()| None).map_err(Trouble::from),
         }
     }
 
@@ -305,11 +303,12 @@ fn nvjpeg_takes(header: &Header) -> bool {
     })
 }
 
-/// Whether a failure of nvJPEG says nothing against the file: it has not the memory, or not the feature.
-fn on_cpu_instead(fault: &DecodeFault) -> bool {
+/// What nvJPEG refuses, for whatever reason of its own, the CPU decides: so that a file is good or bad on every
+/// machine alike. Only a failure of the machine comes back.
+fn on_cpu_instead(fault: DecodeFault) -> Result<()> {
     match fault {
-        DecodeFault::Sample(Fault { reason, .. }) => *reason == Reason::Unsupported,
-        DecodeFault::Fatal(error) => matches!(error, Error::Budget { .. }),
+        DecodeFault::Sample(_) | DecodeFault::Fatal(Error::Budget { .. }) => Ok(()),
+        DecodeFault::Fatal(error) => Err(error),
     }
 }
 
@@ -418,10 +417,10 @@ impl Launcher {
                 let pitch = window.pitch_bytes();
                 match decoder.device(&self.stream, page.pixels.device(), 0, pitch) {
                     Ok(()) => {}
-                    Err(DecodeFault::Fatal(error)) if !matches!(error, Error::Budget { .. }) => {
-                        return Err(error);
+                    Err(fault) => {
+                        on_cpu_instead(fault)?;
+                        return self.make_anew(page, work);
                     }
-                    Err(_) => return self.make_anew(page, work),
                 }
                 let SamplePlan { stored, orientation, .. } = page.sample;
                 let address = page.pixels.device().address();

@@ -185,12 +185,20 @@ API int nvjpegBufferPinnedCreateV2(Handle* handle, Allocator* allocator, Buffer*
     if (!handle) return INVALID_PARAMETER;
     return create(out, new Buffer{*allocator});
 }
+API int nvjpegBufferPinnedResize(Buffer* buffer, size_t bytes, void* stream) {
+    ENTER("nvjpegBufferPinnedResize")
+    return buffer->grow(bytes, stream);
+}
 API int nvjpegBufferPinnedDestroy(Buffer* it) { sim_enter("nvjpegBufferPinnedDestroy"); return destroy_used(it); }
 
 API int nvjpegBufferDeviceCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferDeviceCreateV2")
     if (!handle) return INVALID_PARAMETER;
     return create(out, new Buffer{*allocator});
+}
+API int nvjpegBufferDeviceResize(Buffer* buffer, size_t bytes, void* stream) {
+    ENTER("nvjpegBufferDeviceResize")
+    return buffer->grow(bytes, stream);
 }
 API int nvjpegBufferDeviceDestroy(Buffer* it) { sim_enter("nvjpegBufferDeviceDestroy"); return destroy_used(it); }
 

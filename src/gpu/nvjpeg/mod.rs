@@ -9,8 +9,8 @@
 //! PageDecoder::device   stream       copy, inverse transform, colour: RGB bytes into the destination
 //! ```
 //!
-//! nvJPEG's own buffers come out of two rows of the pools; a picture that needs more than is left there
-//! fails with [`Error::Budget`], and nothing else is ever taken.
+//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; a
+//! picture that needs more than is left in the row fails with [`Error::Budget`], and nothing else is ever taken.
 
 use std::fmt;
 
@@ -21,17 +21,19 @@ use super::library::{self, Found, Name};
 use crate::error::{Error, Fault, Reason, Result};
 
 pub use allocator::Memory;
-pub use jpeg::{Jpeg, PageDecoder, Window};
+pub use jpeg::{Jpeg, Window};
+pub use page::PageDecoder;
 
 mod allocator;
 mod jpeg;
+mod page;
 
 /// The library, its version and the functions that are used.
 #[derive(Clone, Copy, Debug)]
 pub struct Library {
     found: &'static Found,
     version: Version,
-    pub(self) calls: Calls,
+    calls: Calls,
 }
 
 /// nvJPEG's version.
@@ -215,12 +217,14 @@ calls! {
         *mut sys::nvjpegPinnedAllocatorV2_t,
         *mut sys::nvjpegBufferPinned_t
     );
+    nvjpegBufferPinnedResize(sys::nvjpegBufferPinned_t, usize, sys::cudaStream_t);
     nvjpegBufferPinnedDestroy(sys::nvjpegBufferPinned_t);
     nvjpegBufferDeviceCreateV2(
         sys::nvjpegHandle_t,
         *mut sys::nvjpegDevAllocatorV2_t,
         *mut sys::nvjpegBufferDevice_t
     );
+    nvjpegBufferDeviceResize(sys::nvjpegBufferDevice_t, usize, sys::cudaStream_t);
     nvjpegBufferDeviceDestroy(sys::nvjpegBufferDevice_t);
     nvjpegStateAttachPinnedBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferPinned_t);
     nvjpegStateAttachDeviceBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferDevice_t);

@@ -1,0 +1,308 @@
+//! Whole epochs on the device's path, against the simulated driver: the loader, the launcher and the real kernel
+//! text, with nvJPEG's decoding done by the CPU's decoder, so that every bit can be compared with the CPU's path.
+//!
+//! Streams are queues that run as late or as wildly as the schedule likes: a missing wait shows as a wrong batch.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+mod common;
+mod simulated;
+
+use common::{evaluation, jpegs, training};
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Error, Reason};
+use feedwater::header::Header;
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
+use feedwater::op::{self, Chain, Placement};
+use feedwater::plan::{Last, OnError};
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
+
+/// The mocked nvJPEG decodes as libjpeg-turbo does.
+unsafe extern "C" fn libjpeg(
+    bytes: *const u8,
+    count: usize,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    rgb: *mut u8,
+) -> i32 {
+    const BAD_JPEG: i32 = 3;
+    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    let (bytes, rgb) = unsafe {
+        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
+        (std::slice::from_raw_parts(bytes, count), rgb)
+    };
+    let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
+    let window = feedwater::geometry::Roi::new(x as u32, y as u32, width as u32, height as u32);
+    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
+    let decoded = HostDecoder::new().decode(bytes, &header, window, 1, &mut |_, row| {
+        rows.next().unwrap().copy_from_slice(row);
+    });
+    if decoded.is_ok() { 0 } else { BAD_JPEG }
+}
+
+fn machine() -> Simulated {
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    machine
+}
+
+fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
+    Loader::builder(Memory::new(samples).unwrap(), chain).batch(4).workers(2).shuffle(true).seed(3)
+}
+
+/// Two epochs: records and bytes of every batch.
+fn epochs(loader: &Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
+    let mut all = Vec::new();
+    for _ in 0..2 {
+        for batch in loader {
+            let batch = batch.unwrap();
+            let bytes = batch.to_host().unwrap();
+            assert_eq!(batch.host().is_some(), batch.device_ptr().is_none());
+            all.push((batch.samples().to_vec(), bytes));
+        }
+    }
+    all
+}
+
+/// Runs the same on the CPU and on the device, and compares everything but where it was decoded.
+fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
+    let cpu = epochs(&make().device(DeviceChoice::Cpu).build().unwrap());
+    let loader = make().device(DeviceChoice::Gpu(0)).build().unwrap();
+    assert!(loader.plan().uses_gpu(), "{what}");
+    let gpu = epochs(&loader);
+    assert_eq!(cpu.len(), gpu.len(), "{what}");
+    for (number, (cpu, gpu)) in cpu.iter().zip(&gpu).enumerate() {
+        let without_outcome =
+            |it: &SampleRecord| (it.index, it.label, it.size, it.trace, it.replaces, it.padding);
+        let (left, right) = (cpu.0.iter().map(without_outcome), gpu.0.iter().map(without_outcome));
+        assert!(left.eq(right), "{what}: records of batch {number}");
+        assert!(cpu.1 == gpu.1, "{what}: bytes of batch {number}");
+    }
+    loader
+}
+
+#[test]
+fn whole_epochs_equal_the_cpu_bit_for_bit_whatever_the_schedule() {
+    let machine = machine();
+    for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)] {
+        machine.schedule(schedule);
+        let loader =
+            same(|| builder(jpegs(18), training()).last(Last::Pad), &format!("{schedule:?}"));
+        let stats = loader.stats();
+        assert_eq!(stats.outcomes["host"], 36, "every picture went through nvJPEG");
+        drop(loader);
+        let counts = machine.counts();
+        assert_eq!((counts.live(), counts.faults()), (0, 0), "{schedule:?}: {counts:?}");
+    }
+}
+
+#[test]
+fn every_dtype_layout_and_chain_equals_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(7));
+    for dtype in [DType::F16, DType::BF16, DType::F32] {
+        for layout in Layout::ALL {
+            let make = || builder(jpegs(8), evaluation()).output(dtype, layout);
+            same(make, &format!("{dtype} {layout}"));
+        }
+    }
+    let bytes = || {
+        Chain::new().then(op::Resize::to(17, 23)).then(op::Flip { vertical: 1.0, horizontal: 0.0 })
+    };
+    same(|| builder(jpegs(8), bytes()).output(DType::U8, Layout::Nhwc), "u8");
+}
+
+/// Decode and operators on either side of the switch: uploaded bytes, uploaded floats, nvJPEG.
+#[test]
+fn every_placement_equals_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(9));
+    let chain = |cpu: usize| {
+        let place = |number| if number < cpu { Placement::Cpu } else { Placement::Auto };
+        Chain::new()
+            .then_on(place(0), op::RandomResizedCrop::to(19, 21))
+            .then_on(place(1), op::Normalize::IMAGENET)
+            .then_on(place(2), op::Flip { horizontal: 0.5, vertical: 0.5 })
+    };
+    for cpu in 0..3 {
+        let loader = same(
+            || builder(jpegs(10), chain(cpu)).decode(Placement::Cpu),
+            &format!("decode and {cpu} operators on the cpu"),
+        );
+        assert_eq!(loader.stats().outcomes["cpu"], 16);
+    }
+    let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0));
+    let loader = all().build().unwrap();
+    assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
+}
+
+/// PNG, CMYK and pictures larger than a page are made on the CPU and uploaded, in the same batch as the others.
+#[test]
+fn what_nvjpeg_cannot_take_is_made_on_the_cpu_and_counted() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(4));
+    let samples = || {
+        let mut all = jpegs(12);
+        let mut png = Vec::new();
+        let mut encoder = png::Encoder::new(&mut png, 31, 27);
+        encoder.set_color(png::ColorType::Rgb);
+        encoder.write_header().unwrap().write_image_data(&common::picture(5, 31, 27)).unwrap();
+        all[3].0 = png;
+        all[7].0 = common::jpeg(70, 1400, 1000);
+        all
+    };
+    // The few pictures that the plan looks at include the large one only by chance: the page is small.
+    let make = || builder(samples(), training()).last(Last::Partial);
+    let loader = same(make, "mixed");
+    assert!(loader.stats().outcomes["cpu"] >= 2);
+    assert_eq!(loader.stats().images, 24);
+}
+
+#[test]
+fn orientations_are_turned_in_the_kernel() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(5));
+    let samples = || {
+        (1..=8u8)
+            .map(|orientation| {
+                let jpeg = common::jpeg(u64::from(orientation), 41, 29);
+                (with_orientation(&jpeg, orientation), i64::from(orientation))
+            })
+            .collect::<Vec<_>>()
+    };
+    same(|| builder(samples(), training()), "eight orientations");
+}
+
+/// The JPEG with an EXIF segment behind its first marker.
+fn with_orientation(jpeg: &[u8], value: u8) -> Vec<u8> {
+    let mut exif =
+        b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0".to_vec();
+    exif.extend([value, 0, 0, 0, 0, 0, 0, 0]);
+    [&jpeg[..2], &exif, &jpeg[2..]].concat()
+}
+
+fn damaged() -> Vec<(Vec<u8>, i64)> {
+    let mut all = jpegs(16);
+    all[5].0.truncate(150);
+    all[10].0 = b"no picture".to_vec();
+    all
+}
+
+#[test]
+fn every_error_policy_does_on_the_device_what_it_does_on_the_cpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(6));
+    for policy in [OnError::Skip, OnError::Substitute] {
+        let loader =
+            same(|| builder(damaged(), evaluation()).on_error(policy), &format!("{policy:?}"));
+        let stats = loader.stats();
+        let key = if policy == OnError::Skip { "skipped" } else { "substituted" };
+        assert!(stats.outcomes[key] >= 4, "{stats:?}");
+    }
+    let loader = builder(damaged(), evaluation())
+        .shuffle(false)
+        .device(DeviceChoice::Gpu(0))
+        .build()
+        .unwrap();
+    let mut epoch = (&loader).into_iter();
+    assert_eq!(epoch.next().unwrap().unwrap().indices().collect::<Vec<_>>(), [0, 1, 2, 3]);
+    let Err(Error::Sample(error)) = epoch.next().unwrap() else { panic!("batch 1 has sample 5") };
+    assert_eq!((error.index, error.reason), (5, Reason::Truncated));
+    drop(epoch);
+    drop(loader);
+    assert_eq!(machine.counts().live(), 0);
+}
+
+/// What nvJPEG refuses the CPU decides, so that a file is good or bad on every machine alike.
+#[test]
+fn what_nvjpeg_refuses_the_cpu_makes() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(8));
+    let cpu = epochs(&builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
+    /// Like [`libjpeg`], and refuses every picture of an odd width as corrupt.
+    unsafe extern "C" fn moody(
+        bytes: *const u8,
+        count: usize,
+        x: i32,
+        y: i32,
+        width: i32,
+        height: i32,
+        rgb: *mut u8,
+    ) -> i32 {
+        if width % 2 == 1 {
+            return 3;
+        }
+        // SAFETY: the same arguments.
+        unsafe { libjpeg(bytes, count, x, y, width, height, rgb) }
+    }
+    machine.set_decoder(Some(moody));
+    let loader = builder(jpegs(8), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+    let gpu = epochs(&loader);
+    let bytes = |all: &[(Vec<SampleRecord>, Vec<u8>)]| {
+        all.iter().map(|it| it.1.clone()).collect::<Vec<_>>()
+    };
+    assert!(bytes(&cpu) == bytes(&gpu));
+    let stats = loader.stats();
+    assert_eq!(stats.outcomes["host"] + stats.outcomes["cpu"], 16);
+    assert!(stats.outcomes["host"] > 0 && stats.outcomes["cpu"] > 0, "{stats:?}");
+}
+
+/// Whatever call of the driver fails, while building or while running: an error, never a panic, a hang or a leak.
+#[test]
+fn a_failure_at_any_call_is_an_error_and_leaves_nothing_behind() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(11));
+    let run = || -> Result<(), Error> {
+        let loader =
+            builder(jpegs(8), training()).epochs(Some(1)).device(DeviceChoice::Gpu(0)).build()?;
+        for batch in &loader {
+            batch?.to_host()?;
+        }
+        Ok(())
+    };
+    run().unwrap();
+    let (mut failed, mut nth) = (0, 1);
+    loop {
+        let machine = exclusive_again(&machine);
+        machine.schedule(Schedule::Random(nth));
+        machine.fail("", nth, if nth % 2 == 0 { OUT_OF_MEMORY } else { LAUNCH_FAILED });
+        let result = run();
+        let counts = machine.counts();
+        assert_eq!(counts.live(), 0, "call {nth}: {counts:?}");
+        if counts.injected == 0 {
+            assert!(result.is_ok(), "call {nth}");
+            break;
+        }
+        failed += u64::from(result.is_err());
+        // Every call at the start, then ever larger steps: a run is many hundred calls.
+        nth += 1 + nth / 40;
+    }
+    assert!(failed > 20, "{failed} failures");
+}
+
+/// The machine as after a reset, without giving it to another test.
+fn exclusive_again(machine: &Simulated) -> &Simulated {
+    machine.restart();
+    machine.set_decoder(Some(libjpeg));
+    machine
+}
+
+/// The prediction is a promise: what is used at most is what was taken, and nothing is taken after start.
+#[test]
+fn memory_is_what_the_plan_says() {
+    let machine = machine();
+    let loader = builder(jpegs(16), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+    let taken = machine.counts();
+    epochs(&loader);
+    let after = machine.counts();
+    assert_eq!(taken.device.peak_bytes, after.device.peak_bytes);
+    assert_eq!(taken.pinned.peak_bytes, after.pinned.peak_bytes);
+    let memory = loader.stats().memory;
+    assert_eq!(memory.device_bytes_predicted, after.device.bytes);
+    assert_eq!(memory.pinned_bytes_predicted, after.pinned.bytes);
+    assert!(memory.device_bytes_peak <= memory.device_bytes_predicted);
+}

@@ -1,0 +1,196 @@
+// The simulated machine: memory, the queues of its streams, and what picks their operations. Part of cuda.cpp.
+#pragma once
+#include "simulated.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <vector>
+
+namespace {
+
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
+       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
+
+constexpr size_t GUARD_BYTES = 64;
+constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
+
+struct Event {
+    unsigned long long recorded = 0, reached = 0;
+};
+typedef std::shared_ptr<Event> EventRef;
+
+struct Operation {
+    std::function<void()> run;             // empty for a wait
+    EventRef wait, record;                 // which event it waits for or records
+    unsigned long long generation = 0;
+};
+
+struct Stream {
+    std::deque<Operation> queue;
+};
+
+struct Module {
+    void* library;
+    std::vector<struct Function*> functions;
+};
+
+struct Function {
+    void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
+    std::vector<size_t> param_bytes;
+};
+
+struct Failure {
+    std::string name;                      // empty: any call
+    long countdown;
+    int code;
+};
+
+std::recursive_mutex mutex;
+std::map<void*, Stream> streams;           // by handle; nullptr is the default stream
+std::map<void*, EventRef> events;
+std::map<void*, Module> modules;
+std::map<uintptr_t, size_t> device_memory, pinned_memory;
+std::map<std::string, unsigned long long> calls;
+std::vector<Failure> failures;
+std::mt19937_64 scheduler;
+sim_schedule_mode mode = SIM_LAZY;
+SimCounts counts;
+int devices = 1, sticky = SUCCESS;
+unsigned long long memory_limit = ~0ull;
+char context;                              // its address is the context
+thread_local void* current = nullptr;
+
+bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size_t bytes) {
+    uintptr_t start = (uintptr_t)pointer;
+    auto next = memory.upper_bound(start);
+    if (next == memory.begin()) return false;
+    --next;
+    return start + bytes <= next->first + next->second;
+}
+
+bool runnable(const Stream& stream) {
+    const Operation& head = stream.queue.front();
+    return !head.wait || head.wait->reached >= head.generation;
+}
+
+void run_head(Stream& stream) {
+    Operation operation = std::move(stream.queue.front());
+    stream.queue.pop_front();
+    counts.operations++;
+    if (operation.run) operation.run();
+    if (operation.record && operation.record->reached < operation.generation)
+        operation.record->reached = operation.generation;
+}
+
+void reach(const EventRef& event, unsigned long long generation);
+void schedule();
+
+// One more operation of this stream, after what it waits for; others may run ahead.
+void advance(Stream& stream) {
+    if (!runnable(stream)) {
+        EventRef event = stream.queue.front().wait;
+        reach(event, stream.queue.front().generation);
+    }
+    if (!stream.queue.empty() && runnable(stream)) run_head(stream);
+    if (mode == SIM_RANDOM) schedule();
+}
+
+void reach(const EventRef& event, unsigned long long generation) {
+    while (event->reached < generation) {
+        Stream* holder = nullptr;
+        for (auto& [handle, stream] : streams)
+            for (auto& operation : stream.queue)
+                if (operation.record == event && operation.generation == generation) holder = &stream;
+        if (!holder) return;               // its stream is gone, with its work done
+        advance(*holder);
+    }
+}
+
+void drain(Stream& stream) {
+    while (!stream.queue.empty()) advance(stream);
+}
+
+void drain_all() {
+    for (auto& [handle, stream] : streams) drain(stream);
+}
+
+// What the scheduler does after a call that is no wait.
+void schedule() {
+    if (mode == SIM_EAGER) return drain_all();
+    if (mode != SIM_RANDOM) return;
+    if (scheduler() % 2) return;
+    for (unsigned long long steps = scheduler() % 4; steps > 0; steps--) {
+        std::vector<Stream*> ready;
+        for (auto& [handle, stream] : streams)
+            if (!stream.queue.empty() && runnable(stream)) ready.push_back(&stream);
+        if (ready.empty()) return;
+        run_head(*ready[scheduler() % ready.size()]);
+    }
+}
+
+int enter(const char* name) {
+    calls[name]++;
+    counts.calls++;
+    for (size_t i = 0; i < failures.size(); i++) {
+        if (!failures[i].name.empty() && failures[i].name != name) continue;
+        if (--failures[i].countdown == 0) {
+            int code = failures[i].code;
+            failures.erase(failures.begin() + i);
+            counts.injected++;
+            return code;
+        }
+    }
+    return SUCCESS;
+}
+
+int allocate(std::map<uintptr_t, size_t>& memory, void** pointer, size_t bytes, SimMemory& count) {
+    if (bytes == 0) return INVALID_VALUE;
+    if (count.bytes + bytes > memory_limit) return OUT_OF_MEMORY;
+    void* block = nullptr;
+    if (posix_memalign(&block, 512, bytes + GUARD_BYTES)) return OUT_OF_MEMORY;
+    memset(block, POISON, bytes);
+    memset((char*)block + bytes, GUARD, GUARD_BYTES);
+    memory[(uintptr_t)block] = bytes;
+    count.allocations++;
+    count.bytes += bytes;
+    if (count.bytes > count.peak_bytes) count.peak_bytes = count.bytes;
+    *pointer = block;
+    return SUCCESS;
+}
+
+// Waits for everything, as cudaFree does.
+int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count) {
+    auto found = memory.find((uintptr_t)pointer);
+    if (found == memory.end()) return INVALID_VALUE;
+    drain_all();
+    for (size_t i = 0; i < GUARD_BYTES; i++)
+        if (((unsigned char*)pointer)[found->second + i] != GUARD) {
+            counts.overruns++;
+            break;
+        }
+    count.allocations--;
+    count.bytes -= found->second;
+    memory.erase(found);
+    free(pointer);
+    return SUCCESS;
+}
+
+Stream* stream_of(void* handle) {
+    if (!handle) return &streams[nullptr];
+    auto found = streams.find(handle);
+    return found == streams.end() ? nullptr : &found->second;
+}
+
+}  // namespace
