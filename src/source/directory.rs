@@ -57,9 +57,10 @@ impl Directory {
             this.add_files(root.clone(), -1, &top.files);
         } else {
             this.beside = top.files.len() as u64;
+            let above = &mut HashSet::from([identity(&root)?]);
             for (label, name) in top.folders.iter().enumerate() {
                 this.classes.push(name.to_string_lossy().into_owned());
-                this.walk(root.join(name), label as i64, &mut HashSet::new())?;
+                this.walk(root.join(name), label as i64, above)?;
             }
         }
         if this.ends.is_empty() {
@@ -83,8 +84,7 @@ impl Directory {
     }
 
     fn walk(&mut self, path: PathBuf, label: i64, above: &mut HashSet<(u64, u64)>) -> Result<()> {
-        let metadata = fs::metadata(&path).map_err(|error| Error::io(&path, &error))?;
-        let identity = (metadata.dev(), metadata.ino());
+        let identity = identity(&path)?;
         if !above.insert(identity) {
             return Ok(());
         }
@@ -154,6 +154,12 @@ impl Source for Directory {
 struct Entries {
     files: Vec<OsString>,
     folders: Vec<OsString>,
+}
+
+/// Device and inode: what a folder is, whatever the path that led to it.
+fn identity(path: &Path) -> Result<(u64, u64)> {
+    let metadata = fs::metadata(path).map_err(|error| Error::io(path, &error))?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 /// The visible entries of a folder, each sort in byte order.

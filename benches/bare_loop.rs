@@ -1,0 +1,286 @@
+//! The loader against a bare loop, in one run: does being exact, ordered and bounded cost speed?
+//!
+//! `cargo bench --bench bare_loop`. The bare loop is what one would write without a loader and without asking for
+//! Pillow's bits: threads that read a file, decode the crop's window with libjpeg-turbo, resize it with
+//! `fast_image_resize` (u8x4, SIMD), mirror and normalize into a batch of their own. It has the same number of
+//! threads, the same pictures, the same windows and mirrorings, and an advantage: headers are parsed and windows
+//! drawn before the clock starts. Both sides take their memory before the clock starts.
+//!
+//! Rounds alternate; what counts is the median of each round's ratio.
+
+mod common;
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use clap::Parser;
+use fast_image_resize::images::{Image, ImageRef};
+use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use feedwater::decode::{HostDecoder, simd};
+use feedwater::geometry::Roi;
+use feedwater::header::Header;
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::Normalize;
+use feedwater::plan::{Plan, SamplePlan};
+use feedwater::random::SampleKey;
+use feedwater::source::{Directory, Source};
+use serde_json::{Value, json};
+
+/// What the loader must reach of the bare loop's rate.
+const LOADER_BAR: f64 = 0.95;
+/// What `decode.prescale` must gain on large pictures.
+const PRESCALE_BAR: f64 = 1.2;
+
+const SEED: u64 = 1;
+const SIDE: usize = 224;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Threads of either side
+    #[arg(long, default_value_t = common::cores())]
+    threads: usize,
+    /// Rounds of each size
+    #[arg(long, default_value_t = 7)]
+    rounds: u32,
+    /// Ends with one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+    /// Fails where a bar is missed
+    #[arg(long)]
+    check: bool,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Pictures, batch, epochs in a round.
+const WORK: [(u64, usize, u32); 2] = [(512, 64, 3), (64, 16, 3)];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let threads = arguments.threads;
+    println!("{}, {threads} threads; SIMD of libjpeg-turbo: {}", common::cpu(), simd());
+    let mut reports = Vec::new();
+    let mut met = true;
+    for (size, (images, batch, epochs)) in common::SIZES.into_iter().zip(WORK) {
+        let set = Set { dir: common::set(images, size), batch, threads, epochs };
+        let mut rounds = Vec::new();
+        println!("\n{}x{}: images per second", size.0, size.1);
+        println!("round  bare loop  feedwater   ratio  prescale   ratio");
+        for round in 0..arguments.rounds {
+            let rates = set.round(round);
+            let [bare, plain, prescaled] = rates;
+            println!(
+                "{round:>5}{bare:>11.1}{plain:>11.1}{:>8.3}{prescaled:>10.1}{:>8.3}",
+                plain / bare,
+                prescaled / plain
+            );
+            rounds.push(rates);
+        }
+        let ratio = |of: usize, to: usize| {
+            common::median(&rounds.iter().map(|rates| rates[of] / rates[to]).collect::<Vec<_>>())
+        };
+        let (loader, prescale) = (ratio(1, 0), ratio(2, 1));
+        // Pictures that are hardly larger than the crop leave nothing to reduce.
+        let prescale_bar = (size.0 > 1000).then_some(PRESCALE_BAR);
+        met &= loader >= LOADER_BAR && prescale_bar.is_none_or(|bar| prescale >= bar);
+        println!("median ratio to the bare loop {loader:.3} (bar {LOADER_BAR})");
+        match prescale_bar {
+            Some(bar) => println!("median gain of prescale {prescale:.3} (bar {bar})"),
+            None => println!("median gain of prescale {prescale:.3}"),
+        }
+        reports.push(report(size, &rounds, loader, prescale));
+    }
+    if arguments.json {
+        let cpu = common::cpu();
+        println!("{}", json!({ "cpu": cpu, "threads": threads, "met": met, "sizes": reports }));
+    }
+    if met || !arguments.check { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(size: (u32, u32), rounds: &[[f64; 3]], loader: f64, prescale: f64) -> Value {
+    let column = |at: usize| rounds.iter().map(|rates| rates[at]).collect::<Vec<_>>();
+    json!({
+        "width": size.0, "height": size.1,
+        "bare_loop": column(0), "feedwater": column(1), "feedwater_prescale": column(2),
+        "ratio": loader, "prescale_ratio": prescale,
+    })
+}
+
+struct Set {
+    dir: PathBuf,
+    batch: usize,
+    threads: usize,
+    epochs: u32,
+}
+
+impl Set {
+    /// Images per second of the bare loop, the loader, and the loader with prescale. The order turns.
+    fn round(&self, round: u32) -> [f64; 3] {
+        let first_epoch = round * self.epochs;
+        let mut rates = [0.0; 3];
+        for turn in 0..3 {
+            let at = (round as usize + turn) % 3;
+            rates[at] = match at {
+                0 => self.bare_loop(first_epoch),
+                1 => self.loader(first_epoch, false),
+                _ => self.loader(first_epoch, true),
+            };
+        }
+        rates
+    }
+
+    fn builder(&self, prescale: bool) -> LoaderBuilder {
+        let source = Directory::open(&self.dir).expect("the set is there");
+        Loader::builder(source, common::training())
+            .device(DeviceChoice::Cpu)
+            .batch(self.batch)
+            .workers(self.threads)
+            .seed(SEED)
+            .prescale(prescale)
+    }
+
+    fn loader(&self, first_epoch: u32, prescale: bool) -> f64 {
+        let builder = self.builder(prescale).start_epoch(first_epoch).epochs(Some(self.epochs));
+        let loader = builder.build().expect("the settings can be");
+        let begin = Instant::now();
+        let mut images = 0;
+        for _ in 0..self.epochs {
+            for batch in &loader {
+                images += batch.expect("the pictures are sound").len();
+            }
+        }
+        images as f64 / begin.elapsed().as_secs_f64()
+    }
+
+    fn bare_loop(&self, first_epoch: u32) -> f64 {
+        let source = Directory::open(&self.dir).expect("the set is there");
+        let plan = self.builder(false).plan().expect("the settings can be");
+        let jobs: Vec<Job> = (first_epoch..first_epoch + self.epochs)
+            .flat_map(|epoch| (0..source.len()).map(move |index| (epoch, index)))
+            .map(|(epoch, index)| Job::new(source.path(index), &plan, epoch, index))
+            .collect();
+        let mut workers: Vec<Bare> = (0..self.threads).map(|_| Bare::new(self.batch)).collect();
+        let next = AtomicUsize::new(0);
+        let begin = Instant::now();
+        std::thread::scope(|scope| {
+            for worker in &mut workers {
+                scope.spawn(|| {
+                    while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        worker.sample(job);
+                    }
+                });
+            }
+        });
+        jobs.len() as f64 / begin.elapsed().as_secs_f64()
+    }
+}
+
+/// One sample of the bare loop, all decided.
+struct Job {
+    path: PathBuf,
+    header: Header,
+    window: Roi,
+    mirrored: bool,
+}
+
+impl Job {
+    fn new(path: PathBuf, plan: &Plan, epoch: u32, index: u64) -> Self {
+        let bytes = std::fs::read(&path).expect("the set is there");
+        let header = Header::parse(&bytes).expect("the pictures are sound");
+        let mut sample = SamplePlan::default();
+        let key = SampleKey { seed: SEED, epoch, index };
+        plan.sample(key, &header, &mut sample).expect("the pictures are of ordinary size");
+        let mirrored = sample.trace.flipped_horizontally;
+        Self { path, header, window: sample.stored_window, mirrored }
+    }
+}
+
+/// A thread of the bare loop with its memory.
+struct Bare {
+    file: Vec<u8>,
+    decoder: HostDecoder,
+    window: Vec<u32>,
+    resizer: Resizer,
+    resized: Image<'static>,
+    batch: Vec<f32>,
+    place: usize,
+    scale: [f32; 3],
+    offset: [f32; 3],
+}
+
+impl Bare {
+    fn new(batch: usize) -> Self {
+        let Normalize { mean, std } = Normalize::IMAGENET;
+        Self {
+            file: Vec::new(),
+            decoder: HostDecoder::new(),
+            window: Vec::new(),
+            resizer: Resizer::new(),
+            resized: Image::new(SIDE as u32, SIDE as u32, PixelType::U8x4),
+            // Not zero, so that the memory is taken now.
+            batch: vec![1.0; batch * 3 * SIDE * SIDE],
+            place: 0,
+            scale: std.map(|std| 1.0 / (255.0 * std)),
+            offset: [0, 1, 2].map(|c| -mean[c] / std[c]),
+        }
+    }
+
+    fn sample(&mut self, job: &Job) {
+        read(&job.path, &mut self.file);
+        let Roi { width, height, y: top, .. } = job.window;
+        self.window.resize(width as usize * height as usize, 0);
+        let pixels = &mut self.window;
+        let row = &mut |y: u32, row: &[u8]| {
+            let start = (y - top) as usize * width as usize;
+            expand(row, &mut pixels[start..][..width as usize]);
+        };
+        self.decoder.decode(&self.file, &job.header, job.window, 1, row).expect("it decodes");
+        let pixels = bytemuck::cast_slice(&self.window);
+        let window = ImageRef::new(width, height, pixels, PixelType::U8x4).expect("it is filled");
+        let options = ResizeOptions::new()
+            .resize_alg(ResizeAlg::Convolution(FilterType::Bilinear))
+            .use_alpha(false);
+        self.resizer.resize(&window, &mut self.resized, &options).expect("both have pixels");
+        self.store(job.mirrored);
+    }
+
+    /// Mirrors and normalizes the resized picture into the next place of the batch, plane by plane.
+    fn store(&mut self, mirrored: bool) {
+        let len = 3 * SIDE * SIDE;
+        let out = &mut self.batch[self.place * len..][..len];
+        let pixels = self.resized.buffer().as_chunks::<4>().0;
+        for (channel, plane) in out.chunks_exact_mut(SIDE * SIDE).enumerate() {
+            let (scale, offset) = (self.scale[channel], self.offset[channel]);
+            let value = |pixel: &[u8; 4]| f32::from(pixel[channel]) * scale + offset;
+            for (line, row) in plane.chunks_exact_mut(SIDE).zip(pixels.chunks_exact(SIDE)) {
+                if mirrored {
+                    line.iter_mut().rev().zip(row).for_each(|(out, pixel)| *out = value(pixel));
+                } else {
+                    line.iter_mut().zip(row).for_each(|(out, pixel)| *out = value(pixel));
+                }
+            }
+        }
+        self.place = (self.place + 1) % (self.batch.len() / len);
+    }
+}
+
+fn read(path: &Path, into: &mut Vec<u8>) {
+    into.clear();
+    let mut file = File::open(path).expect("the set is there");
+    file.read_to_end(into).expect("the set is there");
+}
+
+/// Red, green, blue, and a byte that nobody looks at.
+fn expand(row: &[u8], out: &mut [u32]) {
+    let (last, all) = out.split_last_mut().expect("a window has columns");
+    for (pixel, bytes) in all.iter_mut().zip(row.windows(4).step_by(3)) {
+        *pixel = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+    }
+    let bytes = &row[row.len() - 3..];
+    *last = u32::from_le_bytes([bytes[0], bytes[1], bytes[2], 255]);
+}

@@ -1,0 +1,56 @@
+//! What the benches of the whole loader share: the set of pictures, the chain, what the machine is.
+
+#![allow(dead_code, reason = "each bench uses its own part")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::op::{self, Chain};
+use feedwater::synth;
+
+/// Columns and rows of the pictures: ImageNet's mean size, and a camera's of 3 megapixels.
+pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
+
+/// `images` photo-like JPEGs of that size below the target directory, made where they are not there yet, and
+/// in the page cache.
+pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
+    let dir =
+        Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("synth-{images}-{width}x{height}"));
+    let settings = synth::Settings { images, width, height, ..Default::default() };
+    if synth::complete(&dir, &settings).is_none() {
+        eprintln!("making {images} pictures of {width}x{height} in {}", dir.display());
+        synth::write(&dir, &settings, |_| ()).expect("the target directory can be written");
+    }
+    for index in 0..images {
+        fs::read(dir.join(settings.file(index))).expect("the set is complete");
+    }
+    dir
+}
+
+/// RandomResizedCrop 224, horizontal flip, ImageNet normalize.
+pub fn training() -> Chain {
+    Chain::new()
+        .then(op::RandomResizedCrop::to(224, 224))
+        .then(op::Flip { horizontal: 0.5, ..Default::default() })
+        .then(op::Normalize::IMAGENET)
+}
+
+/// Threads that can run at once.
+pub fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
+/// The processor's name, as Linux tells it.
+pub fn cpu() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    name.map_or("unknown", |(_, name)| name).to_string()
+}
+
+/// The middle of the values, or the mean of the two in the middle.
+pub fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    let middle = values.len() / 2;
+    if values.len() % 2 == 1 { values[middle] } else { (values[middle - 1] + values[middle]) / 2.0 }
+}

@@ -1,0 +1,181 @@
+//! An operator of one's own: its settings, its reference in Rust and its CUDA text, fused with the built-in ones
+//! into one kernel, and compared bit for bit by the harness that the built-in ones go through.
+//!
+//! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
+
+use bytemuck::{Pod, Zeroable};
+use feedwater::geometry::Size;
+use feedwater::image::{HostImage, PixelType};
+use feedwater::loader::Loader;
+use feedwater::op::{self, Chain, FieldError, Operator};
+use feedwater::random::SampleRng;
+use feedwater::source::Directory;
+
+/// Keeps the upper bits of each byte: Pillow's `ImageOps.posterize`, with a probability.
+#[derive(Clone, Copy, Debug)]
+struct Posterize {
+    /// Bits that are kept, 1 to 8.
+    bits: u32,
+    /// Probability, 0 to 1.
+    probability: f64,
+}
+
+/// What one sample needs: plain bytes, the same on CPU and GPU, a multiple of 8.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C)]
+struct PosterizeParams {
+    mask: i32,
+    unused: i32,
+}
+
+impl Operator for Posterize {
+    const NAME: &'static str = "posterize";
+    const TYPE: &'static str = "Posterize";
+    // `at(x, y)` of the picture that leaves, from `src.at(x, y)` of the picture that enters.
+    const CUDA: &'static str = "
+struct PosterizeParams {
+    int mask, unused;
+};
+
+template <class Src> struct Posterize {
+    typedef Bytes Pixel;
+    Src src;
+    PosterizeParams p;
+    __device__ unsigned char kept(unsigned char byte) const { return (unsigned char)(byte & p.mask); }
+    __device__ Pixel at(int x, int y) const {
+        const Bytes pixel = src.at(x, y);
+        const Bytes out = {kept(pixel.r), kept(pixel.g), kept(pixel.b)};
+        return out;
+    }
+};
+";
+    type Params = PosterizeParams;
+
+    fn check(&self) -> Result<(), FieldError> {
+        if !(1..=8).contains(&self.bits) {
+            return Err(FieldError::new("bits", format!("must be 1 to 8, is {}", self.bits)));
+        }
+        if !(0.0..=1.0).contains(&self.probability) {
+            let problem = format!("must be from 0 to 1, is {}", self.probability);
+            return Err(FieldError::new("probability", problem));
+        }
+        Ok(())
+    }
+
+    fn pixels(&self, input: PixelType) -> Result<PixelType, String> {
+        match input {
+            PixelType::U8 => Ok(PixelType::U8),
+            PixelType::F32 => Err("posterize works on bytes: put it before normalize".into()),
+        }
+    }
+
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, PosterizeParams) {
+        let bits = if rng.chance(self.probability) { self.bits } else { 8 };
+        (input, PosterizeParams { mask: 0xff & (0xff << (8 - bits)), unused: 0 })
+    }
+
+    fn reference(params: &PosterizeParams, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+            unreachable!("pixels() takes bytes only");
+        };
+        let window = out.window();
+        for y in window.y..window.bottom() {
+            for x in window.x..window.right() {
+                out.set_pixel(x, y, src.pixel(x, y).map(|byte| byte & params.mask as u8));
+            }
+        }
+    }
+
+    fn examples() -> Vec<Self> {
+        [(1, 1.0), (4, 0.5), (8, 1.0)]
+            .map(|(bits, probability)| Posterize { bits, probability })
+            .to_vec()
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
+    let chain = Chain::new()
+        .then(op::RandomResizedCrop::to(224, 224))
+        .then(Posterize { bits: 3, probability: 0.5 })
+        .then(op::Normalize::IMAGENET);
+    let loader = Loader::builder(Directory::open(directory)?, chain).batch(8).build()?;
+    println!("{}", loader.plan());
+    if let Some(batch) = (&loader).into_iter().next() {
+        println!("{}", batch?.shape());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+#[path = "../tests/common/host_kernel.rs"]
+mod host_kernel;
+#[cfg(test)]
+#[path = "../tests/common/parity.rs"]
+mod parity;
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use feedwater::geometry::{Orientation, Roi};
+    use feedwater::image::Image;
+    use feedwater::op::AnyOperator;
+    use feedwater::random::SampleKey;
+    use feedwater::tensor::{DType, Layout};
+
+    use super::parity::Case;
+    use super::*;
+
+    fn check(operators: &[Arc<dyn AnyOperator>], dtype: DType) {
+        let (width, height) = (43, 31);
+        let data = (0..3 * width * height).map(|at| (at * 89 % 256) as u8).collect();
+        let stored = Image::from_data(Roi::new(0, 0, width, height), data);
+        for index in 0..4 {
+            let case = Case {
+                operators,
+                on_host: 0,
+                stored: &stored,
+                orientation: Orientation::from_exif(6),
+                reduction: 1,
+                dtype,
+                layout: Layout::Nchw,
+                key: SampleKey { seed: 1, epoch: 0, index },
+            };
+            case.check();
+        }
+    }
+
+    #[test]
+    fn reference_and_kernel_text_give_the_same_bits() {
+        for op in Posterize::examples() {
+            check(&[Arc::new(op)], DType::U8);
+        }
+    }
+
+    #[test]
+    fn it_fuses_with_the_built_in_operators() {
+        let operators: [Arc<dyn AnyOperator>; 4] = [
+            Arc::new(op::RandomResizedCrop::to(20, 16)),
+            Arc::new(Posterize { bits: 3, probability: 0.5 }),
+            Arc::new(op::Flip { horizontal: 0.5, vertical: 0.0 }),
+            Arc::new(op::Normalize::IMAGENET),
+        ];
+        check(&operators, DType::F16);
+    }
+
+    #[test]
+    fn the_upper_bits_are_kept() {
+        let src = HostImage::U8(Image::from_data(Roi::new(0, 0, 1, 1), vec![255, 128, 31]));
+        let mut out = HostImage::new(PixelType::U8, Roi::new(0, 0, 1, 1));
+        let params = PosterizeParams { mask: 0b1110_0000, unused: 0 };
+        <Posterize as Operator>::reference(&params, &[], &src, &mut out);
+        assert_eq!(out, HostImage::U8(Image::from_data(Roi::new(0, 0, 1, 1), vec![224, 128, 0])));
+    }
+
+    #[test]
+    fn impossible_settings_are_named() {
+        let bits = Operator::check(&Posterize { bits: 0, probability: 1.0 }).unwrap_err();
+        assert_eq!((bits.field.as_str(), bits.problem.as_str()), ("bits", "must be 1 to 8, is 0"));
+    }
+}

@@ -1,0 +1,362 @@
+//! What a plan decides: places, windows, reductions, limits, memory, and the words with which it refuses.
+
+mod common;
+
+use common::{evaluation, jpeg, training};
+use feedwater::error::{Error, Reason};
+use feedwater::footprint::Memory;
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::header::{Format, Header};
+use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
+use feedwater::plan::{DeviceFacts, Facts, Place, Plan, SamplePlan, Settings};
+use feedwater::random::SampleKey;
+use feedwater::tensor::DType;
+
+use Place::{Cpu, Gpu};
+
+fn no_gpu() -> Facts {
+    Facts { device: DeviceFacts::None("no driver".into()), ..Facts::default() }
+}
+
+fn gpu() -> Facts {
+    Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(()) }, ..Facts::default() }
+}
+
+fn gpu_without_nvjpeg() -> Facts {
+    let nvjpeg = Err("libnvjpeg.so is not there".into());
+    Facts { device: DeviceFacts::Gpu { nvjpeg }, ..Facts::default() }
+}
+
+/// Resize, flip and normalize at these places, decode at that one.
+fn placed(decode: Placement, steps: [Placement; 3], facts: &Facts) -> Result<Plan, Error> {
+    let chain = Chain::new()
+        .then_on(steps[0], Resize::to(8, 6))
+        .then_on(steps[1], Flip::default())
+        .then_on(steps[2], Normalize::IMAGENET);
+    let mut settings = Settings::default();
+    settings.decode.placement = decode;
+    Plan::new(&chain, &settings, facts)
+}
+
+fn places(plan: &Plan) -> (Place, Vec<Place>) {
+    (plan.decode, plan.steps.iter().map(|step| step.place).collect())
+}
+
+fn plan(chain: &Chain, change: impl Fn(&mut Settings)) -> Plan {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    Plan::new(chain, &settings, &no_gpu()).unwrap()
+}
+
+fn refused(chain: &Chain, change: impl Fn(&mut Settings)) -> String {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    Plan::new(chain, &settings, &no_gpu()).unwrap_err().to_string()
+}
+
+fn header(size: Size, format: Format, exif: u16) -> Header {
+    Header { format, size, orientation: Orientation::from_exif(exif), jpeg: None }
+}
+
+fn sample(plan: &Plan, header: &Header, index: u64) -> SamplePlan {
+    let mut out = SamplePlan::default();
+    plan.sample(SampleKey { seed: 1, epoch: 0, index }, header, &mut out).unwrap();
+    out
+}
+
+const AUTO: Placement = Placement::Auto;
+
+#[test]
+fn auto_is_the_cpu_where_there_is_no_gpu() {
+    let plan = placed(AUTO, [AUTO; 3], &no_gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Cpu; 3]));
+    assert!(!plan.uses_gpu());
+    assert_eq!(plan.cpu_steps(), 3);
+}
+
+#[test]
+fn auto_is_the_gpu_where_there_is_one() {
+    let plan = placed(AUTO, [AUTO; 3], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Gpu, vec![Gpu; 3]));
+    assert!(plan.uses_gpu());
+    assert_eq!(plan.cpu_steps(), 0);
+}
+
+#[test]
+fn without_nvjpeg_decoding_alone_is_on_the_cpu() {
+    let plan = placed(AUTO, [AUTO; 3], &gpu_without_nvjpeg()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Gpu; 3]));
+    assert!(plan.uses_gpu());
+}
+
+#[test]
+fn what_comes_before_an_operator_on_the_cpu_is_on_the_cpu_too() {
+    let plan = placed(AUTO, [AUTO, Placement::Cpu, AUTO], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Cpu, Cpu, Gpu]));
+    assert_eq!(plan.cpu_steps(), 2);
+    let plan = placed(Placement::Cpu, [AUTO; 3], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Gpu; 3]));
+    let plan = placed(AUTO, [AUTO, AUTO, Placement::Cpu], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Cpu; 3]));
+    assert!(!plan.uses_gpu());
+}
+
+#[test]
+fn cpu_after_gpu_is_refused_with_both_fixes() {
+    let [cpu, gpu_] = [Placement::Cpu, Placement::Gpu];
+    let error = placed(AUTO, [gpu_, AUTO, cpu], &gpu()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "chain: normalize (chain[2]) is on cpu after resize (chain[0]) on gpu; data goes to the gpu \
+         once: put normalize on gpu or resize on cpu"
+    );
+    let error = placed(gpu_, [cpu, AUTO, AUTO], &gpu()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "chain: resize (chain[0]) is on cpu after decode (decode) on gpu; data goes to the gpu once: \
+         put resize on gpu or decode on cpu"
+    );
+}
+
+#[test]
+fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
+    let error = placed(AUTO, [AUTO, Placement::Gpu, AUTO], &no_gpu()).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }));
+    let text = error.to_string();
+    assert!(text.starts_with("a gpu is not available: no driver"), "{text}");
+    assert!(text.contains("chain[1].placement asks for flip on it"), "{text}");
+    assert!(text.ends_with("write cpu or auto"), "{text}");
+    let text = placed(Placement::Gpu, [AUTO; 3], &no_gpu()).unwrap_err().to_string();
+    assert!(text.contains("decode.placement asks for decode on it"), "{text}");
+    let text = placed(Placement::Gpu, [AUTO; 3], &gpu_without_nvjpeg()).unwrap_err().to_string();
+    assert!(text.starts_with("nvJPEG is not available: libnvjpeg.so is not there"), "{text}");
+}
+
+#[test]
+fn refusals_name_the_key_and_the_way_out() {
+    let zero = Normalize { std: [1.0, 0.0, 1.0], ..Normalize::IMAGENET };
+    let chain = Chain::new().then(Resize::to(8, 8)).then(Flip::default()).then(zero);
+    assert_eq!(refused(&chain, |_| ()), "chain[2].std[1]: must be a number over 0, is 0");
+    let chain = training().then(Normalize::IMAGENET);
+    let text = refused(&chain, |_| ());
+    assert!(text.starts_with("chain[3]: normalize works on bytes"), "{text}");
+    let text = refused(&Chain::new().then(Resize::shorter(8)), |_| ());
+    assert!(text.starts_with("chain: samples leave with different sizes"), "{text}");
+    assert!(text.contains("center_crop"), "{text}");
+    let text = refused(&training(), |settings| settings.output.dtype = DType::U8);
+    assert!(text.starts_with("output.dtype: is u8, but normalize makes floats"), "{text}");
+    assert!(text.contains("f16"), "{text}");
+    let text = refused(&training(), |settings| settings.loader.prefetch = 0);
+    assert_eq!(text, "loader.prefetch: must be at least 1, is 0");
+    let text = refused(&training(), |settings| settings.limits.max_pixels = 0);
+    assert_eq!(text, "limits.max_pixels: must be at least 1, is 0");
+}
+
+#[test]
+fn a_crop_at_the_head_is_all_that_is_decoded() {
+    let chain = Chain::new().then(Crop { x: 100, y: 50, width: 64, height: 32 });
+    let plan = plan(&chain, |_| ());
+    let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
+    assert_eq!(out.window, Roi::new(100, 50, 64, 32));
+    assert_eq!(out.stored_window, out.window);
+    assert_eq!(out.trace.roi, out.window);
+}
+
+#[test]
+fn crops_and_flips_in_a_row_are_one_window() {
+    let chain = Chain::new()
+        .then(Crop { x: 100, y: 50, width: 64, height: 32 })
+        .then(Flip { horizontal: 1.0, vertical: 1.0 })
+        .then(Crop { x: 4, y: 5, width: 10, height: 6 });
+    let plan = plan(&chain, |_| ());
+    let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
+    // Columns 4 to 13 from the right of the first crop, rows 5 to 10 from its bottom.
+    assert_eq!(out.window, Roi::new(100 + 64 - 14, 50 + 32 - 11, 10, 6));
+}
+
+#[test]
+fn random_resized_crop_reads_its_own_box_and_nothing_else() {
+    let plan = plan(&training(), |_| ());
+    let header = header(Size::new(500, 375), Format::Jpeg, 1);
+    let mut smaller = 0;
+    for index in 0..200 {
+        let out = sample(&plan, &header, index);
+        assert_eq!(out.window, out.trace.roi, "sample {index}");
+        assert!(header.size.window().contains(out.window), "sample {index}");
+        smaller += u32::from(out.window.size().pixels() < header.size.pixels() / 2);
+    }
+    assert!(smaller > 40, "{smaller} of 200 crops are less than half of the picture");
+}
+
+#[test]
+fn resize_and_center_crop_read_less_than_the_picture() {
+    let chain =
+        Chain::new().then(Resize::shorter(256)).then(feedwater::op::CenterCrop::to(224, 224));
+    let plan = plan(&chain, |_| ());
+    let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
+    // 256 output rows are 375 input rows, of which 224 are wanted: 328 and the filter's reach on both sides.
+    for (first, len, whole) in
+        [(out.window.x, out.window.width, 500), (out.window.y, out.window.height, 375)]
+    {
+        assert!((328..=334).contains(&len), "{}", out.window);
+        let after = whole - first - len;
+        assert!(first.abs_diff(after) <= 3, "{} is in the middle", out.window);
+    }
+}
+
+#[test]
+fn prescale_takes_the_largest_reduction_that_leaves_the_wanted_size() {
+    let chain = Chain::new().then(RandomResizedCrop::to(224, 224));
+    let with = plan(&chain, |settings| settings.decode.prescale = true);
+    let without = plan(&chain, |_| ());
+    let mut seen = std::collections::BTreeSet::new();
+    for (width, height) in [(500, 375), (2047, 1535), (4096, 3072)] {
+        let header = header(Size::new(width, height), Format::Jpeg, 1);
+        for index in 0..200 {
+            let out = sample(&with, &header, index);
+            let roi = out.trace.roi;
+            let leaves = |by: u32| roi.width / by >= 224 && roi.height / by >= 224;
+            assert!(out.reduction == 1 || leaves(out.reduction), "sample {index}");
+            assert!(out.reduction == 8 || !leaves(2 * out.reduction), "sample {index}");
+            let stored = [width, height].map(|side| side.div_ceil(out.reduction));
+            assert_eq!(out.stored, Size::new(stored[0], stored[1]));
+            assert!(out.stored.window().contains(out.window));
+            let full = sample(&without, &header, index);
+            assert_eq!((full.reduction, full.trace), (1, out.trace));
+            seen.insert(out.reduction);
+        }
+    }
+    assert!(seen.into_iter().eq([1, 2, 4, 8]), "every reduction is taken");
+}
+
+#[test]
+fn only_a_jpeg_whose_first_operator_resamples_is_reduced() {
+    let prescale = |settings: &mut Settings| settings.decode.prescale = true;
+    let size = Size::new(2048, 1536);
+    let reduction = |chain: &Chain, format| {
+        let plan = plan(chain, prescale);
+        sample(&plan, &header(size, format, 1), 0).reduction
+    };
+    let resize = Chain::new().then(Resize::to(224, 224));
+    assert_eq!(reduction(&resize, Format::Jpeg), 4);
+    assert_eq!(reduction(&resize, Format::Png), 1);
+    assert_eq!(reduction(&resize, Format::WebP), 1);
+    let crop = Crop { x: 0, y: 0, width: 2000, height: 1500 };
+    assert_eq!(reduction(&Chain::new().then(crop).then(Resize::to(8, 8)), Format::Jpeg), 1);
+}
+
+#[test]
+fn the_stored_window_is_the_upright_window_turned_back() {
+    let chain = Chain::new().then(Crop { x: 10, y: 20, width: 30, height: 40 });
+    let upright = plan(&chain, |_| ());
+    let size = Size::new(200, 100);
+    // EXIF 6: the stored picture's left column is the upright picture's top row, read from below.
+    let out = sample(&upright, &header(size, Format::Jpeg, 6), 0);
+    assert_eq!((out.upright, out.stored), (Size::new(100, 200), size));
+    assert_eq!(out.window, Roi::new(10, 20, 30, 40));
+    assert_eq!(out.stored_window, Roi::new(20, 100 - 10 - 30, 40, 30));
+    // EXIF 3: half a turn.
+    let out = sample(&upright, &header(size, Format::Jpeg, 3), 0);
+    assert_eq!(out.stored_window, Roi::new(200 - 40, 100 - 60, 30, 40));
+    for exif in 1..=8 {
+        let out = sample(&upright, &header(size, Format::Jpeg, exif), 0);
+        assert_eq!(out.stored_window, out.orientation.stored_window(out.stored, out.window));
+        assert!(size.window().contains(out.stored_window));
+    }
+    let as_stored = plan(&chain, |settings| settings.decode.orientation = false);
+    let out = sample(&as_stored, &header(size, Format::Jpeg, 6), 0);
+    assert_eq!((out.upright, out.stored_window), (size, Roi::new(10, 20, 30, 40)));
+}
+
+#[test]
+fn a_reduced_picture_is_turned_after_the_reduction() {
+    let chain = Chain::new().then(Resize::to(20, 30));
+    let plan = plan(&chain, |settings| settings.decode.prescale = true);
+    let out = sample(&plan, &header(Size::new(1001, 501), Format::Jpeg, 8), 0);
+    assert_eq!((out.upright, out.reduction), (Size::new(501, 1001), 8));
+    assert_eq!(out.stored, Size::new(126, 63));
+    assert_eq!(out.stored_window, out.stored.window());
+    assert_eq!(out.window, Roi::new(0, 0, 63, 126));
+}
+
+#[test]
+fn a_picture_over_max_pixels_is_refused_and_one_at_the_limit_is_not() {
+    let plan = plan(&training(), |settings| settings.limits.max_pixels = 10_000);
+    let key = SampleKey::default();
+    let mut out = SamplePlan::default();
+    plan.sample(key, &header(Size::new(100, 100), Format::Png, 1), &mut out).unwrap();
+    let fault =
+        plan.sample(key, &header(Size::new(101, 100), Format::Png, 1), &mut out).unwrap_err();
+    assert_eq!(fault.reason, Reason::Oversized);
+    assert_eq!(fault.problem, "101x100 is 10100 pixels, limits.max_pixels is 10000");
+}
+
+/// Nothing of the sample before is left in the memory of the next.
+#[test]
+fn a_sample_plan_that_is_filled_again_is_as_good_as_new() {
+    let plan = plan(&evaluation(), |settings| settings.decode.prescale = true);
+    let headers = [(900, 700, 6), (31, 47, 1), (500, 375, 3)];
+    let mut reused = SamplePlan::default();
+    for (index, (width, height, exif)) in headers.into_iter().enumerate() {
+        let header = header(Size::new(width, height), Format::Jpeg, exif);
+        let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
+        plan.sample(key, &header, &mut reused).unwrap();
+        let new = sample(&plan, &header, index as u64);
+        assert_eq!(reused.table, new.table);
+        assert_eq!((reused.stored_window, reused.trace), (new.stored_window, new.trace));
+        for (a, b) in reused.steps.iter().zip(&new.steps) {
+            assert_eq!(a.params.as_bytes(), b.params.as_bytes());
+            assert_eq!((&a.table, a.input, a.output), (&b.table, b.input, b.output));
+        }
+    }
+}
+
+#[test]
+fn a_real_header_plans_as_well() {
+    let plan = plan(&training(), |_| ());
+    let header = Header::parse(&jpeg(3, 57, 43)).unwrap();
+    assert_eq!(sample(&plan, &header, 3).upright, Size::new(57, 43));
+}
+
+#[test]
+fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
+    let with = |batch, prefetch| {
+        plan(&training(), |settings| {
+            settings.loader.batch = batch;
+            settings.loader.prefetch = prefetch;
+        })
+    };
+    let base = with(64, 2);
+    let rows = &base.footprint.rows;
+    let sum: u64 = rows.iter().map(|row| row.each_bytes * row.count).sum();
+    assert_eq!(base.footprint.total_bytes(Memory::Host), sum);
+    let of_others =
+        base.footprint.total_bytes(Memory::Pinned) + base.footprint.total_bytes(Memory::Device);
+    assert_eq!(of_others, 0, "a plan for the cpu takes no device memory");
+    let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
+    let slot = base.shape.bytes() as u64;
+    assert_eq!(slot, 64 * 3 * 20 * 24 * 4);
+    assert_eq!(base.slots(), 4);
+    assert_eq!(total(&with(64, 5)) - total(&base), 3 * slot);
+    assert_eq!(total(&with(128, 2)) - total(&base), 4 * slot);
+}
+
+#[test]
+fn a_plan_prints_places_operators_output_and_every_row() {
+    let plan = placed(AUTO, [AUTO, Placement::Cpu, AUTO], &gpu()).unwrap();
+    let text = plan.to_string();
+    let mut lines = text.lines();
+    for (place, what) in [
+        ("cpu", "decode"),
+        ("cpu", "Resize"),
+        ("cpu", "Flip"),
+        ("gpu", "Normalize"),
+        ("gpu", "output 64x3x6x8 f32 nchw"),
+    ] {
+        let line = lines.next().unwrap();
+        assert!(line.starts_with(&format!("{place}   {what}")), "{line}");
+    }
+    for row in &plan.footprint.rows {
+        assert!(text.contains(&row.name), "{} is missing in\n{text}", row.name);
+    }
+}

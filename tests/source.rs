@@ -1,0 +1,308 @@
+//! Each sentence above `Directory`, `FileList` and `Memory`, on real folders.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+
+use feedwater::error::{Error, Reason};
+use feedwater::source::{Directory, FileList, HostPage, Memory, Source};
+use tempfile::TempDir;
+
+/// A directory with these files, each holding its own name.
+fn tree(files: &[&str]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for file in files {
+        let path = root.path().join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, file).unwrap();
+    }
+    root
+}
+
+/// Labels, and paths below `root`, in order.
+fn samples(source: &dyn Source, root: &Path) -> Vec<(i64, String)> {
+    (0..source.len())
+        .map(|index| {
+            let path = source.location(index);
+            let path = Path::new(&path).strip_prefix(root).unwrap();
+            (source.label(index), path.to_str().unwrap().to_string())
+        })
+        .collect()
+}
+
+fn expect(source: &dyn Source, root: &TempDir, expected: &[(i64, &str)]) {
+    let expected: Vec<_> =
+        expected.iter().map(|(label, path)| (*label, path.to_string())).collect();
+    assert_eq!(samples(source, root.path()), expected);
+}
+
+fn read(source: &dyn Source, index: u64) -> Vec<u8> {
+    let mut page = HostPage::default();
+    source.read(index, &mut page, 1 << 20).unwrap();
+    page.bytes().to_vec()
+}
+
+/// Writes a list into `root` and opens it.
+fn list(root: &TempDir, text: impl AsRef<[u8]>) -> Result<FileList, Error> {
+    let path = root.path().join("list.tsv");
+    fs::write(&path, text).unwrap();
+    FileList::open(path)
+}
+
+#[test]
+fn every_folder_is_a_class_in_the_byte_order_of_names() {
+    let root = tree(&["b/1.jpg", "a/1.jpg", "B/1.jpg", "a.b/1.jpg", "10/1.jpg", "9/1.jpg"]);
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.classes(), ["10", "9", "B", "a", "a.b", "b"]);
+    let expected = ["10/1.jpg", "9/1.jpg", "B/1.jpg", "a/1.jpg", "a.b/1.jpg", "b/1.jpg"];
+    let expected: Vec<_> = expected.into_iter().enumerate().map(|(i, it)| (i as i64, it)).collect();
+    expect(&source, &root, &expected);
+}
+
+#[test]
+fn a_class_without_files_keeps_its_number() {
+    let root = tree(&["b/1.jpg"]);
+    fs::create_dir(root.path().join("a")).unwrap();
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.classes(), ["a", "b"]);
+    expect(&source, &root, &[(1, "b/1.jpg")]);
+}
+
+#[test]
+fn without_folders_the_files_themselves_are_samples_without_a_label() {
+    let root = tree(&["2.jpg", "10.jpg", "1.jpg"]);
+    let source = Directory::open(root.path()).unwrap();
+    assert!(source.classes().is_empty());
+    expect(&source, &root, &[(-1, "1.jpg"), (-1, "10.jpg"), (-1, "2.jpg")]);
+}
+
+#[test]
+fn files_of_a_folder_come_first_and_then_its_sub_folders() {
+    let root = tree(&["a/b/3.jpg", "a/z.jpg", "a/b/1/2.jpg", "a/c.jpg", "a/b-/4.jpg"]);
+    let source = Directory::open(root.path()).unwrap();
+    let paths = ["a/c.jpg", "a/z.jpg", "a/b/3.jpg", "a/b/1/2.jpg", "a/b-/4.jpg"];
+    expect(&source, &root, &paths.map(|path| (0, path)));
+    assert_eq!(read(&source, 3), b"a/b/1/2.jpg");
+}
+
+#[test]
+fn links_to_files_and_folders_are_followed() {
+    let far = tree(&["deep/far.jpg"]);
+    let root = tree(&["a/1.jpg"]);
+    symlink(far.path().join("deep"), root.path().join("b")).unwrap();
+    symlink(far.path().join("deep/far.jpg"), root.path().join("a/2.jpg")).unwrap();
+    let source = Directory::open(root.path()).unwrap();
+    expect(&source, &root, &[(0, "a/1.jpg"), (0, "a/2.jpg"), (1, "b/far.jpg")]);
+    assert_eq!(read(&source, 1), b"deep/far.jpg");
+}
+
+#[test]
+fn a_link_to_a_folder_above_itself_is_not_followed() {
+    let root = tree(&["a/1.jpg", "a/sub/2.jpg", "b/3.jpg"]);
+    symlink(root.path().join("a"), root.path().join("a/sub/up")).unwrap();
+    symlink(root.path(), root.path().join("a/sub/top")).unwrap();
+    symlink(".", root.path().join("a/self")).unwrap();
+    let source = Directory::open(root.path()).unwrap();
+    expect(&source, &root, &[(0, "a/1.jpg"), (0, "a/sub/2.jpg"), (1, "b/3.jpg")]);
+}
+
+#[test]
+fn a_dangling_link_is_a_sample_that_cannot_be_read() {
+    let root = tree(&["a/1.jpg"]);
+    symlink("nowhere.jpg", root.path().join("a/2.jpg")).unwrap();
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.len(), 2);
+    let fault = source.read(1, &mut HostPage::default(), 1000).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unreadable);
+}
+
+#[test]
+fn names_with_a_dot_in_front_are_not_seen_and_other_names_do_not_matter() {
+    let root =
+        tree(&["a/.hidden.jpg", "a/.git/1.jpg", ".cache/1.jpg", "a/picture", "a/notes.txt", ".x"]);
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.classes(), ["a"]);
+    expect(&source, &root, &[(0, "a/notes.txt"), (0, "a/picture")]);
+}
+
+#[test]
+fn what_is_neither_file_nor_folder_is_not_a_sample() {
+    let root = tree(&["a/1.jpg"]);
+    let _socket = UnixListener::bind(root.path().join("a/2.jpg")).unwrap();
+    expect(&Directory::open(root.path()).unwrap(), &root, &[(0, "a/1.jpg")]);
+}
+
+#[test]
+fn files_beside_the_class_folders_are_counted_and_are_not_samples() {
+    let root = tree(&["a/1.jpg", "readme.txt", "labels.csv"]);
+    let source = Directory::open(root.path()).unwrap();
+    expect(&source, &root, &[(0, "a/1.jpg")]);
+    let text = source.describe();
+    assert!(text.contains("1 files in 1 classes"), "{text}");
+    assert!(text.contains("2 files beside the class folders are not samples"), "{text}");
+}
+
+#[test]
+fn names_that_are_not_utf_8_can_be_read() {
+    let root = tempfile::tempdir().unwrap();
+    let class = root.path().join(OsStr::from_bytes(b"caf\xe9"));
+    fs::create_dir(&class).unwrap();
+    fs::write(class.join(OsStr::from_bytes(b"\xff.jpg")), "bytes").unwrap();
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.classes(), ["caf\u{fffd}"]);
+    assert_eq!(source.path(0), class.join(OsStr::from_bytes(b"\xff.jpg")));
+    assert_eq!(read(&source, 0), b"bytes");
+}
+
+#[test]
+fn a_directory_without_files_or_that_is_not_there_is_an_error_with_its_path() {
+    let root = tree(&["a/.hidden"]);
+    let error = Directory::open(root.path()).err().unwrap().to_string();
+    let expected = format!("source.directory: no files in {}", root.path().display());
+    assert!(error.starts_with(&expected), "{error}");
+    let missing = root.path().join("missing");
+    let error = Directory::open(&missing).err().unwrap();
+    assert!(matches!(&error, Error::Io { path, .. } if *path == missing), "{error}");
+}
+
+#[test]
+fn twenty_thousand_files_in_a_hundred_folders_are_in_order_and_take_little_memory() {
+    let root = tempfile::tempdir().unwrap();
+    for class in 0..100 {
+        let folder = root.path().join(format!("{class:03}"));
+        fs::create_dir(&folder).unwrap();
+        for file in (0..200).rev() {
+            fs::write(folder.join(format!("{file:03}.jpg")), "x").unwrap();
+        }
+    }
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.len(), 20_000);
+    for (index, (label, path)) in samples(&source, root.path()).into_iter().enumerate() {
+        let (class, file) = (index / 200, index % 200);
+        assert_eq!((label, path), (class as i64, format!("{class:03}/{file:03}.jpg")));
+    }
+    let bytes = source.memory_bytes();
+    assert!((20_000 * 15..20_000 * 32).contains(&bytes), "{bytes} bytes");
+    assert_eq!(source.largest_bytes(), 1);
+}
+
+#[test]
+fn a_sample_has_index_location_and_label() {
+    let root = tree(&["a/1.jpg", "b/2.jpg"]);
+    let source = Directory::open(root.path()).unwrap();
+    let sample = (&source as &dyn Source).sample(1);
+    assert_eq!((sample.index, sample.label), (1, 1));
+    assert_eq!(sample.location, root.path().join("b/2.jpg").to_str().unwrap());
+}
+
+#[test]
+fn the_largest_file_is_known_and_an_oversized_one_is_refused_before_it_is_read() {
+    let root = tree(&["a/1.jpg"]);
+    fs::write(root.path().join("a/2.jpg"), vec![7; 1001]).unwrap();
+    let source = Directory::open(root.path()).unwrap();
+    assert_eq!(source.largest_bytes(), 1001);
+    let mut page = HostPage::default();
+    source.read(1, &mut page, 1001).unwrap();
+    assert_eq!(page.bytes(), vec![7; 1001]);
+    let fault = source.read(1, &mut page, 1000).unwrap_err();
+    assert_eq!(fault.to_string(), "oversized: 1001 bytes, limits.max_file_bytes is 1000");
+}
+
+#[test]
+fn a_page_holds_the_last_sample_only() {
+    let source = Memory::new(vec![(vec![1; 9], 0), (vec![2; 3], 1), (Vec::new(), 2)]).unwrap();
+    let mut page = HostPage::default();
+    for (index, expected) in [(0, vec![1; 9]), (1, vec![2; 3]), (2, Vec::new())] {
+        source.read(index, &mut page, 9).unwrap();
+        assert_eq!(page.bytes(), expected);
+    }
+}
+
+#[test]
+fn a_list_has_paths_and_labels_in_the_order_of_its_lines() {
+    let root = tree(&["pictures/b.jpg", "a b.jpg"]);
+    let absolute = root.path().join("a b.jpg").to_str().unwrap().to_string();
+    let text = format!("pictures/b.jpg\t7\n\n   \na b.jpg\t-3\n{absolute}\t 5 \n");
+    let source = list(&root, text).unwrap();
+    expect(&source, &root, &[(7, "pictures/b.jpg"), (-3, "a b.jpg"), (5, "a b.jpg")]);
+    assert_eq!(read(&source, 0), b"pictures/b.jpg");
+    assert_eq!(read(&source, 2), b"a b.jpg");
+    assert_eq!(source.largest_bytes(), "pictures/b.jpg".len() as u64);
+    assert!(source.describe().ends_with("list.tsv: 3 files"), "{}", source.describe());
+}
+
+#[test]
+fn without_a_tab_the_label_follows_the_last_blank_if_it_is_an_integer() {
+    let root = tree(&["a.jpg"]);
+    let source = list(&root, "a.jpg 12\nmy photo.jpg 3\nmy photo.jpg\nalone.jpg").unwrap();
+    let expected = [(12, "a.jpg"), (3, "my photo.jpg"), (-1, "my photo.jpg"), (-1, "alone.jpg")];
+    expect(&source, &root, &expected);
+}
+
+#[test]
+fn line_ends_of_windows_are_line_ends() {
+    let root = tree(&[]);
+    let source = list(&root, "a.jpg\t1\r\n\r\nb.jpg\r\nc.jpg 2\r\n").unwrap();
+    expect(&source, &root, &[(1, "a.jpg"), (-1, "b.jpg"), (2, "c.jpg")]);
+}
+
+#[test]
+fn a_label_that_is_not_an_integer_is_an_error_with_its_line() {
+    let root = tree(&[]);
+    for (label, shown) in
+        [("cat", "\"cat\""), ("1.5", "\"1.5\""), ("", "\"\""), ("1\t2", "\"1\\t2\"")]
+    {
+        let error = list(&root, format!("a.jpg\t1\n\nb.jpg\t{label}\n")).err().unwrap().to_string();
+        assert!(error.contains("list.tsv, line 3: the label must be an integer"), "{error}");
+        assert!(error.ends_with(shown), "{error}");
+    }
+}
+
+#[test]
+fn a_missing_file_of_a_list_is_a_sample_that_cannot_be_read() {
+    let root = tree(&["here.jpg"]);
+    let source = list(&root, "gone.jpg\t1\nhere.jpg\t2\n").unwrap();
+    let fault = source.read(0, &mut HostPage::default(), 1000).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unreadable);
+    assert!(fault.problem.contains("No such file"), "{fault}");
+    assert_eq!(read(&source, 1), b"here.jpg");
+}
+
+#[test]
+fn a_folder_in_a_list_cannot_be_read() {
+    let root = tree(&["folder/1.jpg"]);
+    let source = list(&root, "folder\t1\n").unwrap();
+    let fault = source.read(0, &mut HostPage::default(), 1 << 20).unwrap_err();
+    assert_eq!(fault.to_string(), "unreadable: not a regular file");
+}
+
+#[test]
+fn a_list_that_names_nothing_or_cannot_be_read_is_an_error() {
+    let root = tree(&[]);
+    let error = list(&root, "\n  \n").err().unwrap().to_string();
+    assert!(error.contains("list.tsv names no files"), "{error}");
+    let missing = root.path().join("missing.tsv");
+    assert!(matches!(FileList::open(&missing), Err(Error::Io { path, .. }) if path == missing));
+    assert!(matches!(list(&root, b"caf\xe9.jpg\t1\n"), Err(Error::Io { .. })));
+}
+
+#[test]
+fn pictures_in_memory_are_samples_with_their_labels() {
+    let source = Memory::new(vec![(b"one".to_vec(), 4), (b"three".to_vec(), -1)]).unwrap();
+    assert_eq!((source.len(), source.label(0), source.label(1)), (2, 4, -1));
+    assert_eq!(source.location(1), "memory[1]");
+    assert_eq!(read(&source, 1), b"three");
+    assert_eq!((source.largest_bytes(), source.memory_bytes() >= 8), (5, true));
+    assert_eq!(source.describe(), "memory: 2 samples");
+    let fault = source.read(1, &mut HostPage::default(), 4).unwrap_err();
+    assert_eq!(fault.reason, Reason::Oversized);
+}
+
+#[test]
+fn memory_without_samples_is_an_error() {
+    let error = Memory::new(Vec::new()).err().unwrap().to_string();
+    assert_eq!(error, "source: a source in memory needs at least one sample");
+}
