@@ -87,11 +87,7 @@ impl Roi {
         let y = self.y.max(other.y);
         let right = self.right().min(other.right());
         let bottom = self.bottom().min(other.bottom());
-        if x < right && y < bottom {
-            Roi::new(x, y, right - x, bottom - y)
-        } else {
-            Roi::default()
-        }
+        if x < right && y < bottom { Roi::new(x, y, right - x, bottom - y) } else { Roi::default() }
     }
 }
 
@@ -189,10 +185,7 @@ mod tests {
     #[test]
     fn windows_that_only_touch_do_not_meet() {
         assert!(Roi::new(0, 0, 4, 4).intersection(Roi::new(4, 0, 4, 4)).is_empty());
-        assert_eq!(
-            Roi::new(0, 0, 4, 4).intersection(Roi::new(2, 3, 9, 9)),
-            Roi::new(2, 3, 2, 1)
-        );
+        assert_eq!(Roi::new(0, 0, 4, 4).intersection(Roi::new(2, 3, 9, 9)), Roi::new(2, 3, 2, 1));
     }
 
     #[test]

@@ -249,7 +249,10 @@ impl Pools<'_> {
             None => Pixels::Staged(self.staged(rows::PIXELS, bytes)?),
         };
         let finished = self.pinned.buffer(rows::FINISHED, plan.shape.sample_bytes())?;
-        let decoder = jpeg.map(PageDecoder::new).transpose()?;
+        let (device_bytes, pinned_bytes) =
+            (on_device.nvjpeg_device_bytes, on_device.nvjpeg_pinned_bytes);
+        let decoder =
+            jpeg.map(|jpeg| PageDecoder::new(jpeg, device_bytes, pinned_bytes)).transpose()?;
         DevicePage::new(decoder, pixels, Upload::new(finished)?, stream.clone())
     }
 }

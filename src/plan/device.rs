@@ -23,8 +23,10 @@ pub struct DevicePlan {
     pub pixels_bytes: usize,
     /// Room for the coefficient tables of a sample. What needs more is made on the CPU, to the same bits.
     pub table_bytes: usize,
-    /// nvJPEG's buffers for a sample, of each sort of memory.
-    pub nvjpeg_bytes: usize,
+    /// nvJPEG's buffers for a sample, on the device. What needs more is made on the CPU.
+    pub nvjpeg_device_bytes: usize,
+    /// nvJPEG's buffers for a sample, in page-locked memory.
+    pub nvjpeg_pinned_bytes: usize,
 }
 
 /// Names of the footprint's rows on the device and in page-locked memory.
@@ -52,11 +54,12 @@ pub const LAUNCH_BLOCKS: usize = 2;
 const ALIGN_BYTES: usize = 256;
 
 /// Pixels that a page has room for at least.
-const LEAST_PAGE_PIXELS: u64 = 1 << 19;
+const LEAST_PAGE_PIXELS: u64 = 1 << 18;
 
-/// Bytes of coefficients and planes that nvJPEG keeps per pixel, in either memory: 16-bit coefficients of
-/// three components without subsampling, and padding to whole blocks.
-const NVJPEG_BYTES_PER_PIXEL: usize = 8;
+/// Bytes that nvJPEG keeps per pixel, and besides: 16-bit coefficients of three components without subsampling,
+/// planes, and padding to whole blocks. A guess that no device has confirmed yet.
+const NVJPEG_DEVICE: (usize, usize) = (12, 4 << 20);
+const NVJPEG_PINNED: (usize, usize) = (8, 2 << 20);
 
 impl DevicePlan {
     /// The device's part of `plan`, whose places are decided.
@@ -74,10 +77,11 @@ impl DevicePlan {
             kernel,
             leaf,
             group: GROUP,
-            pages: plan.settings.loader.workers + 2 * GROUP,
+            pages: plan.settings.loader.workers + GROUP,
             pixels_bytes: (pixel_bytes * page_pixels).next_multiple_of(ALIGN_BYTES),
             table_bytes: table_bytes(plan, cpu, page_pixels as u64),
-            nvjpeg_bytes: (NVJPEG_BYTES_PER_PIXEL * page_pixels).next_multiple_of(ALIGN_BYTES),
+            nvjpeg_device_bytes: nvjpeg_bytes(NVJPEG_DEVICE, page_pixels),
+            nvjpeg_pinned_bytes: nvjpeg_bytes(NVJPEG_PINNED, page_pixels),
         }
     }
 
@@ -88,53 +92,36 @@ impl DevicePlan {
     }
 
     /// Adds the rows of page-locked and device memory.
-    pub(super) fn add_rows(&self, plan: &Plan, rows: &mut Footprint) {
-        let (pages, blocks) = (self.pages as u64, LAUNCH_BLOCKS as u64);
-        let aligned = |bytes: usize| bytes.next_multiple_of(ALIGN_BYTES) as u64;
-        let finished = aligned(plan.shape.sample_bytes());
-        let slots = plan.slots() as u64;
-        let launch = self.launch_bytes() as u64;
-        let pixels = self.pixels_bytes as u64;
-        let note = format!("{} samples x ({} B + tables)", self.group, self.kernel.sample_bytes);
-        rows.add(
-            Memory::Pinned,
-            rows::FINISHED,
-            finished,
-            pages,
-            "made on the CPU to the same bits",
-        );
-        rows.add(Memory::Pinned, rows::LAUNCHES, launch, blocks, note.clone());
-        if plan.decode == Place::Gpu {
-            rows.add(
-                Memory::Pinned,
-                rows::NVJPEG,
-                self.nvjpeg_bytes as u64,
-                pages,
-                "its own buffers",
-            );
+    pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
+        let (pages, blocks, slots) = (self.pages, LAUNCH_BLOCKS, plan.slots());
+        let mut add = |memory, row, each: usize, count: usize, note: &str| {
+            let each = each.next_multiple_of(ALIGN_BYTES) as u64;
+            footprint.add(memory, row, each, count as u64, note);
+        };
+        let launch = format!("{} samples x ({} B + tables)", self.group, self.kernel.sample_bytes);
+        let slot = format!("{}, {} ahead + 2", plan.shape, plan.settings.loader.prefetch);
+        let on_gpu = plan.decode == Place::Gpu;
+
+        let finished = "made on the CPU to the same bits";
+        add(Memory::Pinned, rows::FINISHED, plan.shape.sample_bytes(), pages, finished);
+        add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), blocks, &launch);
+        if on_gpu {
+            add(Memory::Pinned, rows::NVJPEG, self.nvjpeg_pinned_bytes, pages, "its own buffers");
         } else {
-            rows.add(Memory::Pinned, rows::PIXELS, pixels, pages, "decoded on the CPU");
+            add(Memory::Pinned, rows::PIXELS, self.pixels_bytes, pages, "decoded on the CPU");
         }
-        let note_slots = format!("{}, {} ahead + 2", plan.shape, plan.settings.loader.prefetch);
-        rows.add(
-            Memory::Device,
-            rows::OUTPUT_SLOTS,
-            aligned(plan.shape.bytes()),
-            slots,
-            note_slots,
-        );
-        rows.add(Memory::Device, rows::PIXELS, pixels, pages, "windows between decoder and kernel");
-        rows.add(Memory::Device, rows::LAUNCHES, launch, blocks, note);
-        if plan.decode == Place::Gpu {
-            rows.add(
-                Memory::Device,
-                rows::NVJPEG,
-                self.nvjpeg_bytes as u64,
-                pages,
-                "its own buffers",
-            );
+        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), slots, &slot);
+        let windows = "windows between decoder and kernel";
+        add(Memory::Device, rows::PIXELS, self.pixels_bytes, pages, windows);
+        add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), blocks, &launch);
+        if on_gpu {
+            add(Memory::Device, rows::NVJPEG, self.nvjpeg_device_bytes, pages, "its own buffers");
         }
     }
+}
+
+fn nvjpeg_bytes((per_pixel, besides): (usize, usize), pixels: usize) -> usize {
+    (per_pixel * pixels + besides).next_multiple_of(ALIGN_BYTES)
 }
 
 /// Bytes of all tables of a sample that comes from a window of `pixels` pixels, for the operators from number
