@@ -86,7 +86,7 @@ impl ParamBytes {
     /// The bytes of `params`.
     pub fn new<P: Pod>(params: &P) -> Self {
         const {
-            assert!(size_of::<P>() <= MAX_PARAMS_BYTES && size_of::<P>() % 8 == 0);
+            assert!(size_of::<P>() <= MAX_PARAMS_BYTES && size_of::<P>().is_multiple_of(8));
             assert!(align_of::<P>() <= 16);
         }
         let mut bytes = [0; MAX_PARAMS_BYTES];
