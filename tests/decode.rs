@@ -187,7 +187,7 @@ fn what_cannot_be_asked_for_is_refused() {
         let refused = decoder.decode(&bytes, &header, window, reduction, &mut |_, _| ());
         assert_eq!(refused.unwrap_err().reason, Reason::Unsupported, "{window} 1/{reduction}");
     }
-    assert_eq!(decode(&mut decoder, &bytes, Roi::new(5, 5, 0, 0), 1).unwrap(), []);
+    assert!(decode(&mut decoder, &bytes, Roi::new(5, 5, 0, 0), 1).unwrap().is_empty());
 }
 
 #[test]
