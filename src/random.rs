@@ -81,15 +81,13 @@ impl SampleRng {
 /// Operator number of the rule that chooses a replacement for a sample that cannot be used.
 const REPLACEMENT: u16 = u16::MAX;
 
-/// The `attempt`-th candidate (from 0) to stand in for a sample that cannot be used: an index in
-/// `0..samples`.
-pub fn replacement(sample: SampleKey, attempt: u32, samples: u64) -> u64 {
+/// Who may stand in for a sample that cannot be used: all other samples, in an order of this sample's own,
+/// keyed on (seed, epoch, index).
+pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64> {
     let mut rng = SampleRng::new(sample, REPLACEMENT);
-    let mut candidate = rng.below(samples);
-    for _ in 0..attempt {
-        candidate = rng.below(samples);
-    }
-    candidate
+    let seed = u64::from(rng.bits()) << 32 | u64::from(rng.bits());
+    let permutation = Permutation::new(seed, sample.epoch, samples);
+    (0..samples).map(move |position| permutation.at(position)).filter(move |&it| it != sample.index)
 }
 
 /// A permutation of `0..len`, keyed by (seed, epoch): constant memory, any length.
@@ -200,6 +198,18 @@ mod tests {
                 seen[index] = true;
             }
         }
+    }
+
+    #[test]
+    fn every_other_sample_may_stand_in_once_in_an_order_of_its_own() {
+        let sample = SampleKey { seed: 1, epoch: 2, index: 7 };
+        let order: Vec<u64> = replacements(sample, 20).collect();
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, (0..20).filter(|&it| it != 7).collect::<Vec<_>>());
+        let other: Vec<u64> = replacements(SampleKey { index: 8, ..sample }, 20).collect();
+        assert_ne!(order, other);
+        assert_eq!(replacements(SampleKey { index: 0, ..sample }, 1).count(), 0);
     }
 
     /// Chi-square of (position, element) over many epochs; 24 cells squared, 99.99 % quantile.

@@ -371,8 +371,23 @@ fn a_set_without_a_usable_sample_ends_with_its_first_fault() {
         .build()
         .unwrap();
     let error = (&loader).into_iter().next().unwrap().err().unwrap().to_string();
-    assert!(error.contains("the 100 samples that were tried in its place"), "{error}");
+    assert!(error.contains("the 7 samples that were tried in its place"), "{error}");
     assert!(error.contains("unsupported"), "{error}");
+}
+
+#[test]
+fn skip_finds_the_only_usable_sample() {
+    let mut all = vec![(b"no picture".to_vec(), 0); 50];
+    all[31] = jpegs(1).remove(0);
+    let loader = Loader::builder(Memory::new(all).unwrap(), evaluation())
+        .device(DeviceChoice::Cpu)
+        .batch(10)
+        .on_error(OnError::Skip)
+        .build()
+        .unwrap();
+    for batch in &loader {
+        assert!(batch.unwrap().indices().all(|index| index == 31));
+    }
 }
 
 #[test]

@@ -306,3 +306,38 @@ fn memory_is_what_the_plan_says() {
     assert_eq!(memory.pinned_bytes_predicted, after.pinned.bytes);
     assert!(memory.device_bytes_peak <= memory.device_bytes_predicted);
 }
+
+/// A consumer whose work is still queued when it drops its batch, as a training step's is: the slot is not filled
+/// again before that work is over.
+#[test]
+fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
+    let machine = machine();
+    let make = || builder(jpegs(40), training()).prefetch(1).epochs(Some(1));
+    let cpu: Vec<Vec<u8>> = (&make().device(DeviceChoice::Cpu).build().unwrap())
+        .into_iter()
+        .map(|batch| batch.unwrap().to_host().unwrap())
+        .collect();
+    for schedule in
+        [Schedule::Lazy, Schedule::Random(21), Schedule::Random(22), Schedule::Random(23)]
+    {
+        machine.schedule(schedule);
+        let loader = make().device(DeviceChoice::Gpu(0)).build().unwrap();
+        let mut copies = Vec::new();
+        for batch in &loader {
+            let batch = batch.unwrap();
+            let mut copy = vec![0u8; batch.shape().bytes()];
+            let stream = batch.stream().unwrap().raw().cast();
+            // SAFETY: the batch is alive while the copy is queued, which is all that its contract asks for; `copy`
+            // is kept, and its heap memory does not move, until the stream is empty.
+            unsafe {
+                let source = batch.device_ptr().unwrap();
+                cudarc::driver::result::memcpy_dtoh_async(&mut copy, source, stream).unwrap();
+            }
+            copies.push(copy);
+            if copies.len() == cpu.len() {
+                batch.stream().unwrap().synchronize().unwrap();
+            }
+        }
+        assert!(copies == cpu, "{schedule:?}");
+    }
+}

@@ -7,7 +7,7 @@ use crate::geometry::Size;
 use crate::gpu::{self, Device, Stream, nvjpeg};
 use crate::header::Header;
 use crate::op::{Chain, Placement};
-use crate::plan::{DeviceFacts, Facts, Last, OnError, Plan, Settings};
+use crate::plan::{DeviceFacts, Facts, Last, Limits, OnError, Plan, Settings};
 use crate::source::{HostPage, Source};
 use crate::tensor::{DType, Layout};
 
@@ -197,7 +197,7 @@ impl LoaderBuilder {
     fn facts(&self, device: DeviceFacts) -> Facts {
         Facts {
             largest_bytes: self.source.largest_bytes(),
-            picture: largest_picture(&*self.source, self.settings.limits.max_file_bytes),
+            picture: largest_picture(&*self.source, &self.settings.limits),
             source_bytes: self.source.memory_bytes(),
             device,
         }
@@ -241,18 +241,19 @@ fn open_device(ordinal: usize) -> Result<Arc<Device>> {
     Ok(device)
 }
 
-/// The largest of a few pictures, evenly spread over the source: for the footprint only.
-fn largest_picture(source: &dyn Source, limit: u64) -> Size {
+/// The largest of a few pictures that are within the limits, evenly spread over the source.
+fn largest_picture(source: &dyn Source, limits: &Limits) -> Size {
     const LOOKS: u64 = 16;
     let mut page = HostPage::default();
     let count = source.len();
     (0..count.min(LOOKS))
         .map(|look| look * count / count.min(LOOKS))
         .filter_map(|index| {
-            source.read(index, &mut page, limit).ok()?;
+            source.read(index, &mut page, limits.max_file_bytes).ok()?;
             Header::parse(page.bytes()).ok()
         })
         .map(|header| header.size)
+        .filter(|size| size.pixels() <= limits.max_pixels)
         .max_by_key(|size| size.pixels())
         .unwrap_or_default()
 }

@@ -2,13 +2,14 @@
 
 use crate::error::{Error, Fault, Result, SampleError};
 use crate::plan::{OnError, Plan};
-use crate::random::{SampleKey, replacement};
+use crate::random::{SampleKey, replacements};
 use crate::source::Source;
 
 use super::batch::{Outcome, SampleRecord};
 
-/// Candidates that are tried in the place of a sample that cannot be used.
-const MAX_REPLACEMENTS: u32 = 100;
+/// Most candidates that are tried in the place of a sample that cannot be used: all of a small set, and enough of
+/// a large one to be sure that something else is wrong.
+const MOST_REPLACEMENTS: usize = 1000;
 
 /// Why a sample did not come about.
 #[derive(Debug)]
@@ -40,8 +41,9 @@ pub(super) fn produce(
     faults: &mut Vec<SampleError>,
     mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, Trouble>,
 ) -> Result<SampleRecord> {
-    let mut key = wanted;
-    for number in 0..=MAX_REPLACEMENTS {
+    let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
+    for index in std::iter::once(wanted.index).chain(candidates) {
+        let key = SampleKey { index, ..wanted };
         let Fault { reason, problem } = match attempt(key) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
@@ -64,13 +66,14 @@ pub(super) fn produce(
             }
             OnError::Skip => faults.push(error),
         }
-        key.index = replacement(wanted, number, source.len());
     }
     Err(Error::Internal {
         problem: format!(
-            "sample {} cannot be used, and neither can the {MAX_REPLACEMENTS} samples that were tried in its \
-             place; the first fault: {}",
-            wanted.index, faults[0]
+            "sample {} cannot be used, and neither can the {} samples that were tried in its place; the first \
+             fault: {}",
+            wanted.index,
+            faults.len() - 1,
+            faults[0]
         ),
     })
 }
