@@ -18,7 +18,7 @@ pub fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let mut pixels = Vec::with_capacity((3 * width * height) as usize);
     for y in 0..height {
         for x in 0..width {
-            let edge = if (x / 7 + y / 5 + seed as u32) % 2 == 0 { 60 } else { 0 };
+            let edge = if (x / 7 + y / 5 + seed as u32).is_multiple_of(2) { 60 } else { 0 };
             for channel in 0..3 {
                 let slope = (x * (3 + channel) + y * (5 - channel) + 17 * seed as u32) % 160;
                 pixels.push((slope + edge + noise()) as u8);
