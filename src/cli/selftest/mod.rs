@@ -79,7 +79,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
                 Outcome::Fail => "FAIL",
                 Outcome::Skip => "skip",
             };
-            print(format!("{result}  {:<32}{}", check.name, check.detail))?;
+            print(format!("{result}  {:<36}{}", check.name, check.detail))?;
         }
         print(format!("{passed} passed, {failed} failed, {skipped} skipped"))?;
     }
