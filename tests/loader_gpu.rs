@@ -8,9 +8,13 @@
 mod common;
 mod simulated;
 
+use std::sync::Arc;
+
 use common::{evaluation, jpegs, training};
 use feedwater::decode::HostDecoder;
 use feedwater::error::{Error, Reason};
+use feedwater::footprint::{Footprint, Memory as MemoryKind};
+use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::op::{self, Chain, Placement};
@@ -321,23 +325,29 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         [Schedule::Lazy, Schedule::Random(21), Schedule::Random(22), Schedule::Random(23)]
     {
         machine.schedule(schedule);
-        let loader = make().device(DeviceChoice::Gpu(0)).build().unwrap();
-        let mut copies = Vec::new();
-        for batch in &loader {
+        let device = Device::open(0).unwrap();
+        let stream = Arc::new(Stream::new(&device).unwrap());
+        let mut rows = Footprint::default();
+        rows.add(MemoryKind::Device, "copies", cpu[0].len() as u64, cpu.len() as u64, "");
+        let pool = DevicePool::take(&device, &rows).unwrap();
+        let copies: Vec<_> =
+            cpu.iter().map(|it| pool.buffer("copies", it.len()).unwrap()).collect();
+        let loader = make().consumer(stream.clone()).build().unwrap();
+        for (batch, copy) in (&loader).into_iter().zip(&copies) {
             let batch = batch.unwrap();
-            let mut copy = vec![0u8; batch.shape().bytes()];
-            let stream = batch.stream().unwrap().raw().cast();
-            // SAFETY: the batch is alive while the copy is queued, which is all that its contract asks for; `copy`
-            // is kept, and its heap memory does not move, until the stream is empty.
+            let (source, target) = (batch.device_ptr().unwrap(), copy.address());
+            // SAFETY: both are device memory of that many bytes; the batch is alive while the copy is queued, which
+            // is all that its contract asks for, and the target until the stream is empty.
             unsafe {
-                let source = batch.device_ptr().unwrap();
-                cudarc::driver::result::memcpy_dtoh_async(&mut copy, source, stream).unwrap();
-            }
-            copies.push(copy);
-            if copies.len() == cpu.len() {
-                batch.stream().unwrap().synchronize().unwrap();
+                let stream = stream.raw().cast();
+                let bytes = batch.shape().bytes();
+                cudarc::driver::result::memcpy_dtod_async(target, source, bytes, stream).unwrap();
             }
         }
-        assert!(copies == cpu, "{schedule:?}");
+        for (number, (copy, cpu)) in copies.iter().zip(&cpu).enumerate() {
+            let mut bytes = vec![0; cpu.len()];
+            feedwater::gpu::read_back(&stream, copy, 0, &mut bytes).unwrap();
+            assert!(bytes == *cpu, "batch {number}, {schedule:?}");
+        }
     }
 }

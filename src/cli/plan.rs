@@ -3,20 +3,25 @@
 use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::footprint::{Footprint, Memory};
-use feedwater::plan::Plan;
+use feedwater::plan::{DevicePlan, Plan};
 use serde_json::{Value, json};
 
-use super::{Failure, PipelineOptions, print, print_json};
+use super::{DeviceOption, Failure, PipelineOptions, print, print_json};
 
 /// Shows where each operator runs and how much memory that takes; needs no GPU
+///
+/// With --device gpu it is the plan for a machine that has a GPU, whether this one does or not.
 #[derive(Args)]
-#[command(after_help = "Example:\n  feedwater plan pipeline.toml")]
+#[command(after_help = "Example:\n  feedwater plan pipeline.toml --device gpu")]
 pub struct Options {
     #[command(flatten)]
     pipeline: PipelineOptions,
     /// Print the pipeline file with every setting written out instead
     #[arg(long, conflicts_with = "json")]
     settings: bool,
+    /// Print the CUDA text of the kernel instead; of a machine with a GPU where this one has none
+    #[arg(long, conflicts_with_all = ["json", "settings"])]
+    cuda: bool,
     /// Print the plan as one line of JSON
     #[arg(long)]
     json: bool,
@@ -27,11 +32,23 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         let text = Pipeline::from_file(&options.pipeline.file)?.to_toml()?;
         return print(text.trim_end());
     }
+    if options.cuda {
+        return print(kernel(&options.pipeline)?.trim_end());
+    }
     let plan = options.pipeline.builder()?.plan()?;
     match options.json {
         true => print_json(&describe(&plan)),
         false => print(plan.to_string().trim_end()),
     }
+}
+
+/// The text of the kernel that a GPU would run.
+fn kernel(options: &PipelineOptions) -> Result<String, Failure> {
+    let on_gpu = options.builder()?.device(DeviceOption::Gpu.choice()).plan()?;
+    on_gpu.device.map(|device| device.kernel.source).ok_or_else(|| {
+        let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
+        Failure::Failed(text.into())
+    })
 }
 
 fn describe(plan: &Plan) -> Value {
@@ -51,10 +68,22 @@ fn describe(plan: &Plan) -> Value {
             "layout": plan.shape.layout,
             "bytes": plan.shape.bytes(),
         },
+        "device": plan.device.as_ref().map(device),
         "footprint": rows(&plan.footprint),
         "host_bytes": plan.footprint.total_bytes(Memory::Host),
         "pinned_bytes": plan.footprint.total_bytes(Memory::Pinned),
         "device_bytes": plan.footprint.total_bytes(Memory::Device),
+    })
+}
+
+fn device(device: &DevicePlan) -> Value {
+    json!({
+        "kernel": device.kernel.name,
+        "sample_bytes": device.kernel.sample_bytes,
+        "samples_per_launch": device.group,
+        "pages": device.pages,
+        "pixels_bytes": device.pixels_bytes,
+        "table_bytes": device.table_bytes,
     })
 }
 

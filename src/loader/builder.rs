@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::geometry::Size;
 use crate::gpu::{self, Device, Stream, nvjpeg};
 use crate::header::Header;
@@ -205,18 +205,25 @@ impl LoaderBuilder {
 
     /// Looks for the device that was chosen. `auto` takes the CPU where anything is missing, and says what.
     fn find_device(&self) -> Result<(Option<Arc<Device>>, DeviceFacts, String)> {
-        let none = |why: String| {
-            let line = format!("cpu ({why})");
-            Ok((None, DeviceFacts::None(why), line))
-        };
+        let none =
+            |why: String, line: String| Ok((None, DeviceFacts::None(why), format!("cpu ({line})")));
         let found = match self.device {
-            DeviceChoice::Cpu => return none("device is cpu".into()),
+            DeviceChoice::Cpu => return none("device is cpu".into(), "device is cpu".into()),
             DeviceChoice::Auto => open_device(0),
             DeviceChoice::Gpu(ordinal) => open_device(ordinal),
         };
         let device = match (found, self.device) {
             (Ok(device), _) => device,
-            (Err(error), DeviceChoice::Auto) => return none(error.to_string()),
+            (Err(error), DeviceChoice::Auto) => {
+                let line = match &error {
+                    // Where it was looked for, and how to get it, is a long story.
+                    Error::Unavailable { what, .. } => {
+                        format!("{what} is not available, see feedwater doctor")
+                    }
+                    _ => error.to_string(),
+                };
+                return none(error.to_string(), line);
+            }
             (Err(error), _) => return Err(error),
         };
         let nvjpeg = nvjpeg::Library::open(Some(device.driver_version() / 1000));

@@ -1,7 +1,7 @@
 //! Batches on the device: workers read and decode on the host's side, one thread launches everything else.
 //!
 //! ```text
-//! worker      page (waits until the device is past its last use), place, read, header, plan, and one of
+//! worker      page, place, read, header, plan, and one of
 //!               nvJPEG's host phase   |   pixels in the page   |   the finished tensor in the page
 //! launcher    a group of pages: nvJPEG's device phase | upload of pixels | upload of the tensor,
 //!             then one launch of the fused kernel for all that have pixels
@@ -17,7 +17,7 @@ use std::time::Instant;
 use crate::error::{Error, Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::{DecodeFault, Jpeg, PageDecoder, Window};
-use crate::gpu::{self, DeviceBuffer, Event, Kernel, Staged, Stream, TensorSlot, Upload};
+use crate::gpu::{self, DeviceBuffer, Kernel, Staged, Stream, TensorSlot, Upload};
 use crate::header::{ColorSpace, FrameKind, Header, Sampling};
 use crate::image::HostImage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
@@ -87,9 +87,6 @@ pub(super) struct DevicePage {
     decoder: Option<PageDecoder>,
     pixels: Pixels,
     finished: Upload,
-    /// Reached when the device is past everything that it reads of this page.
-    done: Event,
-    stream: Arc<Stream>,
     work: Option<Work>,
     sample: SamplePlan,
 }
@@ -135,22 +132,16 @@ enum Payload {
 }
 
 impl DevicePage {
-    pub fn new(
-        decoder: Option<PageDecoder>,
-        pixels: Pixels,
-        finished: Upload,
-        stream: Arc<Stream>,
-    ) -> Result<Self> {
-        let done = Event::new(stream.device())?;
-        let (work, sample) = (None, SamplePlan::default());
-        Ok(Self { decoder, pixels, finished, done, stream, work, sample })
+    pub fn new(decoder: Option<PageDecoder>, pixels: Pixels, finished: Upload) -> Self {
+        Self { decoder, pixels, finished, work: None, sample: SamplePlan::default() }
     }
 }
 
+/// A page may be filled again at once: each of its parts that the device may still read waits by itself when the host
+/// writes it, and what is on the device is written and read in the order of one stream.
 impl Slot for DevicePage {
-    /// The only wait on the host: normally the device is past it long ago.
     fn begin_fill(&mut self) -> Result<()> {
-        self.done.synchronize()
+        Ok(())
     }
     fn end_fill(&mut self) -> Result<()> {
         Ok(())
@@ -159,7 +150,7 @@ impl Slot for DevicePage {
         Ok(())
     }
     fn end_use(&mut self) -> Result<()> {
-        self.done.record(&self.stream)
+        Ok(())
     }
 }
 
@@ -187,7 +178,6 @@ impl PageWorker {
         loop {
             let begin = Instant::now();
             let Some(mut page) = pages.acquire() else { return Ok(()) };
-            page.begin_fill()?;
             let Some(job) = feed.take() else { return Ok(()) };
             self.counters.blocked.add(begin.elapsed());
             let work = self.fill(&mut page, job);

@@ -105,7 +105,7 @@ impl Engine {
             })
             .collect::<Result<Vec<_>>>()?;
         let pages = (0..on_device.pages)
-            .map(|_| pools.page(plan, on_device, jpeg.as_ref(), &stream))
+            .map(|_| pools.page(plan, on_device, jpeg.as_ref()))
             .collect::<Result<Vec<_>>>()?;
         let blocks = (0..LAUNCH_BLOCKS)
             .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
@@ -241,7 +241,6 @@ impl Pools<'_> {
         plan: &Plan,
         on_device: &DevicePlan,
         jpeg: Option<&Arc<Jpeg>>,
-        stream: &Arc<Stream>,
     ) -> Result<DevicePage> {
         let bytes = on_device.pixels_bytes;
         let pixels = match jpeg {
@@ -253,6 +252,6 @@ impl Pools<'_> {
             (on_device.nvjpeg_device_bytes, on_device.nvjpeg_pinned_bytes);
         let decoder =
             jpeg.map(|jpeg| PageDecoder::new(jpeg, device_bytes, pinned_bytes)).transpose()?;
-        DevicePage::new(decoder, pixels, Upload::new(finished)?, stream.clone())
+        Ok(DevicePage::new(decoder, pixels, Upload::new(finished)?))
     }
 }

@@ -120,6 +120,17 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size
     return SUCCESS;
 }
 
+API int cuMemcpyDtoDAsync_v2(unsigned long long target, unsigned long long source, size_t bytes, void* handle) {
+    ENTER("cuMemcpyDtoDAsync")
+    NEED_CONTEXT
+    STREAM(handle)
+    if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
+    if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
+    stream->queue.push_back({[=] { memcpy((void*)target, (void*)source, bytes); }, {}, {}, 0});
+    schedule();
+    return SUCCESS;
+}
+
 API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t bytes, void* handle) {
     ENTER("cuMemcpyDtoHAsync")
     NEED_CONTEXT

@@ -1,0 +1,197 @@
+//! The built program on a GPU, which is the simulated one: a driver, a run-time compiler and an nvJPEG that stand
+//! for the API and the order of events, and an nvJPEG that gives a pattern instead of a picture.
+
+mod simulated;
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Runs the program in `dir` on the simulated machine.
+fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output {
+    let libraries = simulated::exclusive().directory().to_path_buf();
+    Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(args)
+        .current_dir(dir)
+        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
+        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
+        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
+        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// The last line of standard output of a call that ends with `code`, as JSON.
+fn json(output: &Output, code: i32) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    let stdout = std::str::from_utf8(&output.stdout).unwrap();
+    serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
+}
+
+/// Name and result of every check, and what it says.
+fn checks(result: &Value) -> Vec<(String, String, String)> {
+    let all = result["checks"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    all.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["detail"]))).collect()
+}
+
+/// A pipeline that needs one kernel, and the pictures for it.
+fn workplace(chain: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    let text = format!(
+        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nlast = \"partial\"\n{chain}"
+    );
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    dir
+}
+
+const TRAINING: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+/// The chain of a check of `gpu/operator/normalize`.
+const NORMALIZE: &str = r#"
+[decode]
+placement = "cpu"
+[[chain]]
+op = "normalize"
+mean = [0.5, 0.5, 0.5]
+std = [0.5, 0.5, 0.5]
+[[chain]]
+op = "center_crop"
+width = 37
+height = 29
+"#;
+
+#[test]
+fn kernels_pass_bit_for_bit_and_a_pattern_is_no_picture() {
+    let dir = workplace(NORMALIZE);
+    let args = ["selftest", "--require-gpu", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[]), 1);
+    let all = checks(&result);
+    let mut expected: Vec<String> =
+        feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}")).collect();
+    expected.extend(
+        ["device", "compiler", "chain/training", "chain/evaluation", "chain/composed-1", "ring"]
+            .map(|name| format!("gpu/{name}")),
+    );
+    expected.push("gpu/footprint".into());
+    for name in &expected {
+        let check = all.iter().find(|check| check.0 == *name);
+        let (_, result, detail) = check.unwrap_or_else(|| panic!("{name} is not there"));
+        assert_eq!(result, "pass", "{name}: {detail}");
+    }
+    // Everything but decoding is well, and decoding is seen not to be.
+    for (name, result, detail) in &all {
+        let decode = name.starts_with("gpu/decode/");
+        assert_eq!(result == "fail", decode, "{name}: {detail}");
+        assert!(!decode || detail.contains("levels"), "{name}: {detail}");
+    }
+    assert_eq!(result["failed"], 4);
+
+    // The same again, with one kernel that a compiler has got wrong: that one is found.
+    let broken = dir.path().join("broken");
+    let compiler = dir.path().join("wrong-compiler");
+    let text = r#"#!/bin/sh
+for file; do
+    case "$file" in
+        *.cpp) sed -i 's/- p.mean\[channel\]/+ p.mean[channel]/' "$file" ;;
+    esac
+done
+exec c++ "$@"
+"#;
+    fs::write(&compiler, text).unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let wrong = [("CXX", &*compiler), ("FEEDWATER_CACHE", &*broken)];
+    let run = ["run", "pipeline.toml", "--device", "gpu", "--json"];
+    json(&feedwater(dir.path(), &run, &wrong), 0);
+    let kernels = fs::read_dir(&broken).unwrap().map(|entry| entry.unwrap().path());
+    let kernels: Vec<_> = kernels.collect();
+    assert_eq!(kernels.len(), 1);
+    for kernel in fs::read_dir(simulated::exclusive().directory().join("kernels")).unwrap() {
+        let kernel = kernel.unwrap();
+        let copy = broken.join(kernel.file_name());
+        if !copy.exists() {
+            fs::copy(kernel.path(), copy).unwrap();
+        }
+    }
+    let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &broken)]), 1);
+    let failed = checks(&result).into_iter().filter(|check| check.1 == "fail");
+    let failed: Vec<_> = failed.filter(|(name, ..)| !name.starts_with("gpu/decode/")).collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].0, "gpu/operator/normalize");
+    assert!(failed[0].2.contains("as f32 nchw: byte 0 (sample 0) is "), "{failed:?}");
+}
+
+#[test]
+fn run_names_the_device_and_its_memory() {
+    let dir = workplace(TRAINING);
+    let args = ["run", "pipeline.toml", "--device", "gpu", "--epochs", "2", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[]), 0);
+    assert_eq!(result["device"], "gpu");
+    assert_eq!(result["device_reason"], "gpu 0: Simulated device (sm_90)");
+    assert_eq!(result["images"], 20);
+    assert_eq!(result["outcomes"]["host"], 20);
+    // All of nvJPEG's buffers are preset, so every predicted byte is in use.
+    assert!(result["device_bytes_predicted"].as_u64().unwrap() > 10 * 3 * 80 * 60);
+    assert_eq!(result["device_bytes_predicted"], result["device_bytes_peak"]);
+
+    let plan = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
+    let plan = json(&feedwater(dir.path(), &plan, &[]), 0);
+    assert_eq!(plan["device_bytes"], result["device_bytes_predicted"]);
+}
+
+#[test]
+fn auto_takes_the_gpu_and_demo_runs_on_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let args = ["demo", "--images", "6", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &cache)]), 0);
+    assert_eq!(result["device"], "gpu");
+    assert_eq!(result["outcomes"]["host"], 6);
+    let sheet = fs::read(result["sheet"].as_str().unwrap()).unwrap();
+    assert_eq!(sheet[..4], *b"\x89PNG");
+}
+
+#[test]
+fn a_dump_of_the_gpu_is_that_of_the_cpu() {
+    let dir = workplace(&format!("[decode]\nplacement = \"cpu\"\n{TRAINING}"));
+    for device in ["cpu", "gpu"] {
+        let args = [
+            "dump",
+            "pipeline.toml",
+            "--device",
+            device,
+            "--out",
+            device,
+            "--batches",
+            "3",
+            "--json",
+        ];
+        assert_eq!(json(&feedwater(dir.path(), &args, &[]), 0)["device"], device);
+    }
+    for file in ["images.npy", "samples.json", "sheet.png"] {
+        let [cpu, gpu] = ["cpu", "gpu"].map(|it| fs::read(dir.path().join(it).join(file)).unwrap());
+        assert!(cpu == gpu, "{file}");
+    }
+}
