@@ -85,6 +85,23 @@ pub const fn can_reduce(format: Format) -> bool {
     matches!(format, Format::Jpeg)
 }
 
+/// Most bytes that decoding a picture takes besides rows: nothing for sequential JPEGs, which go row by row; all
+/// coefficients (two bytes each) for JPEGs of several scans; the whole picture for interlaced PNGs and for WebPs.
+pub fn memory_bytes(header: &Header) -> u64 {
+    let pixels = header.size.pixels();
+    match (&header.jpeg, header.format) {
+        (Some(jpeg), _) if jpeg.is_progressive() => {
+            let components = jpeg.components();
+            let most = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).max();
+            let all: u64 = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).sum();
+            2 * pixels * all / most.unwrap_or(1).max(1)
+        }
+        (_, Format::WebP) => 12 * pixels,
+        (_, Format::Png) => 8 * pixels,
+        _ => 0,
+    }
+}
+
 /// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the
 /// pixels are the same and decoding takes longer.
 pub fn simd() -> bool {

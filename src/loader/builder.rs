@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::decode;
 use crate::error::{Error, Result};
 use crate::geometry::Size;
 use crate::gpu::{self, Device, Stream, nvjpeg};
@@ -195,9 +196,11 @@ impl LoaderBuilder {
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
+        let (picture, decoder_bytes) = look_at(&*self.source, &self.settings.limits);
         Facts {
             largest_bytes: self.source.largest_bytes(),
-            picture: largest_picture(&*self.source, &self.settings.limits),
+            picture,
+            decoder_bytes,
             source_bytes: self.source.memory_bytes(),
             device,
         }
@@ -248,19 +251,22 @@ fn open_device(ordinal: usize) -> Result<Arc<Device>> {
     Ok(device)
 }
 
-/// The largest of a few pictures that are within the limits, evenly spread over the source.
-fn largest_picture(source: &dyn Source, limits: &Limits) -> Size {
+/// Looks at a few pictures, evenly spread over the source: the size of the largest that is within the limits, and the
+/// most that the decoder takes for one.
+fn look_at(source: &dyn Source, limits: &Limits) -> (Size, u64) {
     const LOOKS: u64 = 16;
     let mut page = HostPage::default();
     let count = source.len();
-    (0..count.min(LOOKS))
+    let headers = (0..count.min(LOOKS))
         .map(|look| look * count / count.min(LOOKS))
         .filter_map(|index| {
             source.read(index, &mut page, limits.max_file_bytes).ok()?;
             Header::parse(page.bytes()).ok()
         })
-        .map(|header| header.size)
-        .filter(|size| size.pixels() <= limits.max_pixels)
-        .max_by_key(|size| size.pixels())
-        .unwrap_or_default()
+        .filter(|header| header.size.pixels() <= limits.max_pixels);
+    headers.fold((Size::default(), 0), |(largest, bytes), header| {
+        let larger = header.size.pixels() > largest.pixels();
+        let size = if larger { header.size } else { largest };
+        (size, bytes.max(decode::memory_bytes(&header)))
+    })
 }

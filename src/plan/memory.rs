@@ -1,6 +1,10 @@
 //! The footprint: arithmetic on the settings and a few facts about the source.
 
 use crate::footprint::{Footprint, Memory};
+use crate::geometry::Size;
+use crate::op::resample::Resampler;
+use crate::op::{Bounds, Fusion};
+use crate::random::{SampleKey, SampleRng};
 
 use super::{Facts, Plan};
 
@@ -19,8 +23,10 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let pages = facts.largest_bytes.min(plan.settings.limits.max_file_bytes);
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     rows.add(Memory::Host, "encoded pages", pages, workers, note);
-    let note = format!("{} of a {} picture", "rows and intermediate", facts.picture);
+    let note = format!("tables and rows of a {} picture", facts.picture);
     rows.add(Memory::Host, "worker scratch", scratch_bytes(plan, facts), workers, note);
+    let note = "coefficients of progressive JPEGs, whole PNGs and WebPs";
+    rows.add(Memory::Host, "decoders", facts.decoder_bytes, workers, note);
     match &plan.device {
         Some(device) => device.add_rows(plan, &mut rows),
         None => {
@@ -33,9 +39,34 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// What a worker needs to resample a picture of the expected size, row by row.
+/// What a worker needs for a picture of the expected size: its tables, and rows where rows go straight from the
+/// decoder into the resampler, or else the windows between operators.
 fn scratch_bytes(plan: &Plan, facts: &Facts) -> u64 {
-    let row = 4 * u64::from(facts.picture.width);
-    let intermediate = 4 * u64::from(plan.shape.width) * u64::from(facts.picture.height);
-    16 * row + intermediate
+    let Size { width, height } = facts.picture;
+    let side = width.max(height).max(1);
+    let wanted = Size::new(plan.shape.width, plan.shape.height);
+    let bounds = Bounds { pixels: facts.picture.pixels(), side, wanted: Some(wanted) };
+    let entries = plan.steps.iter().map(|step| step.operator.table_len(bounds)).sum::<usize>();
+    let tables = (size_of::<i32>() * entries) as u64;
+    if streams(plan, facts.picture) {
+        tables + Resampler::max_scratch_bytes(entries, wanted, side) as u64
+    } else {
+        // The image that is worked on and the next one, of bytes.
+        tables + 2 * 3 * facts.picture.pixels()
+    }
+}
+
+/// Whether a picture is resampled before anything else but crops is done to it.
+fn streams(plan: &Plan, picture: Size) -> bool {
+    let mut size = picture;
+    for (place, step) in plan.steps.iter().enumerate() {
+        let mut rng = SampleRng::new(SampleKey::default(), place as u16);
+        let (output, params) = step.operator.prepare(size, &mut rng);
+        match step.operator.fusion(&params) {
+            Fusion::Crop { .. } => size = output,
+            Fusion::Resample(_) => return true,
+            _ => return false,
+        }
+    }
+    false
 }

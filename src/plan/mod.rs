@@ -53,6 +53,8 @@ pub struct Facts {
     pub largest_bytes: u64,
     /// The largest picture among a few that were looked at.
     pub picture: Size,
+    /// The most that the decoder takes for one of these pictures.
+    pub decoder_bytes: u64,
     /// Host memory that the source itself holds.
     pub source_bytes: u64,
     /// The device, or why there is none.

@@ -8,8 +8,8 @@ use crate::error::{Error, Fault, Result};
 
 /// Pictures named in a text file, one a line: the path, a tab, the label.
 ///
-/// * Paths are relative to the list's own directory, or absolute; they may contain anything but tabs and
-///   line ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe
+/// * Paths are relative to the list's own directory, or absolute; they are UTF-8 and may contain
+///   anything but tabs and line ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe
 ///   and DALI write their lists; a line without a label has label -1.
 /// * Labels are integers. Samples are in the order of the lines. Empty lines are not samples.
 /// * A file that is not there is a sample that cannot be read: the policy for samples decides.

@@ -47,7 +47,8 @@ pub fn builder() -> Result<LoaderBuilder, String> {
 
 /// The pictures, made once; the label is the index.
 pub fn samples() -> Result<Vec<(Vec<u8>, i64)>, String> {
-    static SAMPLES_MADE: OnceLock<Result<Vec<(Vec<u8>, i64)>, String>> = OnceLock::new();
+    type Samples = Vec<(Vec<u8>, i64)>;
+    static SAMPLES_MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {
         let (width, height) = (80 + 7 * (index as u32 % 9), 64 + 5 * (index as u32 % 7));
         let rgb = synth::picture(2, index, width, height);
