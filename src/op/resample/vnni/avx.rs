@@ -1,4 +1,6 @@
 //! With AVX-VNNI: two vectors are a block.
+//!
+//! No closures: what has a target feature is not inlined through `map` and its like, which have none.
 
 use std::arch::x86_64::*;
 
@@ -43,12 +45,11 @@ fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     let mask = must_cast(lane);
     let rows: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &lines[row * line_len..][..line_len]);
     for (index, block) in quads.iter_mut().enumerate() {
-        let parts = rows.map(|row| {
+        for (part, row) in block.0.as_chunks_mut::<16>().0.iter_mut().zip(rows) {
             let bytes = row[CHANNELS * step * index..].first_chunk::<16>();
             let bytes = must_cast(*bytes.expect("a line has room for its blocks"));
-            must_cast::<_, [u8; 16]>(_mm_shuffle_epi8(bytes, mask))
-        });
-        block.0 = must_cast(parts);
+            *part = must_cast(_mm_shuffle_epi8(bytes, mask));
+        }
     }
 }
 
@@ -66,8 +67,8 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             (sums[0][output], sums[1][output]) = (above, below);
         }
         // Lanes: two rows of four pixels; then four rows' bytes side by side, a pixel a vector.
-        let [[row0, row1], [row2, row3]]: [[__m128i; 2]; 2] =
-            sums.map(|sums| must_cast(pack(sums)));
+        let [row0, row1]: [__m128i; 2] = must_cast(pack(sums[0]));
+        let [row2, row3]: [__m128i; 2] = must_cast(pack(sums[1]));
         let above = [_mm_unpacklo_epi8(row0, row1), _mm_unpackhi_epi8(row0, row1)];
         let below = [_mm_unpacklo_epi8(row2, row3), _mm_unpackhi_epi8(row2, row3)];
         for half in 0..2 {
@@ -88,14 +89,14 @@ fn output_sums(quads: &[Block], digits: &[Digits]) -> [__m256i; 2] {
     let zero = _mm256_setzero_si256();
     let mut sums = [[zero, zero, _mm256_set1_epi32(HALF)]; 2];
     for (block, digits) in quads.iter().zip(digits) {
-        let digits = digits.map(|digit| spread(digit));
+        let digits = [spread(digits[0]), spread(digits[1]), spread(digits[2])];
         for (sums, pixels) in sums.iter_mut().zip(load(block)) {
             for (sum, digit) in sums.iter_mut().zip(digits) {
                 *sum = _mm256_dpbusd_avx_epi32(*sum, pixels, digit);
             }
         }
     }
-    sums.map(|sums| join(sums))
+    [join(sums[0]), join(sums[1])]
 }
 
 #[target_feature(enable = "avx2,avxvnni")]
@@ -119,8 +120,9 @@ fn vertical_chunk(ring: &[Block], rows: &[RowQuad], at: usize) -> __m256i {
     let mut sums = [[zero, zero, _mm256_set1_epi32(HALF)]; 4];
     for row in rows {
         let blocks = ring[row.start + at..].first_chunk::<2>().expect("rows are whole chunks");
-        let digits = row.digits.map(|digit| spread(digit));
-        let [first, second] = blocks.each_ref().map(load);
+        let [a, b, c] = row.digits;
+        let digits = [spread(a), spread(b), spread(c)];
+        let [first, second] = [load(&blocks[0]), load(&blocks[1])];
         let pixels = [first[0], first[1], second[0], second[1]];
         for (sums, pixels) in sums.iter_mut().zip(pixels) {
             for (sum, digit) in sums.iter_mut().zip(digits) {
@@ -129,5 +131,6 @@ fn vertical_chunk(ring: &[Block], rows: &[RowQuad], at: usize) -> __m256i {
         }
     }
     let order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-    _mm256_permutevar8x32_epi32(pack(sums.map(|sums| join(sums))), order)
+    let [a, b, c, d] = sums;
+    _mm256_permutevar8x32_epi32(pack([join(a), join(b), join(c), join(d)]), order)
 }

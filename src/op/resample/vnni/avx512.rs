@@ -1,4 +1,6 @@
 //! With AVX-512 VNNI: a vector is a block.
+//!
+//! No closures: what has a target feature is not inlined through `map` and its like, which have none.
 
 use std::arch::x86_64::*;
 
@@ -65,6 +67,11 @@ fn load(block: &Block) -> __m512i {
     must_cast(block.0)
 }
 
+#[inline(always)]
+fn load16(row: &[u8], at: usize) -> __m128i {
+    must_cast(*row[at..].first_chunk::<16>().expect("a line has room for its blocks"))
+}
+
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn spread(digit: [i8; QUAD]) -> __m512i {
@@ -95,14 +102,11 @@ fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     let mask = must_cast([lane; 4]);
     let rows: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &lines[row * line_len..][..line_len]);
     for (index, block) in quads.iter_mut().enumerate() {
-        let pixels = rows.map(|row| {
-            let bytes = row[CHANNELS * step * index..].first_chunk::<16>();
-            must_cast::<_, __m128i>(*bytes.expect("a line has room for its blocks"))
-        });
-        let vector = _mm512_castsi128_si512(pixels[0]);
-        let vector = _mm512_inserti32x4::<1>(vector, pixels[1]);
-        let vector = _mm512_inserti32x4::<2>(vector, pixels[2]);
-        let vector = _mm512_inserti32x4::<3>(vector, pixels[3]);
+        let at = CHANNELS * step * index;
+        let vector = _mm512_castsi128_si512(load16(rows[0], at));
+        let vector = _mm512_inserti32x4::<1>(vector, load16(rows[1], at));
+        let vector = _mm512_inserti32x4::<2>(vector, load16(rows[2], at));
+        let vector = _mm512_inserti32x4::<3>(vector, load16(rows[3], at));
         block.0 = must_cast(_mm512_shuffle_epi8(vector, mask));
     }
 }
@@ -121,10 +125,11 @@ pub(super) fn horizontal(passes: &mut Passes, ring_start: usize) {
             let (words, order) = (must_cast(PIXEL_WORDS), must_cast(PIXEL_ORDER));
             let fours = starts.as_chunks::<4>().0.iter().zip(digits.chunks_exact(4 * groups));
             for (four, (starts, digits)) in fours.enumerate() {
-                let sums = std::array::from_fn(|output| {
+                let mut sums = [_mm512_setzero_si512(); 4];
+                for (output, sum) in sums.iter_mut().enumerate() {
                     let quads = &quads[starts[output] as usize..][..groups];
-                    output_sums(quads, &digits[output * groups..][..groups])
-                });
+                    *sum = output_sums(quads, &digits[output * groups..][..groups]);
+                }
                 store(out, four, finish(sums, words, order));
             }
         }
@@ -143,10 +148,11 @@ fn outputs<const GROUPS: usize>(
     let (words, order) = (must_cast(PIXEL_WORDS), must_cast(PIXEL_ORDER));
     let fours = starts.as_chunks::<4>().0.iter().zip(digits.as_chunks::<4>().0);
     for (four, (starts, digits)) in fours.enumerate() {
-        let sums = std::array::from_fn(|output| {
+        let mut sums = [_mm512_setzero_si512(); 4];
+        for (output, sum) in sums.iter_mut().enumerate() {
             let quads = quads[starts[output] as usize..].first_chunk::<GROUPS>();
-            output_sums(quads.expect("an output's blocks are there"), &digits[output])
-        });
+            *sum = output_sums(quads.expect("an output's blocks are there"), &digits[output]);
+        }
         store(out, four, finish(sums, words, order));
     }
 }
@@ -191,7 +197,8 @@ fn vertical_chunk(ring: &[Block], rows: &[RowQuad], at: usize) -> [u8; 64] {
     let mut sums = [[zero, zero, _mm512_set1_epi32(HALF)]; 4];
     for row in rows {
         let blocks = ring[row.start + at..].first_chunk::<4>().expect("rows are whole chunks");
-        let digits = row.digits.map(|digit| spread(digit));
+        let [a, b, c] = row.digits;
+        let digits = [spread(a), spread(b), spread(c)];
         for (sums, block) in sums.iter_mut().zip(blocks) {
             let pixels = load(block);
             for (sum, digit) in sums.iter_mut().zip(digits) {
@@ -199,5 +206,7 @@ fn vertical_chunk(ring: &[Block], rows: &[RowQuad], at: usize) -> [u8; 64] {
             }
         }
     }
-    finish(sums.map(|sums| join(sums)), must_cast(WORDS), must_cast(ORDER))
+    let [a, b, c, d] = sums;
+    let sums = [join(a), join(b), join(c), join(d)];
+    finish(sums, must_cast(WORDS), must_cast(ORDER))
 }
