@@ -67,11 +67,6 @@ fn load(block: &Block) -> __m512i {
     must_cast(block.0)
 }
 
-#[inline(always)]
-fn load16(row: &[u8], at: usize) -> __m128i {
-    must_cast(*row[at..].first_chunk::<16>().expect("a line has room for its blocks"))
-}
-
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn spread(digit: [i8; QUAD]) -> __m512i {
@@ -100,13 +95,21 @@ fn finish(sums: [__m512i; 4], words: __m512i, order: __m512i) -> [u8; 64] {
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     let lane: [i8; 16] = [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1];
     let mask = must_cast([lane; 4]);
-    let rows: [_; ROWS_AT_ONCE] = std::array::from_fn(|row| &lines[row * line_len..][..line_len]);
+    let last = CHANNELS * step * quads.len().saturating_sub(1);
+    assert!(last + 16 <= line_len, "a line has room for its blocks");
+    assert!(ROWS_AT_ONCE * line_len <= lines.len());
+    let line = |row: usize| lines[row * line_len..].as_ptr();
+    let rows = [line(0), line(1), line(2), line(3)];
     for (index, block) in quads.iter_mut().enumerate() {
         let at = CHANNELS * step * index;
-        let vector = _mm512_castsi128_si512(load16(rows[0], at));
-        let vector = _mm512_inserti32x4::<1>(vector, load16(rows[1], at));
-        let vector = _mm512_inserti32x4::<2>(vector, load16(rows[2], at));
-        let vector = _mm512_inserti32x4::<3>(vector, load16(rows[3], at));
+        let load = |row: *const u8| {
+            // SAFETY: at <= last, so that the asserts above cover 16 bytes from there on.
+            unsafe { _mm_loadu_si128(row.add(at).cast()) }
+        };
+        let vector = _mm512_castsi128_si512(load(rows[0]));
+        let vector = _mm512_inserti32x4::<1>(vector, load(rows[1]));
+        let vector = _mm512_inserti32x4::<2>(vector, load(rows[2]));
+        let vector = _mm512_inserti32x4::<3>(vector, load(rows[3]));
         block.0 = must_cast(_mm512_shuffle_epi8(vector, mask));
     }
 }
