@@ -54,16 +54,14 @@ struct RowPair {
 }
 
 impl Passes {
-    /// Prepares the passes, or leaves `None` where the CPU or the coefficients do not allow them.
+    /// Whether the sums of halves stay within their numbers.
+    pub fn fit(axis: Axis<'_>) -> bool {
+        let narrow = |&k: &i32| i16::try_from(k >> LOW_BITS).is_ok();
+        axis.taps() <= MOST_TAPS && axis.coefs.iter().all(narrow)
+    }
+
+    /// Prepares the passes, where the CPU has AVX2.
     pub fn begin(passes: &mut Option<Self>, columns: Axis<'_>, rows: Axis<'_>, input: Roi) {
-        let few = columns.taps().max(rows.taps()) <= MOST_TAPS;
-        let narrow = [columns, rows]
-            .iter()
-            .all(|axis| axis.coefs.iter().all(|&k| i16::try_from(k >> LOW_BITS).is_ok()));
-        if !(few && narrow && is_x86_feature_detected!("avx2")) {
-            *passes = None;
-            return;
-        }
         let it = passes.get_or_insert_default();
         it.input = input;
         it.pairs = columns.taps().div_ceil(2);
@@ -113,7 +111,7 @@ impl Passes {
 
     /// Passes the rows that were kept to the places `slots` of the ring.
     pub fn horizontal(&mut self, ring: &mut [u8], slots: &[usize]) {
-        // SAFETY: `begin` has asked the CPU for AVX2, else there are no passes.
+        // SAFETY: the path was chosen because the CPU has AVX2.
         unsafe { horizontal(self, ring, slots) }
     }
 
@@ -126,7 +124,7 @@ impl Passes {
             let pair = [taps[0], taps.get(1).copied().unwrap_or(0)];
             row.weights = halves(pair).map(bytemuck::cast);
         }
-        // SAFETY: `begin` has asked the CPU for AVX2, else there are no passes.
+        // SAFETY: the path was chosen because the CPU has AVX2.
         unsafe { vertical(ring.bytes(), rows, out) }
     }
 }

@@ -1,9 +1,8 @@
 //! Resampling at speed, with the bits of the reference: rows go in as a decoder emits them, and come out as
 //! soon as they can.
 //!
-//! The horizontal pass is done on the row that goes in; its bytes are kept in a ring of as many rows as
-//! the vertical pass has taps. Where the CPU has AVX2 both passes use its 16-bit multiply-add: a 22-bit
-//! coefficient is split into `high * 2^11 + low`, two sums are formed and put together, so no bit is lost.
+//! The horizontal pass is done on the rows that go in; its bytes are kept in a ring of as many rows as
+//! the vertical pass has taps. What the CPU has decides how sums are formed ([`Path`]); no path loses a bit.
 
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
@@ -13,6 +12,60 @@ use super::{Axis, HALF, PRECISION_BITS, Params};
 /// So many rows go through the horizontal pass together, which reads the coefficients once for all of them;
 /// an output row is ready at most so many rows, less one, after its last tap.
 pub(super) const ROWS_AT_ONCE: usize = 4;
+
+/// How sums are formed, slowest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Path {
+    /// 32-bit multiplications, and what the compiler makes of them.
+    Portable,
+    /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// Dot products of four bytes, in 256 bits: a coefficient is three digits of 8 bits.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
+    /// The same in 512 bits.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+}
+
+impl Path {
+    /// Fastest first.
+    #[cfg(target_arch = "x86_64")]
+    const ALL: &[Self] = &[Self::Avx512, Self::AvxVnni, Self::Avx2, Self::Portable];
+    #[cfg(not(target_arch = "x86_64"))]
+    const ALL: &[Self] = &[Self::Portable];
+
+    /// Whether this CPU has it.
+    fn is_here(self) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => is_x86_feature_detected!("avx2"),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni => {
+                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")
+            }
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => {
+                is_x86_feature_detected!("avx512f")
+                    && is_x86_feature_detected!("avx512bw")
+                    && is_x86_feature_detected!("avx512vnni")
+            }
+        }
+    }
+
+    /// Whether it can do with an axis's coefficients.
+    fn takes(self, axis: Axis<'_>) -> bool {
+        match self {
+            Self::Portable => true,
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx2 => super::avx2::Passes::fit(axis),
+            #[cfg(target_arch = "x86_64")]
+            Self::AvxVnni | Self::Avx512 => super::vnni::Passes::fit(axis),
+        }
+    }
+}
 
 /// A resampling in progress, and its memory, which is kept for the next one.
 ///
@@ -39,8 +92,13 @@ pub struct Resampler {
     ring: Vec<u8>,
     ring_rows: usize,
     stride: usize,
+    /// The fastest path that may be taken, where it is not for the CPU to say.
+    fastest: Option<Path>,
     #[cfg(target_arch = "x86_64")]
     avx2: Option<super::avx2::Passes>,
+    /// They have a ring of their own.
+    #[cfg(target_arch = "x86_64")]
+    vnni: Option<super::vnni::Passes>,
 }
 
 impl Resampler {
@@ -56,11 +114,33 @@ impl Resampler {
         self.next_output = 0;
         fit(&mut self.table, table.len());
         self.table.copy_from_slice(table);
+        let path = self.path();
+        #[cfg(target_arch = "x86_64")]
+        {
+            if path >= Path::AvxVnni {
+                (self.ring, self.avx2) = (Vec::new(), None);
+                super::vnni::Passes::begin(&mut self.vnni, path, columns, rows, input);
+                return;
+            }
+            self.vnni = None;
+            if path == Path::Avx2 {
+                super::avx2::Passes::begin(&mut self.avx2, columns, rows, input);
+            } else {
+                self.avx2 = None;
+            }
+        }
         self.stride = stride(columns.len());
         self.ring_rows = rows.taps() + ROWS_AT_ONCE - 1;
         fit(&mut self.ring, self.stride * self.ring_rows);
-        #[cfg(target_arch = "x86_64")]
-        super::avx2::Passes::begin(&mut self.avx2, columns, rows, input);
+    }
+
+    /// The fastest path for the coefficients on this CPU.
+    fn path(&self) -> Path {
+        let (columns, rows) = (self.params.columns(&self.table), self.params.rows(&self.table));
+        let allowed = |path: Path| self.fastest.is_none_or(|fastest| path <= fastest);
+        let able = |path: Path| path.is_here() && path.takes(columns) && path.takes(rows);
+        let path = Path::ALL.iter().copied().find(|&path| allowed(path) && able(path));
+        path.unwrap_or(Path::Portable)
     }
 
     /// Takes row `y` of the input: RGB of the window's columns. Rows come in order; those that are not
@@ -72,12 +152,22 @@ impl Resampler {
         }
         assert!(y == self.next_input && self.next_output().is_none(), "rows come in order");
         self.next_input += 1;
+        let pending = (y - self.passed) as usize;
+        let pass = pending + 1 == ROWS_AT_ONCE || self.next_input == rows.inputs().end;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(passes) = &mut self.vnni {
+            passes.keep(pending, row);
+            if pass {
+                passes.horizontal(self.passed);
+                self.passed = self.next_input;
+            }
+            return;
+        }
         let slot = |y: u32| self.stride * (y as usize % self.ring_rows);
         #[cfg(target_arch = "x86_64")]
         if let Some(passes) = &mut self.avx2 {
-            let pending = (y - self.passed) as usize;
             passes.keep(pending, row);
-            if pending + 1 == ROWS_AT_ONCE || self.next_input == rows.inputs().end {
+            if pass {
                 let slots: [_; ROWS_AT_ONCE] =
                     std::array::from_fn(|row| slot(self.passed + row as u32));
                 passes.horizontal(&mut self.ring, &slots[..=pending]);
@@ -105,6 +195,10 @@ impl Resampler {
         assert_eq!(Some(y), self.next_output(), "a row that is not ready");
         let (first, coefs) = self.params.rows(&self.table).output(self.next_output);
         self.next_output += 1;
+        #[cfg(target_arch = "x86_64")]
+        if let Some(passes) = &mut self.vnni {
+            return passes.vertical(first, coefs, out);
+        }
         let ring = Ring { rows: &self.ring, stride: self.stride, len: self.ring_rows };
         if coefs == [1 << PRECISION_BITS] {
             return out.copy_from_slice(&ring.row(first)[..out.len()]);
@@ -120,7 +214,9 @@ impl Resampler {
     pub fn scratch_bytes(&self) -> usize {
         let bytes = self.table.capacity() * size_of::<i32>() + self.ring.capacity();
         #[cfg(target_arch = "x86_64")]
-        let bytes = bytes + self.avx2.as_ref().map_or(0, |passes| passes.scratch_bytes());
+        let bytes = bytes
+            + self.avx2.as_ref().map_or(0, |passes| passes.scratch_bytes())
+            + self.vnni.as_ref().map_or(0, |passes| passes.scratch_bytes());
         bytes
     }
 
@@ -128,11 +224,11 @@ impl Resampler {
     /// wanted windows of `wanted` pixels and input rows of at most `side` columns.
     pub fn max_scratch_bytes(table_len: usize, wanted: crate::geometry::Size, side: u32) -> usize {
         let taps = table_len / wanted.height.max(1) as usize;
-        let bytes = table_len * size_of::<i32>()
-            + (taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
+        let bytes = (taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
         #[cfg(target_arch = "x86_64")]
-        let bytes = bytes + super::avx2::Passes::max_scratch_bytes(table_len, wanted, side);
-        bytes
+        let bytes = (bytes + super::avx2::Passes::max_scratch_bytes(table_len, wanted, side))
+            .max(super::vnni::Passes::max_scratch_bytes(table_len, wanted, side));
+        table_len * size_of::<i32>() + bytes
     }
 }
 
@@ -236,8 +332,9 @@ mod tests {
     }
 
     fn sizes() -> Vec<(Size, Size)> {
-        [
+        let mut sizes = [
             ((1, 1), (1, 1)),
+            ((1, 1), (9, 5)),
             ((5, 3), (41, 37)),
             ((64, 48), (64, 48)),
             ((97, 89), (48, 31)),
@@ -246,7 +343,14 @@ mod tests {
             ((2, 20_000), (5, 1)),
         ]
         .map(|((w, h), (to_w, to_h))| (Size::new(w, h), Size::new(to_w, to_h)))
-        .to_vec()
+        .to_vec();
+        // Every number of taps, and every place among four where they begin.
+        sizes.extend(
+            (1..40)
+                .map(|at| (Size::new(at * 7 % 83 + 1, at * 11 % 61 + 1), at))
+                .map(|(from, at)| (from, Size::new(at * 13 % 31 + 1, at * 17 % 29 + 1))),
+        );
+        sizes
     }
 
     fn resample(
@@ -256,8 +360,9 @@ mod tests {
         src: &Image<u8>,
     ) -> Vec<u8> {
         let mut out = Image::<u8>::new(params.wanted());
-        resampler.begin(params, table, src.window());
-        for y in 0..src.window().height {
+        let window = src.window();
+        resampler.begin(params, table, window);
+        for y in window.y..window.bottom() {
             resampler.push_row(y, src.row(y));
             while let Some(y) = resampler.next_output() {
                 resampler.output_row(y, out.row_mut(y));
@@ -266,48 +371,69 @@ mod tests {
         out.data().to_vec()
     }
 
-    /// Both paths, with memory that earlier resamplings left behind, and rows that are not needed.
+    /// Every path that this CPU has, with memory that earlier resamplings left behind, rows that are not
+    /// needed and windows that begin anywhere.
     #[test]
-    fn simd_and_portable_equal_the_reference() {
-        let mut resampler = Resampler::default();
-        for (from, to) in sizes() {
-            let src = picture(from);
+    fn every_path_equals_the_reference() {
+        let resampler = |&path: &Path| Resampler { fastest: Some(path), ..Resampler::default() };
+        let (here, missing): (Vec<Path>, Vec<Path>) = Path::ALL.iter().partition(|it| it.is_here());
+        println!("compared: {here:?}; not on this CPU: {missing:?}");
+        let mut resamplers = here.iter().map(resampler).collect::<Vec<_>>();
+        for (index, (from, to)) in sizes().into_iter().enumerate() {
+            let skipped = Roi::new(0, index as u32 % 3, from.width, from.height);
+            let whole = Size::new(skipped.right(), skipped.bottom());
+            let src = Image::from_data(skipped, picture(from).data().to_vec());
             for filter in FILTERS {
-                let mut params = Params::new(from.window(), to);
+                let mut params = Params::new(skipped, to);
                 let mut table = Vec::new();
-                let output = Roi::new(
-                    to.width / 3,
-                    to.height / 4,
-                    to.width.div_ceil(2),
-                    to.height.div_ceil(2),
-                );
-                let wanted = Wanted { input: from, reduction: 1, output };
-                fill_table(&mut params, wanted, filter, &mut table);
+                let (width, height) = (to.width.div_ceil(2), to.height.div_ceil(2));
+                let output = Roi::new(to.width / 3, to.height / 4, width, height);
+                let wanted = Wanted { input: whole, reduction: 1, output };
+                let demanded = fill_table(&mut params, wanted, filter, &mut table);
                 let mut expected = HostImage::new(PixelType::U8, output);
                 reference(&params, &table, &HostImage::U8(src.clone()), &mut expected);
-                let expected = HostImage::U8(Image::from_data(
-                    output,
-                    resample(&mut resampler, &params, &table, &src),
-                )) == expected;
-                assert!(expected, "{filter:?} {from} to {output} of {to}");
-
-                let mut out = Image::<u8>::new(output);
-                let inputs = params.rows(&table).inputs();
-                let stride = stride(output.width as usize);
-                let mut rows = vec![0; stride * from.height as usize];
-                for y in inputs {
-                    let row = &mut rows[stride * y as usize..][..stride];
-                    horizontal(params.columns(&table), 0, src.row(y), row);
+                let HostImage::U8(expected) = expected else { unreachable!() };
+                let mut cropped = Image::<u8>::new(demanded);
+                for y in demanded.y..demanded.bottom() {
+                    let row = &src.row(y)[CHANNELS * demanded.x as usize..];
+                    cropped.row_mut(y).copy_from_slice(&row[..CHANNELS * demanded.width as usize]);
                 }
-                let ring = Ring { rows: &rows, stride, len: from.height as usize };
-                for index in 0..output.height {
-                    let (first, coefs) = params.rows(&table).output(index as usize);
-                    vertical(ring, first, coefs, out.row_mut(output.y + index));
+                let axes = [params.columns(&table), params.rows(&table)];
+                for (resampler, path) in resamplers.iter_mut().zip(&here) {
+                    let able = axes.iter().all(|&axis| path.takes(axis));
+                    for src in [&src, &cropped] {
+                        let out = resample(resampler, &params, &table, src);
+                        assert!(!able || resampler.path() == *path);
+                        let case = format!("{path:?} {filter:?} {from} to {output} of {to}");
+                        assert!(out == expected.data(), "{case}");
+                    }
                 }
-                let simd = resample(&mut resampler, &params, &table, &src);
-                assert!(out.data() == simd, "portable {filter:?} {from} to {output} of {to}");
             }
         }
+    }
+
+    /// Coefficients too large for a path's digits: it is left, in the middle of a resampler's life too.
+    #[test]
+    fn coefficients_that_a_path_cannot_hold_take_a_slower_one() {
+        let size = Size::new(40, 8);
+        let src = picture(size);
+        let mut params = Params::new(size.window(), Size::new(20, 4));
+        let mut table = Vec::new();
+        let output = Roi::new(0, 0, 20, 4);
+        let wanted = Wanted { input: size, reduction: 1, output };
+        fill_table(&mut params, wanted, Filter::Bilinear, &mut table);
+        let mut resampler = Resampler::default();
+        let before = resample(&mut resampler, &params, &table, &src);
+        let mut large = table.clone();
+        let coefs = params.h_coefs as usize;
+        (large[coefs], large[coefs + 1]) = (1 << 27, -(1 << 27));
+        let flat = Image::from_data(size.window(), vec![1; 3 * 40 * 8]);
+        let mut expected = HostImage::new(PixelType::U8, output);
+        reference(&params, &large, &HostImage::U8(flat.clone()), &mut expected);
+        let HostImage::U8(expected) = expected else { unreachable!() };
+        assert!(resample(&mut resampler, &params, &large, &flat) == expected.data());
+        assert_eq!(resampler.path(), Path::Portable);
+        assert!(resample(&mut resampler, &params, &table, &src) == before);
     }
 
     /// The promise that the footprint rests on: tables and scratch stay within what was said beforehand.

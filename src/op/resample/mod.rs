@@ -38,6 +38,8 @@ pub use fast::Resampler;
 mod avx2;
 mod coefficients;
 mod fast;
+#[cfg(target_arch = "x86_64")]
+mod vnni;
 
 /// Resampling filter, with Pillow's names and supports (in input pixels where the image grows).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]

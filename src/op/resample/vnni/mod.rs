@@ -1,0 +1,256 @@
+//! Both passes by byte dot products: AVX-512 VNNI, or AVX-VNNI.
+//!
+//! The instruction adds the products of four bytes without sign and four with sign to 32 bits, so a 22-bit
+//! coefficient is split into three signed digits of 8 bits, `(a * 2^8 + b) * 2^8 + c`, and three sums are
+//! formed and put together. They wrap, and so does what is put together: the bits are those of the sum,
+//! which fits.
+//!
+//! Bytes whose products are added have to be neighbours. **Quads** are the rows that were pushed, in such an
+//! order: a block of 64 bytes is four pixels of four rows, and of each row the four reds, the four greens,
+//! the four blues and four bytes that do not count. An output reads the blocks from the one that holds its
+//! first tap on, with weight 0 for the taps that are not its own. **The ring** holds the rows after the
+//! horizontal pass, four in a block row: the four rows' bytes side by side for each byte of an output row.
+
+#![allow(unsafe_code)]
+
+use bytemuck::{Pod, Zeroable};
+
+use crate::geometry::{Roi, Size};
+use crate::tensor::CHANNELS;
+
+use super::fast::{Path, ROWS_AT_ONCE, fit};
+use super::{Axis, HALF};
+
+mod avx;
+mod avx512;
+
+/// Taps of a dot product.
+const QUAD: usize = 4;
+
+/// Bytes of a pixel of four rows in the ring.
+const RING_PIXEL: usize = CHANNELS * ROWS_AT_ONCE;
+
+/// A vector in memory.
+#[derive(Clone, Copy, Debug, Pod, Zeroable)]
+#[repr(C, align(64))]
+struct Block([u8; 64]);
+
+impl Default for Block {
+    fn default() -> Self {
+        Self([0; 64])
+    }
+}
+
+/// Digits of four coefficients, highest first.
+type Digits = [[i8; QUAD]; 3];
+
+/// Four rows of the ring, by their first block, and the coefficients of an output row for them.
+#[derive(Clone, Copy, Debug, Default)]
+struct RowQuad {
+    start: usize,
+    digits: Digits,
+}
+
+/// The passes and their memory.
+#[derive(Debug)]
+pub(super) struct Passes {
+    path: Path,
+    input: Roi,
+    /// Rows that were pushed, each with room to read past its end.
+    lines: Vec<u8>,
+    line_len: usize,
+    quads: Vec<Block>,
+    /// Pixels from a block of `quads` to the next.
+    step: usize,
+    /// The first block of each output's taps; a multiple of four outputs.
+    starts: Vec<u32>,
+    /// Blocks of an output's taps.
+    groups: usize,
+    /// `groups` for every output.
+    digits: Vec<Digits>,
+    ring: Vec<Block>,
+    /// Blocks from four rows of the ring to the next four.
+    stride: usize,
+    first_row: u32,
+    /// What the output row needs of the ring.
+    rows: Vec<RowQuad>,
+}
+
+impl Passes {
+    /// Whether coefficients have three digits.
+    pub fn fit(axis: Axis<'_>) -> bool {
+        axis.coefs.iter().all(|&k| i8::try_from(top_digit(k)).is_ok())
+    }
+
+    /// Prepares the passes on a path that the CPU has.
+    pub fn begin(
+        passes: &mut Option<Self>,
+        path: Path,
+        columns: Axis<'_>,
+        rows: Axis<'_>,
+        input: Roi,
+    ) {
+        let it = passes.get_or_insert_with(|| Self::new(path));
+        it.path = path;
+        it.input = input;
+        (it.step, it.groups) = step_and_groups(columns.taps());
+        let outputs = columns.len().next_multiple_of(4);
+        fit(&mut it.starts, outputs);
+        it.starts.fill(0);
+        fit(&mut it.digits, outputs * it.groups);
+        it.digits.fill(Default::default());
+        let mut last = 0;
+        for (index, digits) in it.digits.chunks_exact_mut(it.groups).take(columns.len()).enumerate()
+        {
+            let (first, coefs) = columns.output(index);
+            let first = (first - input.x) as usize;
+            it.starts[index] = (first / it.step) as u32;
+            last = first / it.step;
+            split(digits, first % it.step, coefs);
+        }
+        let blocks = last + it.groups;
+        fit(&mut it.quads, blocks);
+        it.line_len = line_len(input.width, it.groups);
+        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len);
+        it.stride = ring_stride(columns.len());
+        fit(&mut it.ring, it.stride * ring_quads(rows.taps()));
+        it.first_row = rows.inputs().start;
+        fit(&mut it.rows, ring_quads(rows.taps()));
+    }
+
+    fn new(path: Path) -> Self {
+        Self {
+            path,
+            input: Roi::default(),
+            lines: Vec::new(),
+            line_len: 0,
+            quads: Vec::new(),
+            step: QUAD,
+            starts: Vec::new(),
+            groups: 0,
+            digits: Vec::new(),
+            ring: Vec::new(),
+            stride: 0,
+            first_row: 0,
+            rows: Vec::new(),
+        }
+    }
+
+    pub fn scratch_bytes(&self) -> usize {
+        self.lines.capacity()
+            + (self.quads.capacity() + self.ring.capacity()) * size_of::<Block>()
+            + self.starts.capacity() * size_of::<u32>()
+            + self.digits.capacity() * size_of::<Digits>()
+            + self.rows.capacity() * size_of::<RowQuad>()
+    }
+
+    pub fn max_scratch_bytes(table_len: usize, wanted: Size, side: u32) -> usize {
+        let outputs = (wanted.width as usize).next_multiple_of(4);
+        let taps = |outputs: u32| table_len / outputs.max(1) as usize;
+        let groups = taps(wanted.width).div_ceil(QUAD) + 1;
+        // With a step of one pixel there is one block for each; with more, fewer.
+        let blocks = side as usize + groups;
+        ROWS_AT_ONCE * line_len(side, groups)
+            + (blocks + ring_stride(outputs) * ring_quads(taps(wanted.height))) * size_of::<Block>()
+            + outputs * size_of::<u32>()
+            + outputs * groups * size_of::<Digits>()
+            + ring_quads(taps(wanted.height)) * size_of::<RowQuad>()
+    }
+
+    /// Keeps a row for the horizontal pass, as number `place` of those that go together.
+    pub fn keep(&mut self, place: usize, row: &[u8]) {
+        let len = CHANNELS * self.input.width as usize;
+        self.lines[place * self.line_len..][..len].copy_from_slice(&row[..len]);
+    }
+
+    /// Passes the rows that were kept, of which `y` is the first, into the ring.
+    pub fn horizontal(&mut self, y: u32) {
+        let start = self.ring_start(y);
+        match self.path {
+            // SAFETY: the paths were chosen because the CPU has them.
+            Path::Avx512 => unsafe { avx512::horizontal(self, start) },
+            // SAFETY: as above.
+            _ => unsafe { avx::horizontal(self, start) },
+        }
+    }
+
+    /// The output row whose taps are the rows from `first` on.
+    pub fn vertical(&mut self, first: u32, coefs: &[i32], out: &mut [u8]) {
+        let skipped = (first - self.first_row) as usize % ROWS_AT_ONCE;
+        let count = (skipped + coefs.len()).div_ceil(ROWS_AT_ONCE);
+        let mut digits = coefs;
+        for index in 0..count {
+            let here = ROWS_AT_ONCE - if index == 0 { skipped } else { 0 };
+            let (coefs, rest) = digits.split_at(here.min(digits.len()));
+            digits = rest;
+            let start = self.ring_start(first + (ROWS_AT_ONCE * index) as u32);
+            let row = &mut self.rows[index];
+            *row = RowQuad { start, digits: Default::default() };
+            split(std::slice::from_mut(&mut row.digits), ROWS_AT_ONCE - here, coefs);
+        }
+        let (ring, rows) = (&self.ring[..], &self.rows[..count]);
+        match self.path {
+            // SAFETY: the paths were chosen because the CPU has them.
+            Path::Avx512 => unsafe { avx512::vertical(ring, rows, out) },
+            // SAFETY: as above.
+            _ => unsafe { avx::vertical(ring, rows, out) },
+        }
+    }
+
+    /// The first block of the four rows of the ring to which row `y` belongs.
+    fn ring_start(&self, y: u32) -> usize {
+        let quads = self.ring.len() / self.stride;
+        self.stride * ((y - self.first_row) as usize / ROWS_AT_ONCE % quads)
+    }
+}
+
+/// Pixels from a block to the next, and blocks of an output: few taps are worth blocks that overlap, so that
+/// one holds all of an output's.
+fn step_and_groups(taps: usize) -> (usize, usize) {
+    match taps {
+        ..=1 => (4, 1),
+        2 | 3 => (2, 1),
+        4 => (1, 1),
+        _ => (4, (taps + QUAD - 1).div_ceil(QUAD)),
+    }
+}
+
+/// Bytes of a line of `width` pixels from which every output may read `groups` blocks, and a vector after
+/// their begin.
+fn line_len(width: u32, groups: usize) -> usize {
+    CHANNELS * (width as usize + QUAD * groups) + 16
+}
+
+/// Blocks of four rows of the ring: as many vectors as an output row's vector needs, and one to store past
+/// the last pixel.
+fn ring_stride(width: usize) -> usize {
+    ((RING_PIXEL * width.next_multiple_of(4)) / size_of::<Block>() + 1).next_multiple_of(4)
+}
+
+/// Fours of rows that the ring holds, so that none is overwritten before its last output is taken: those of
+/// an output's taps but the last, wherever they begin, and four new ones.
+fn ring_quads(taps: usize) -> usize {
+    taps.saturating_sub(1).div_ceil(ROWS_AT_ONCE) + 1
+}
+
+/// Writes the digits of `coefs`, the first of them at `skipped`; others are unchanged.
+fn split(digits: &mut [Digits], skipped: usize, coefs: &[i32]) {
+    for (at, &k) in (skipped..).zip(coefs) {
+        let [a, b, c] = &mut digits[at / QUAD];
+        let at = at % QUAD;
+        a[at] = top_digit(k) as i8;
+        b[at] = ((k + 0x80) >> 8) as i8;
+        c[at] = k as i8;
+    }
+}
+
+/// What is left of a coefficient for its highest digit, once the lower two are taken off as numbers from
+/// -128 to 127.
+fn top_digit(k: i32) -> i32 {
+    (((k + 0x80) >> 8) + 0x80) >> 8
+}
+
+/// A digit of four coefficients as a number.
+fn quad(digit: [i8; QUAD]) -> i32 {
+    bytemuck::cast(digit)
+}
