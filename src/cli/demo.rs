@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use feedwater::footprint::bytes;
-use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::gpu::{self, Device};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Last;
 use feedwater::source::Directory;
@@ -35,6 +36,11 @@ pub struct Options {
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {
+    if let DeviceChoice::Gpu(ordinal) = options.device.choice() {
+        // Before the pictures are made for nothing.
+        let device = Device::open(ordinal)?;
+        gpu::compiler(&device)?;
+    }
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
     let data = cache.join(format!("synth-{}", settings.images));
