@@ -282,3 +282,19 @@ fn plan_shows_the_gpu_of_another_machine() {
     let plan: Value = serde_json::from_str(&json).unwrap();
     assert!(plan["device"].is_null());
 }
+
+/// In the order in which a user who begins would paste them: `synth` makes what the pipeline file reads.
+#[test]
+fn every_example_of_the_help_works_when_pasted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("[source]\ndirectory = \"data/train\"\n[loader]\nbatch = 8\n{TRAINING}");
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    for command in ["synth", "doctor", "plan", "run", "dump", "selftest", "demo"] {
+        let (help, _) = without_gpu(dir.path(), &[command, "--help"], 0);
+        let (_, example) = help.split_once("Example:\n  feedwater ").unwrap();
+        let args: Vec<_> = example.split_whitespace().collect();
+        assert_eq!(args[0], command);
+        let (stdout, stderr) = without_gpu(dir.path(), &args, 0);
+        assert!(!stdout.is_empty() && stderr.is_empty(), "{example}: {stderr}");
+    }
+}
