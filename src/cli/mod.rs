@@ -24,7 +24,7 @@ mod npy;
 mod plan;
 mod report;
 mod run;
-mod selftest;
+pub mod selftest;
 mod sheet;
 mod synth;
 
@@ -90,8 +90,10 @@ impl DeviceOption {
 }
 
 /// Why a command ended before its end.
-enum Failure {
+pub enum Failure {
+    /// It could not be done.
     Failed(String),
+    /// It was asked for in a way that cannot be.
     Misused(String),
     /// Nobody reads standard output any more.
     Unread,
