@@ -88,7 +88,7 @@ impl Settings {
     }
 }
 
-/// What lies in a directory that [`write`] has filled.
+/// What lies in a directory that [`write()`] has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// With which settings.
@@ -157,7 +157,7 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
     Ok(summary)
 }
 
-/// What lies in `dir`, where it is exactly what [`write`] would put there with these settings.
+/// What lies in `dir`, where it is exactly what [`write()`] would put there with these settings.
 ///
 /// Goes by the manifest, which is written when everything else is there.
 pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
