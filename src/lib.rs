@@ -1,4 +1,4 @@
-//! feedwater keeps a GPU fed: compressed images in, batches that are ready for the model out.
+#![doc = include_str!("../README.md")]
 
 pub mod config;
 pub mod decode;

@@ -3,8 +3,10 @@
 use std::fs;
 
 use feedwater::config::{Pipeline, SourceSettings};
+use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, OnError, Settings};
+use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
 
@@ -71,6 +73,21 @@ fn the_file_of_the_readme_is_read() {
     assert_eq!(shown.source, documented.source);
     assert_eq!(shown.settings, documented.settings);
     assert_eq!(format!("{:?}", shown.chain), format!("{:?}", documented.chain));
+}
+
+#[test]
+fn the_memory_table_of_the_readme_is_what_plan_prints() {
+    let readme = include_str!("../README.md");
+    let (_, rest) = readme.split_once("```toml\n").unwrap();
+    let (file, _) = rest.split_once("```").unwrap();
+    let (_, rest) = readme.split_once("```text\nmemory ").unwrap();
+    let (shown, _) = rest.split_once("```").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = synth::Settings { images: 200, ..Default::default() };
+    synth::write(&dir.path().join("data/train"), &settings, |_| ()).unwrap();
+    let pipeline = Pipeline::from_toml(file, dir.path()).unwrap();
+    let plan = pipeline.builder().unwrap().device(DeviceChoice::Cpu).plan().unwrap();
+    assert_eq!(plan.footprint.to_string().trim_end(), format!("memory {}", shown.trim_end()));
 }
 
 #[test]
@@ -167,6 +184,34 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         (
             "[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.2, \"x\", 0.2]",
             "chain[0].std[1]: must be a number, is string \"x\"",
+        ),
+        (
+            "[limits]\nmax_file_bytes = \"1 mile\"",
+            "limits.max_file_bytes: must be a number of bytes, such as 65536 or \"512 MiB\", is string \"1 mile\"",
+        ),
+        (
+            "[limits]\nmax_file_bytes = -1",
+            "limits.max_file_bytes: must be a number of bytes, such as 65536 or \"512 MiB\", is integer `-1`",
+        ),
+        (
+            "[limits]\nmax_file_bytes = true",
+            "limits.max_file_bytes: must be a number of bytes, such as 65536 or \"512 MiB\", is boolean `true`",
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [1, 2]",
+            "chain[0].padding: must be one value or 4 of them, has 2",
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = \"x\"",
+            "chain[0].padding: must be one value or 4 of them, is string \"x\"",
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = -1",
+            "chain[0].padding: must be an integer from 0 up, is integer `-1`",
+        ),
+        (
+            "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [0, 0, \"x\", 0]",
+            "chain[0].padding[2]: must be an integer from 0 up, is string \"x\"",
         ),
         ("chain = 3", "chain: must be a list: [[chain]], is integer"),
         ("loader = 3", "loader: must be a table, is integer `3`"),

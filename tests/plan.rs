@@ -352,9 +352,10 @@ fn a_plan_prints_places_operators_output_and_every_row() {
         ("cpu", "Flip"),
         ("gpu", "Normalize"),
         ("gpu", "output 64x3x6x8 f32 nchw"),
+        ("kernel", "Normalize<Roi> f32 nchw"),
     ] {
         let line = lines.next().unwrap();
-        assert!(line.starts_with(&format!("{place}   {what}")), "{line}");
+        assert!(line.starts_with(&format!("{place:<8}{what}")), "{line}");
     }
     for row in &plan.footprint.rows {
         assert!(text.contains(&row.name), "{} is missing in\n{text}", row.name);

@@ -195,3 +195,106 @@ fn a_dump_of_the_gpu_is_that_of_the_cpu() {
         assert!(cpu == gpu, "{file}");
     }
 }
+
+/// The message of a call on a machine without a driver that must end with `code`.
+fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
+    let nowhere = dir.join("no-driver.so");
+    let cache = dir.join("cache");
+    let output =
+        feedwater(dir, args, &[("FEEDWATER_LIBCUDA", &nowhere), ("FEEDWATER_CACHE", &cache)]);
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    (stdout, stderr)
+}
+
+const MISSING: &str = "the CUDA driver (libcuda.so.1) is not available";
+
+#[test]
+fn a_gpu_that_is_not_there_is_a_failure_where_it_is_asked_for() {
+    let dir = workplace(TRAINING);
+    for args in [
+        &["run", "pipeline.toml", "--device", "gpu"][..],
+        &["dump", "pipeline.toml", "--out", "out", "--device", "gpu"],
+        &["demo", "--device", "gpu"],
+    ] {
+        let (stdout, stderr) = without_gpu(dir.path(), args, 1);
+        assert!(stderr.starts_with(&format!("feedwater: {MISSING}: ")), "{stderr}");
+        assert!(stderr.contains("no-driver.so") && stderr.lines().count() == 1, "{stderr}");
+        assert_eq!(stdout, "", "{args:?} does nothing before");
+    }
+    assert!(!dir.path().join("cache").exists(), "no pictures are made for nothing");
+
+    let (stdout, _) = without_gpu(dir.path(), &["run", "pipeline.toml"], 0);
+    let line = format!("device    cpu ({MISSING}, see feedwater doctor)");
+    assert_eq!(stdout.lines().next().unwrap(), line);
+}
+
+#[test]
+fn selftest_requires_a_gpu_only_where_it_is_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, outcome, code) in [
+        (&["selftest", "--json"][..], "skip", 0),
+        (&["selftest", "--json", "--require-gpu"], "fail", 1),
+    ] {
+        let (stdout, _) = without_gpu(dir.path(), args, code);
+        let result = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
+        let all = checks(&result);
+        let of_gpu: Vec<_> = all.iter().filter(|check| check.0.starts_with("gpu/")).collect();
+        assert_eq!(of_gpu.len(), 1, "{of_gpu:?}");
+        assert_eq!((of_gpu[0].0.as_str(), of_gpu[0].1.as_str()), ("gpu/device", outcome));
+        assert!(of_gpu[0].2.starts_with(MISSING), "{of_gpu:?}");
+    }
+}
+
+#[test]
+fn plan_shows_the_gpu_of_another_machine() {
+    let dir = workplace(TRAINING);
+    const KERNEL: &str = "Normalize<Flip<Resample<Roi>>> f32 nchw";
+    let args = ["plan", "pipeline.toml", "--device", "gpu"];
+    let (text, _) = without_gpu(dir.path(), &args, 0);
+    assert!(text.contains(&format!("kernel  {KERNEL}")), "{text}");
+    assert!(text.contains("gpu     decode"), "{text}");
+    let args = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
+    let (here, _) = without_gpu(dir.path(), &args, 0);
+    let there = String::from_utf8(feedwater(dir.path(), &args, &[]).stdout).unwrap();
+    assert_eq!(here, there, "the plan is that of a machine with a GPU");
+    let plan: Value = serde_json::from_str(&here).unwrap();
+    assert_eq!(plan["device"]["kernel"], KERNEL);
+    assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
+
+    // The text is the whole kernel, whatever this machine has and whatever `--device` says.
+    for device in ["auto", "cpu"] {
+        let args = ["plan", "pipeline.toml", "--cuda", "--device", device];
+        let (text, _) = without_gpu(dir.path(), &args, 0);
+        for part in ["struct Flip", "typedef Normalize<Flip<Resample<Roi>>> Pixels;", "__global__"]
+        {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+    let on_cpu = TRAINING.replace("op =", "placement = \"cpu\"\nop =");
+    let text = format!("[source]\ndirectory = \"data\"\n[decode]\nplacement = \"cpu\"\n{on_cpu}");
+    fs::write(dir.path().join("cpu.toml"), text).unwrap();
+    let (_, stderr) = without_gpu(dir.path(), &["plan", "cpu.toml", "--cuda"], 1);
+    assert!(stderr.starts_with("feedwater: there is no kernel: "), "{stderr}");
+    let json = ["plan", "pipeline.toml", "--device", "cpu", "--json"];
+    let (json, _) = without_gpu(dir.path(), &json, 0);
+    let plan: Value = serde_json::from_str(&json).unwrap();
+    assert!(plan["device"].is_null());
+}
+
+/// In the order in which a user who begins would paste them: `synth` makes what the pipeline file reads.
+#[test]
+fn every_example_of_the_help_works_when_pasted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("[source]\ndirectory = \"data/train\"\n[loader]\nbatch = 8\n{TRAINING}");
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    for command in ["synth", "doctor", "plan", "run", "dump", "selftest", "demo"] {
+        let (help, _) = without_gpu(dir.path(), &[command, "--help"], 0);
+        let (_, example) = help.split_once("Example:\n  feedwater ").unwrap();
+        let args: Vec<_> = example.split_whitespace().collect();
+        assert_eq!(args[0], command);
+        let (stdout, stderr) = without_gpu(dir.path(), &args, 0);
+        assert!(!stdout.is_empty() && stderr.is_empty(), "{example}: {stderr}");
+    }
+}

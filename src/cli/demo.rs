@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use feedwater::footprint::bytes;
-use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::gpu::{self, Device};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Last;
 use feedwater::source::Directory;
@@ -21,12 +22,12 @@ use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 /// The pictures are made once and kept in $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or
 /// ~/.cache.
 #[derive(Args)]
-#[command(after_help = "Example:\n  feedwater demo --images 2000")]
+#[command(after_help = "Example:\n  feedwater demo --images 256")]
 pub struct Options {
     /// How many pictures
     #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
-    /// Where to run: on the GPU, on the CPU, or on the GPU where there is one
+    /// Where to run; auto is the GPU where there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
     /// Print the result as one line of JSON
@@ -35,6 +36,11 @@ pub struct Options {
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {
+    if let DeviceChoice::Gpu(ordinal) = options.device.choice() {
+        // Before the pictures are made for nothing.
+        let device = Device::open(ordinal)?;
+        gpu::compiler(&device)?;
+    }
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
     let data = cache.join(format!("synth-{}", settings.images));

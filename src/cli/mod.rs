@@ -24,17 +24,25 @@ mod npy;
 mod plan;
 mod report;
 mod run;
-mod selftest;
+pub mod selftest;
 mod sheet;
 mod synth;
 
 /// Keeps a GPU fed: image files in, batches that are ready for the model out.
 #[derive(Parser)]
-#[command(name = "feedwater", version, arg_required_else_help = true)]
+#[command(name = "feedwater", version, arg_required_else_help = true, after_help = AFTER_HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
 }
+
+const AFTER_HELP: &str = "\
+Begin with:
+  feedwater doctor                                what this machine has
+  feedwater demo                                  the main job, on pictures that it makes itself
+  feedwater synth data/train --images 200         pictures for a pipeline file of your own
+
+Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file)";
 
 #[derive(Subcommand)]
 enum Command {
@@ -52,7 +60,7 @@ enum Command {
 struct PipelineOptions {
     /// The pipeline file (TOML)
     file: PathBuf,
-    /// Where to run: on the GPU, on the CPU, or on the GPU where there is one
+    /// Where to run; auto is the GPU where there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
 }
@@ -82,8 +90,10 @@ impl DeviceOption {
 }
 
 /// Why a command ended before its end.
-enum Failure {
+pub enum Failure {
+    /// It could not be done.
     Failed(String),
+    /// It was asked for in a way that cannot be.
     Misused(String),
     /// Nobody reads standard output any more.
     Unread,

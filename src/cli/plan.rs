@@ -19,7 +19,7 @@ pub struct Options {
     /// Print the pipeline file with every setting written out instead
     #[arg(long, conflicts_with = "json")]
     settings: bool,
-    /// Print the CUDA text of the kernel instead; of a machine with a GPU where this one has none
+    /// Print the CUDA text of the kernel that a GPU would run instead
     #[arg(long, conflicts_with_all = ["json", "settings"])]
     cuda: bool,
     /// Print the plan as one line of JSON

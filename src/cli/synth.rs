@@ -11,7 +11,7 @@ use super::{Failure, print, print_json, progress};
 
 /// Makes a reproducible set of photo-like JPEGs, the same bytes on every machine
 #[derive(Args)]
-#[command(after_help = "Example:\n  feedwater synth data/train --images 2000 --classes 10")]
+#[command(after_help = "Example:\n  feedwater synth data/train --images 200 --classes 5")]
 pub struct Options {
     /// Where to; each class becomes a sub-folder
     dir: PathBuf,

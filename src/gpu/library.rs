@@ -127,7 +127,7 @@ impl Name {
         match self {
             Name::Driver => {
                 "install NVIDIA's display driver, and run containers with `--gpus all`; \
-                 or choose the CPU with `device = \"cpu\"`"
+                 or choose the CPU (`--device cpu`, `DeviceChoice::Cpu`)"
             }
             Name::NvJpeg => {
                 "install it with `pip install nvidia-nvjpeg` or with the CUDA toolkit, or name the file in \

@@ -6,7 +6,7 @@
 //! on the same parameter bytes, which [`Operator::prepare`] and [`Operator::demand`] fold on the host, and
 //! both give the same bits.
 //!
-//! To add an operator: a file here, a file of the same name in `kernels/`, one word in the list `operators!`.
+//! To add an operator: a file here, a file of the same name in `kernels/`, one word in `operators!`.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,9 @@
 //! What the settings of several operators share: checks, and short forms in TOML.
 
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::de::{Error, IntoDeserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 
 use super::FieldError;
@@ -29,19 +33,51 @@ pub(super) fn check_range(field: &str, [low, high]: [f64; 2]) -> Result<(), Fiel
 pub(super) fn one_or_each<'de, D, T, const N: usize>(deserializer: D) -> Result<[T; N], D::Error>
 where
     D: Deserializer<'de>,
-    T: Deserialize<'de> + Copy,
+    T: Deserialize<'de> + Copy + Default,
 {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum OneOrMany<T> {
-        One(T),
-        Many(Vec<T>),
+    deserializer.deserialize_any(OneOrEach(PhantomData))
+}
+
+/// Asks the value's own type to read what stands there, so that its words are those for such a value anywhere.
+struct OneOrEach<T, const N: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> OneOrEach<T, N> {
+    fn one<E: Error>(value: impl IntoDeserializer<'de, E>) -> Result<[T; N], E> {
+        T::deserialize(value.into_deserializer()).map(|value| [value; N])
     }
-    match OneOrMany::deserialize(deserializer)? {
-        OneOrMany::One(value) => Ok([value; N]),
-        OneOrMany::Many(values) => <[T; N]>::try_from(values.as_slice()).map_err(|_| {
-            let len = values.len();
-            serde::de::Error::custom(format!("expected one value or {N} of them, found {len}"))
-        }),
+}
+
+impl<'de, T: Deserialize<'de> + Copy + Default, const N: usize> Visitor<'de> for OneOrEach<T, N> {
+    type Value = [T; N];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "one value or {N} of them")
+    }
+
+    fn visit_i64<E: Error>(self, value: i64) -> Result<[T; N], E> {
+        Self::one(value)
+    }
+
+    fn visit_u64<E: Error>(self, value: u64) -> Result<[T; N], E> {
+        Self::one(value)
+    }
+
+    fn visit_f64<E: Error>(self, value: f64) -> Result<[T; N], E> {
+        Self::one(value)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<[T; N], A::Error> {
+        let mut values = [T::default(); N];
+        let mut count = 0;
+        while let Some(value) = items.next_element()? {
+            if let Some(place) = values.get_mut(count) {
+                *place = value;
+            }
+            count += 1;
+        }
+        match count == N {
+            true => Ok(values),
+            false => Err(A::Error::invalid_length(count, &self)),
+        }
     }
 }

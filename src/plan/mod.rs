@@ -234,14 +234,14 @@ fn place(chain: &Chain, decode: Placement, device: &DeviceFacts) -> Result<(Plac
 
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<6}decode", self.decode.name())?;
+        writeln!(f, "{:<8}decode", self.decode.name())?;
         for step in &self.steps {
-            writeln!(f, "{:<6}{:?}", step.place.name(), step.operator)?;
+            writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
-        writeln!(f, "{:<6}output {}", last.name(), self.shape)?;
+        writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
         if let Some(device) = &self.device {
-            writeln!(f, "{:<6}{}", "kernel", device.kernel.name)?;
+            writeln!(f, "{:<8}{}", "kernel", device.kernel.name)?;
         }
         writeln!(f)?;
         self.footprint.fmt(f)

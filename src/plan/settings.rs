@@ -1,5 +1,8 @@
 //! What a user can set, with defaults, and the checks that need nothing but the values.
 
+use std::fmt;
+
+use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
@@ -170,19 +173,29 @@ impl Settings {
 }
 
 /// Reads a number of bytes: an integer, or a text such as `"512 MiB"`.
-fn byte_size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Size {
-        Bytes(u64),
-        Text(String),
+fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    deserializer.deserialize_any(ByteSize)
+}
+
+struct ByteSize;
+
+impl Visitor<'_> for ByteSize {
+    type Value = u64;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number of bytes, such as 65536 or \"512 MiB\"")
     }
-    match Size::deserialize(deserializer)? {
-        Size::Bytes(bytes) => Ok(bytes),
-        Size::Text(text) => parse_bytes(&text).ok_or_else(|| {
-            let problem = format!("must be a number of bytes such as \"512 MiB\", is {text:?}");
-            serde::de::Error::custom(problem)
-        }),
+
+    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<u64, E> {
+        Ok(bytes)
+    }
+
+    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<u64, E> {
+        u64::try_from(bytes).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
+        parse_bytes(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
     }
 }
 

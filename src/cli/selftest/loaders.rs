@@ -16,6 +16,9 @@ use crate::cli::report::status_bytes;
 const SAMPLES: u64 = 50;
 const BATCH: usize = 8;
 
+/// Encoded pictures with their labels.
+type Samples = Vec<(Vec<u8>, i64)>;
+
 /// All checks; the footprint's first, since what the others leave behind would hide what a loader takes.
 pub fn checks() -> Vec<Check> {
     vec![
@@ -46,16 +49,15 @@ pub fn builder() -> Result<LoaderBuilder, String> {
 }
 
 /// The pictures, made once; the label is the index.
-pub fn samples() -> Result<Vec<(Vec<u8>, i64)>, String> {
-    type Samples = Vec<(Vec<u8>, i64)>;
-    static SAMPLES_MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
+pub fn samples() -> Result<Samples, String> {
+    static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {
         let (width, height) = (80 + 7 * (index as u32 % 9), 64 + 5 * (index as u32 % 7));
         let rgb = synth::picture(2, index, width, height);
         let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(words)?;
         Ok((jpeg, index as i64))
     };
-    SAMPLES_MADE.get_or_init(|| (0..SAMPLES).map(make).collect()).clone()
+    MADE.get_or_init(|| (0..SAMPLES).map(make).collect()).clone()
 }
 
 fn determinism() -> Found {

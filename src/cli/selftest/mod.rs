@@ -9,7 +9,7 @@ use super::{Failure, print, print_json};
 
 mod gpu;
 mod loaders;
-mod nvjpeg;
+pub mod nvjpeg;
 mod operators;
 
 /// Checks this build on this machine: fast paths against references, CPU against GPU, rings, memory
@@ -26,15 +26,19 @@ pub struct Options {
 
 /// One named check.
 #[derive(Serialize)]
-struct Check {
-    name: String,
-    result: Outcome,
-    detail: String,
+pub struct Check {
+    /// What is checked.
+    pub name: String,
+    /// How it went.
+    pub result: Outcome,
+    /// What was found, in words.
+    pub detail: String,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+/// How a check went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum Outcome {
+pub enum Outcome {
     Pass,
     Fail,
     Skip,

@@ -1,10 +1,10 @@
 //! nvJPEG against libjpeg-turbo: within [`MOST`] levels everywhere, and within [`MEAN`] on average.
 //!
-//! The two agree in entropy decoding, which is exact, and may differ in three roundings: the inverse DCT (a level in
-//! each of Y, Cb and Cr), the interpolation of halved chroma (another one) and the colour conversion, which
-//! multiplies an error of chroma by up to 1.772 and adds that of luma. That makes 4 levels at the most; where
-//! something is really wrong (a window that is off by a pixel, chroma that is repeated instead of interpolated),
-//! edges differ by tens. No GPU has confirmed the bound yet.
+//! The two agree in entropy decoding, which is exact, and may differ where they round: in the inverse DCT (by a level
+//! of Y, Cb or Cr), in the interpolation of halved chroma (by another) and in the conversion to RGB, which multiplies
+//! an error of chroma by up to 1.772 and adds that of luma. Four levels is where these meet, which is seldom. What is
+//! really wrong, such as a window that is off by a pixel, differs by tens at every edge. The bound is chosen by this
+//! reckoning; no GPU has confirmed it yet.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{Check, Found, epoch, words};
 /// Most levels by which a byte of RGB may differ.
 const MOST: u8 = 4;
 
-/// Most levels by which the bytes of a window may differ on average.
+/// Most levels by which the bytes of all windows of one sort of JPEG may differ on average.
 const MEAN: f64 = 0.5;
 
 /// Columns and rows of the pictures: no multiple of a block, and large enough for many.
@@ -75,7 +75,7 @@ fn picture(
 fn samples_agree(samples: Result<Vec<Vec<u8>>, String>) -> Found {
     let samples: Vec<_> = samples?.into_iter().map(|jpeg| (jpeg, 0)).collect();
     let source = Arc::new(Memory::new(samples).map_err(words)?);
-    let (mut worst, mut worst_mean) = (0, 0.0);
+    let (mut worst, mut sum, mut count) = (0, 0, 0);
     for [x, y, width, height] in WINDOWS {
         let run = |device, decode| {
             let chain = Chain::new().then(Crop { x, y, width, height });
@@ -94,25 +94,25 @@ fn samples_agree(samples: Result<Vec<Vec<u8>>, String>) -> Found {
             let index = record.index;
             return Err(format!("window {window}: nvJPEG did not decode picture {index}"));
         }
-        let (most, mean) = difference(&expected, &given);
-        if most > MOST || mean > MEAN {
+        let (most, total) = difference(&expected, &given);
+        if most > MOST {
             return Err(format!(
-                "window {window}: differs by up to {most} levels, {mean:.3} on average; {MOST} and {MEAN} are \
-                 allowed"
+                "window {window}: differs by up to {most} levels, {MOST} are allowed"
             ));
         }
-        (worst, worst_mean) = (most.max(worst), mean.max(worst_mean));
+        (worst, sum, count) = (most.max(worst), sum + total, count + expected.len());
     }
-    Ok(format!(
-        "within {worst} levels of the CPU, {worst_mean:.3} on average ({MOST} and {MEAN} are allowed)"
-    ))
+    let mean = sum as f64 / count as f64;
+    if mean > MEAN {
+        return Err(format!("differs by {mean:.3} levels on average, {MEAN} are allowed"));
+    }
+    Ok(format!("within {worst} levels of the CPU ({MOST} allowed), {mean:.3} on average ({MEAN})"))
 }
 
-/// The largest and the mean difference of bytes.
-fn difference(a: &[u8], b: &[u8]) -> (u8, f64) {
+/// The largest difference of bytes, and the sum of all.
+fn difference(a: &[u8], b: &[u8]) -> (u8, u64) {
     let all = || a.iter().zip(b).map(|(a, b)| a.abs_diff(*b));
-    let sum: u64 = all().map(u64::from).sum();
-    (all().max().unwrap_or(0), sum as f64 / a.len().max(1) as f64)
+    (all().max().unwrap_or(0), all().map(u64::from).sum())
 }
 
 #[cfg(test)]
@@ -120,9 +120,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn differences_are_largest_and_mean() {
-        assert_eq!(difference(&[1, 2, 3, 4], &[1, 2, 3, 4]), (0, 0.0));
-        assert_eq!(difference(&[10, 20, 30, 40], &[11, 20, 27, 40]), (3, 1.0));
+    fn differences_are_largest_and_sum() {
+        assert_eq!(difference(&[1, 2, 3, 4], &[1, 2, 3, 4]), (0, 0));
+        assert_eq!(difference(&[10, 20, 30, 40], &[11, 20, 27, 40]), (3, 4));
     }
 
     #[test]
