@@ -137,7 +137,8 @@ fn every_placement_equals_the_cpu() {
             || builder(jpegs(10), chain(cpu)).decode(Placement::Cpu),
             &format!("decode and {cpu} operators on the cpu"),
         );
-        assert_eq!(loader.stats().outcomes["cpu"], 16);
+        let stats = loader.stats();
+        assert_eq!((stats.outcomes["cpu"], stats.finished_on_cpu), (16, 0));
     }
     let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0));
     let loader = all().build().unwrap();
@@ -162,8 +163,10 @@ fn what_nvjpeg_cannot_take_is_made_on_the_cpu_and_counted() {
     // The few pictures that the plan looks at include the large one only by chance: the page is small.
     let make = || builder(samples(), training()).last(Last::Partial);
     let loader = same(make, "mixed");
-    assert!(loader.stats().outcomes["cpu"] >= 2);
-    assert_eq!(loader.stats().images, 24);
+    let stats = loader.stats();
+    assert!(stats.finished_on_cpu >= 2 && stats.outcomes["host"] >= 12, "{stats:?}");
+    assert_eq!(stats.finished_on_cpu, stats.outcomes["cpu"]);
+    assert_eq!(stats.images, 24);
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct Report {
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Samples that were made wholly on the CPU although the plan has operators on the device.
+    pub finished_on_cpu: u64,
     /// Busy and waiting seconds, summed over threads.
     pub stages: StageSeconds,
     /// Host memory that the plan names, pinned memory included.
@@ -56,6 +58,7 @@ impl Report {
             device_reason: loader.device().to_string(),
             outcomes: stats.outcomes,
             faults: stats.faults,
+            finished_on_cpu: stats.finished_on_cpu,
             stages: stats.stages,
             host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),

@@ -23,6 +23,9 @@ pub struct SampleRecord {
     pub trace: Trace,
     /// How its pixels came about.
     pub outcome: Outcome,
+    /// All its operators ran on the CPU although the plan has some on the device: it did not fit into a page, or it
+    /// was not for nvJPEG. The bits are the same.
+    pub finished_on_cpu: bool,
     /// Index of the sample that should stand here and could not be used.
     pub replaces: Option<u64>,
     /// It only fills up the last batch and must not be counted again.
@@ -42,6 +45,7 @@ impl SampleRecord {
             flipped_vertically: false,
         },
         outcome: Outcome::Substituted,
+        finished_on_cpu: false,
         replaces: None,
         padding: false,
     };

@@ -228,7 +228,7 @@ impl PageWorker {
             return Ok((payload, record(&*self.source, key.index, &page.sample, outcome)));
         }
         let record = self.maker.finish_read(key, &header, page.finished.bytes()?)?;
-        Ok((Payload::Finished, record))
+        Ok((Payload::Finished, SampleRecord { finished_on_cpu: true, ..record }))
     }
 
     /// nvJPEG's host phase; `None` where the picture is not for nvJPEG or does not fit.
@@ -470,7 +470,8 @@ impl Launcher {
         let Job { epoch, index, padding, .. } = work.job;
         let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
         let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
-            Ok(self.maker.finish(key, page.finished.bytes()?)?)
+            let record = self.maker.finish(key, page.finished.bytes()?)?;
+            Ok(SampleRecord { finished_on_cpu: true, ..record })
         });
         work.payload = match &result {
             Ok(record) if record.outcome == Outcome::Substituted => Payload::Zeros,

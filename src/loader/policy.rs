@@ -91,6 +91,7 @@ pub(super) fn record(
         size: sample.upright,
         trace: sample.trace,
         outcome,
+        finished_on_cpu: false,
         replaces: None,
         padding: false,
     }

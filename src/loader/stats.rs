@@ -28,6 +28,9 @@ pub struct Stats {
     /// Samples by what became of them: `cpu`, `host`, `substituted`, and `skipped` (those whose place another
     /// sample took).
     pub outcomes: BTreeMap<&'static str, u64>,
+    /// Samples whose operators all ran on the CPU although the plan has some on the device: they did not fit into a
+    /// page, or were not for nvJPEG.
+    pub finished_on_cpu: u64,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
     /// Bytes, predicted and measured.
@@ -123,6 +126,7 @@ impl Counters {
             } else {
                 stats.images += 1;
                 *stats.outcomes.entry(record.outcome.name()).or_default() += 1;
+                stats.finished_on_cpu += u64::from(record.finished_on_cpu);
             }
             substituted += u64::from(record.outcome == Outcome::Substituted);
         }
