@@ -39,6 +39,8 @@ fn pack(sums: [__m256i; 4]) -> __m256i {
     _mm256_packus_epi16(left, _mm256_packs_epi32(sums[2], sums[3]))
 }
 
+/// Brings rows into quads.
+#[inline]
 #[target_feature(enable = "avx2")]
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     let lane: [i8; 16] = [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1];

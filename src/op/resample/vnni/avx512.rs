@@ -91,6 +91,8 @@ fn finish(sums: [__m512i; 4], words: __m512i, order: __m512i) -> [u8; 64] {
     must_cast(_mm512_permutexvar_epi32(order, _mm512_packus_epi16(left, right)))
 }
 
+/// Brings rows into quads.
+#[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn arrange(lines: &[u8], line_len: usize, step: usize, quads: &mut [Block]) {
     let lane: [i8; 16] = [0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11, -1, -1, -1, -1];
