@@ -115,6 +115,8 @@ impl Resampler {
         fit(&mut self.table, table.len());
         self.table.copy_from_slice(table);
         let path = self.path();
+        #[cfg(not(target_arch = "x86_64"))]
+        debug_assert_eq!(path, Path::Portable);
         #[cfg(target_arch = "x86_64")]
         {
             if path >= Path::AvxVnni {
@@ -152,7 +154,9 @@ impl Resampler {
         }
         assert!(y == self.next_input && self.next_output().is_none(), "rows come in order");
         self.next_input += 1;
+        #[cfg(target_arch = "x86_64")]
         let pending = (y - self.passed) as usize;
+        #[cfg(target_arch = "x86_64")]
         let pass = pending + 1 == ROWS_AT_ONCE || self.next_input == rows.inputs().end;
         #[cfg(target_arch = "x86_64")]
         if let Some(passes) = &mut self.vnni {

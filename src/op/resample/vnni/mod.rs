@@ -13,6 +13,8 @@
 
 #![allow(unsafe_code)]
 
+use std::ops::Range;
+
 use bytemuck::{Pod, Zeroable};
 
 use crate::geometry::{Roi, Size};
@@ -55,8 +57,9 @@ struct RowQuad {
 #[derive(Debug)]
 pub(super) struct Passes {
     path: Path,
-    input: Roi,
-    /// Rows that were pushed, each with room to read past its end.
+    /// The bytes of a row that outputs read.
+    read: Range<usize>,
+    /// These of the rows that were pushed, each with room to read past its end.
     lines: Vec<u8>,
     line_len: usize,
     quads: Vec<Block>,
@@ -92,7 +95,9 @@ impl Passes {
     ) {
         let it = passes.get_or_insert_with(|| Self::new(path));
         it.path = path;
-        it.input = input;
+        let read = columns.inputs();
+        let byte = |x: u32| CHANNELS * (x - input.x) as usize;
+        it.read = byte(read.start)..byte(read.end);
         (it.step, it.groups) = step_and_groups(columns.taps());
         let outputs = columns.len().next_multiple_of(4);
         fit(&mut it.starts, outputs);
@@ -103,14 +108,14 @@ impl Passes {
         for (index, digits) in it.digits.chunks_exact_mut(it.groups).take(columns.len()).enumerate()
         {
             let (first, coefs) = columns.output(index);
-            let first = (first - input.x) as usize;
+            let first = (first - read.start) as usize;
             it.starts[index] = (first / it.step) as u32;
             last = first / it.step;
             split(digits, first % it.step, coefs);
         }
         let blocks = last + it.groups;
         fit(&mut it.quads, blocks);
-        it.line_len = line_len(input.width, it.groups);
+        it.line_len = line_len(read.end - read.start, it.groups);
         fit(&mut it.lines, ROWS_AT_ONCE * it.line_len);
         it.stride = ring_stride(columns.len());
         fit(&mut it.ring, it.stride * ring_quads(rows.taps()));
@@ -121,7 +126,7 @@ impl Passes {
     fn new(path: Path) -> Self {
         Self {
             path,
-            input: Roi::default(),
+            read: 0..0,
             lines: Vec::new(),
             line_len: 0,
             quads: Vec::new(),
@@ -148,8 +153,10 @@ impl Passes {
         let outputs = (wanted.width as usize).next_multiple_of(4);
         let taps = |outputs: u32| table_len / outputs.max(1) as usize;
         let groups = taps(wanted.width).div_ceil(QUAD) + 1;
-        // With a step of one pixel there is one block for each; with more, fewer.
-        let blocks = side as usize + groups;
+        // A block for every pixel only where outputs have at most four taps, and begin no more than that
+        // (and a pixel, for rounding) after each other.
+        let side_blocks = side as usize / QUAD + 1;
+        let blocks = side_blocks.max((QUAD + 1) * outputs).min(side as usize + 1) + groups;
         ROWS_AT_ONCE * line_len(side, groups)
             + (blocks + ring_stride(outputs) * ring_quads(taps(wanted.height))) * size_of::<Block>()
             + outputs * size_of::<u32>()
@@ -159,8 +166,8 @@ impl Passes {
 
     /// Keeps a row for the horizontal pass, as number `place` of those that go together.
     pub fn keep(&mut self, place: usize, row: &[u8]) {
-        let len = CHANNELS * self.input.width as usize;
-        self.lines[place * self.line_len..][..len].copy_from_slice(&row[..len]);
+        let row = &row[self.read.clone()];
+        self.lines[place * self.line_len..][..row.len()].copy_from_slice(row);
     }
 
     /// Passes the rows that were kept, of which `y` is the first, into the ring.
