@@ -241,7 +241,7 @@ impl PageWorker {
         let (Some(jpeg), Some(decoder)) = (&self.jpeg, &mut page.decoder) else { return Ok(None) };
         let wanted = self.maker.sample.stored_window;
         let fits = jpeg.window(header.size, wanted).bytes() <= device.pixels_bytes;
-        if !nvjpeg_takes(header) || !fits || !table_fits(device, &self.maker.sample) {
+        if !nvjpeg_takes(header) || !fits || !self.tables_fit(device) {
             return Ok(None);
         }
         let begin = Instant::now();
@@ -266,7 +266,7 @@ impl PageWorker {
             sample.steps.get(self.plan.cpu_steps()).map_or(sample.window, |step| step.input);
         let pixel_bytes = if device.leaf == Leaf::Roi { 3 } else { 12 };
         let bytes = pixel_bytes * window.size().pixels() as usize;
-        if bytes > device.pixels_bytes || !table_fits(device, sample) {
+        if bytes > device.pixels_bytes || !self.tables_fit(device) {
             return Ok(None);
         }
         let image: &[u8] = match self.maker.prefix(header)? {
@@ -275,6 +275,11 @@ impl PageWorker {
         };
         staged.bytes()?[..bytes].copy_from_slice(image);
         Ok(Some((Payload::Pixels(bytes, window), Outcome::Cpu)))
+    }
+
+    fn tables_fit(&self, device: &DevicePlan) -> bool {
+        let tables = device_tables(&self.maker.sample, self.plan.cpu_steps());
+        size_of_val(tables) <= device.table_bytes
     }
 }
 
@@ -302,8 +307,11 @@ fn on_cpu_instead(fault: DecodeFault) -> Result<()> {
     }
 }
 
-fn table_fits(device: &DevicePlan, sample: &SamplePlan) -> bool {
-    size_of_val(&sample.table[..]) <= device.table_bytes
+/// The tables of the operators on the device, which come after `cpu_steps` others. A sample is planned backwards, so
+/// theirs are the first.
+fn device_tables(sample: &SamplePlan, cpu_steps: usize) -> &[i32] {
+    let end = sample.steps.get(cpu_steps).map_or(0, |first| first.table.end);
+    &sample.table[..end]
 }
 
 /// Puts everything that happens on the device into the producer's stream.
@@ -450,9 +458,9 @@ impl Launcher {
         let sample_bytes = device.kernel.sample_bytes;
         let tables =
             (device.group * sample_bytes).next_multiple_of(8) + *count * device.table_bytes;
-        let table = bytemuck::cast_slice(&page.sample.table);
-        bytes[tables..tables + table.len()].copy_from_slice(table);
         let first = self.plan.cpu_steps();
+        let table = bytemuck::cast_slice(device_tables(&page.sample, first));
+        bytes[tables..tables + table.len()].copy_from_slice(table);
         let steps = self.plan.steps.iter().zip(&mut page.sample.steps).skip(first);
         for (step, sample) in steps {
             let address = block_address + (tables + 4 * sample.table.start) as u64;

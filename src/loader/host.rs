@@ -13,7 +13,7 @@ use crate::plan::{Plan, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::Slot;
 use crate::source::{HostPage, Source};
-use crate::transform::HostTransform;
+use crate::transform::{HostTransform, Picture};
 
 use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
 use super::feed::{Done, Feed, Job};
@@ -198,7 +198,8 @@ impl Maker {
     ) -> Result<SampleRecord, Fault> {
         let begin = Instant::now();
         let Self { plan, sample, decoder, transform, page, .. } = self;
-        let result = transform.run(plan, sample, decoder, page.bytes(), header, out);
+        let picture = Picture { bytes: page.bytes(), header, plan, sample };
+        let result = transform.run(picture, decoder, out);
         self.count(begin);
         result?;
         Ok(record(&*self.source, key.index, &self.sample, Outcome::Cpu))
@@ -209,7 +210,8 @@ impl Maker {
         let begin = Instant::now();
         let steps = self.plan.cpu_steps();
         let Self { plan, sample, decoder, transform, page, .. } = self;
-        let result = transform.run_prefix(plan, sample, decoder, page.bytes(), header, steps);
+        let picture = Picture { bytes: page.bytes(), header, plan, sample };
+        let result = transform.run_prefix(picture, decoder, steps);
         self.count(begin);
         result?;
         Ok(self.transform.image())

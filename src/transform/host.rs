@@ -21,15 +21,26 @@ use crate::tensor::{DType, Layout, TensorShape};
 /// One thread's executor; its buffers grow to what the largest sample needs and stay.
 pub struct HostTransform {
     shape: TensorShape,
-    resampler: Resampler,
+    stream: RowStream,
     tail: Option<(Option<normalize::Params>, Tail)>,
     /// The image that is being worked on, and the one that it is turned into.
     image: HostImage,
     next: HostImage,
     /// The first operator that is left to storing.
     stored: usize,
-    row: Vec<u8>,
-    busy: Duration,
+}
+
+/// A picture that is to be decoded, and what is to be done with it.
+#[derive(Clone, Copy)]
+pub struct Picture<'a> {
+    /// Its file.
+    pub bytes: &'a [u8],
+    /// The file's header.
+    pub header: &'a Header,
+    /// The chain, planned.
+    pub plan: &'a Plan,
+    /// The sample, planned.
+    pub sample: &'a SamplePlan,
 }
 
 /// Rows whose resampling is timed: one in so many, since reading a clock costs as much as a short row.
@@ -41,32 +52,28 @@ impl HostTransform {
         let empty = || HostImage::new(PixelType::U8, Roi::default());
         Self {
             shape: plan.shape,
-            resampler: Resampler::default(),
+            stream: RowStream::default(),
             tail: None,
             image: empty(),
             next: empty(),
             stored: 0,
-            row: Vec::new(),
-            busy: Duration::ZERO,
         }
     }
 
     /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder.
     pub fn busy(&self) -> Duration {
-        self.busy
+        self.stream.busy
     }
 
-    /// Decodes a sample and runs all operators; `out` is its part of the batch.
+    /// Decodes a picture and runs all operators; `out` is its part of the batch.
     pub fn run(
         &mut self,
-        plan: &Plan,
-        sample: &SamplePlan,
+        picture: Picture<'_>,
         decoder: &mut HostDecoder,
-        bytes: &[u8],
-        header: &Header,
         out: &mut [u8],
     ) -> Result<(), Fault> {
-        self.busy = Duration::ZERO;
+        self.stream.busy = Duration::ZERO;
+        let Picture { plan, sample, .. } = picture;
         let fusions = || {
             plan.steps.iter().zip(&sample.steps).map(|(op, step)| op.operator.fusion(&step.params))
         };
@@ -75,50 +82,38 @@ impl HostTransform {
             Fusion::Crop { x, y } => (dx + x, dy + y),
             _ => (dx, dy),
         });
-        let first = fusions().nth(crops);
-        match first {
+        match fusions().nth(crops) {
             Some(Fusion::Resample(params)) if sample.orientation.is_upright() => {
                 let job = Resampling { params, place: crops, offset_y: offset.1 };
-                match tail_of(plan, sample, crops + 1) {
-                    Some(tail) => self.stream(sample, decoder, bytes, header, job, tail, out)?,
-                    None => {
-                        self.resample(sample, decoder, bytes, header, job)?;
-                        let begin = Instant::now();
-                        self.operate(plan, sample, crops + 1);
-                        self.store(plan, sample, out);
-                        self.busy += begin.elapsed();
-                    }
+                if let Some(steps) = tail_of(plan, sample, crops + 1) {
+                    return self.stream(picture, decoder, job, steps, out);
                 }
+                self.resample(picture, decoder, job)?;
+                self.finish(picture, crops + 1, out);
             }
             _ => {
-                self.decode_stored(sample, decoder, bytes, header)?;
-                let begin = Instant::now();
-                self.operate(plan, sample, 0);
-                self.store(plan, sample, out);
-                self.busy += begin.elapsed();
+                self.decode_stored(picture, decoder)?;
+                self.finish(picture, 0, out);
             }
         }
         Ok(())
     }
 
-    /// Decodes a sample and runs the first `steps` operators only; [`image`](Self::image) is what is
-    /// left for the device, upright.
+    /// Decodes a picture and runs the first `steps` operators only; [`image`](Self::image) is what is left for
+    /// the device, upright.
     pub fn run_prefix(
         &mut self,
-        plan: &Plan,
-        sample: &SamplePlan,
+        picture: Picture<'_>,
         decoder: &mut HostDecoder,
-        bytes: &[u8],
-        header: &Header,
         steps: usize,
     ) -> Result<(), Fault> {
-        self.busy = Duration::ZERO;
-        self.decode_stored(sample, decoder, bytes, header)?;
+        self.stream.busy = Duration::ZERO;
+        self.decode_stored(picture, decoder)?;
         let begin = Instant::now();
         for place in 0..steps {
-            self.apply(plan, sample, place);
+            self.apply(picture, place);
         }
-        self.busy += begin.elapsed();
+        self.stream.busy += begin.elapsed();
         Ok(())
     }
 
@@ -128,51 +123,40 @@ impl HostTransform {
     }
 
     /// Decodes, resamples and stores row by row; nothing of the picture is kept.
-    #[expect(clippy::too_many_arguments, reason = "what a sample is made of, and where it goes")]
     fn stream(
         &mut self,
-        sample: &SamplePlan,
+        picture: Picture<'_>,
         decoder: &mut HostDecoder,
-        bytes: &[u8],
-        header: &Header,
         job: Resampling,
         steps: TailSteps,
         out: &mut [u8],
     ) -> Result<(), Fault> {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
-        let window = sample.steps[job.place].output;
+        let window = picture.sample.steps[job.place].output;
         let tail = tail_for(&mut self.tail, steps.normalize, dtype, layout);
-        let sink = |y: u32, row: &[u8]| {
+        self.stream.run(picture, decoder, job, |y, row| {
             let y = y - window.y;
             let y = if steps.mirror_y { height - 1 - y } else { y };
             tail.store_row(row, y, (width, height), steps.mirror_x, out);
-        };
-        let (resampler, row) = (&mut self.resampler, &mut self.row);
-        rows(resampler, row, &mut self.busy, sample, decoder, (bytes, header), job, sink)
+        })
     }
 
     /// Decodes and resamples into `self.image`.
     fn resample(
         &mut self,
-        sample: &SamplePlan,
+        picture: Picture<'_>,
         decoder: &mut HostDecoder,
-        bytes: &[u8],
-        header: &Header,
         job: Resampling,
     ) -> Result<(), Fault> {
-        let image = reset_u8(&mut self.image, sample.steps[job.place].output);
-        let sink = |y: u32, row: &[u8]| image.row_mut(y).copy_from_slice(row);
-        let (resampler, row) = (&mut self.resampler, &mut self.row);
-        rows(resampler, row, &mut self.busy, sample, decoder, (bytes, header), job, sink)
+        let image = reset_u8(&mut self.image, picture.sample.steps[job.place].output);
+        self.stream.run(picture, decoder, job, |y, row| image.row_mut(y).copy_from_slice(row))
     }
 
     /// Decodes the window upright into `self.image`.
     fn decode_stored(
         &mut self,
-        sample: &SamplePlan,
+        Picture { bytes, header, sample, .. }: Picture<'_>,
         decoder: &mut HostDecoder,
-        bytes: &[u8],
-        header: &Header,
     ) -> Result<(), Fault> {
         let image = reset_u8(&mut self.image, sample.window);
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
@@ -188,21 +172,30 @@ impl HostTransform {
         })
     }
 
+    /// Runs the operators from number `place` on, on `self.image`, and stores what comes out.
+    fn finish(&mut self, picture: Picture<'_>, place: usize, out: &mut [u8]) {
+        let begin = Instant::now();
+        self.operate(picture, place);
+        self.store(picture, out);
+        self.stream.busy += begin.elapsed();
+    }
+
     /// Runs the operators from number `place` on, on `self.image`, until storing can do the rest.
-    fn operate(&mut self, plan: &Plan, sample: &SamplePlan, place: usize) {
+    fn operate(&mut self, picture: Picture<'_>, place: usize) {
+        let Picture { plan, sample, .. } = picture;
         self.stored = place;
         while self.stored < plan.steps.len() {
             if self.image.pixels() == PixelType::U8 && tail_of(plan, sample, self.stored).is_some()
             {
                 break;
             }
-            self.apply(plan, sample, self.stored);
+            self.apply(picture, self.stored);
             self.stored += 1;
         }
     }
 
     /// Runs operator number `place` on `self.image`.
-    fn apply(&mut self, plan: &Plan, sample: &SamplePlan, place: usize) {
+    fn apply(&mut self, Picture { plan, sample, .. }: Picture<'_>, place: usize) {
         let (op, step) = (&plan.steps[place], &sample.steps[place]);
         reset(&mut self.next, op.pixels, step.output);
         let table = &sample.table[step.table.clone()];
@@ -211,7 +204,7 @@ impl HostTransform {
     }
 
     /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
-    fn store(&mut self, plan: &Plan, sample: &SamplePlan, out: &mut [u8]) {
+    fn store(&mut self, Picture { plan, sample, .. }: Picture<'_>, out: &mut [u8]) {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
         let (HostImage::U8(image), Some(steps)) = (&self.image, tail_of(plan, sample, self.stored))
         else {
@@ -236,32 +229,39 @@ struct Resampling {
     offset_y: u32,
 }
 
-/// Pushes decoded rows through the resampler, and gives each row that comes out to `sink`.
-#[expect(clippy::too_many_arguments, reason = "parts of an executor that are borrowed apart")]
-fn rows(
-    resampler: &mut Resampler,
-    line: &mut Vec<u8>,
-    busy: &mut Duration,
-    sample: &SamplePlan,
-    decoder: &mut HostDecoder,
-    (bytes, header): (&[u8], &Header),
-    job: Resampling,
-    mut sink: impl FnMut(u32, &[u8]),
-) -> Result<(), Fault> {
-    let step = &sample.steps[job.place];
-    resampler.begin(&job.params, &sample.table[step.table.clone()], step.input);
-    line.resize(3 * step.output.width as usize, 0);
-    decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
-        let timed = is_timed(y).then(Instant::now);
-        resampler.push_row(y - job.offset_y, row);
-        while let Some(y) = resampler.next_output() {
-            resampler.output_row(y, line);
-            sink(y, line);
-        }
-        if let Some(begin) = timed {
-            *busy += begin.elapsed() * TIMED_ROWS;
-        }
-    })
+/// Rows on their way from the decoder through the resampler.
+#[derive(Default)]
+struct RowStream {
+    resampler: Resampler,
+    line: Vec<u8>,
+    busy: Duration,
+}
+
+impl RowStream {
+    /// Decodes a picture and gives each row that comes out of the resampler to `sink`.
+    fn run(
+        &mut self,
+        Picture { bytes, header, sample, .. }: Picture<'_>,
+        decoder: &mut HostDecoder,
+        job: Resampling,
+        mut sink: impl FnMut(u32, &[u8]),
+    ) -> Result<(), Fault> {
+        let Self { resampler, line, busy } = self;
+        let step = &sample.steps[job.place];
+        resampler.begin(&job.params, &sample.table[step.table.clone()], step.input);
+        line.resize(3 * step.output.width as usize, 0);
+        decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
+            let timed = is_timed(y).then(Instant::now);
+            resampler.push_row(y - job.offset_y, row);
+            while let Some(y) = resampler.next_output() {
+                resampler.output_row(y, line);
+                sink(y, line);
+            }
+            if let Some(begin) = timed {
+                *busy += begin.elapsed() * TIMED_ROWS;
+            }
+        })
+    }
 }
 
 /// Whether a row is one of those that are timed: a scattered choice, so that it does not fall in step with the

@@ -2,4 +2,4 @@
 
 mod host;
 
-pub use host::HostTransform;
+pub use host::{HostTransform, Picture};
