@@ -1,14 +1,19 @@
-//! What operators cost on the CPU, one core: every operator's examples by reference and fast path, and
-//! resampling beside `fast_image_resize`, which is within a level of Pillow where ours is exact.
+//! What operators cost: on the CPU, one core, every operator's examples by reference and fast path, and
+//! resampling beside `fast_image_resize`, which is within a level of Pillow where ours is exact; on a GPU, where there is
+//! one, every operator's kernel alone for a launch of 64 samples.
 
 use std::hint::black_box;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fast_image_resize as fir;
 
-use feedwater::geometry::{Roi, Size};
+use feedwater::footprint::{Footprint, Memory};
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::gpu::{Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream};
 use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::op::kernel_text::{FloatsParams, Leaf, RoiParams, kernel_text, write_sample};
 use feedwater::op::resample::{self, Filter, Resampler};
 use feedwater::op::{self, AnyOperator, Normalize, Wanted, normalize};
 use feedwater::output::Tail;
@@ -52,6 +57,116 @@ fn operators(criterion: &mut Criterion) {
         group.bench_function(name("apply"), |bencher| {
             bencher.iter(|| op.apply(&params, &table, black_box(&src), &mut out));
         });
+    }
+}
+
+/// Samples of a launch.
+const SAMPLES: usize = 64;
+
+fn operators_on_gpu(criterion: &mut Criterion) {
+    let device = match Device::open(0) {
+        Ok(device) => device,
+        Err(error) => return eprintln!("operator/device=gpu is left out: {error}"),
+    };
+    let mut group = criterion.benchmark_group("operator");
+    for (example, op) in op::examples().iter().enumerate() {
+        let launch = match Launch::new(&device, op) {
+            Ok(launch) => launch,
+            Err(error) => return eprintln!("operator/device=gpu is left out: {error}"),
+        };
+        let name = format!(
+            "op={}/device=gpu/size={PICTURE}/example={example}/samples={SAMPLES}",
+            op.name()
+        );
+        group.throughput(Throughput::Elements(SAMPLES as u64 * launch.size.pixels()));
+        group.bench_function(name, |bencher| {
+            bencher.iter_custom(|iterations| {
+                launch.time(iterations).expect("a launch that ran before")
+            });
+        });
+    }
+}
+
+/// One operator's kernel with everything that it reads and writes on the device.
+struct Launch {
+    kernel: Kernel,
+    stream: Stream,
+    samples: Staged,
+    _pixels: Staged,
+    _out: DeviceBuffer,
+    size: Size,
+}
+
+impl Launch {
+    fn new(device: &Arc<Device>, op: &Arc<dyn AnyOperator>) -> feedwater::Result<Self> {
+        let leaf = if op.pixels(PixelType::U8).is_ok() { Leaf::Roi } else { Leaf::Floats };
+        let dtype =
+            if op.pixels(PixelType::U8) == Ok(PixelType::U8) { DType::U8 } else { DType::F32 };
+        let text = kernel_text(leaf, &[&**op], dtype, Layout::Nchw);
+        let (size, mut params) = op.prepare(PICTURE, &mut SampleRng::new(SampleKey::default(), 0));
+        let mut table = Vec::new();
+        let wanted = Wanted { input: PICTURE, reduction: 1, output: size.window() };
+        op.demand(&mut params, wanted, &mut table);
+
+        let pixel_bytes = if leaf == Leaf::Roi { 3 } else { 12 };
+        let out_bytes = 3 * size.pixels() as usize * dtype.bytes();
+        let tables = (SAMPLES * text.sample_bytes).next_multiple_of(8);
+        let rows = [
+            ("pixels", pixel_bytes * PICTURE.pixels() as usize),
+            ("samples", tables + size_of_val(&table[..])),
+            ("out", SAMPLES * out_bytes),
+        ];
+        let mut footprint = Footprint::default();
+        for memory in [Memory::Device, Memory::Pinned] {
+            for (name, bytes) in rows {
+                footprint.add(memory, name, bytes as u64, 1, "");
+            }
+        }
+        let on_device = DevicePool::take(device, &footprint)?;
+        let pinned = PinnedPool::take(device, &footprint)?;
+        let staged = |(name, bytes): (&str, usize)| {
+            Staged::new(pinned.buffer(name, bytes)?, on_device.buffer(name, bytes)?)
+        };
+        let (mut pixels, mut samples) = (staged(rows[0])?, staged(rows[1])?);
+        let out = on_device.buffer("out", rows[2].1)?;
+
+        let stream = Stream::new(device)?;
+        if leaf == Leaf::Roi {
+            pixels.bytes()?.copy_from_slice(picture(PICTURE).data());
+        }
+        op.set_table(&mut params, samples.device().address() + tables as u64);
+        let (address, pitch) = (pixels.device().address(), 3 * PICTURE.width);
+        let window = PICTURE.window();
+        let bytes = RoiParams::new(address, pitch, window, PICTURE, Orientation::UPRIGHT);
+        let floats = FloatsParams::new(address, pitch, window);
+        let leaf = match leaf {
+            Leaf::Roi => bytemuck::bytes_of(&bytes),
+            Leaf::Floats => bytemuck::bytes_of(&floats),
+        };
+        let block = samples.bytes()?;
+        block[tables..].copy_from_slice(bytemuck::cast_slice(&table));
+        for (place, sample) in block[..tables].chunks_exact_mut(text.sample_bytes).enumerate() {
+            let out = out.address() + (place * out_bytes) as u64;
+            write_sample(sample, out, leaf, [&params]);
+        }
+        pixels.upload(&stream, 0..rows[0].1)?;
+        samples.upload(&stream, 0..rows[1].1)?;
+        let kernel = Kernel::load(device, &text.source, "fused", text.sample_bytes)?;
+        let launch = Self { kernel, stream, samples, _pixels: pixels, _out: out, size };
+        launch.time(1)?;
+        Ok(launch)
+    }
+
+    /// Time of so many launches, one after another.
+    fn time(&self, launches: u64) -> feedwater::Result<Duration> {
+        let Size { width, height } = self.size;
+        let begin = Instant::now();
+        for _ in 0..launches {
+            let samples = self.samples.device();
+            self.kernel.launch(&self.stream, samples, 0, SAMPLES as u32, width, height)?;
+        }
+        self.stream.synchronize()?;
+        Ok(begin.elapsed())
     }
 }
 
@@ -132,6 +247,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(std::time::Duration::from_millis(300))
         .measurement_time(std::time::Duration::from_secs(1));
-    targets = resampling, operators
+    targets = resampling, operators, operators_on_gpu
 }
 criterion_main!(benches);
