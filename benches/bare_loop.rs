@@ -62,23 +62,13 @@ struct Arguments {
 /// What a round works on.
 struct Work {
     size: (u32, u32),
-    quality: u8,
     images: u64,
     batch: usize,
     epochs: u32,
 }
 
-const SMALL: Work =
-    Work { size: (500, 375), quality: common::QUALITY, images: 512, batch: 64, epochs: 3 };
-const LARGE: Work = Work {
-    size: (2048, 1536),
-    quality: common::QUALITY_OF_PHOTOGRAPHS,
-    images: 64,
-    batch: 16,
-    epochs: 3,
-};
-/// Large pictures with as many bytes per pixel as small ones.
-const LARGE_DENSE: Work = Work { quality: common::QUALITY, ..LARGE };
+const SMALL: Work = Work { size: (500, 375), images: 512, batch: 64, epochs: 3 };
+const LARGE: Work = Work { size: (2048, 1536), images: 64, batch: 16, epochs: 3 };
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
@@ -86,8 +76,8 @@ fn main() -> ExitCode {
     println!("{}, {threads} threads; SIMD of libjpeg-turbo: {}", common::cpu(), simd());
     let mut reports = Vec::new();
     let mut met = true;
-    for Work { size, quality, images, batch, epochs } in [SMALL, LARGE, LARGE_DENSE] {
-        let set = Set { dir: common::set(images, size, quality), batch, threads, epochs };
+    for Work { size, images, batch, epochs } in [SMALL, LARGE] {
+        let set = Set { dir: common::set(images, size), batch, threads, epochs };
         let mut rounds = Vec::new();
         let density = common::bytes_per_pixel(&set.dir, images, size);
         println!(
@@ -111,10 +101,8 @@ fn main() -> ExitCode {
         };
         let (loader, prescale) = (ratio(1, 0, |rate| rate.wall), ratio(2, 1, |rate| rate.wall));
         let by_processor = [ratio(1, 0, |rate| rate.processor), ratio(2, 1, |rate| rate.processor)];
-        // Pictures that are hardly larger than the crop leave nothing to reduce, and of dense ones nearly all the
-        // time is entropy decoding.
-        let photographs = size.0 > 1000 && quality == common::QUALITY_OF_PHOTOGRAPHS;
-        let prescale_bar = photographs.then_some(PRESCALE_BAR);
+        // Pictures that are hardly larger than the crop leave nothing to reduce.
+        let prescale_bar = (size.0 > 1000).then_some(PRESCALE_BAR);
         met &= loader >= LOADER_BAR && prescale_bar.is_none_or(|bar| prescale >= bar);
         println!("median ratio to the bare loop {loader:.3} (bar {LOADER_BAR})");
         match prescale_bar {

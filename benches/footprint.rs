@@ -56,7 +56,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     println!("{}, {} threads", common::cpu(), arguments.threads);
-    let sets = common::SIZES.map(|size| (size, common::set(IMAGES, size, common::QUALITY)));
+    let sets = common::SIZES.map(|size| (size, common::set(IMAGES, size)));
     let (mut met, mut cases, mut growths) = (true, Vec::new(), Vec::new());
     println!(
         "\n{:<12}{:>6}{:>9}{:>14}{:>12}{:>12}",
@@ -114,7 +114,7 @@ fn main() -> ExitCode {
 
 /// Seconds from the start of a process to its first batch: the best of five, as others use the machine too.
 fn first_batch(threads: usize) -> f64 {
-    let set = common::set(2000, common::SIZES[0], common::QUALITY);
+    let set = common::set(2000, common::SIZES[0]);
     let case = Case { threads, set: &set, batch: 64, prefetch: 2, epochs: 1 };
     let seconds = || {
         let begin = Instant::now();

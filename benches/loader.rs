@@ -19,7 +19,7 @@ criterion_main!(benches);
 const IMAGES: u64 = 512;
 
 fn loader(criterion: &mut Criterion) {
-    let dir = common::set(IMAGES, common::SIZES[0], common::QUALITY);
+    let dir = common::set(IMAGES, common::SIZES[0]);
     let mut group = criterion.benchmark_group("loader");
     group.throughput(Throughput::Elements(IMAGES)).sampling_mode(SamplingMode::Flat);
     group.sample_size(10).measurement_time(Duration::from_secs(10));

@@ -11,19 +11,12 @@ use feedwater::synth;
 /// Columns and rows of the pictures: ImageNet's mean size, and a camera's of 3 megapixels.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
 
-/// Default quality of `synth`: 0.5 bytes per pixel, as ImageNet's pictures of 500x375 have.
-pub const QUALITY: u8 = 92;
-
-/// Quality at which `synth` makes a third of a byte per pixel, as photographs of 3 megapixels have (those at hand
-/// between 0.24 and 0.42). The fewer bytes, the smaller the share of entropy decoding, which nothing saves.
-pub const QUALITY_OF_PHOTOGRAPHS: u8 = 84;
-
-/// `images` photo-like JPEGs of that size and quality below the target directory, made where they are not there
-/// yet, and in the page cache.
-pub fn set(images: u64, (width, height): (u32, u32), quality: u8) -> PathBuf {
-    let name = format!("synth-{images}-{width}x{height}-{quality}");
+/// `images` photo-like JPEGs of that size below the target directory, made where they are not there yet, and in the
+/// page cache.
+pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
+    let name = format!("synth-{images}-{width}x{height}");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let settings = synth::Settings { images, width, height, quality, ..Default::default() };
+    let settings = synth::Settings { images, width, height, ..Default::default() };
     if synth::complete(&dir, &settings).is_none() {
         eprintln!("making {images} pictures of {width}x{height} in {}", dir.display());
         synth::write(&dir, &settings, |_| ()).expect("the target directory can be written");

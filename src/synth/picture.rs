@@ -39,6 +39,14 @@ struct Scene {
     salt: u32,
 }
 
+/// How much of the finest structure is left in a picture of so many pixels across, 0 to 1: what a lens does not
+/// resolve is spread over more pixels the more there are, so that large photographs have fewer bytes per pixel.
+fn sharpness(side: f32) -> f32 {
+    const RESOLVED: f32 = 375.0;
+    let root = (RESOLVED / side).min(1.0).sqrt();
+    root * root.sqrt()
+}
+
 /// One row of the picture while it is painted.
 struct Row {
     colour: Vec<Colour>,
@@ -63,7 +71,8 @@ impl Scene {
             .into();
         let tint = Noise::new(&mut rng, side as usize / 4, 9.0);
         let busy = between(&mut rng, 0.9, 1.9);
-        let grain = [(13, 16.0), (5, 22.0), (2, 30.0), (1, 24.0)]
+        let sharp = sharpness(side);
+        let grain = [(13, 16.0), (5, 22.0), (2, 30.0 * sharp), (1, 24.0 * sharp)]
             .map(|(cell, amplitude)| Noise::new(&mut rng, cell, busy * amplitude))
             .into();
         let count = 60 + rng.below(160);
@@ -71,7 +80,7 @@ impl Scene {
             (0..count).map(|_| Leaf::new(&mut rng, width as f32, height as f32)).collect();
         // The large ones behind, or they would hide the rest.
         leaves.sort_by(|a, b| b.reach.total_cmp(&a.reach));
-        let sensor = between(&mut rng, 3.5, 7.0);
+        let sensor = sharp * between(&mut rng, 3.5, 7.0);
         let (width, height) = (width as usize, height as usize);
         let salt = rng.bits();
         Self { width, height, corners, clouds, tint, grain, leaves, sensor, salt }
