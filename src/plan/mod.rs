@@ -17,10 +17,12 @@ use crate::tensor::{DType, TensorShape};
 
 mod device;
 mod memory;
+mod route;
 mod sample;
 mod settings;
 
 pub use device::{DevicePlan, LAUNCH_BLOCKS, rows};
+pub use route::Route;
 pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
     DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
