@@ -27,8 +27,8 @@ pub struct Report {
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Samples that were made wholly on the CPU although the plan has operators on the device.
-    pub finished_on_cpu: u64,
+    /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
+    pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// Busy and waiting seconds, summed over threads.
     pub stages: StageSeconds,
     /// Host memory that the plan names, pinned memory included.
@@ -88,6 +88,9 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
+        if !self.finished_on_cpu.is_empty() {
+            writeln!(f, "made on the cpu  {}", counts(&self.finished_on_cpu))?;
+        }
         if self.faults.values().any(|&count| count > 0) {
             writeln!(f, "faults    {}", counts(&self.faults))?;
         }

@@ -4,6 +4,7 @@ use crate::error::{Result, SampleError};
 use crate::geometry::{Roi, Size};
 use crate::gpu::{self, Stream};
 use crate::op::Trace;
+use crate::plan::Route;
 use crate::ring::{Slot, Using};
 use crate::tensor::TensorShape;
 
@@ -23,9 +24,9 @@ pub struct SampleRecord {
     pub trace: Trace,
     /// How its pixels came about.
     pub outcome: Outcome,
-    /// All its operators ran on the CPU although the plan has some on the device: it did not fit into a page, or it
-    /// was not for nvJPEG. The bits are the same.
-    pub finished_on_cpu: bool,
+    /// Why all its operators ran on the CPU although the plan has some on the device, where that is so: no route took
+    /// it, or it did not fit into a page. The bits are those that the CPU makes without a device.
+    pub finished_on_cpu: Option<&'static str>,
     /// Index of the sample that should stand here and could not be used.
     pub replaces: Option<u64>,
     /// It only fills up the last batch and must not be counted again.
@@ -45,7 +46,7 @@ impl SampleRecord {
             flipped_vertically: false,
         },
         outcome: Outcome::Substituted,
-        finished_on_cpu: false,
+        finished_on_cpu: None,
         replaces: None,
         padding: false,
     };
@@ -55,20 +56,40 @@ impl SampleRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Decoded on the CPU.
-    Cpu,
+    /// Decoded by the GPU's JPEG engines.
+    Hardware,
+    /// Decoded by nvJPEG's kernels, entropy coding included.
+    Cuda,
     /// Decoded by nvJPEG: entropy decoding on the host, the rest on the device.
     Host,
+    /// Decoded on the CPU.
+    Cpu,
     /// The sample could not be used; zeros stand here.
     Substituted,
 }
 
 impl Outcome {
+    /// All of them.
+    pub const ALL: [Outcome; 5] =
+        [Outcome::Hardware, Outcome::Cuda, Outcome::Host, Outcome::Cpu, Outcome::Substituted];
+
+    /// What becomes of a sample that a route decodes.
+    pub const fn of(route: Route) -> Self {
+        match route {
+            Route::Hardware => Outcome::Hardware,
+            Route::Cuda => Outcome::Cuda,
+            Route::Host => Outcome::Host,
+            Route::Cpu => Outcome::Cpu,
+        }
+    }
+
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Cpu => "cpu",
-            Outcome::Host => "host",
+            Outcome::Hardware => Route::Hardware.name(),
+            Outcome::Cuda => Route::Cuda.name(),
+            Outcome::Host => Route::Host.name(),
+            Outcome::Cpu => Route::Cpu.name(),
             Outcome::Substituted => "substituted",
         }
     }

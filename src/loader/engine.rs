@@ -1,18 +1,20 @@
 //! The threads and rings behind a loader, on the host or on a device.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
-use crate::gpu::nvjpeg::{self, Jpeg, PageDecoder};
-use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
-use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Place, Plan, rows};
+use crate::gpu::{Device, Stream, Upload};
+use crate::plan::Plan;
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
+use super::balance::LaneReport;
 use super::batch::{BatchMemory, BatchSlot};
-use super::device::{DevicePage, DeviceSlot, Launcher, PageWorker, Pixels};
+use super::device::{
+    self, Depot, DeviceMemory, DeviceSlot, Hardware, Lanes, Launcher, PageWorker, Taken,
+};
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::order::Order;
@@ -31,7 +33,7 @@ pub(super) struct Parts {
 /// Dropping it stops and joins all threads.
 pub(super) enum Engine {
     Host(Running<HostSlot>),
-    Device(Running<DeviceSlot>, DeviceMemory),
+    Device(Running<DeviceSlot>, DeviceMemory, Arc<Lanes>),
 }
 
 /// One ring of batches with the threads that fill it.
@@ -39,13 +41,6 @@ pub(super) struct Running<S: BatchSlot> {
     feed: Arc<Feed<S>>,
     consumer: Consumer<S>,
     threads: Vec<JoinHandle<()>>,
-}
-
-/// The pools, for their figures.
-pub(super) struct DeviceMemory {
-    device: DevicePool,
-    pinned: PinnedPool,
-    driver_bytes: u64,
 }
 
 impl Engine {
@@ -65,77 +60,57 @@ impl Engine {
         Ok(Engine::Host(running))
     }
 
-    /// Takes all memory of the device, compiles the kernel and starts workers and launcher.
+    /// Takes all memory of the device, compiles the kernel and starts the threads.
     pub fn on_device(
         parts: &Parts,
         device: &Arc<Device>,
         consumer: Option<Arc<Stream>>,
     ) -> Result<Self> {
-        let Parts { source, plan, counters, .. } = parts;
-        let Some(on_device) = &plan.device else {
-            return Err(Error::Internal { problem: "a plan without a device".into() });
-        };
-        let (free_before, _) = device.memory_bytes()?;
-        let device_pool = DevicePool::take(device, &plan.footprint)?;
-        let pinned_pool = PinnedPool::take(device, &plan.footprint)?;
-        let stream = Arc::new(Stream::new(device)?);
-        let consumer = match consumer {
-            Some(stream) => stream,
-            None => Arc::new(Stream::new(device)?),
-        };
-        let pools = Pools { device: &device_pool, pinned: &pinned_pool };
-        let kernel = &on_device.kernel;
-        let kernel = Kernel::load(device, &kernel.source, "fused", kernel.sample_bytes)?;
-        let jpeg = match plan.decode {
-            Place::Gpu => Some(Jpeg::open(
-                device,
-                &nvjpeg::Memory {
-                    device: device_pool.clone(),
-                    pinned: pinned_pool.clone(),
-                    row: rows::NVJPEG.into(),
-                },
-            )?),
-            Place::Cpu => None,
-        };
-        let slots = (0..plan.slots())
-            .map(|_| {
-                let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
-                let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
-                Ok(DeviceSlot::new(tensor, plan.shape.sample_bytes()))
-            })
-            .collect::<Result<Vec<_>>>()?;
-        let pages = (0..on_device.pages)
-            .map(|_| pools.page(plan, on_device, jpeg.as_ref()))
-            .collect::<Result<Vec<_>>>()?;
-        let blocks = (0..LAUNCH_BLOCKS)
-            .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
-            .collect::<Result<Vec<_>>>()?;
-        let (free_after, _) = device.memory_bytes()?;
-        let taken = free_before.saturating_sub(free_after);
-        let driver_bytes = taken.saturating_sub(device_pool.capacity_bytes());
-
+        let Taken { memory, stream, kernel, slots, pages, blocks, uploads, lanes, batch_decoders } =
+            Taken::new(&parts.plan, device, consumer)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
+        let Parts { source, plan, counters, .. } = parts;
         let (source, plan, counters) = (source.clone(), plan.clone(), counters.clone());
-        for number in 0..plan.settings.loader.workers {
-            let jpeg = jpeg.clone();
-            let worker = PageWorker::new(source.clone(), plan.clone(), counters.clone(), jpeg);
+        let shared = device::Parts { source, plan, counters, lanes: lanes.clone(), uploads };
+
+        let mut to_hardware = None;
+        if let (false, Some(on_device)) = (batch_decoders.is_empty(), &parts.plan.device) {
+            let (sender, waiting) = mpsc::channel();
+            to_hardware = Some(sender);
+            let (group, stream) = (on_device.hardware_group, Stream::new(device)?);
+            let hardware = Hardware::new(shared.clone(), stream, batch_decoders, group);
+            let producer = producer.clone();
+            running
+                .spawn("feedwater-jpeg".into(), move |_| hardware.run(&waiting, producer))?;
+        }
+        for number in 0..parts.plan.settings.loader.workers {
+            let stream = Stream::new(device)?;
+            let worker = PageWorker::new(shared.clone(), stream, to_hardware.clone());
             let producer = producer.clone();
             running
                 .spawn(format!("feedwater-{number}"), move |feed| worker.run(feed, &producer))?;
         }
-        drop(producer);
-        let launcher = Launcher::new(source, plan, counters, stream, kernel, blocks);
-        running.spawn("feedwater-launch".into(), move |feed| launcher.run(feed, &pages))?;
-        let memory = DeviceMemory { device: device_pool, pinned: pinned_pool, driver_bytes };
-        Ok(Engine::Device(running, memory))
+        drop((producer, to_hardware));
+        let uploads = Closing(shared.uploads.clone());
+        let launcher = Launcher::new(shared, stream, kernel, blocks);
+        running.spawn("feedwater-launch".into(), move |feed| {
+            let launched = launcher.run(feed, &pages);
+            if let Err(error) = &launched {
+                // Before the uploads are closed, so that this is the error that counts.
+                feed.fail(error.clone());
+            }
+            drop(uploads);
+            launched
+        })?;
+        Ok(Engine::Device(running, memory, lanes))
     }
 
     /// The next batch; waits for it.
     pub fn next(&self) -> Option<Result<BatchMemory>> {
         Some(match self {
             Engine::Host(running) => running.consumer.next()?.map(BatchMemory::Host),
-            Engine::Device(running, _) => running.consumer.next()?.map(BatchMemory::Device),
+            Engine::Device(running, ..) => running.consumer.next()?.map(BatchMemory::Device),
         })
     }
 
@@ -143,7 +118,7 @@ impl Engine {
     pub fn want_epoch(&self, epoch: u32) {
         match self {
             Engine::Host(running) => running.feed.want_epoch(epoch),
-            Engine::Device(running, _) => running.feed.want_epoch(epoch),
+            Engine::Device(running, ..) => running.feed.want_epoch(epoch),
         }
     }
 
@@ -151,7 +126,15 @@ impl Engine {
     pub fn stop(&self) {
         match self {
             Engine::Host(running) => running.feed.stop(),
-            Engine::Device(running, _) => running.feed.stop(),
+            Engine::Device(running, ..) => running.feed.stop(),
+        }
+    }
+
+    /// What the routes have done.
+    pub fn routes(&self) -> Vec<LaneReport> {
+        match self {
+            Engine::Host(_) => Vec::new(),
+            Engine::Device(.., lanes) => lanes.report(),
         }
     }
 
@@ -166,7 +149,7 @@ impl Engine {
         };
         match self {
             Engine::Host(_) => stats,
-            Engine::Device(_, memory) => MemoryStats {
+            Engine::Device(_, memory, _) => MemoryStats {
                 pinned_bytes_peak: memory.pinned.peak_bytes(),
                 device_bytes_peak: memory.device.peak_bytes(),
                 device_bytes_of_driver: memory.driver_bytes,
@@ -225,33 +208,11 @@ impl<S: BatchSlot> Drop for Running<S> {
     }
 }
 
-/// The two pools.
-struct Pools<'a> {
-    device: &'a DevicePool,
-    pinned: &'a PinnedPool,
-}
+/// Closes the depot when it is dropped, even by a panic: nobody waits for uploads that the launcher held.
+struct Closing(Arc<Depot<Upload>>);
 
-impl Pools<'_> {
-    fn staged(&self, row: &str, bytes: usize) -> Result<Staged> {
-        Staged::new(self.pinned.buffer(row, bytes)?, self.device.buffer(row, bytes)?)
-    }
-
-    fn page(
-        &self,
-        plan: &Plan,
-        on_device: &DevicePlan,
-        jpeg: Option<&Arc<Jpeg>>,
-    ) -> Result<DevicePage> {
-        let bytes = on_device.pixels_bytes;
-        let pixels = match jpeg {
-            Some(_) => Pixels::Device(self.device.buffer(rows::PIXELS, bytes)?),
-            None => Pixels::Staged(self.staged(rows::PIXELS, bytes)?),
-        };
-        let finished = self.pinned.buffer(rows::FINISHED, plan.shape.sample_bytes())?;
-        let (device_bytes, pinned_bytes) =
-            (on_device.nvjpeg_device_bytes, on_device.nvjpeg_pinned_bytes);
-        let decoder =
-            jpeg.map(|jpeg| PageDecoder::new(jpeg, device_bytes, pinned_bytes)).transpose()?;
-        Ok(DevicePage::new(decoder, pixels, Upload::new(finished)?))
+impl Drop for Closing {
+    fn drop(&mut self) {
+        self.0.close();
     }
 }

@@ -150,7 +150,7 @@ pub(super) struct Maker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
     counters: Arc<Counters>,
-    pub page: HostPage,
+    page: HostPage,
     pub sample: SamplePlan,
     decoder: HostDecoder,
     transform: HostTransform,
@@ -170,47 +170,59 @@ impl Maker {
         }
     }
 
-    /// Reads a sample into the page and plans it.
-    pub fn read(&mut self, key: SampleKey) -> Result<Header, Fault> {
-        let begin = Instant::now();
-        let limit = self.plan.settings.limits.max_file_bytes;
-        self.source.read(key.index, &mut self.page, limit)?;
-        let read = Instant::now();
-        self.counters.read.add(read - begin);
-        let header = Header::parse(self.page.bytes())?;
-        self.plan.sample(key, &header, &mut self.sample)?;
-        self.counters.decode.add(read.elapsed());
-        Ok(header)
-    }
-
     /// Reads, decodes and transforms one sample: its whole tensor.
     pub fn finish(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, Fault> {
-        let header = self.read(key)?;
-        self.finish_read(key, &header, out)
+        let mut page = std::mem::take(&mut self.page);
+        let made = self.read_and_finish(key, &mut page, out);
+        self.page = page;
+        made
     }
 
-    /// Decodes and transforms the sample that was read last: its whole tensor.
-    pub fn finish_read(
+    fn read_and_finish(
         &mut self,
         key: SampleKey,
-        header: &Header,
+        page: &mut HostPage,
         out: &mut [u8],
     ) -> Result<SampleRecord, Fault> {
         let begin = Instant::now();
-        let Self { plan, sample, decoder, transform, page, .. } = self;
-        let picture = Picture { bytes: page.bytes(), header, plan, sample };
+        self.source.read(key.index, page, self.plan.settings.limits.max_file_bytes)?;
+        self.counters.read.add(begin.elapsed());
+        let header = self.plan(key, page.bytes())?;
+        self.finish_planned(key, &header, page.bytes(), out)
+    }
+
+    /// Plans the sample whose file this is.
+    pub fn plan(&mut self, key: SampleKey, bytes: &[u8]) -> Result<Header, Fault> {
+        let begin = Instant::now();
+        let header = Header::parse(bytes)?;
+        self.plan.sample(key, &header, &mut self.sample)?;
+        self.counters.decode.add(begin.elapsed());
+        Ok(header)
+    }
+
+    /// Decodes and transforms the sample that was planned last: its whole tensor.
+    pub fn finish_planned(
+        &mut self,
+        key: SampleKey,
+        header: &Header,
+        bytes: &[u8],
+        out: &mut [u8],
+    ) -> Result<SampleRecord, Fault> {
+        let begin = Instant::now();
+        let Self { plan, sample, decoder, transform, .. } = self;
+        let picture = Picture { bytes, header, plan, sample };
         let result = transform.run(picture, decoder, out);
         self.count(begin);
         result?;
         Ok(record(&*self.source, key.index, &self.sample, Outcome::Cpu))
     }
 
-    /// Decodes the sample that was read last, and runs the operators that the plan has on the CPU.
-    pub fn prefix(&mut self, header: &Header) -> Result<&HostImage, Fault> {
+    /// Decodes the sample that was planned last, and runs the operators that the plan has on the CPU.
+    pub fn prefix(&mut self, header: &Header, bytes: &[u8]) -> Result<&HostImage, Fault> {
         let begin = Instant::now();
         let steps = self.plan.cpu_steps();
-        let Self { plan, sample, decoder, transform, page, .. } = self;
-        let picture = Picture { bytes: page.bytes(), header, plan, sample };
+        let Self { plan, sample, decoder, transform, .. } = self;
+        let picture = Picture { bytes, header, plan, sample };
         let result = transform.run_prefix(picture, decoder, steps);
         self.count(begin);
         result?;

@@ -9,6 +9,7 @@ use crate::footprint::Footprint;
 use crate::plan::Plan;
 use crate::source::Source;
 
+mod balance;
 mod batch;
 mod builder;
 mod device;
@@ -19,10 +20,11 @@ mod order;
 mod policy;
 mod stats;
 
+pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use order::{EpochOrder, Order, Position};
-pub use stats::{MemoryStats, StageSeconds, Stats};
+pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
 
 use builder::Resolved;
 use engine::{Engine, Parts};
@@ -152,7 +154,7 @@ impl Loader {
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
         let memory = self.engine.memory(&self.plan.footprint);
-        Stats { memory, ..self.counters.stats() }
+        Stats { memory, routes: self.engine.routes(), ..self.counters.stats() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -91,7 +91,7 @@ pub(super) fn record(
         size: sample.upright,
         trace: sample.trace,
         outcome,
-        finished_on_cpu: false,
+        finished_on_cpu: None,
         replaces: None,
         padding: false,
     }

@@ -9,6 +9,7 @@ use serde::Serialize;
 
 use crate::error::Reason;
 
+use super::balance::LaneReport;
 use super::batch::{BatchInfo, Outcome};
 
 /// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
@@ -25,16 +26,35 @@ pub struct Stats {
     pub seconds: f64,
     /// Busy seconds of all threads together, stage by stage.
     pub stages: StageSeconds,
-    /// Samples by what became of them: `cpu`, `host`, `substituted`, and `skipped` (those whose place another
-    /// sample took).
+    /// Samples by what became of them: the route that decoded them (`hardware`, `cuda`, `host`, `cpu`),
+    /// `substituted`, and `skipped` (those whose place another sample took).
     pub outcomes: BTreeMap<&'static str, u64>,
-    /// Samples whose operators all ran on the CPU although the plan has some on the device: they did not fit into a
-    /// page, or were not for nvJPEG.
-    pub finished_on_cpu: u64,
+    /// Samples whose operators all ran on the CPU although the plan has some on the device, by reason.
+    pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
+    /// The same counts for each epoch of which a batch was handed out.
+    pub epochs: Vec<EpochStats>,
+    /// What each route has done so far, pictures that are being prepared ahead included; empty where nothing is
+    /// decoded for a device.
+    pub routes: Vec<LaneReport>,
     /// Bytes, predicted and measured.
     pub memory: MemoryStats,
+}
+
+/// The counts of [`Stats`] for one epoch.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct EpochStats {
+    /// The epoch, from 0.
+    pub epoch: u32,
+    /// Samples handed out, padding not counted.
+    pub images: u64,
+    /// Samples by what became of them.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Samples that the CPU made, by reason.
+    pub finished_on_cpu: BTreeMap<&'static str, u64>,
+    /// Samples that could not be used, by reason.
+    pub faults: BTreeMap<&'static str, u64>,
 }
 
 /// Memory that was predicted by the plan, and what was measured.
@@ -70,6 +90,8 @@ pub struct StageSeconds {
     pub consumer_waiting: f64,
 }
 
+const SKIPPED: &str = "skipped";
+
 /// A sum of durations that many threads add to.
 #[derive(Debug, Default)]
 pub(super) struct Clock(AtomicU64);
@@ -98,12 +120,12 @@ pub(super) struct Counters {
 
 impl Counters {
     pub fn new() -> Self {
-        let mut stats = Stats::default();
-        for outcome in [Outcome::Cpu, Outcome::Host, Outcome::Substituted] {
-            stats.outcomes.insert(outcome.name(), 0);
-        }
-        stats.outcomes.insert("skipped", 0);
-        stats.faults = Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect();
+        let outcomes = Outcome::ALL.iter().map(|outcome| (outcome.name(), 0));
+        let stats = Stats {
+            outcomes: outcomes.chain([(SKIPPED, 0)]).collect(),
+            faults: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
+            ..Stats::default()
+        };
         Self {
             begin: Instant::now(),
             read: Clock::default(),
@@ -118,22 +140,36 @@ impl Counters {
     /// Counts a batch that is handed out.
     pub fn hand_out(&self, info: &BatchInfo) {
         let mut stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let stats = &mut *stats;
+        if stats.epochs.last().is_none_or(|last| last.epoch != info.epoch) {
+            stats.epochs.push(EpochStats { epoch: info.epoch, ..EpochStats::default() });
+        }
+        let Some(epoch) = stats.epochs.last_mut() else { return };
+        let of = |total: &mut BTreeMap<_, _>, here: &mut BTreeMap<_, _>, name, count| {
+            for counts in [total, here] {
+                *counts.entry(name).or_default() += count;
+            }
+        };
         stats.batches += 1;
         let mut substituted = 0;
         for record in &info.records {
+            substituted += u64::from(record.outcome == Outcome::Substituted);
             if record.padding {
                 stats.padding += 1;
-            } else {
-                stats.images += 1;
-                *stats.outcomes.entry(record.outcome.name()).or_default() += 1;
-                stats.finished_on_cpu += u64::from(record.finished_on_cpu);
+                continue;
             }
-            substituted += u64::from(record.outcome == Outcome::Substituted);
+            stats.images += 1;
+            epoch.images += 1;
+            of(&mut stats.outcomes, &mut epoch.outcomes, record.outcome.name(), 1);
+            if let Some(why) = record.finished_on_cpu {
+                of(&mut stats.finished_on_cpu, &mut epoch.finished_on_cpu, why, 1);
+            }
         }
         for fault in &info.faults {
-            *stats.faults.entry(fault.reason.name()).or_default() += 1;
+            of(&mut stats.faults, &mut epoch.faults, fault.reason.name(), 1);
         }
-        *stats.outcomes.entry("skipped").or_default() += info.faults.len() as u64 - substituted;
+        let skipped = info.faults.len() as u64 - substituted;
+        of(&mut stats.outcomes, &mut epoch.outcomes, SKIPPED, skipped);
     }
 
     pub fn stats(&self) -> Stats {

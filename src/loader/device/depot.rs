@@ -1,0 +1,91 @@
+//! Things that go round between threads: whoever needs one takes it and puts it back.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A fixed number of interchangeable things. What was put back longest ago is taken first, so that the device is most
+/// likely to be done with it.
+pub(in crate::loader) struct Depot<T> {
+    state: Mutex<State<T>>,
+    changed: Condvar,
+}
+
+struct State<T> {
+    things: VecDeque<T>,
+    closed: bool,
+}
+
+impl<T> Depot<T> {
+    pub fn new(things: impl IntoIterator<Item = T>) -> Self {
+        let state = State { things: things.into_iter().collect(), closed: false };
+        Self { state: Mutex::new(state), changed: Condvar::new() }
+    }
+
+    /// Waits for one; `None` when the depot is closed, since nobody may be left who puts one back.
+    pub fn take(&self) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if state.closed {
+                return None;
+            }
+            if let Some(thing) = state.things.pop_front() {
+                return Some(thing);
+            }
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The first that suits, or else the one that was put back longest ago; does not wait.
+    pub fn take_suited(&self, suits: impl Fn(&T) -> bool) -> Option<T> {
+        let mut state = self.lock();
+        let suited = state.things.iter().position(suits).unwrap_or(0);
+        state.things.remove(suited)
+    }
+
+    pub fn put_back(&self, thing: T) {
+        self.lock().things.push_back(thing);
+        self.changed.notify_one();
+    }
+
+    /// Wakes who waits; nothing is given out any more.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_put_back_longest_ago_is_taken_first() {
+        let depot = Depot::new([1, 2, 3]);
+        let first = depot.take().unwrap();
+        depot.put_back(first);
+        assert_eq!([depot.take(), depot.take(), depot.take()], [Some(2), Some(3), Some(1)]);
+    }
+
+    #[test]
+    fn what_suits_is_preferred() {
+        let depot = Depot::new([1, 2, 3]);
+        assert_eq!(depot.take_suited(|&it| it == 2), Some(2));
+        assert_eq!(depot.take_suited(|_| false), Some(1));
+        assert_eq!(depot.take_suited(|_| true), Some(3));
+        assert_eq!(depot.take_suited(|_| true), None);
+    }
+
+    #[test]
+    fn closing_wakes_who_waits() {
+        let depot = Depot::<u8>::new([]);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(|| depot.take());
+            depot.close();
+            assert_eq!(waiter.join().unwrap(), None);
+        });
+    }
+}

@@ -1,0 +1,146 @@
+//! The hardware route: one thread that hands many pictures at a time to the GPU's JPEG engines.
+
+use std::sync::mpsc::Receiver;
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::gpu::Stream;
+use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeFault, SeenFree};
+use crate::loader::batch::{Outcome, SampleRecord};
+use crate::loader::feed::Job;
+use crate::loader::host::Maker;
+use crate::loader::policy::produce;
+use crate::random::SampleKey;
+use crate::ring::Producer;
+
+use super::worker::{REFUSED, on_cpu_instead};
+use super::{DevicePage, OnEngine, Parts, Payload, Waiting};
+
+/// Decodes pages in groups, as many as wait.
+///
+/// A group is gathered only when a decoder is idle, so that groups grow while the engines are busy. Before a picture
+/// goes to the engines the host has seen that the kernel has read the page's last pixels.
+pub(in crate::loader) struct Hardware {
+    parts: Parts,
+    stream: Stream,
+    decoders: Vec<BatchDecoder>,
+    group: usize,
+    /// Makes the samples anew that the engines refused.
+    maker: Maker,
+}
+
+impl Hardware {
+    /// A thread's worth of decoders that take up to `group` pictures each.
+    pub fn new(parts: Parts, stream: Stream, decoders: Vec<BatchDecoder>, group: usize) -> Self {
+        let Parts { source, plan, counters, .. } = parts.clone();
+        let maker = Maker::new(source, plan, counters);
+        Self { parts, stream, decoders, group, maker }
+    }
+
+    /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
+    /// is empty afterwards.
+    pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
+        let decoded = self.decode_all(waiting);
+        let emptied = self.stream.synchronize();
+        drop(pages);
+        decoded.and(emptied)
+    }
+
+    fn decode_all(&mut self, waiting: &Receiver<Waiting>) -> Result<()> {
+        let mut group = Vec::with_capacity(self.group);
+        while let Ok(first) = waiting.recv() {
+            group.push(first);
+            // The one that was used longest ago.
+            self.decoders.rotate_left(1);
+            if let Some(decoder) = self.decoders.first() {
+                decoder.done().synchronize()?;
+            }
+            group.extend(waiting.try_iter().take(self.group - 1));
+            if !self.decode(&mut group)? {
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes a group, or, where the engines refuse it, each of its pictures alone, so that only those at fault
+    /// go to the CPU. False where the loader ends.
+    fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
+        let begin = Instant::now();
+        let decoded = self.call(group);
+        self.parts.counters.decode.add(begin.elapsed());
+        match decoded {
+            Ok(()) => {
+                let mut submitted = Vec::with_capacity(group.len());
+                for Waiting { page, on_engine } in group.drain(..) {
+                    page.decoded.record(&self.stream)?;
+                    submitted.push(on_engine.submitted);
+                    page.publish()?;
+                }
+                self.parts.lanes.track(submitted, &self.stream)?;
+                Ok(true)
+            }
+            Err(fault) => {
+                on_cpu_instead(fault)?;
+                if group.len() == 1 {
+                    return self.make_anew(group);
+                }
+                for waiting in std::mem::take(group) {
+                    group.push(waiting);
+                    if !self.decode(group)? {
+                        return Ok(false);
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    fn call(&mut self, group: &[Waiting]) -> Result<(), DecodeFault> {
+        let jobs = group.iter().map(|Waiting { page, on_engine }| {
+            Ok(BatchJob {
+                bytes: page.encoded.as_deref().unwrap_or_default().get(..on_engine.len).unwrap_or_default(),
+                picture: on_engine.picture,
+                wanted: on_engine.wanted,
+                reduction: 1,
+                destination: SeenFree::wait(&page.pixels, &page.read)?,
+            })
+        });
+        let jobs = jobs.collect::<Result<Vec<_>>>()?;
+        let decoder = self.decoders.first_mut().ok_or_else(|| Error::Internal {
+            problem: "the hardware route has no decoder".into(),
+        })?;
+        decoder.decode(&self.stream, &jobs)
+    }
+
+    /// Makes on the CPU what the engines refuse; where that is the file's fault, the policy decides.
+    fn make_anew(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
+        let Some(Waiting { mut page, on_engine }) = group.pop() else { return Ok(true) };
+        let OnEngine { submitted, .. } = on_engine;
+        drop(submitted);
+        let Some(mut work) = page.work.take() else { return Ok(true) };
+        let Some(mut upload) = self.parts.uploads.take() else { return Ok(false) };
+        let (plan, source) = (self.parts.plan.clone(), self.parts.source.clone());
+        let Job { epoch, index, padding, .. } = work.job;
+        let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
+        let out = &mut upload.bytes()?[..plan.shape.sample_bytes()];
+        // The faults of samples whose place it takes are known already and come up again.
+        work.faults.clear();
+        let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
+            let record = self.maker.finish(key, out)?;
+            Ok(SampleRecord { finished_on_cpu: Some(REFUSED), ..record })
+        });
+        work.payload = match &result {
+            Ok(record) if record.outcome != Outcome::Substituted => Payload::Finished(upload),
+            other => {
+                let substituted = other.is_ok();
+                self.parts.uploads.put_back(upload);
+                if substituted { Payload::Zeros } else { Payload::Nothing }
+            }
+        };
+        work.result = result.map(|record| SampleRecord { padding, ..record });
+        page.work = Some(work);
+        page.publish()?;
+        Ok(true)
+    }
+}

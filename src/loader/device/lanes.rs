@@ -1,0 +1,218 @@
+//! The routes of one loader: their decoders, what is running on them, and who gets the next picture.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use crate::error::{Error, Result};
+use crate::geometry::{Roi, Size};
+use crate::gpu::nvjpeg::{Jpeg, PageDecoder, Window};
+use crate::gpu::{Device, Event, Stream};
+use crate::loader::balance::{Balancer, Lane, LaneReport, PictureWork, Ticket};
+use crate::plan::Route;
+
+use super::Depot;
+
+/// A route on which a worker calls nvJPEG picture by picture.
+pub(in crate::loader) struct Software {
+    pub jpeg: Arc<Jpeg>,
+    pub decoders: Depot<PageDecoder>,
+}
+
+/// What decodes, route by route; the CPU's decoders are the workers' own.
+#[derive(Default)]
+pub(in crate::loader) struct Decoders {
+    pub hardware: Option<Arc<Jpeg>>,
+    pub cuda: Option<Software>,
+    pub host: Option<Software>,
+}
+
+/// All routes that a loader uses.
+pub(in crate::loader) struct Lanes {
+    balancer: Balancer,
+    decoders: Decoders,
+    /// Most threads that decode on the CPU at a time.
+    max_cpu_threads: usize,
+    state: Mutex<State>,
+    /// Something was finished or given up.
+    changed: Condvar,
+}
+
+struct State {
+    /// All marks; one that nobody else holds is free.
+    marks: Vec<Arc<Event>>,
+    running: Vec<(Ticket, Arc<Event>)>,
+    /// Threads that decode on the CPU.
+    cpu_threads: usize,
+    /// Counts changes, for whoever waits for one.
+    changes: u64,
+}
+
+impl Lanes {
+    /// `lanes` says how much each route takes at a time.
+    pub fn new(
+        device: &Arc<Device>,
+        lanes: &[Lane],
+        decoders: Decoders,
+        max_cpu_threads: usize,
+    ) -> Result<Self> {
+        let capacity = lanes.iter().map(|lane| lane.capacity).sum();
+        let marks =
+            (0..capacity).map(|_| Event::new(device).map(Arc::new)).collect::<Result<_>>()?;
+        let running = Vec::with_capacity(capacity);
+        let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
+        let balancer = Balancer::new(lanes);
+        Ok(Self { balancer, decoders, max_cpu_threads, state, changed: Condvar::new() })
+    }
+
+    /// The decoders of a route, where it is one on which workers call nvJPEG.
+    pub fn software(&self, route: Route) -> Option<&Software> {
+        match route {
+            Route::Cuda => self.decoders.cuda.as_ref(),
+            Route::Host => self.decoders.host.as_ref(),
+            Route::Hardware | Route::Cpu => None,
+        }
+    }
+
+    /// What nvJPEG decodes of a picture of this size on a route of its own where a sample's window is wanted.
+    pub fn window(&self, route: Route, picture: Size, wanted: Roi) -> Option<Window> {
+        let jpeg = match route {
+            Route::Hardware => self.decoders.hardware.as_ref(),
+            _ => self.software(route).map(|software| &software.jpeg),
+        };
+        jpeg.map(|jpeg| jpeg.window(picture, wanted))
+    }
+
+    /// Gives a picture to one of the routes in `allowed`, which holds at least one; waits until one has room.
+    pub fn submit(self: &Arc<Self>, allowed: &[Route], work: PictureWork) -> Result<Submitted> {
+        loop {
+            let mut state = self.lock();
+            self.observe(&mut state)?;
+            let cpu_is_free = state.cpu_threads < self.max_cpu_threads;
+            let may = |route| allowed.contains(&route) && (cpu_is_free || !on_cpu(route));
+            if let Some(ticket) = self.balancer.choose(may, work, Instant::now()) {
+                let on_cpu = on_cpu(ticket.route());
+                state.cpu_threads += usize::from(on_cpu);
+                let lanes = self.clone();
+                return Ok(Submitted { lanes, ticket: Some(ticket), on_cpu });
+            }
+            let running = state.running.iter().find(|(it, _)| allowed.contains(&it.route()));
+            match running.map(|(_, mark)| mark.clone()) {
+                Some(mark) => {
+                    drop(state);
+                    mark.synchronize()?;
+                }
+                None => {
+                    let before = state.changes;
+                    let unchanged = |state: &mut State| state.changes == before;
+                    let waited = self.changed.wait_while(state, unchanged);
+                    drop(waited.unwrap_or_else(PoisonError::into_inner));
+                }
+            }
+        }
+    }
+
+    /// Marks pictures of one call as running: they are over when the stream gets here.
+    pub fn track(
+        &self,
+        pictures: impl IntoIterator<Item = Submitted>,
+        stream: &Stream,
+    ) -> Result<()> {
+        let mut state = self.lock();
+        let free = state.marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
+        let mark = free.ok_or_else(|| Error::Internal {
+            problem: "more pictures are running than the routes take".into(),
+        })?;
+        mark.record(stream)?;
+        for mut picture in pictures {
+            if let Some(ticket) = picture.ticket.take() {
+                state.running.push((ticket, mark.clone()));
+            }
+            picture.leave_cpu(&mut state);
+        }
+        self.change(state);
+        Ok(())
+    }
+
+    /// The shares that the routes have reached.
+    pub fn report(&self) -> Vec<LaneReport> {
+        self.balancer.report()
+    }
+
+    /// Tells the balancer what the device has finished.
+    fn observe(&self, state: &mut State) -> Result<()> {
+        let now = Instant::now();
+        let mut at = 0;
+        // Pictures of one call share a mark, side by side: it is asked once.
+        let mut last = None;
+        while let Some((_, mark)) = state.running.get(at) {
+            let reached = match &last {
+                Some((same, reached)) if Arc::ptr_eq(same, mark) => *reached,
+                _ => mark.query()?,
+            };
+            last = Some((mark.clone(), reached));
+            if reached {
+                let (ticket, _) = state.running.remove(at);
+                self.balancer.finish(ticket, now);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn change(&self, mut state: MutexGuard<'_, State>) {
+        state.changes += 1;
+        drop(state);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a route keeps a thread of the CPU busy.
+fn on_cpu(route: Route) -> bool {
+    matches!(route, Route::Host | Route::Cpu)
+}
+
+/// A picture that a route has. Dropping it takes it back.
+pub(in crate::loader) struct Submitted {
+    lanes: Arc<Lanes>,
+    ticket: Option<Ticket>,
+    on_cpu: bool,
+}
+
+impl Submitted {
+    /// The route.
+    pub fn route(&self) -> Route {
+        self.ticket.as_ref().map_or(Route::Cpu, Ticket::route)
+    }
+
+    /// The picture is over: the CPU has decoded it.
+    pub fn finish(mut self) {
+        if let Some(ticket) = self.ticket.take() {
+            self.lanes.balancer.finish(ticket, Instant::now());
+        }
+    }
+
+    fn leave_cpu(&mut self, state: &mut State) {
+        state.cpu_threads -= usize::from(std::mem::take(&mut self.on_cpu));
+    }
+}
+
+impl Drop for Submitted {
+    fn drop(&mut self) {
+        // What was tracked has nothing left to take back.
+        if self.ticket.is_none() && !self.on_cpu {
+            return;
+        }
+        if let Some(ticket) = self.ticket.take() {
+            self.lanes.balancer.cancel(ticket);
+        }
+        let lanes = self.lanes.clone();
+        let mut state = lanes.lock();
+        self.leave_cpu(&mut state);
+        lanes.change(state);
+    }
+}

@@ -1,0 +1,194 @@
+//! The launcher: one thread that makes tensors of pixels.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::error::Result;
+use crate::gpu::{self, Kernel, Staged, Stream};
+use crate::loader::feed::{Done, Feed, Job};
+use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
+use crate::plan::DevicePlan;
+use crate::ring::{Consumer, Using};
+
+use super::worker::device_tables;
+use super::{Cell, DevicePage, DeviceSlot, Parts, Payload, Pixels, Work};
+
+/// Puts the kernel, and what else fills the batches, into the producer's stream.
+///
+/// Pages whose pixels are there come first: a picture that takes long holds up those behind it in the stream by no more
+/// than its own decoding, and only when there is nothing else to launch.
+pub(in crate::loader) struct Launcher {
+    parts: Parts,
+    stream: Arc<Stream>,
+    kernel: Kernel,
+    blocks: Vec<Staged>,
+}
+
+/// A page that waits for its launch.
+struct Held {
+    page: Using<DevicePage>,
+    /// It was passed over already.
+    passed: bool,
+}
+
+impl Launcher {
+    pub fn new(parts: Parts, stream: Arc<Stream>, kernel: Kernel, blocks: Vec<Staged>) -> Self {
+        Self { parts, stream, kernel, blocks }
+    }
+
+    /// Launches until all who publish pages are gone. The stream is empty afterwards, whatever went wrong: nothing that
+    /// the device may still use is given back.
+    pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
+        let launched = self.launch_all(feed, pages);
+        let emptied = self.stream.synchronize();
+        launched.and(emptied)
+    }
+
+    fn launch_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
+        let plan = self.parts.plan.clone();
+        let Some(device) = &plan.device else { return Ok(()) };
+        let mut held: Vec<Held> = Vec::with_capacity(2 * device.group);
+        let mut ready = Vec::with_capacity(device.group);
+        loop {
+            if held.is_empty() {
+                let Some(page) = pages.next() else { return Ok(()) };
+                held.push(Held { page: page?, passed: false });
+            }
+            while held.len() < device.group
+                && let Some(page) = pages.try_next()
+            {
+                held.push(Held { page: page?, passed: false });
+            }
+            self.choose(device.group, &mut held, &mut ready)?;
+            let begin = Instant::now();
+            self.launch(device, feed, &mut ready)?;
+            self.parts.counters.transform.add(begin.elapsed());
+            ready.clear();
+        }
+    }
+
+    /// Takes the pages whose pixels are there, and those that were passed over before; all where that is none.
+    fn choose(
+        &self,
+        group: usize,
+        held: &mut Vec<Held>,
+        ready: &mut Vec<Using<DevicePage>>,
+    ) -> Result<()> {
+        let mut reached = Vec::with_capacity(held.len());
+        for Held { page, passed } in &*held {
+            reached.push(*passed || page.decoded.query()?);
+        }
+        let none = !reached.contains(&true);
+        let mut reached = reached.into_iter();
+        for Held { page, .. } in std::mem::take(held) {
+            let taken = none || reached.next() == Some(true);
+            if taken && ready.len() < group {
+                ready.push(page);
+            } else {
+                held.push(Held { page, passed: true });
+            }
+        }
+        Ok(())
+    }
+
+    fn launch(
+        &mut self,
+        device: &DevicePlan,
+        feed: &Feed<DeviceSlot>,
+        pages: &mut [Using<DevicePage>],
+    ) -> Result<()> {
+        // The block that was used longest ago: its upload is over.
+        self.blocks.rotate_left(1);
+        let mut count = 0;
+        for page in pages.iter_mut() {
+            let Some(mut work) = page.work.take() else { continue };
+            if !feed.begin(work.job.batch) {
+                return Ok(());
+            }
+            self.fill(device, page, &mut work, &mut count)?;
+            page.work = Some(work);
+        }
+        if count > 0 {
+            let tables = device.group * device.kernel.sample_bytes;
+            let used = tables.next_multiple_of(8) + count * device.table_bytes;
+            let block = &mut self.blocks[0];
+            block.upload(&self.stream, 0..used)?;
+            let shape = &self.parts.plan.shape;
+            let (width, height) = (shape.width, shape.height);
+            self.kernel.launch(&self.stream, block.device(), 0, count as u32, width, height)?;
+        }
+        for page in pages {
+            let Some(Work { job, payload, result, faults }) = page.work.take() else { continue };
+            if let Payload::Pixels(_) = payload {
+                page.read.record(&self.stream)?;
+            }
+            let Job { batch, place, cell, .. } = job;
+            feed.complete(Done { batch, place, cell, result, faults });
+        }
+        Ok(())
+    }
+
+    /// Puts what a page brings into the stream, or its parameters into the block.
+    fn fill(
+        &mut self,
+        device: &DevicePlan,
+        page: &mut DevicePage,
+        work: &mut Work,
+        count: &mut usize,
+    ) -> Result<()> {
+        let sample_bytes = self.parts.plan.shape.sample_bytes();
+        let Cell { buffer, offset } = &work.job.cell;
+        match std::mem::replace(&mut work.payload, Payload::Nothing) {
+            Payload::Nothing => Ok(()),
+            Payload::Zeros => gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0),
+            Payload::Finished(mut upload) => {
+                upload.copy(&self.stream, 0..sample_bytes, buffer, *offset)?;
+                self.parts.uploads.put_back(upload);
+                Ok(())
+            }
+            Payload::Pixels(pixels) => {
+                work.payload = Payload::Pixels(pixels);
+                self.stream.wait(&page.decoded)?;
+                let out = buffer.address() + *offset as u64;
+                self.describe(device, page, out, pixels, count)
+            }
+        }
+    }
+
+    /// Writes a sample's parameters and tables into the block.
+    fn describe(
+        &mut self,
+        device: &DevicePlan,
+        page: &mut DevicePage,
+        out: u64,
+        pixels: Pixels,
+        count: &mut usize,
+    ) -> Result<()> {
+        let address = page.pixels.address();
+        let Pixels { window, pitch, stored, orientation } = pixels;
+        let bytes_leaf = RoiParams::new(address, pitch, window, stored, orientation);
+        let floats_leaf = FloatsParams::new(address, pitch, window);
+        let leaf = match device.leaf {
+            Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),
+            Leaf::Floats => bytemuck::bytes_of(&floats_leaf),
+        };
+        let block = &mut self.blocks[0];
+        let block_address = block.device().address();
+        let bytes = block.bytes()?;
+        let sample_bytes = device.kernel.sample_bytes;
+        let tables =
+            (device.group * sample_bytes).next_multiple_of(8) + *count * device.table_bytes;
+        let first = self.parts.plan.cpu_steps();
+        let table = bytemuck::cast_slice(device_tables(&page.sample, first));
+        bytes[tables..tables + table.len()].copy_from_slice(table);
+        let steps = self.parts.plan.steps.iter().zip(&mut page.sample.steps).skip(first);
+        for (step, sample) in steps {
+            let address = block_address + (tables + 4 * sample.table.start) as u64;
+            step.operator.set_table(&mut sample.params, address);
+        }
+        let params = page.sample.steps[first..].iter().map(|step| &step.params);
+        write_sample(&mut bytes[*count * sample_bytes..][..sample_bytes], out, leaf, params);
+        *count += 1;
+        Ok(())
+    }
+}

@@ -1,0 +1,171 @@
+//! What a loader on a device takes at start: after it nothing is made and nothing is allocated.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::footprint::Memory as Sort;
+use crate::geometry::Size;
+use crate::gpu::nvjpeg::{self, Backend, BatchDecoder, Jpeg, PageDecoder};
+use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
+use crate::loader::balance::Lane;
+use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
+
+use super::lanes::{Decoders, Software};
+use super::{Depot, DevicePage, DeviceSlot, Lanes};
+
+/// Buffers, decoders, streams and the kernel.
+pub(in crate::loader) struct Taken {
+    pub memory: DeviceMemory,
+    pub stream: Arc<Stream>,
+    pub kernel: Kernel,
+    pub slots: Vec<DeviceSlot>,
+    pub pages: Vec<DevicePage>,
+    pub blocks: Vec<Staged>,
+    pub uploads: Arc<Depot<Upload>>,
+    pub lanes: Arc<Lanes>,
+    /// Of the hardware route; empty without it.
+    pub batch_decoders: Vec<BatchDecoder>,
+}
+
+/// The pools, for their figures.
+pub(in crate::loader) struct DeviceMemory {
+    pub device: DevicePool,
+    pub pinned: PinnedPool,
+    /// Device memory that the driver, the context, the kernel and nvJPEG's library took besides.
+    pub driver_bytes: u64,
+}
+
+impl Taken {
+    /// Takes all memory that the plan names, and nothing else of it.
+    pub fn new(plan: &Plan, device: &Arc<Device>, consumer: Option<Arc<Stream>>) -> Result<Self> {
+        let Some(on_device) = &plan.device else {
+            return Err(Error::Internal { problem: "a plan without a device".into() });
+        };
+        let (free_before, _) = device.memory_bytes()?;
+        let pools = Pools {
+            device: DevicePool::take(device, &plan.footprint)?,
+            pinned: PinnedPool::take(device, &plan.footprint)?,
+        };
+        debug_assert_eq!(pools.device.capacity_bytes(), plan.footprint.total_bytes(Sort::Device));
+        debug_assert_eq!(pools.pinned.capacity_bytes(), plan.footprint.total_bytes(Sort::Pinned));
+        let stream = Arc::new(Stream::new(device)?);
+        let consumer = match consumer {
+            Some(stream) => stream,
+            None => Arc::new(Stream::new(device)?),
+        };
+        let text = &on_device.kernel;
+        let kernel = Kernel::load(device, &text.source, "fused", text.sample_bytes)?;
+        let slots = (0..plan.slots()).map(|_| {
+            let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
+            let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
+            Ok(DeviceSlot::new(tensor, plan.shape.sample_bytes()))
+        });
+        let slots = slots.collect::<Result<_>>()?;
+        let pages = (0..on_device.pages).map(|_| pools.page(on_device)).collect::<Result<_>>()?;
+        let blocks = (0..LAUNCH_BLOCKS)
+            .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
+            .collect::<Result<_>>()?;
+        let uploads = (0..on_device.uploads)
+            .map(|_| Upload::new(pools.pinned.buffer(rows::UPLOADS, on_device.upload_bytes)?))
+            .collect::<Result<Vec<_>>>()?;
+        let (lanes, batch_decoders) = pools.lanes(plan, on_device, device)?;
+        let (free_after, _) = device.memory_bytes()?;
+        let Pools { device, pinned } = pools;
+        let taken = free_before.saturating_sub(free_after);
+        let driver_bytes = taken.saturating_sub(device.capacity_bytes());
+        let memory = DeviceMemory { device, pinned, driver_bytes };
+        let uploads = Arc::new(Depot::new(uploads));
+        let lanes = Arc::new(lanes);
+        Ok(Self { memory, stream, kernel, slots, pages, blocks, uploads, lanes, batch_decoders })
+    }
+}
+
+/// The two pools.
+struct Pools {
+    device: DevicePool,
+    pinned: PinnedPool,
+}
+
+impl Pools {
+    fn staged(&self, row: &str, bytes: usize) -> Result<Staged> {
+        Staged::new(self.pinned.buffer(row, bytes)?, self.device.buffer(row, bytes)?)
+    }
+
+    fn page(&self, on_device: &DevicePlan) -> Result<DevicePage> {
+        let encoded = match on_device.encoded_bytes {
+            0 => None,
+            bytes => Some(self.pinned.buffer(rows::ENCODED, bytes)?),
+        };
+        DevicePage::new(encoded, self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?)
+    }
+
+    /// nvJPEG on one of its backends, with its own rows.
+    fn jpeg(&self, device: &Arc<Device>, route: Route, backend: Backend) -> Result<Arc<Jpeg>> {
+        let (device_pool, pinned) = (self.device.clone(), self.pinned.clone());
+        let row = rows::nvjpeg(route).into();
+        Jpeg::open(device, backend, &nvjpeg::Memory { device: device_pool, pinned, row })
+    }
+
+    /// The routes of the plan, with their decoders.
+    fn lanes(
+        &self,
+        plan: &Plan,
+        on_device: &DevicePlan,
+        device: &Arc<Device>,
+    ) -> Result<(Lanes, Vec<BatchDecoder>)> {
+        let threads = cpu_threads(plan, on_device);
+        let mut decoders = Decoders::default();
+        let mut batch_decoders = Vec::new();
+        let mut lanes = Vec::new();
+        for planned in &on_device.routes {
+            let lane = |parallel, capacity| Lane { route: planned.route, parallel, capacity };
+            match planned.route {
+                Route::Hardware => {
+                    let jpeg = self.jpeg(device, Route::Hardware, Backend::Hardware)?;
+                    let side = (on_device.pixels_bytes / 3).isqrt() as u32;
+                    for _ in 0..planned.decoders {
+                        let largest = Size::new(side, side);
+                        let group = on_device.hardware_group;
+                        batch_decoders.push(BatchDecoder::new(&jpeg, group, largest)?);
+                    }
+                    let engines = jpeg.engines().map_or(1, |it| it.engines * it.cores.max(1));
+                    let capacity = on_device.hardware_group * planned.decoders;
+                    lanes.push(lane(engines as usize, capacity));
+                    decoders.hardware = Some(jpeg);
+                }
+                Route::Cuda => {
+                    decoders.cuda = Some(self.software(device, planned, Backend::Cuda)?);
+                    lanes.push(lane(planned.decoders, planned.decoders));
+                }
+                Route::Host => {
+                    decoders.host = Some(self.software(device, planned, Backend::Host)?);
+                    lanes.push(lane(planned.decoders.min(threads), planned.decoders));
+                }
+                Route::Cpu => lanes.push(lane(threads, threads)),
+            }
+        }
+        Ok((Lanes::new(device, &lanes, decoders, threads)?, batch_decoders))
+    }
+
+    fn software(
+        &self,
+        device: &Arc<Device>,
+        planned: &RoutePlan,
+        backend: Backend,
+    ) -> Result<Software> {
+        let jpeg = self.jpeg(device, planned.route, backend)?;
+        let decoders = (0..planned.decoders)
+            .map(|_| PageDecoder::new(&jpeg, planned.device_bytes, planned.pinned_bytes))
+            .collect::<Result<Vec<_>>>()?;
+        Ok(Software { jpeg, decoders: Depot::new(decoders) })
+    }
+}
+
+/// Most workers that decode on the CPU at a time. Where the GPU decodes too, one of several workers is left to read
+/// for it, unless the settings say otherwise.
+fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> usize {
+    let workers = plan.settings.loader.workers;
+    let gpu = on_device.routes.iter().any(|it| matches!(it.route, Route::Hardware | Route::Cuda));
+    let spared = if gpu { workers.saturating_sub(1).max(1) } else { workers };
+    plan.settings.decode.max_cpu_threads.map_or(spared, |most| most.min(workers))
+}

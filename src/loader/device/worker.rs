@@ -1,0 +1,382 @@
+//! Workers: from the file to pixels on the device, or on their way there.
+
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+use std::time::Instant;
+
+use crate::error::{Error, Fault, Result};
+use crate::geometry::{Orientation, Roi, Size};
+use crate::gpu::nvjpeg::DecodeFault;
+use crate::gpu::{Stream, Upload};
+use crate::header::Header;
+use crate::image::HostImage;
+use crate::loader::balance::PictureWork;
+use crate::loader::batch::{Outcome, SampleRecord, WhyCpu};
+use crate::loader::feed::{Feed, Job};
+use crate::loader::host::Maker;
+use crate::loader::policy::{Trouble, produce, record};
+use crate::loader::stats::Counters;
+use crate::op::kernel_text::Leaf;
+use crate::plan::{DevicePlan, Plan, Route, SamplePlan};
+use crate::random::SampleKey;
+use crate::ring::{Filling, Producer};
+use crate::source::{HostPage, Page, Source};
+
+use super::lanes::Submitted;
+use super::{Cell, Depot, DevicePage, DeviceSlot, Lanes, Payload, Pixels, Waiting, Work};
+
+/// What all threads of a loader on a device share.
+#[derive(Clone)]
+pub(in crate::loader) struct Parts {
+    pub source: Arc<dyn Source>,
+    pub plan: Arc<Plan>,
+    pub counters: Arc<Counters>,
+    pub lanes: Arc<Lanes>,
+    pub uploads: Arc<Depot<Upload>>,
+}
+
+/// Fills pages until there are no places left.
+pub(in crate::loader) struct PageWorker {
+    parts: Parts,
+    stream: Stream,
+    hardware: Option<Sender<Waiting>>,
+    maker: Maker,
+    /// Files that are larger than a page's part for them.
+    large: HostPage,
+    /// The routes that may take the picture at hand.
+    routes: Vec<Route>,
+    /// The picture at hand goes to the hardware engine.
+    engine: Option<OnEngine>,
+    /// The loader ends.
+    stopped: bool,
+}
+
+impl PageWorker {
+    pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Self {
+        let Parts { source, plan, counters, .. } = parts.clone();
+        Self {
+            parts,
+            stream,
+            hardware,
+            maker: Maker::new(source, plan, counters),
+            large: HostPage::default(),
+            routes: Vec::new(),
+            engine: None,
+            stopped: false,
+        }
+    }
+
+    /// Fills pages until there are no places left. The stream is empty afterwards.
+    pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
+        let filled = self.fill_all(feed, pages);
+        let emptied = self.stream.synchronize();
+        filled.and(emptied)
+    }
+
+    fn fill_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
+        while !self.stopped {
+            let begin = Instant::now();
+            let Some(page) = pages.acquire() else { break };
+            // The hardware engine may still read the file of the picture before.
+            page.decoded.synchronize()?;
+            let Some(job) = feed.take() else { break };
+            self.parts.counters.blocked.add(begin.elapsed());
+            self.fill(page, job)?;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, mut page: Filling<DevicePage>, job: Job<Cell>) -> Result<()> {
+        let Parts { plan, source, .. } = self.parts.clone();
+        let wanted =
+            SampleKey { seed: plan.settings.loader.seed, epoch: job.epoch, index: job.index };
+        let mut payload = Payload::Nothing;
+        let mut faults = Vec::new();
+        let result = produce(&plan, &*source, wanted, &mut faults, |key| {
+            let record;
+            (payload, record) = self.attempt(&mut page, key)?;
+            Ok(record)
+        });
+        if self.stopped {
+            return Ok(());
+        }
+        match &result {
+            Ok(record) if record.outcome == Outcome::Substituted => payload = Payload::Zeros,
+            Ok(_) => {}
+            Err(_) => payload = Payload::Nothing,
+        }
+        let result = result.map(|record| SampleRecord { padding: job.padding, ..record });
+        page.work = Some(Work { job, payload, result, faults });
+        match (self.engine.take(), &self.hardware) {
+            (Some(on_engine), Some(hardware)) => {
+                // Where nobody listens any more, the loader ends.
+                self.stopped = hardware.send(Waiting { page, on_engine }).is_err();
+                Ok(())
+            }
+            _ => page.publish(),
+        }
+    }
+
+    /// Brings a sample onto its way to the device.
+    fn attempt(
+        &mut self,
+        page: &mut DevicePage,
+        key: SampleKey,
+    ) -> Result<(Payload, SampleRecord), Trouble> {
+        let mut large = std::mem::take(&mut self.large);
+        let made = self.read(page, key, &mut large);
+        self.large = large;
+        made
+    }
+
+    fn read(
+        &mut self,
+        page: &mut DevicePage,
+        key: SampleKey,
+        large: &mut HostPage,
+    ) -> Result<(Payload, SampleRecord), Trouble> {
+        let Parts { source, plan, counters, lanes, .. } = self.parts.clone();
+        let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
+        let begin = Instant::now();
+        let page = encoded.as_deref_mut().unwrap_or_default();
+        let mut file = Encoded { page, large, in_page: false, len: 0 };
+        source.read(key.index, &mut file, plan.settings.limits.max_file_bytes)?;
+        counters.read.add(begin.elapsed());
+        let bytes = file.bytes();
+        let header = self.maker.plan(key, bytes)?;
+        let why = self.find_routes(&header, bytes, file.in_page);
+        if !self.routes.is_empty() {
+            let submitted = lanes.submit(&self.routes, work(&header, &self.maker.sample, bytes))?;
+            let target = Target { pixels, decoded, read };
+            let route = submitted.route();
+            if let Some(made) = self.bring(target, &header, bytes, submitted)? {
+                std::mem::swap(sample, &mut self.maker.sample);
+                let record = record(&*source, key.index, sample, Outcome::of(route));
+                return Ok((Payload::Pixels(made), record));
+            }
+        }
+        let why = if self.routes.is_empty() { why } else { REFUSED };
+        self.finish(key, &header, bytes, why)
+    }
+
+    /// Finds the routes that may take the picture that was planned last; without any, tells why.
+    fn find_routes(&mut self, header: &Header, bytes: &[u8], in_page: bool) -> &'static str {
+        let (plan, lanes) = (&self.parts.plan, &self.parts.lanes);
+        let sample = &self.maker.sample;
+        self.routes.clear();
+        let Some(device) = &plan.device else { return "there is no device" };
+        let tables = size_of_val(device_tables(sample, plan.cpu_steps()));
+        if tables > device.table_bytes {
+            return "its tables do not fit into a page";
+        }
+        let mut why = "no route is allowed";
+        for route in device.routes.iter().map(|planned| planned.route) {
+            let fits = |bytes: usize| match bytes <= device.pixels_bytes {
+                true => Ok(()),
+                false => Err("its pixels do not fit into a page"),
+            };
+            let takes = match route {
+                Route::Cpu => fits(upload_bytes(plan, device, sample)),
+                _ if !in_page => Err("its file does not fit into a page"),
+                _ => route.takes(header).and_then(|()| match sample.reduction {
+                    1 => lanes.window(route, header.size, sample.stored_window).map_or(
+                        Err("the route is not there"),
+                        |window| fits(window.bytes()),
+                    ),
+                    _ => Err("it is reduced while it is decoded"),
+                }),
+            };
+            match takes {
+                Ok(()) => self.routes.push(route),
+                Err(reason) => why = reason,
+            }
+        }
+        if self.routes.iter().any(|&route| route != Route::Cpu) && verify(bytes, header).is_err() {
+            // Nothing that looks damaged reaches the device; the CPU's decoder is the judge.
+            self.routes.retain(|&route| route == Route::Cpu);
+            why = "it looks damaged";
+        }
+        why
+    }
+
+    /// Brings pixels into the page by a route; `None` where the route refuses the picture.
+    fn bring(
+        &mut self,
+        target: Target<'_>,
+        header: &Header,
+        bytes: &[u8],
+        submitted: Submitted,
+    ) -> Result<Option<Pixels>, Trouble> {
+        let lanes = self.parts.lanes.clone();
+        let sample = &self.maker.sample;
+        let stored = Pixels {
+            window: sample.stored_window,
+            pitch: 0,
+            stored: sample.stored,
+            orientation: sample.orientation,
+        };
+        match submitted.route() {
+            Route::Cpu => self.upload(target, header, bytes, submitted).map(Some),
+            Route::Hardware => {
+                let wanted = sample.stored_window;
+                let window = lanes.window(Route::Hardware, header.size, wanted);
+                self.engine =
+                    Some(OnEngine { submitted, len: bytes.len(), picture: header.size, wanted });
+                Ok(window.map(|window| stored.of(window.decoded)))
+            }
+            route @ (Route::Cuda | Route::Host) => {
+                let Some(software) = lanes.software(route) else { return Ok(None) };
+                let begin = Instant::now();
+                let idle = software.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
+                let mut decoder = idle.ok_or_else(|| Error::Internal {
+                    problem: format!("{} has fewer decoders than pictures", route.name()),
+                })?;
+                self.stream.wait(target.read)?;
+                let decoded =
+                    decoder.decode(&self.stream, bytes, sample.stored_window, target.pixels);
+                software.decoders.put_back(decoder);
+                self.parts.counters.decode.add(begin.elapsed());
+                match decoded {
+                    Ok(window) => {
+                        target.decoded.record(&self.stream)?;
+                        lanes.track([submitted], &self.stream)?;
+                        Ok(Some(stored.of(window.decoded)))
+                    }
+                    Err(fault) => Ok(on_cpu_instead(fault).map(|()| None)?),
+                }
+            }
+        }
+    }
+
+    /// Decoding and the first operators on the CPU, and an upload of what they give.
+    fn upload(
+        &mut self,
+        target: Target<'_>,
+        header: &Header,
+        bytes: &[u8],
+        submitted: Submitted,
+    ) -> Result<Pixels, Trouble> {
+        let window = upright_window(&self.parts.plan, &self.maker.sample);
+        let (image, pitch): (&[u8], _) = match self.maker.prefix(header, bytes)? {
+            HostImage::U8(image) => (image.data(), 3 * window.width),
+            HostImage::F32(image) => (bytemuck::cast_slice(image.data()), 3 * window.width),
+        };
+        submitted.finish();
+        let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
+        upload.bytes()?[..image.len()].copy_from_slice(image);
+        self.stream.wait(target.read)?;
+        upload.copy(&self.stream, 0..image.len(), target.pixels, 0)?;
+        target.decoded.record(&self.stream)?;
+        self.parts.uploads.put_back(upload);
+        let stored = Size::new(window.right(), window.bottom());
+        Ok(Pixels { window, pitch, stored, orientation: Orientation::UPRIGHT })
+    }
+
+    /// The whole sample on the CPU.
+    fn finish(
+        &mut self,
+        key: SampleKey,
+        header: &Header,
+        bytes: &[u8],
+        why: &'static str,
+    ) -> Result<(Payload, SampleRecord), Trouble> {
+        let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
+        let out = &mut upload.bytes()?[..self.parts.plan.shape.sample_bytes()];
+        match self.maker.finish_planned(key, header, bytes, out) {
+            Ok(record) => {
+                let record = SampleRecord { finished_on_cpu: Some(why), ..record };
+                Ok((Payload::Finished(upload), record))
+            }
+            Err(fault) => {
+                self.parts.uploads.put_back(upload);
+                Err(fault.into())
+            }
+        }
+    }
+
+    /// The launcher is gone: so is this worker, and the launcher's error is what counts.
+    fn stop(&mut self) -> Trouble {
+        self.stopped = true;
+        Error::Internal { problem: "the launcher is gone".into() }.into()
+    }
+}
+
+const REFUSED: &str = "nvJPEG refused it";
+
+/// The parts of a page that a route needs.
+struct Target<'a> {
+    pixels: &'a DeviceBuffer,
+    decoded: &'a Event,
+    read: &'a Event,
+}
+
+impl Pixels {
+    /// The same picture with another window, in dense rows.
+    fn of(self, window: Roi) -> Self {
+        Self { window, pitch: 3 * window.width, ..self }
+    }
+}
+
+/// Where a source puts a file: into the page where it fits, else into ordinary memory.
+struct Encoded<'a> {
+    page: &'a mut [u8],
+    large: &'a mut HostPage,
+    in_page: bool,
+    len: usize,
+}
+
+impl Encoded<'_> {
+    fn bytes(&self) -> &[u8] {
+        if self.in_page { &self.page[..self.len] } else { self.large.bytes() }
+    }
+}
+
+impl Page for Encoded<'_> {
+    fn space(&mut self, len: usize) -> &mut [u8] {
+        self.in_page = len <= self.page.len();
+        self.len = len;
+        if self.in_page { &mut self.page[..len] } else { self.large.space(len) }
+    }
+
+    fn truncate(&mut self, len: usize) {
+        self.len = self.len.min(len);
+        if !self.in_page {
+            self.large.truncate(len);
+        }
+    }
+}
+
+/// What the balancer must know of a picture.
+fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> PictureWork {
+    PictureWork {
+        pixels: header.size.pixels(),
+        window_pixels: sample.stored_window.size().pixels(),
+        bytes: bytes.len() as u64,
+    }
+}
+
+/// What the operators on the CPU leave, in the upright picture.
+fn upright_window(plan: &Plan, sample: &SamplePlan) -> Roi {
+    sample.steps.get(plan.cpu_steps()).map_or(sample.window, |step| step.input)
+}
+
+fn upload_bytes(plan: &Plan, device: &DevicePlan, sample: &SamplePlan) -> usize {
+    let pixel_bytes = if device.leaf == Leaf::Roi { 3 } else { 12 };
+    pixel_bytes * upright_window(plan, sample).size().pixels() as usize
+}
+
+/// The tables of the operators on the device, which come after `cpu_steps` others. A sample is planned backwards, so
+/// theirs are the first.
+pub(super) fn device_tables(sample: &SamplePlan, cpu_steps: usize) -> &[i32] {
+    let end = sample.steps.get(cpu_steps).map_or(0, |first| first.table.end);
+    &sample.table[..end]
+}
+
+/// What nvJPEG refuses, for whatever reason of its own, the CPU decides: so that a file is good or bad on every
+/// machine alike. Only a failure of the machine comes back.
+pub(super) fn on_cpu_instead(fault: DecodeFault) -> Result<()> {
+    match fault {
+        DecodeFault::Sample(_) | DecodeFault::Fatal(Error::Budget { .. }) => Ok(()),
+        DecodeFault::Fatal(error) => Err(error),
+    }
+}
