@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
 use crate::gpu::nvjpeg::{self, Jpeg, PageDecoder};
 use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
-use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Place, Plan, rows};
+use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
@@ -86,16 +86,17 @@ impl Engine {
         let pools = Pools { device: &device_pool, pinned: &pinned_pool };
         let kernel = &on_device.kernel;
         let kernel = Kernel::load(device, &kernel.source, "fused", kernel.sample_bytes)?;
-        let jpeg = match plan.decode {
-            Place::Gpu => Some(Jpeg::open(
+        let host = on_device.routes.iter().find(|it| it.route == Route::Host);
+        let jpeg = match host {
+            Some(_) => Some(Jpeg::open(
                 device,
                 &nvjpeg::Memory {
                     device: device_pool.clone(),
                     pinned: pinned_pool.clone(),
-                    row: rows::NVJPEG.into(),
+                    row: rows::nvjpeg(Route::Host).into(),
                 },
             )?),
-            Place::Cpu => None,
+            None => None,
         };
         let slots = (0..plan.slots())
             .map(|_| {
@@ -104,8 +105,13 @@ impl Engine {
                 Ok(DeviceSlot::new(tensor, plan.shape.sample_bytes()))
             })
             .collect::<Result<Vec<_>>>()?;
-        let pages = (0..on_device.pages)
-            .map(|_| pools.page(plan, on_device, jpeg.as_ref()))
+        // A page has its own upload buffers and, with nvJPEG, its own decode state.
+        let pages = match host {
+            Some(host) => host.decoders.min(on_device.uploads),
+            None => on_device.uploads / 2,
+        };
+        let pages = (0..pages)
+            .map(|_| pools.page(plan, on_device, jpeg.as_ref().zip(host)))
             .collect::<Result<Vec<_>>>()?;
         let blocks = (0..LAUNCH_BLOCKS)
             .map(|_| pools.staged(rows::LAUNCHES, on_device.launch_bytes()))
@@ -240,18 +246,20 @@ impl Pools<'_> {
         &self,
         plan: &Plan,
         on_device: &DevicePlan,
-        jpeg: Option<&Arc<Jpeg>>,
+        jpeg: Option<(&Arc<Jpeg>, &RoutePlan)>,
     ) -> Result<DevicePage> {
-        let bytes = on_device.pixels_bytes;
+        let device = self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?;
         let pixels = match jpeg {
-            Some(_) => Pixels::Device(self.device.buffer(rows::PIXELS, bytes)?),
-            None => Pixels::Staged(self.staged(rows::PIXELS, bytes)?),
+            Some(_) => Pixels::Device(device),
+            None => {
+                let pinned = self.pinned.buffer(rows::UPLOADS, on_device.pixels_bytes)?;
+                Pixels::Staged(Staged::new(pinned, device)?)
+            }
         };
-        let finished = self.pinned.buffer(rows::FINISHED, plan.shape.sample_bytes())?;
-        let (device_bytes, pinned_bytes) =
-            (on_device.nvjpeg_device_bytes, on_device.nvjpeg_pinned_bytes);
-        let decoder =
-            jpeg.map(|jpeg| PageDecoder::new(jpeg, device_bytes, pinned_bytes)).transpose()?;
+        let finished = self.pinned.buffer(rows::UPLOADS, plan.shape.sample_bytes())?;
+        let decoder = jpeg
+            .map(|(jpeg, route)| PageDecoder::new(jpeg, route.device_bytes, route.pinned_bytes));
+        let decoder = decoder.transpose()?;
         Ok(DevicePage::new(decoder, pixels, Upload::new(finished)?))
     }
 }
