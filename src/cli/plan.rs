@@ -59,6 +59,14 @@ fn describe(plan: &Plan) -> Value {
             "settings": format!("{:?}", step.operator),
         })
     });
+    let reductions = plan.reductions.iter().map(|it| {
+        json!({
+            "name": it.name,
+            "count": it.count,
+            "instead_of": it.instead_of,
+            "limits": it.limits,
+        })
+    });
     json!({
         "decode": plan.decode,
         "chain": steps.collect::<Vec<_>>(),
@@ -68,7 +76,9 @@ fn describe(plan: &Plan) -> Value {
             "layout": plan.shape.layout,
             "bytes": plan.shape.bytes(),
         },
+        "prefetch": plan.prefetch,
         "device": plan.device.as_ref().map(device),
+        "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),
         "host_bytes": plan.footprint.total_bytes(Memory::Host),
         "pinned_bytes": plan.footprint.total_bytes(Memory::Pinned),
@@ -77,13 +87,26 @@ fn describe(plan: &Plan) -> Value {
 }
 
 fn device(device: &DevicePlan) -> Value {
+    let routes = device.routes.iter().map(|it| {
+        json!({
+            "route": it.route,
+            "decoders": it.decoders,
+            "device_bytes": it.device_bytes,
+            "pinned_bytes": it.pinned_bytes,
+        })
+    });
     json!({
         "kernel": device.kernel.name,
         "sample_bytes": device.kernel.sample_bytes,
         "samples_per_launch": device.group,
+        "pictures_per_hardware_call": device.hardware_group,
         "pages": device.pages,
+        "encoded_bytes": device.encoded_bytes,
         "pixels_bytes": device.pixels_bytes,
         "table_bytes": device.table_bytes,
+        "uploads": device.uploads,
+        "upload_bytes": device.upload_bytes,
+        "routes": routes.collect::<Vec<_>>(),
     })
 }
 

@@ -8,7 +8,7 @@ use crate::geometry::Size;
 use crate::gpu::{self, Device, Stream, nvjpeg};
 use crate::header::Header;
 use crate::op::{Chain, Placement};
-use crate::plan::{DeviceFacts, Facts, Last, Limits, OnError, Plan, Settings};
+use crate::plan::{DeviceFacts, Facts, Last, Limits, OnError, Plan, Route, Settings};
 use crate::source::{HostPage, Source};
 use crate::tensor::{DType, Layout};
 
@@ -69,7 +69,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Batches that are ready ahead of the consumer.
+    /// Batches ahead of the consumer, the one that is being filled among them.
     pub fn prefetch(mut self, batches: usize) -> Self {
         self.settings.loader.prefetch = batches;
         self
@@ -112,6 +112,19 @@ impl LoaderBuilder {
         self
     }
 
+    /// The routes that pictures may take where decoding is on the GPU.
+    pub fn routes(mut self, routes: impl Into<Vec<Route>>) -> Self {
+        self.settings.decode.routes = routes.into();
+        self
+    }
+
+    /// Most workers that decode on the CPU at one time where anything runs on the GPU; `None`, the default, is as
+    /// many as there are workers.
+    pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
+        self.settings.decode.max_cpu_threads = threads;
+        self
+    }
+
     /// Whether the decoder may reduce a JPEG before it is resized.
     pub fn prescale(mut self, prescale: bool) -> Self {
         self.settings.decode.prescale = prescale;
@@ -140,6 +153,18 @@ impl LoaderBuilder {
     /// Most bytes of an encoded sample.
     pub fn max_file_bytes(mut self, bytes: u64) -> Self {
         self.settings.limits.max_file_bytes = bytes;
+        self
+    }
+
+    /// Most bytes of device memory, the driver's own apart; `None`, the default, is no limit.
+    pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
+        self.settings.limits.device_memory = bytes;
+        self
+    }
+
+    /// Most bytes of page-locked host memory; `None`, the default, is no limit.
+    pub fn pinned_memory(mut self, bytes: Option<u64>) -> Self {
+        self.settings.limits.pinned_memory = bytes;
         self
     }
 
@@ -173,7 +198,7 @@ impl LoaderBuilder {
     /// is the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         let facts = match (self.device, self.find_device()) {
-            (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(()) },
+            (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(EVERY.into()) },
             (_, found) => found?.1,
         };
         Plan::new(&self.chain, &self.settings, &self.facts(facts))
@@ -230,12 +255,16 @@ impl LoaderBuilder {
             (Err(error), _) => return Err(error),
         };
         let nvjpeg = nvjpeg::Library::open(Some(device.driver_version() / 1000));
-        let nvjpeg = nvjpeg.map(|_| ()).map_err(|error| error.to_string());
+        let nvjpeg =
+            nvjpeg.map(|_| vec![Route::Cuda, Route::Host]).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
         let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
         Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
     }
 }
+
+/// The routes of nvJPEG that a machine is taken to offer which is not there.
+const EVERY: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
 
 /// What a builder becomes before anything is started.
 pub(super) struct Resolved {

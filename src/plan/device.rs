@@ -1,4 +1,13 @@
-//! What a plan adds where something runs on the device: the kernel, and the sizes of the buffers that go round.
+//! What a plan adds where something runs on the device: the kernel, and the buffers that go round.
+//!
+//! Between reading and launch a sample lies in a page. A page is in one of these hands, and there are as many pages
+//! as all of them can hold: the workers (a page each, while they read and decode), the hardware engines (a group that
+//! is being decoded, a group that is being gathered), and the launch (a group). See [`Counts`].
+//!
+//! Sizes are those of the largest picture among a few that were looked at, and a quarter more. A picture that
+//! needs more of anything is made on the CPU to the same bits, and counted.
+
+use std::fmt;
 
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::Size;
@@ -6,7 +15,7 @@ use crate::image::PixelType;
 use crate::op::Bounds;
 use crate::op::kernel_text::{KernelText, Leaf, kernel_text};
 
-use super::{Facts, Place, Plan};
+use super::{Counts, Facts, Place, Plan, Route};
 
 /// The device's part of a plan.
 #[derive(Clone, Debug)]
@@ -15,113 +24,241 @@ pub struct DevicePlan {
     pub kernel: KernelText,
     /// What is at the bottom of the kernel's chain.
     pub leaf: Leaf,
-    /// Most samples of one launch.
+    /// Most samples of one launch of the kernel.
     pub group: usize,
-    /// Samples that are between the workers and the launch.
+    /// Most pictures of one call of the hardware engines; 0 without that route.
+    pub hardware_group: usize,
+    /// Samples between a worker's read and the launch.
     pub pages: usize,
-    /// Room for the decoded window of a sample. What needs more is made on the CPU, to the same bits.
+    /// Room for an encoded file in a page, page-locked; 0 where nothing is decoded on the GPU. Larger files are read
+    /// into ordinary memory and decoded on the CPU.
+    pub encoded_bytes: usize,
+    /// Room for the decoded window of a page's sample, on the device. What needs more is made on the CPU.
     pub pixels_bytes: usize,
-    /// Room for the coefficient tables of a sample. What needs more is made on the CPU, to the same bits.
+    /// Room for the coefficient tables of a sample. What needs more is made on the CPU.
     pub table_bytes: usize,
-    /// nvJPEG's buffers for a sample, on the device. What needs more is made on the CPU.
-    pub nvjpeg_device_bytes: usize,
-    /// nvJPEG's buffers for a sample, in page-locked memory.
-    pub nvjpeg_pinned_bytes: usize,
+    /// Pixels of the largest picture that nvJPEG's buffers have room for, whatever its window.
+    pub picture_pixels: usize,
+    /// Page-locked buffers for what the CPU made.
+    pub uploads: usize,
+    /// Bytes of one: the pixels of a window where `cpu` is among the routes, and a finished sample in any case.
+    pub upload_bytes: usize,
+    /// The routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]; never empty.
+    pub routes: Vec<RoutePlan>,
+}
+
+/// A route with what is kept for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RoutePlan {
+    /// The route.
+    pub route: Route,
+    /// Decode states: calls of nvJPEG that may be under way at one time. On the route `cpu`: workers that decode at
+    /// one time.
+    pub decoders: usize,
+    /// nvJPEG's buffers on the device, of each decode state. A picture that needs more is made on the CPU.
+    pub device_bytes: usize,
+    /// nvJPEG's buffers in page-locked memory, of each decode state.
+    pub pinned_bytes: usize,
 }
 
 /// Names of the footprint's rows on the device and in page-locked memory.
 pub mod rows {
+    use crate::plan::Route;
+
     /// The batches.
     pub const OUTPUT_SLOTS: &str = "output slots";
     /// Windows of decoded pixels.
     pub const PIXELS: &str = "decoded pixels";
+    /// Encoded files.
+    pub const ENCODED: &str = "encoded pages";
+    /// What the CPU made, on its way to the device.
+    pub const UPLOADS: &str = "uploads";
     /// Parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
-    /// Samples that were made on the CPU, on their way to the device.
-    pub const FINISHED: &str = "finished samples";
-    /// nvJPEG's own buffers.
-    pub const NVJPEG: &str = "nvjpeg";
-}
 
-/// Samples of one launch: enough to fill a large GPU (8 x 196 blocks for 224 x 224), few enough that the memory
-/// between decoder and kernel stays small.
-const GROUP: usize = 8;
+    /// nvJPEG's own buffers for a route; the route `cpu` has none.
+    pub const fn nvjpeg(route: Route) -> &'static str {
+        match route {
+            Route::Hardware => "nvjpeg hardware",
+            Route::Cuda => "nvjpeg cuda",
+            Route::Host => "nvjpeg host",
+            Route::Cpu => "nvjpeg none",
+        }
+    }
+}
 
 /// Blocks of launch parameters: the host writes one while the other is being copied.
 pub const LAUNCH_BLOCKS: usize = 2;
 
-/// Device allocations are rounded up to this.
+/// Pool allocations are rounded up to this.
 const ALIGN_BYTES: usize = 256;
 
-/// Pixels that a page has room for at least.
-const LEAST_PAGE_PIXELS: u64 = 1 << 18;
+/// Room in a page against the largest picture that was looked at, as a quotient: whole sets are seldom looked at.
+const HEAD_ROOM: (u64, u64) = (5, 4);
 
-/// Bytes that nvJPEG keeps per pixel, and besides: 16-bit coefficients of three components without subsampling,
-/// planes, and padding to whole blocks. A guess that no device has confirmed yet.
-const NVJPEG_DEVICE: (usize, usize) = (12, 4 << 20);
-const NVJPEG_PINNED: (usize, usize) = (8, 2 << 20);
+/// Pixels that a page has room for at least.
+const LEAST_PAGE_PIXELS: u64 = 1 << 16;
+
+/// Encoded bytes for a pixel of a page: what a JPEG of full quality without subsampling seldom has.
+const ENCODED_BYTES_PER_PIXEL: usize = 2;
+
+/// 16-bit coefficients of three components without subsampling, for each pixel of a whole picture.
+const COEFFICIENT_BYTES: usize = 6;
+
+/// Planes of three components without subsampling, for each pixel of a whole picture.
+const PLANE_BYTES: usize = 3;
+
+/// Tables, marker segments, padding to whole blocks and rows: for each decode state.
+const DEVICE_SLACK_BYTES: usize = 1 << 20;
+const PINNED_SLACK_BYTES: usize = 1 << 19;
 
 impl DevicePlan {
-    /// The device's part of `plan`, whose places are decided.
+    /// The device's part of `plan`, whose places are decided; nothing is counted yet.
     pub(super) fn new(plan: &Plan, facts: &Facts) -> Self {
         let cpu = plan.cpu_steps();
         let before = cpu.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
         let leaf = Leaf::of(before);
         let operators: Vec<_> = plan.steps[cpu..].iter().map(|step| &*step.operator).collect();
         let kernel = kernel_text(leaf, &operators, plan.shape.dtype, plan.shape.layout);
-        // Twice the largest picture that was looked at: whole sets are seldom looked at.
-        let page_pixels = (2 * facts.picture.pixels()).max(LEAST_PAGE_PIXELS);
-        let page_pixels = page_pixels.min(plan.settings.limits.max_pixels) as usize;
+        let limits = &plan.settings.limits;
+        let page_pixels = (facts.picture.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
+            .max(LEAST_PAGE_PIXELS)
+            .min(limits.max_pixels) as usize;
         let pixel_bytes = if before == PixelType::U8 { 3 } else { 12 };
-        Self {
+        let encoded_bytes = match plan.decode {
+            Place::Gpu => facts.largest_bytes.min(limits.max_file_bytes) as usize,
+            Place::Cpu => 0,
+        };
+        let mut device = Self {
             kernel,
             leaf,
-            group: GROUP,
-            pages: plan.settings.loader.workers + GROUP,
-            pixels_bytes: (pixel_bytes * page_pixels).next_multiple_of(ALIGN_BYTES),
+            group: 0,
+            hardware_group: 0,
+            pages: 0,
+            encoded_bytes: aligned(encoded_bytes.min(ENCODED_BYTES_PER_PIXEL * page_pixels)),
+            pixels_bytes: aligned(pixel_bytes * page_pixels),
             table_bytes: table_bytes(plan, cpu, page_pixels as u64),
-            nvjpeg_device_bytes: nvjpeg_bytes(NVJPEG_DEVICE, page_pixels),
-            nvjpeg_pinned_bytes: nvjpeg_bytes(NVJPEG_PINNED, page_pixels),
+            picture_pixels: page_pixels,
+            uploads: 0,
+            upload_bytes: aligned(plan.shape.sample_bytes()),
+            routes: Vec::new(),
+        };
+        let routes = plan.routes(&facts.device);
+        if routes.contains(&Route::Cpu) {
+            device.upload_bytes = device.upload_bytes.max(device.pixels_bytes);
         }
+        device.routes = routes.into_iter().map(|route| device.route(route, 0)).collect();
+        device
+    }
+
+    /// As many of everything as `counts` says.
+    pub(super) fn set(&mut self, plan: &Plan, counts: &Counts) {
+        let on_cpu = on_cpu(plan);
+        self.group = counts.group;
+        self.hardware_group = counts.hardware_group;
+        self.pages = counts.reading + counts.group + 2 * counts.hardware_group;
+        // Without the route, only what the others refuse is made on the CPU. One more is on its way to the device.
+        let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
+        self.uploads = making + 1;
+        let routes = self.routes.iter().map(|it| {
+            let decoders = match it.route {
+                Route::Hardware => 1,
+                Route::Cuda => counts.decoders,
+                Route::Host => counts.decoders.min(on_cpu),
+                Route::Cpu => on_cpu,
+            };
+            self.route(it.route, decoders)
+        });
+        self.routes = routes.collect();
+    }
+
+    /// Whether pictures may take a route.
+    pub fn has(&self, route: Route) -> bool {
+        self.routes.iter().any(|it| it.route == route)
     }
 
     /// Bytes of one block of launch parameters.
     pub fn launch_bytes(&self) -> usize {
         let samples = self.group * self.kernel.sample_bytes;
-        (samples.next_multiple_of(8) + self.group * self.table_bytes).next_multiple_of(ALIGN_BYTES)
+        aligned(samples.next_multiple_of(8) + self.group * self.table_bytes)
     }
 
-    /// Adds the rows of page-locked and device memory.
-    pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
-        let (pages, blocks, slots) = (self.pages, LAUNCH_BLOCKS, plan.slots());
+    /// Adds the rows of page-locked and device memory, with so many batches ahead.
+    pub(super) fn add_rows(&self, plan: &Plan, prefetch: usize, footprint: &mut Footprint) {
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
-            let each = each.next_multiple_of(ALIGN_BYTES) as u64;
-            footprint.add(memory, row, each, count as u64, note);
+            if each > 0 && count > 0 {
+                footprint.add(memory, row, aligned(each) as u64, count as u64, note);
+            }
         };
         let launch = format!("{} samples x ({} B + tables)", self.group, self.kernel.sample_bytes);
-        let slot = format!("{}, {} ahead + 2", plan.shape, plan.settings.loader.prefetch);
-        let on_gpu = plan.decode == Place::Gpu;
+        let slot = format!("{}, {prefetch} ahead + 1", plan.shape);
+        let nvjpeg = |route: &RoutePlan| match route.route {
+            Route::Hardware => format!("{} pictures in a call, estimated", self.hardware_group),
+            _ => "decode states, estimated".to_string(),
+        };
 
-        let finished = "made on the CPU to the same bits";
-        add(Memory::Pinned, rows::FINISHED, plan.shape.sample_bytes(), pages, finished);
-        add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), blocks, &launch);
-        if on_gpu {
-            add(Memory::Pinned, rows::NVJPEG, self.nvjpeg_pinned_bytes, pages, "its own buffers");
-        } else {
-            add(Memory::Pinned, rows::PIXELS, self.pixels_bytes, pages, "decoded on the CPU");
+        add(
+            Memory::Pinned,
+            rows::ENCODED,
+            self.encoded_bytes,
+            self.pages,
+            "files as they were read",
+        );
+        add(Memory::Pinned, rows::UPLOADS, self.upload_bytes, self.uploads, "what the CPU made");
+        add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        for it in &self.routes {
+            add(Memory::Pinned, rows::nvjpeg(it.route), it.pinned_bytes, it.decoders, &nvjpeg(it));
         }
-        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), slots, &slot);
+        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), prefetch + 1, &slot);
         let windows = "windows between decoder and kernel";
-        add(Memory::Device, rows::PIXELS, self.pixels_bytes, pages, windows);
-        add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), blocks, &launch);
-        if on_gpu {
-            add(Memory::Device, rows::NVJPEG, self.nvjpeg_device_bytes, pages, "its own buffers");
+        add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);
+        add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
+        for it in &self.routes {
+            add(Memory::Device, rows::nvjpeg(it.route), it.device_bytes, it.decoders, &nvjpeg(it));
         }
+    }
+
+    /// A route with so many decode states. No device has confirmed the estimates of nvJPEG's buffers.
+    fn route(&self, route: Route, decoders: usize) -> RoutePlan {
+        let pixels = self.picture_pixels;
+        let coefficients = COEFFICIENT_BYTES * pixels;
+        let decoded = coefficients + PLANE_BYTES * pixels + DEVICE_SLACK_BYTES;
+        let files = self.hardware_group * self.encoded_bytes;
+        let (device_bytes, pinned_bytes) = match route {
+            Route::Cpu => (0, 0),
+            // Coefficients are decoded into page-locked memory and copied.
+            Route::Host => (decoded, coefficients + PINNED_SLACK_BYTES),
+            // The file is copied and its coefficients are decoded there.
+            Route::Cuda => (decoded + self.encoded_bytes, self.encoded_bytes + PINNED_SLACK_BYTES),
+            // The files are copied, and the engines write planes.
+            Route::Hardware => (
+                files + self.hardware_group * PLANE_BYTES * pixels + DEVICE_SLACK_BYTES,
+                files + PINNED_SLACK_BYTES,
+            ),
+        };
+        let (device_bytes, pinned_bytes) = (aligned(device_bytes), aligned(pinned_bytes));
+        RoutePlan { route, decoders, device_bytes, pinned_bytes }
     }
 }
 
-fn nvjpeg_bytes((per_pixel, besides): (usize, usize), pixels: usize) -> usize {
-    (per_pixel * pixels + besides).next_multiple_of(ALIGN_BYTES)
+impl fmt::Display for RoutePlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.route.name())?;
+        if self.decoders > 1 {
+            write!(f, " x{}", self.decoders)?;
+        }
+        Ok(())
+    }
+}
+
+/// Workers that may decode on the CPU at one time.
+pub(super) fn on_cpu(plan: &Plan) -> usize {
+    let workers = plan.settings.loader.workers;
+    plan.settings.decode.max_cpu_threads.map_or(workers, |most| most.min(workers))
+}
+
+const fn aligned(bytes: usize) -> usize {
+    bytes.next_multiple_of(ALIGN_BYTES)
 }
 
 /// Bytes of all tables of a sample that comes from a window of `pixels` pixels, for the operators from number

@@ -6,10 +6,7 @@ use crate::op::resample::Resampler;
 use crate::op::{Bounds, Fusion};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Facts, Plan};
-
-/// Slots besides those that are ready ahead: one is being filled, one is in use.
-pub const EXTRA_SLOTS: usize = 2;
+use super::{Facts, Place, Plan};
 
 /// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
@@ -17,21 +14,33 @@ const PROCESS_BYTES: u64 = 12 << 20;
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    let loader = &plan.settings.loader;
-    let workers = loader.workers as u64;
-    let slots = plan.slots() as u64;
-    let pages = facts.largest_bytes.min(plan.settings.limits.max_file_bytes);
+    let workers = plan.settings.loader.workers as u64;
+    let largest = facts.largest_bytes.min(plan.settings.limits.max_file_bytes);
     let note = format!("largest sample {} bytes", facts.largest_bytes);
-    rows.add(Memory::Host, "encoded pages", pages, workers, note);
+    match &plan.device {
+        // What fits is read into page-locked pages.
+        Some(device) if plan.decode == Place::Gpu => {
+            if largest > device.encoded_bytes as u64 {
+                rows.add(Memory::Host, "files beyond a page", largest, workers, note);
+            }
+        }
+        _ => rows.add(Memory::Host, "encoded pages", largest, workers, note),
+    }
     let note = format!("tables and rows of a {} picture", facts.picture);
     rows.add(Memory::Host, "worker scratch", scratch_bytes(plan, facts), workers, note);
     let note = "coefficients of progressive JPEGs, whole PNGs and WebPs";
     rows.add(Memory::Host, "decoders", facts.decoder_bytes, workers, note);
     match &plan.device {
-        Some(device) => device.add_rows(plan, &mut rows),
+        Some(device) => {
+            let (_, tables) = table_bytes(plan, facts);
+            let note = "tables of samples that wait for their launch";
+            rows.add(Memory::Host, "sample plans", tables, device.pages as u64, note);
+            device.add_rows(plan, plan.prefetch, &mut rows);
+        }
         None => {
-            let note = format!("{}, {} ahead + {EXTRA_SLOTS}", plan.shape, loader.prefetch);
-            rows.add(Memory::Host, "output slots", plan.shape.bytes() as u64, slots, note);
+            let note = format!("{}, {} ahead + 1", plan.shape, plan.prefetch);
+            let (each, count) = (plan.shape.bytes() as u64, plan.slots() as u64);
+            rows.add(Memory::Host, "output slots", each, count, note);
         }
     }
     rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
@@ -39,16 +48,23 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
+/// Entries of all coefficient tables of a picture of the expected size, and their bytes.
+fn table_bytes(plan: &Plan, facts: &Facts) -> (usize, u64) {
+    let Size { width, height } = facts.picture;
+    let wanted = Size::new(plan.shape.width, plan.shape.height);
+    let side = width.max(height).max(1);
+    let bounds = Bounds { pixels: facts.picture.pixels(), side, wanted: Some(wanted) };
+    let entries = plan.steps.iter().map(|step| step.operator.table_len(bounds)).sum::<usize>();
+    (entries, (size_of::<i32>() * entries) as u64)
+}
+
 /// What a worker needs for a picture of the expected size: its tables, and rows where rows go straight from the
 /// decoder into the resampler, or else the windows between operators.
 fn scratch_bytes(plan: &Plan, facts: &Facts) -> u64 {
-    let Size { width, height } = facts.picture;
-    let side = width.max(height).max(1);
-    let wanted = Size::new(plan.shape.width, plan.shape.height);
-    let bounds = Bounds { pixels: facts.picture.pixels(), side, wanted: Some(wanted) };
-    let entries = plan.steps.iter().map(|step| step.operator.table_len(bounds)).sum::<usize>();
-    let tables = (size_of::<i32>() * entries) as u64;
+    let (entries, tables) = table_bytes(plan, facts);
     if streams(plan, facts.picture) {
+        let side = facts.picture.width.max(facts.picture.height).max(1);
+        let wanted = Size::new(plan.shape.width, plan.shape.height);
         tables + Resampler::max_scratch_bytes(entries, wanted, side) as u64
     } else {
         // The image that is worked on and the next one, of bytes.

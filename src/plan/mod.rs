@@ -15,13 +15,15 @@ use crate::image::PixelType;
 use crate::op::{AnyOperator, Chain, Placement};
 use crate::tensor::{DType, TensorShape};
 
+mod budget;
 mod device;
 mod memory;
 mod route;
 mod sample;
 mod settings;
 
-pub use device::{DevicePlan, LAUNCH_BLOCKS, rows};
+pub use budget::{Counts, Reduction};
+pub use device::{DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
 pub use route::Route;
 pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
@@ -70,8 +72,8 @@ pub enum DeviceFacts {
     None(String),
     /// There is one.
     Gpu {
-        /// Whether nvJPEG can decode on it, or why not.
-        nvjpeg: Result<(), String>,
+        /// The routes that nvJPEG offers on it (`hardware` only where there are engines), or why it offers none.
+        nvjpeg: Result<Vec<Route>, String>,
     },
 }
 
@@ -92,8 +94,12 @@ pub struct Plan {
     pub steps: Vec<PlannedStep>,
     /// What a full batch looks like.
     pub shape: TensorShape,
+    /// Batches ahead of the consumer: `loader.prefetch`, or less where a limit of memory has no room for it.
+    pub prefetch: usize,
     /// What runs on the device, where something does; the batches live there then.
     pub device: Option<DevicePlan>,
+    /// What there is less of than without the limits of memory.
+    pub reductions: Vec<Reduction>,
     /// Memory, row by row.
     pub footprint: Footprint,
 }
@@ -114,7 +120,7 @@ impl Plan {
     /// and the way out.
     pub fn new(chain: &Chain, settings: &Settings, facts: &Facts) -> Result<Self> {
         settings.check()?;
-        let (decode, places) = place(chain, settings.decode.placement, &facts.device)?;
+        let (decode, places) = place(chain, &settings.decode, &facts.device)?;
         let mut pixels = PixelType::U8;
         let mut size = None;
         let mut steps = Vec::new();
@@ -154,11 +160,14 @@ impl Plan {
             decode,
             steps,
             shape,
+            prefetch: settings.loader.prefetch,
             device: None,
+            reductions: Vec::new(),
             footprint: Footprint::default(),
         };
         if plan.uses_gpu() {
-            plan.device = Some(DevicePlan::new(&plan, facts));
+            let device = DevicePlan::new(&plan, facts);
+            plan.fit(device)?;
         }
         plan.footprint = memory::footprint(&plan, facts);
         Ok(plan)
@@ -169,9 +178,22 @@ impl Plan {
         self.decode == Place::Gpu || self.steps.iter().any(|step| step.place == Place::Gpu)
     }
 
-    /// Slots in the ring of batches.
+    /// Slots in the ring of batches: those ahead of the consumer, and the one that it has.
     pub fn slots(&self) -> usize {
-        self.settings.loader.prefetch + memory::EXTRA_SLOTS
+        self.prefetch + 1
+    }
+
+    /// The routes by which pictures may be decoded where decoding is on the GPU, those of the settings that the
+    /// device offers; else `cpu` alone.
+    fn routes(&self, device: &DeviceFacts) -> Vec<Route> {
+        match (self.decode, device) {
+            (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered) }) => Route::ALL
+                .into_iter()
+                .filter(|route| self.settings.decode.routes.contains(route))
+                .filter(|route| *route == Route::Cpu || offered.contains(route))
+                .collect(),
+            _ => vec![Route::Cpu],
+        }
     }
 
     /// How many operators, from the first on, run on the CPU.
@@ -181,9 +203,13 @@ impl Plan {
 }
 
 /// Decides every `auto` and refuses what would go to the device twice.
-fn place(chain: &Chain, decode: Placement, device: &DeviceFacts) -> Result<(Place, Vec<Place>)> {
+fn place(
+    chain: &Chain,
+    decode: &DecodeSettings,
+    device: &DeviceFacts,
+) -> Result<(Place, Vec<Place>)> {
     let asked: Vec<(String, &str, Placement)> =
-        std::iter::once(("decode".to_string(), "decode", decode))
+        std::iter::once(("decode".to_string(), "decode", decode.placement))
             .chain(chain.steps().iter().enumerate().map(|(number, step)| {
                 (format!("chain[{number}]"), step.operator.name(), step.placement)
             }))
@@ -200,7 +226,8 @@ fn place(chain: &Chain, decode: Placement, device: &DeviceFacts) -> Result<(Plac
             }
             return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
         }
-        DeviceFacts::Gpu { nvjpeg } => nvjpeg,
+        DeviceFacts::Gpu { nvjpeg: Err(why) } => Err(why.clone()),
+        DeviceFacts::Gpu { nvjpeg: Ok(offered) } => any_route(&decode.routes, offered),
     };
     let last_cpu = asked.iter().rposition(|it| it.2 == Placement::Cpu);
     let mut places = Vec::new();
@@ -234,9 +261,30 @@ fn place(chain: &Chain, decode: Placement, device: &DeviceFacts) -> Result<(Plac
     Ok((decode, places))
 }
 
+/// Whether a route that is allowed is among those that the device offers, or the words for none.
+fn any_route(allowed: &[Route], offered: &[Route]) -> Result<(), String> {
+    if allowed.iter().any(|route| offered.contains(route)) {
+        return Ok(());
+    }
+    let names =
+        |routes: &[Route]| routes.iter().map(|route| route.name()).collect::<Vec<_>>().join(", ");
+    Err(format!(
+        "decode.routes allows {}, the device offers {}: allow one of these",
+        names(allowed),
+        if offered.is_empty() { "none".into() } else { names(offered) }
+    ))
+}
+
 impl fmt::Display for Plan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{:<8}decode", self.decode.name())?;
+        write!(f, "{:<8}decode", self.decode.name())?;
+        match &self.device {
+            Some(device) if self.decode == Place::Gpu => {
+                let routes: Vec<_> = device.routes.iter().map(RoutePlan::to_string).collect();
+                writeln!(f, " by {}", routes.join(", "))?;
+            }
+            _ => writeln!(f)?,
+        }
         for step in &self.steps {
             writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
         }
@@ -244,6 +292,9 @@ impl fmt::Display for Plan {
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
         if let Some(device) = &self.device {
             writeln!(f, "{:<8}{}", "kernel", device.kernel.name)?;
+        }
+        for reduction in &self.reductions {
+            writeln!(f, "{:<8}{reduction}", "less")?;
         }
         writeln!(f)?;
         self.footprint.fmt(f)

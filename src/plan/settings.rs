@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::op::Placement;
 use crate::tensor::{DType, Layout};
 
+use super::Route;
+
 /// Everything that a user can set besides source and chain. Field names are the keys in TOML.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -30,7 +32,7 @@ pub struct LoaderSettings {
     pub batch: usize,
     /// Threads that read, and decode and transform what runs on the CPU. Default: the machine's cores.
     pub workers: usize,
-    /// Batches that are ready ahead of the consumer. Default 2.
+    /// Batches ahead of the consumer, the one that is being filled among them. Default 2.
     pub prefetch: usize,
     /// Key of all randomness. Default 0.
     pub seed: u64,
@@ -94,8 +96,18 @@ pub enum OnError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecodeSettings {
-    /// Where pictures are decoded. Default `auto`.
+    /// Where pictures are decoded. Default `auto`: on the GPU where it offers one of `routes`.
     pub placement: Placement,
+    /// The routes that pictures may take where decoding is on the GPU, in any order. Default all.
+    ///
+    /// Without `cpu` no picture is given to the CPU that one of the others takes. What none of them takes, or
+    /// what nvJPEG refuses, is made on the CPU all the same: it is the judge of last resort, so that a file is
+    /// good or bad whatever the routes are, and each such sample is counted.
+    pub routes: Vec<Route>,
+    /// Most workers that decode on the CPU (routes `host` and `cpu`) at one time where anything runs on the
+    /// GPU. Default: as many as there are workers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_cpu_threads: Option<usize>,
     /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the size that
     /// is wanted. Faster; changes pixels slightly. Default false.
     pub prescale: bool,
@@ -105,7 +117,13 @@ pub struct DecodeSettings {
 
 impl Default for DecodeSettings {
     fn default() -> Self {
-        Self { placement: Placement::Auto, prescale: false, orientation: true }
+        Self {
+            placement: Placement::Auto,
+            routes: Route::ALL.to_vec(),
+            max_cpu_threads: None,
+            prescale: false,
+            orientation: true,
+        }
     }
 }
 
@@ -119,7 +137,7 @@ pub struct OutputSettings {
     pub layout: Layout,
 }
 
-/// `[limits]`: checked on a sample's header, before memory is taken for it.
+/// `[limits]`: of a sample, checked on its header before memory is taken for it, and of the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
@@ -128,11 +146,23 @@ pub struct Limits {
     /// Most bytes of an encoded sample. Default 64 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_file_bytes: u64,
+    /// Most bytes of device memory, the driver's and its libraries' own apart. The plan fits itself into it, as
+    /// [`Counts`](super::Counts) says, or is refused with the smallest that would do. Default: no limit.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub device_memory: Option<u64>,
+    /// Most bytes of page-locked host memory; as `device_memory`.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub pinned_memory: Option<u64>,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_pixels: 178_956_970, max_file_bytes: 64 << 20 }
+        Self {
+            max_pixels: 178_956_970,
+            max_file_bytes: 64 << 20,
+            device_memory: None,
+            pinned_memory: None,
+        }
     }
 }
 
@@ -168,6 +198,28 @@ impl Settings {
             let problem = format!("must be below loader.world, which is {world}, is {rank}");
             return Err(Error::config("loader.rank", problem));
         }
+        self.decode.check()
+    }
+}
+
+impl DecodeSettings {
+    fn check(&self) -> Result<()> {
+        if self.routes.is_empty() {
+            let names = Route::ALL.map(Route::name).join(", ");
+            let problem = format!("is empty; name at least one of {names}");
+            return Err(Error::config("decode.routes", problem));
+        }
+        for (number, route) in self.routes.iter().enumerate() {
+            if self.routes[..number].contains(route) {
+                let key = format!("decode.routes[{number}]");
+                let problem = format!("{} is there already; leave it out here", route.name());
+                return Err(Error::config(key, problem));
+            }
+        }
+        if self.max_cpu_threads == Some(0) {
+            let problem = "must be at least 1, is 0; leave it out for no limit";
+            return Err(Error::config("decode.max_cpu_threads", problem));
+        }
         Ok(())
     }
 }
@@ -175,6 +227,10 @@ impl Settings {
 /// Reads a number of bytes: an integer, or a text such as `"512 MiB"`.
 fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(ByteSize)
+}
+
+fn some_byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    byte_size(deserializer).map(Some)
 }
 
 struct ByteSize;

@@ -1,0 +1,202 @@
+//! Limits of memory: how many buffers go round, and what gives way where there is no room for all of them.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::footprint::{self, Footprint, Memory};
+
+use super::{DevicePlan, Plan, Route};
+
+/// How many of what goes round. Without limits of memory these are the numbers of [`Counts::full`]; under a limit
+/// they give way in the order of the fields, the first of them first:
+///
+/// 1. `reading`, then `hardware_group`, `decoders`, and `group`, as far as [`Counts::LEAN`] while there is
+///    more than one batch ahead;
+/// 2. `prefetch`, to 1;
+/// 3. `reading`, `hardware_group`, `decoders` and `group`, to 1.
+///
+/// What the last step leaves over is used: of all numbers that fit, those are taken that have the most batches ahead,
+/// of these those with the largest `group`, then the most `decoders`, and so on. So a larger limit never
+/// makes the first difference a smaller number, and batches have the same bytes under any limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Pages for samples that workers have in hand.
+    pub reading: usize,
+    /// Most pictures of one call of the hardware engines; 0 without them.
+    pub hardware_group: usize,
+    /// Decode states of each of the routes `cuda` and `host`.
+    pub decoders: usize,
+    /// Most samples of one launch of the kernel.
+    pub group: usize,
+    /// Batches ahead of the consumer.
+    pub prefetch: usize,
+}
+
+/// What there is less of than without the limits of memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reduction {
+    /// What it is: `prefetch`.
+    pub name: &'static str,
+    /// How many there are.
+    pub count: usize,
+    /// How many there would be.
+    pub instead_of: usize,
+    /// The keys of the limits that have no room for one more.
+    pub limits: Vec<&'static str>,
+}
+
+impl Counts {
+    /// What the rest is not reduced below before `prefetch` gives way: with less, engines wait for pages.
+    pub const LEAN: Counts =
+        Counts { reading: 4, hardware_group: 7, decoders: 2, group: 4, prefetch: 1 };
+
+    /// The numbers without any limit.
+    fn full(plan: &Plan, device: &DevicePlan) -> Self {
+        let workers = plan.settings.loader.workers;
+        let hardware = device.has(Route::Hardware);
+        // A decode state is taken until the device is done with it. Where there are engines, they do the most.
+        let most = if hardware { 4 } else { 8 };
+        Self {
+            reading: workers,
+            // Two pictures for each of the seven engines of a large GPU: while one is decoded, the next is there.
+            hardware_group: if hardware { 14 } else { 0 },
+            decoders: most.min(workers),
+            // Enough to fill a large GPU (8 x 196 blocks for 224 x 224).
+            group: 8,
+            prefetch: plan.settings.loader.prefetch,
+        }
+    }
+}
+
+/// The numbers, with their names, in the order in which they are kept: the first gives way last.
+const KEPT: [(&str, fn(&mut Counts) -> &mut usize); 5] = [
+    ("prefetch", |counts| &mut counts.prefetch),
+    ("launch group", |counts| &mut counts.group),
+    ("decode states", |counts| &mut counts.decoders),
+    ("hardware group", |counts| &mut counts.hardware_group),
+    ("pages for workers", |counts| &mut counts.reading),
+];
+
+const ONE: Counts = Counts { reading: 1, hardware_group: 1, decoders: 1, group: 1, prefetch: 1 };
+
+impl Plan {
+    /// Takes the device's part with as many of everything as the limits of memory have room for.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where a limit has no room for one of each: with the rows, and the smallest limit that has.
+    pub(super) fn fit(&mut self, mut device: DevicePlan) -> Result<()> {
+        let full = Counts::full(self, &device);
+        let rows = |device: &mut DevicePlan, counts: &Counts| {
+            let mut rows = Footprint::default();
+            device.set(self, counts);
+            device.add_rows(self, counts.prefetch, &mut rows);
+            rows
+        };
+        let limits = [
+            ("limits.device_memory", Memory::Device, self.settings.limits.device_memory),
+            ("limits.pinned_memory", Memory::Pinned, self.settings.limits.pinned_memory),
+        ];
+        let limits = limits
+            .into_iter()
+            .filter_map(|(key, memory, limit)| limit.map(|bytes| Limit { key, memory, bytes }));
+        let limits: Vec<Limit> = limits.collect();
+        let mut exceeded = |counts: &Counts| {
+            let rows = rows(&mut device, counts);
+            let over = limits.iter().filter(|it| rows.total_bytes(it.memory) > it.bytes);
+            over.copied().collect::<Vec<_>>()
+        };
+        let Some(counts) = choose(full, |counts| exceeded(counts).is_empty()) else {
+            let least = full.at_most(&ONE);
+            return Err(refusal(&exceeded(&least), &rows(&mut device, &least)));
+        };
+        let mut reductions = Vec::new();
+        for (name, part) in KEPT {
+            let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
+            if count < instead_of {
+                let mut more = counts;
+                *part(&mut more) += 1;
+                let limits = exceeded(&more).iter().map(|limit| limit.key).collect();
+                reductions.push(Reduction { name, count, instead_of, limits });
+            }
+        }
+        device.set(self, &counts);
+        self.prefetch = counts.prefetch;
+        self.device = Some(device);
+        self.reductions = reductions;
+        Ok(())
+    }
+}
+
+/// A limit that is set.
+#[derive(Clone, Copy)]
+struct Limit {
+    key: &'static str,
+    memory: Memory,
+    bytes: u64,
+}
+
+/// The largest numbers that fit, in the order of [`KEPT`]; `None` where not even one of each fits. What fits
+/// must fit with less of anything too.
+fn choose(full: Counts, mut fits: impl FnMut(&Counts) -> bool) -> Option<Counts> {
+    if fits(&full) {
+        return Some(full);
+    }
+    let lean = full.at_most(&Counts::LEAN);
+    let ahead = (2..=full.prefetch).rev().map(|prefetch| Counts { prefetch, ..lean });
+    let mut counts = ahead.into_iter().find(&mut fits).unwrap_or(full.at_most(&ONE));
+    if !fits(&counts) {
+        return None;
+    }
+    for (_, part) in &KEPT[1..] {
+        let [least, most] = [counts, full].map(|mut it| *part(&mut it));
+        let mut more = counts;
+        for count in (least + 1..=most).rev() {
+            *part(&mut more) = count;
+            if fits(&more) {
+                counts = more;
+                break;
+            }
+        }
+    }
+    Some(counts)
+}
+
+impl Counts {
+    /// The smaller of each.
+    fn at_most(&self, most: &Self) -> Self {
+        let (mut counts, mut most) = (*self, *most);
+        for (_, part) in KEPT {
+            let count = part(&mut counts);
+            *count = (*count).min(*part(&mut most));
+        }
+        counts
+    }
+}
+
+/// The words for limits that are too small; `rows` are those of the least that there can be.
+fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
+    let words = |limit: &Limit| {
+        let needed = rows.total_bytes(limit.memory);
+        let [is, would] = [limit.bytes, needed].map(footprint::bytes);
+        format!(
+            "is {} bytes ({is}), the smallest that would do is {needed} bytes ({would})",
+            limit.bytes
+        )
+    };
+    let mut problem = String::new();
+    for (number, limit) in exceeded.iter().enumerate() {
+        let key = if number == 0 { String::new() } else { format!("; {} ", limit.key) };
+        problem += &format!("{key}{}", words(limit));
+    }
+    let of = |memory| exceeded.iter().any(|limit| limit.memory == memory);
+    let rows = rows.rows.iter().filter(|row| of(row.memory)).cloned().collect();
+    problem += &format!(", for\n{}", Footprint { rows });
+    Error::config(exceeded.first().map_or("limits", |limit| limit.key), problem.trim_end())
+}
+
+impl fmt::Display for Reduction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, count, instead_of, limits } = self;
+        write!(f, "{name} {count} instead of {instead_of}: {}", limits.join(" and "))
+    }
+}
