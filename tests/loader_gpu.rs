@@ -9,6 +9,7 @@ mod common;
 mod simulated;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{evaluation, jpegs, training};
 use feedwater::decode::HostDecoder;
@@ -18,7 +19,7 @@ use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{Last, OnError, Route};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
@@ -72,9 +73,14 @@ fn epochs(loader: &Loader) -> Vec<(Vec<SampleRecord>, Vec<u8>)> {
     all
 }
 
+/// The same loader, decoding on the CPU.
+fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
+    builder.decode(Placement::Cpu).device(DeviceChoice::Cpu)
+}
+
 /// Runs the same on the CPU and on the device, and compares everything but where it was decoded.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
-    let cpu = epochs(&make().device(DeviceChoice::Cpu).build().unwrap());
+    let cpu = epochs(&on_cpu(make()).build().unwrap());
     let loader = make().device(DeviceChoice::Gpu(0)).build().unwrap();
     assert!(loader.plan().uses_gpu(), "{what}");
     let gpu = epochs(&loader);
@@ -89,18 +95,33 @@ fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     loader
 }
 
+/// Every route alone, and all of them.
+fn routes() -> Vec<Vec<Route>> {
+    Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
+}
+
 #[test]
-fn whole_epochs_equal_the_cpu_bit_for_bit_whatever_the_schedule() {
+fn whole_epochs_equal_the_cpu_bit_for_bit_by_every_route_whatever_the_schedule() {
     let machine = machine();
-    for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)] {
-        machine.schedule(schedule);
-        let loader =
-            same(|| builder(jpegs(18), training()).last(Last::Pad), &format!("{schedule:?}"));
-        let stats = loader.stats();
-        assert_eq!(stats.outcomes["host"], 36, "every picture went through nvJPEG");
-        drop(loader);
-        let counts = machine.counts();
-        assert_eq!((counts.live(), counts.faults()), (0, 0), "{schedule:?}: {counts:?}");
+    for routes in routes() {
+        for schedule in [Schedule::Eager, Schedule::Lazy, Schedule::Random(1), Schedule::Random(2)]
+        {
+            let what = format!("{routes:?} {schedule:?}");
+            machine.schedule(schedule);
+            // `cpu` alone is no route of the GPU: there the operators are all that runs on it.
+            let gpu = if routes == [Route::Cpu] { Placement::Cpu } else { Placement::Gpu };
+            let make = || {
+                let builder = builder(jpegs(18), training()).last(Last::Pad).workers(3);
+                builder.decode(gpu).routes(routes.clone())
+            };
+            let loader = same(make, &what);
+            let stats = loader.stats();
+            let by_routes: u64 = routes.iter().map(|route| stats.outcomes[route.name()]).sum();
+            assert_eq!((by_routes, stats.finished_on_cpu.len()), (36, 0), "{what}: {stats:?}");
+            drop(loader);
+            let counts = machine.counts();
+            assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+        }
     }
 }
 
@@ -138,35 +159,158 @@ fn every_placement_equals_the_cpu() {
             &format!("decode and {cpu} operators on the cpu"),
         );
         let stats = loader.stats();
-        assert_eq!((stats.outcomes["cpu"], stats.finished_on_cpu), (16, 0));
+        assert_eq!((stats.outcomes["cpu"], stats.finished_on_cpu.len()), (16, 0));
     }
     let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0));
     let loader = all().build().unwrap();
     assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
 }
 
-/// PNG, CMYK and pictures larger than a page are made on the CPU and uploaded, in the same batch as the others.
+/// PNG and pictures larger than a page are made on the CPU and uploaded, in the same batch as the others, and counted
+/// with the reason.
 #[test]
-fn what_nvjpeg_cannot_take_is_made_on_the_cpu_and_counted() {
+fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
     let machine = machine();
     machine.schedule(Schedule::Random(4));
     let samples = || {
-        let mut all = jpegs(12);
-        let mut png = Vec::new();
-        let mut encoder = png::Encoder::new(&mut png, 31, 27);
-        encoder.set_color(png::ColorType::Rgb);
-        encoder.write_header().unwrap().write_image_data(&common::picture(5, 31, 27)).unwrap();
-        all[3].0 = png;
+        let mut all = jpegs(40);
+        all[3].0 = common::png(5, 31, 27);
         all[7].0 = common::jpeg(70, 1400, 1000);
+        // Larger than a page's room for a file, by bytes that no decoder reads.
+        all[9].0.extend(vec![0; 1 << 20]);
         all
     };
-    // The few pictures that the plan looks at include the large one only by chance: the page is small.
-    let make = || builder(samples(), training()).last(Last::Partial);
-    let loader = same(make, "mixed");
+    for routes in [vec![Route::Hardware, Route::Cuda, Route::Host], Route::ALL.to_vec()] {
+        // The few pictures that the plan looks at do not include the large ones.
+        let make = || {
+            let builder = builder(samples(), training()).last(Last::Partial);
+            builder.routes(routes.clone())
+        };
+        let loader = same(make, "mixed");
+        let stats = loader.stats();
+        let on_cpu: u64 = stats.finished_on_cpu.values().sum();
+        assert_eq!(stats.images, 80);
+        assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
+        assert!((4..=6).contains(&on_cpu), "{stats:?}");
+        if !routes.contains(&Route::Cpu) {
+            assert_eq!(stats.outcomes["cpu"], on_cpu);
+            assert_eq!(on_cpu, 6, "{stats:?}");
+        }
+        for epoch in &stats.epochs {
+            assert_eq!(epoch.images, 40);
+            assert_eq!(epoch.outcomes.values().sum::<u64>(), 40);
+            assert_eq!(epoch.finished_on_cpu.values().sum::<u64>(), on_cpu / 2);
+        }
+    }
+}
+
+/// Progressive pictures are for the routes whose entropy decoder is the CPU.
+#[test]
+fn the_header_decides_which_routes_may_take_a_picture() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(14));
+    let samples = || {
+        let mut all = jpegs(24);
+        for (number, (bytes, _)) in all.iter_mut().enumerate().filter(|it| it.0 % 3 == 0) {
+            *bytes = common::progressive(number as u64, 57, 43);
+        }
+        all
+    };
+    let run = |routes: &[Route]| {
+        let make = || builder(samples(), training()).last(Last::Partial).routes(routes);
+        same(make, &format!("{routes:?}")).stats()
+    };
+    let stats = run(&[Route::Hardware, Route::Host]);
+    assert!(stats.outcomes["host"] >= 16 && stats.finished_on_cpu.is_empty(), "{stats:?}");
+    let stats = run(&[Route::Hardware, Route::Cuda]);
+    assert_eq!((stats.outcomes["host"], stats.outcomes["cpu"]), (0, 16), "{stats:?}");
+    assert_eq!(stats.finished_on_cpu.values().sum::<u64>(), 16, "{stats:?}");
+}
+
+/// What looks damaged never reaches nvJPEG; the CPU's decoder is the judge, and here it is lenient.
+#[test]
+fn nothing_that_looks_damaged_reaches_the_device() {
+    let machine = machine();
+    unsafe extern "C" fn never(
+        _: *const u8,
+        _: usize,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: *mut u8,
+    ) -> i32 {
+        panic!("nvJPEG was asked");
+    }
+    machine.set_decoder(Some(never));
+    let samples = || {
+        let mut all = jpegs(8);
+        for (bytes, _) in &mut all {
+            // Without an end, which libjpeg only warns of.
+            bytes.truncate(bytes.len() - 2);
+        }
+        all
+    };
+    let make = || {
+        builder(samples(), training())
+            .on_error(OnError::Substitute)
+            .routes([Route::Cuda, Route::Hardware])
+    };
+    let loader = same(make, "without an end");
     let stats = loader.stats();
-    assert!(stats.finished_on_cpu >= 2 && stats.outcomes["host"] >= 12, "{stats:?}");
-    assert_eq!(stats.finished_on_cpu, stats.outcomes["cpu"]);
-    assert_eq!(stats.images, 24);
+    assert_eq!(stats.outcomes["cuda"] + stats.outcomes["hardware"], 0, "{stats:?}");
+}
+
+/// With `decode.prescale` the routes that can reduce give what the CPU gives, and the others are left out.
+#[test]
+fn reduced_pictures_go_where_they_can_be_reduced() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(15));
+    let large = || (0..8).map(|tag| (common::jpeg(tag, 400, 300), 0)).collect::<Vec<_>>();
+    let run = |routes: &[Route]| {
+        let make = || builder(large(), training()).prescale(true).routes(routes);
+        same(make, &format!("{routes:?}")).stats()
+    };
+    let stats = run(&[Route::Cpu, Route::Cuda]);
+    assert_eq!((stats.outcomes["cuda"], stats.finished_on_cpu.len()), (0, 0), "{stats:?}");
+    let stats = run(&[Route::Hardware, Route::Host]);
+    assert_eq!((stats.outcomes["host"], stats.finished_on_cpu.len()), (0, 0), "{stats:?}");
+}
+
+/// No more threads decode on the CPU than the settings say; the others wait and nothing hangs.
+#[test]
+fn the_threads_that_decode_on_the_cpu_can_be_limited() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(16));
+    static NOW: AtomicUsize = AtomicUsize::new(0);
+    static MOST: AtomicUsize = AtomicUsize::new(0);
+    unsafe extern "C" fn counted(
+        bytes: *const u8,
+        count: usize,
+        x: i32,
+        y: i32,
+        width: i32,
+        height: i32,
+        rgb: *mut u8,
+    ) -> i32 {
+        MOST.fetch_max(NOW.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        // SAFETY: the same arguments.
+        let status = unsafe { libjpeg(bytes, count, x, y, width, height, rgb) };
+        NOW.fetch_sub(1, Ordering::SeqCst);
+        status
+    }
+    machine.set_decoder(Some(counted));
+    let run = |threads| {
+        MOST.store(0, Ordering::SeqCst);
+        let make = || {
+            builder(jpegs(24), training()).workers(4).routes([Route::Host]).max_cpu_threads(threads)
+        };
+        same(make, &format!("{threads:?}"));
+        MOST.load(Ordering::SeqCst)
+    };
+    assert_eq!(run(Some(1)), 1);
+    assert!(run(None) > 1);
 }
 
 #[test]
@@ -247,15 +391,21 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
         unsafe { libjpeg(bytes, count, x, y, width, height, rgb) }
     }
     machine.set_decoder(Some(moody));
-    let loader = builder(jpegs(8), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
-    let gpu = epochs(&loader);
     let bytes = |all: &[(Vec<SampleRecord>, Vec<u8>)]| {
         all.iter().map(|it| it.1.clone()).collect::<Vec<_>>()
     };
-    assert!(bytes(&cpu) == bytes(&gpu));
-    let stats = loader.stats();
-    assert_eq!(stats.outcomes["host"] + stats.outcomes["cpu"], 16);
-    assert!(stats.outcomes["host"] > 0 && stats.outcomes["cpu"] > 0, "{stats:?}");
+    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+        let builder = builder(jpegs(8), training()).routes([route]);
+        let loader = builder.device(DeviceChoice::Gpu(0)).build().unwrap();
+        let gpu = epochs(&loader);
+        assert!(bytes(&cpu) == bytes(&gpu), "{route:?}");
+        let stats = loader.stats();
+        let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
+        assert_eq!(there + on_cpu, 16, "{stats:?}");
+        assert_eq!(stats.finished_on_cpu.values().sum::<u64>(), on_cpu, "{stats:?}");
+        // Only what is refused: on the hardware route too, where a call has many pictures.
+        assert!(there > 0 && on_cpu > 0, "{stats:?}");
+    }
 }
 
 /// Whatever call of the driver fails, while building or while running: an error, never a panic, a hang or a leak.

@@ -19,6 +19,8 @@ use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard};
 use std::time::Instant;
 
+use serde::Serialize;
+
 use crate::plan::Route;
 
 use cost::{Cost, Span, Terms, assume};
@@ -66,8 +68,8 @@ impl Ticket {
 }
 
 /// What a lane has done.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct LaneReport {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct LaneReport {
     /// The lane's route.
     pub route: Route,
     /// Pictures that were finished.

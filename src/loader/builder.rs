@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::decode;
 use crate::error::{Error, Result};
 use crate::geometry::Size;
-use crate::gpu::{self, Device, Stream, nvjpeg};
+use crate::gpu::nvjpeg::{self, Backend};
+use crate::gpu::{self, Device, Stream};
 use crate::header::Header;
 use crate::op::{Chain, Placement};
 use crate::plan::{DeviceFacts, Facts, Last, Limits, OnError, Plan, Route, Settings};
@@ -254,9 +255,7 @@ impl LoaderBuilder {
             }
             (Err(error), _) => return Err(error),
         };
-        let nvjpeg = nvjpeg::Library::open(Some(device.driver_version() / 1000));
-        let nvjpeg =
-            nvjpeg.map(|_| vec![Route::Cuda, Route::Host]).map_err(|error| error.to_string());
+        let nvjpeg = offered(&device).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
         let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
         Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
@@ -271,6 +270,17 @@ pub(super) struct Resolved {
     pub plan: Plan,
     pub line: String,
     pub device: Option<Arc<Device>>,
+}
+
+/// The routes that nvJPEG offers on a device.
+fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
+    let offered = nvjpeg::backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
+    let route = |backend| match backend {
+        Backend::Hardware => Route::Hardware,
+        Backend::Cuda => Route::Cuda,
+        Backend::Host => Route::Host,
+    };
+    Ok(offered.map(|(backend, _)| route(backend)).collect())
 }
 
 /// Opens a device that kernels can be compiled for.

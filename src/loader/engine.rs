@@ -81,8 +81,7 @@ impl Engine {
             let (group, stream) = (on_device.hardware_group, Stream::new(device)?);
             let hardware = Hardware::new(shared.clone(), stream, batch_decoders, group);
             let producer = producer.clone();
-            running
-                .spawn("feedwater-jpeg".into(), move |_| hardware.run(&waiting, producer))?;
+            running.spawn("feedwater-jpeg".into(), move |_| hardware.run(&waiting, producer))?;
         }
         for number in 0..parts.plan.settings.loader.workers {
             let stream = Stream::new(device)?;

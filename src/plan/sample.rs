@@ -8,7 +8,7 @@ use crate::header::{Format, Header};
 use crate::op::{Fusion, ParamBytes, Trace, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Place, Plan};
+use super::{Place, Plan, Route};
 
 /// What is done to one sample: numbers only. Kept with a page and filled anew for each sample, so that
 /// nothing is allocated once the tables have their size.
@@ -105,12 +105,19 @@ impl Plan {
         Ok(())
     }
 
+    /// Whether a decoder that can reduce takes the picture: libjpeg-turbo, or the hardware engines.
+    fn reduces(&self, header: &Header) -> bool {
+        self.decode == Place::Cpu
+            || self.device.as_ref().is_some_and(|device| {
+                device.has(Route::Cpu)
+                    || device.has(Route::Hardware) && Route::Hardware.takes(header).is_ok()
+            })
+    }
+
     /// The largest reduction that leaves at least the size that is wanted; 1 where nothing is resampled first.
     fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
-        // nvJPEG's hybrid decoder cannot reduce.
-        let prescale = self.settings.decode.prescale
-            && header.format == Format::Jpeg
-            && self.decode == Place::Cpu;
+        let prescale =
+            self.settings.decode.prescale && header.format == Format::Jpeg && self.reduces(header);
         let (Some(step), true) = (self.steps.first(), prescale) else { return 1 };
         let Fusion::Resample(params) = step.operator.fusion(&out.steps[0].params) else { return 1 };
         let fits = |by: &i32| {

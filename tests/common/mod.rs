@@ -30,9 +30,29 @@ pub fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
 
 /// A baseline JPEG of [`picture`], 4:2:0, quality 90.
 pub fn jpeg(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    encode(seed, width, height, false)
+}
+
+/// The same as a progressive JPEG.
+pub fn progressive(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    encode(seed, width, height, true)
+}
+
+/// [`picture`] as a PNG.
+pub fn png(seed: u64, width: u32, height: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, width, height);
+    encoder.set_color(png::ColorType::Rgb);
+    let pixels = picture(seed, width, height);
+    encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
+    bytes
+}
+
+fn encode(seed: u64, width: u32, height: u32, progressive: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = Encoder::new(&mut bytes, 90);
     encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    encoder.set_progressive(progressive);
     let pixels = picture(seed, width, height);
     encoder.encode(&pixels, width as u16, height as u16, ColorType::Rgb).unwrap();
     bytes

@@ -99,10 +99,15 @@ impl Hardware {
     fn call(&mut self, group: &[Waiting]) -> Result<(), DecodeFault> {
         let jobs = group.iter().map(|Waiting { page, on_engine }| {
             Ok(BatchJob {
-                bytes: page.encoded.as_deref().unwrap_or_default().get(..on_engine.len).unwrap_or_default(),
+                bytes: page
+                    .encoded
+                    .as_deref()
+                    .unwrap_or_default()
+                    .get(..on_engine.len)
+                    .unwrap_or_default(),
                 picture: on_engine.picture,
                 wanted: on_engine.wanted,
-                reduction: 1,
+                reduction: on_engine.reduction,
                 destination: SeenFree::wait(&page.pixels, &page.read)?,
             })
         });

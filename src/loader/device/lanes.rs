@@ -4,11 +4,11 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::geometry::{Roi, Size};
+use crate::geometry::Size;
 use crate::gpu::nvjpeg::{Jpeg, PageDecoder, Window};
 use crate::gpu::{Device, Event, Stream};
 use crate::loader::balance::{Balancer, Lane, LaneReport, PictureWork, Ticket};
-use crate::plan::Route;
+use crate::plan::{Route, SamplePlan};
 
 use super::Depot;
 
@@ -73,13 +73,24 @@ impl Lanes {
         }
     }
 
-    /// What nvJPEG decodes of a picture of this size on a route of its own where a sample's window is wanted.
-    pub fn window(&self, route: Route, picture: Size, wanted: Roi) -> Option<Window> {
-        let jpeg = match route {
-            Route::Hardware => self.decoders.hardware.as_ref(),
-            _ => self.software(route).map(|software| &software.jpeg),
-        };
-        jpeg.map(|jpeg| jpeg.window(picture, wanted))
+    /// What nvJPEG decodes of a picture of this size for a sample, on a route of its own, or why it cannot.
+    pub fn window(
+        &self,
+        route: Route,
+        picture: Size,
+        sample: &SamplePlan,
+    ) -> Result<Window, &'static str> {
+        let SamplePlan { reduction, stored_window, .. } = *sample;
+        match (route, &self.decoders.hardware) {
+            (Route::Hardware, Some(jpeg)) => {
+                Ok(jpeg.reduced_window(picture, reduction, stored_window))
+            }
+            _ if reduction > 1 => Err("only the hardware reduces while it decodes"),
+            _ => match self.software(route) {
+                Some(software) => Ok(software.jpeg.window(picture, stored_window)),
+                None => Err("the route is not there"),
+            },
+        }
     }
 
     /// Gives a picture to one of the routes in `allowed`, which holds at least one; waits until one has room.

@@ -184,4 +184,5 @@ struct OnEngine {
     len: usize,
     picture: Size,
     wanted: Roi,
+    reduction: u32,
 }

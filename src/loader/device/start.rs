@@ -122,13 +122,14 @@ impl Pools {
             match planned.route {
                 Route::Hardware => {
                     let jpeg = self.jpeg(device, Route::Hardware, Backend::Hardware)?;
-                    let side = (on_device.pixels_bytes / 3).isqrt() as u32;
+                    let side = on_device.picture_pixels.isqrt() as u32;
                     for _ in 0..planned.decoders {
                         let largest = Size::new(side, side);
                         let group = on_device.hardware_group;
                         batch_decoders.push(BatchDecoder::new(&jpeg, group, largest)?);
                     }
-                    let engines = jpeg.engines().map_or(1, |it| it.engines * it.cores.max(1));
+                    let engines =
+                        jpeg.engines().map_or(1, |it| it.engines * it.cores_per_engine.max(1));
                     let capacity = on_device.hardware_group * planned.decoders;
                     lanes.push(lane(engines as usize, capacity));
                     decoders.hardware = Some(jpeg);
@@ -165,7 +166,7 @@ impl Pools {
 /// for it, unless the settings say otherwise.
 fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> usize {
     let workers = plan.settings.loader.workers;
-    let gpu = on_device.routes.iter().any(|it| matches!(it.route, Route::Hardware | Route::Cuda));
+    let gpu = on_device.has(Route::Hardware) || on_device.has(Route::Cuda);
     let spared = if gpu { workers.saturating_sub(1).max(1) } else { workers };
     plan.settings.decode.max_cpu_threads.map_or(spared, |most| most.min(workers))
 }

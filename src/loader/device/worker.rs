@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::DecodeFault;
-use crate::gpu::{Stream, Upload};
-use crate::header::Header;
+use crate::gpu::{DeviceBuffer, Event, Stream, Upload};
+use crate::header::{Header, verify};
 use crate::image::HostImage;
 use crate::loader::balance::PictureWork;
-use crate::loader::batch::{Outcome, SampleRecord, WhyCpu};
+use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::feed::{Feed, Job};
 use crate::loader::host::Maker;
 use crate::loader::policy::{Trouble, produce, record};
@@ -23,7 +23,7 @@ use crate::ring::{Filling, Producer};
 use crate::source::{HostPage, Page, Source};
 
 use super::lanes::Submitted;
-use super::{Cell, Depot, DevicePage, DeviceSlot, Lanes, Payload, Pixels, Waiting, Work};
+use super::{Cell, Depot, DevicePage, DeviceSlot, Lanes, OnEngine, Payload, Pixels, Waiting, Work};
 
 /// What all threads of a loader on a device share.
 #[derive(Clone)]
@@ -178,13 +178,10 @@ impl PageWorker {
             let takes = match route {
                 Route::Cpu => fits(upload_bytes(plan, device, sample)),
                 _ if !in_page => Err("its file does not fit into a page"),
-                _ => route.takes(header).and_then(|()| match sample.reduction {
-                    1 => lanes.window(route, header.size, sample.stored_window).map_or(
-                        Err("the route is not there"),
-                        |window| fits(window.bytes()),
-                    ),
-                    _ => Err("it is reduced while it is decoded"),
-                }),
+                _ => route
+                    .takes(header)
+                    .and_then(|()| lanes.window(route, header.size, sample))
+                    .and_then(|window| fits(window.bytes())),
             };
             match takes {
                 Ok(()) => self.routes.push(route),
@@ -218,11 +215,17 @@ impl PageWorker {
         match submitted.route() {
             Route::Cpu => self.upload(target, header, bytes, submitted).map(Some),
             Route::Hardware => {
-                let wanted = sample.stored_window;
-                let window = lanes.window(Route::Hardware, header.size, wanted);
-                self.engine =
-                    Some(OnEngine { submitted, len: bytes.len(), picture: header.size, wanted });
-                Ok(window.map(|window| stored.of(window.decoded)))
+                let Ok(window) = lanes.window(Route::Hardware, header.size, sample) else {
+                    return Ok(None);
+                };
+                self.engine = Some(OnEngine {
+                    submitted,
+                    len: bytes.len(),
+                    picture: header.size,
+                    wanted: sample.stored_window,
+                    reduction: sample.reduction,
+                });
+                Ok(Some(stored.of(window.decoded)))
             }
             route @ (Route::Cuda | Route::Host) => {
                 let Some(software) = lanes.software(route) else { return Ok(None) };
@@ -301,7 +304,8 @@ impl PageWorker {
     }
 }
 
-const REFUSED: &str = "nvJPEG refused it";
+/// Why a picture that a route should take was made on the CPU.
+pub(super) const REFUSED: &str = "nvJPEG refused it";
 
 /// The parts of a page that a route needs.
 struct Target<'a> {
