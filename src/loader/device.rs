@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! worker      page, place, read, header, plan, and one of
-//!               nvJPEG's host phase   |   pixels in the page   |   the finished tensor in the page
-//! launcher    a group of pages: nvJPEG's device phase | upload of pixels | upload of the tensor,
+//!               nvJPEG                |   pixels in the page   |   the finished tensor in the page
+//! launcher    a group of pages: nothing | upload of pixels | upload of the tensor,
 //!             then one launch of the fused kernel for all that have pixels
 //! ```
 //!
@@ -123,7 +123,7 @@ enum Payload {
     Nothing,
     /// Zeros are put there.
     Zeros,
-    /// nvJPEG's host phase is over.
+    /// nvJPEG decodes this window, in the producer's stream.
     Decoding(Window),
     /// So many bytes of pixels, of this window, upright.
     Pixels(usize, Roi),
@@ -160,6 +160,7 @@ pub(super) struct PageWorker {
     plan: Arc<Plan>,
     counters: Arc<Counters>,
     jpeg: Option<Arc<Jpeg>>,
+    stream: Arc<Stream>,
     maker: Maker,
 }
 
@@ -169,9 +170,10 @@ impl PageWorker {
         plan: Arc<Plan>,
         counters: Arc<Counters>,
         jpeg: Option<Arc<Jpeg>>,
+        stream: Arc<Stream>,
     ) -> Self {
         let maker = Maker::new(source.clone(), plan.clone(), counters.clone());
-        Self { source, plan, counters, jpeg, maker }
+        Self { source, plan, counters, jpeg, stream, maker }
     }
 
     pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
@@ -231,7 +233,7 @@ impl PageWorker {
         Ok((Payload::Finished, SampleRecord { finished_on_cpu: true, ..record }))
     }
 
-    /// nvJPEG's host phase; `None` where the picture is not for nvJPEG or does not fit.
+    /// nvJPEG's decoding; `None` where the picture is not for nvJPEG or does not fit.
     fn decode(
         &mut self,
         page: &mut DevicePage,
@@ -245,7 +247,8 @@ impl PageWorker {
             return Ok(None);
         }
         let begin = Instant::now();
-        let decoded = decoder.host(self.maker.page.bytes(), wanted);
+        let destination = page.pixels.device();
+        let decoded = decoder.decode(&self.stream, self.maker.page.bytes(), wanted, destination);
         self.counters.decode.add(begin.elapsed());
         match decoded {
             Ok(window) => Ok(Some((Payload::Decoding(window), Outcome::Host))),
@@ -316,27 +319,22 @@ fn device_tables(sample: &SamplePlan, cpu_steps: usize) -> &[i32] {
 
 /// Puts everything that happens on the device into the producer's stream.
 pub(super) struct Launcher {
-    source: Arc<dyn Source>,
     plan: Arc<Plan>,
     counters: Arc<Counters>,
     stream: Arc<Stream>,
     kernel: Kernel,
     blocks: Vec<Staged>,
-    /// Makes samples anew for which nvJPEG's device phase failed.
-    maker: Maker,
 }
 
 impl Launcher {
     pub fn new(
-        source: Arc<dyn Source>,
         plan: Arc<Plan>,
         counters: Arc<Counters>,
         stream: Arc<Stream>,
         kernel: Kernel,
         blocks: Vec<Staged>,
     ) -> Self {
-        let maker = Maker::new(source.clone(), plan.clone(), counters.clone());
-        Self { source, plan, counters, stream, kernel, blocks, maker }
+        Self { plan, counters, stream, kernel, blocks }
     }
 
     /// Launches until all workers are gone. The stream is empty afterwards, whatever went wrong: nothing that
@@ -411,15 +409,7 @@ impl Launcher {
             Payload::Zeros => gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0),
             Payload::Finished => page.finished.copy(&self.stream, 0..sample_bytes, buffer, *offset),
             Payload::Decoding(window) => {
-                let Some(decoder) = &mut page.decoder else { return Ok(()) };
                 let pitch = window.pitch_bytes();
-                match decoder.device(&self.stream, page.pixels.device(), 0, pitch) {
-                    Ok(()) => {}
-                    Err(fault) => {
-                        on_cpu_instead(fault)?;
-                        return self.make_anew(page, work);
-                    }
-                }
                 let SamplePlan { stored, orientation, .. } = page.sample;
                 let address = page.pixels.device().address();
                 let leaf =
@@ -470,24 +460,5 @@ impl Launcher {
         write_sample(&mut bytes[*count * sample_bytes..][..sample_bytes], out, leaf, params);
         *count += 1;
         Ok(())
-    }
-
-    /// Makes on the CPU what nvJPEG's device phase could not; where that is the file's fault, the policy decides.
-    fn make_anew(&mut self, page: &mut DevicePage, work: &mut Work) -> Result<()> {
-        let (plan, source) = (self.plan.clone(), self.source.clone());
-        let Job { epoch, index, padding, .. } = work.job;
-        let wanted = SampleKey { seed: plan.settings.loader.seed, epoch, index };
-        let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
-            let record = self.maker.finish(key, page.finished.bytes()?)?;
-            Ok(SampleRecord { finished_on_cpu: true, ..record })
-        });
-        work.payload = match &result {
-            Ok(record) if record.outcome == Outcome::Substituted => Payload::Zeros,
-            Ok(_) => Payload::Finished,
-            Err(_) => Payload::Nothing,
-        };
-        work.result = result.map(|record| SampleRecord { padding, ..record });
-        let device = plan.device.as_ref();
-        device.map_or(Ok(()), |device| self.fill(device, page, work, &mut 0))
     }
 }

@@ -5,7 +5,7 @@ use std::thread::JoinHandle;
 
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
-use crate::gpu::nvjpeg::{self, Jpeg, PageDecoder};
+use crate::gpu::nvjpeg::{self, Backend, Jpeg, PageDecoder};
 use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Place, Plan, rows};
 use crate::ring::{Consumer, ring};
@@ -89,6 +89,7 @@ impl Engine {
         let jpeg = match plan.decode {
             Place::Gpu => Some(Jpeg::open(
                 device,
+                Backend::Host,
                 &nvjpeg::Memory {
                     device: device_pool.clone(),
                     pinned: pinned_pool.clone(),
@@ -119,13 +120,14 @@ impl Engine {
         let (source, plan, counters) = (source.clone(), plan.clone(), counters.clone());
         for number in 0..plan.settings.loader.workers {
             let jpeg = jpeg.clone();
-            let worker = PageWorker::new(source.clone(), plan.clone(), counters.clone(), jpeg);
+            let (source, stream) = (source.clone(), stream.clone());
+            let worker = PageWorker::new(source, plan.clone(), counters.clone(), jpeg, stream);
             let producer = producer.clone();
             running
                 .spawn(format!("feedwater-{number}"), move |feed| worker.run(feed, &producer))?;
         }
         drop(producer);
-        let launcher = Launcher::new(source, plan, counters, stream, kernel, blocks);
+        let launcher = Launcher::new(plan, counters, stream, kernel, blocks);
         running.spawn("feedwater-launch".into(), move |feed| launcher.run(feed, &pages))?;
         let memory = DeviceMemory { device: device_pool, pinned: pinned_pool, driver_bytes };
         Ok(Engine::Device(running, memory))
