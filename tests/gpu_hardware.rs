@@ -5,7 +5,7 @@ use std::sync::Arc;
 use feedwater::Error;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
-use feedwater::gpu::nvjpeg::{self, Jpeg, PageDecoder};
+use feedwater::gpu::nvjpeg::{self, Backend, Jpeg, PageDecoder};
 use feedwater::gpu::{
     Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill, read_back,
 };
@@ -97,7 +97,7 @@ fn nvjpeg_decodes_windows_and_recovers_from_bad_files() {
     let pinned = PinnedPool::take(&device, &footprint).unwrap();
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
-    let jpeg = match Jpeg::open(&device, &source) {
+    let jpeg = match Jpeg::open(&device, Backend::Host, &source) {
         Err(error @ Error::Unavailable { .. }) if std::env::var_os("REQUIRE_GPU").is_none() => {
             eprintln!("SKIPPED, no nvJPEG: {error}");
             return;
@@ -119,9 +119,8 @@ fn nvjpeg_decodes_windows_and_recovers_from_bad_files() {
     encoder.encode(&rgb, PICTURE.width as u16, PICTURE.height as u16, ColorType::Rgb).unwrap();
 
     for wanted in [PICTURE.window(), Roi::new(33, 17, 101, 55), Roi::new(319, 199, 1, 1)] {
-        let _ = decoder.host(&file[..file.len() / 3], wanted).map(|_| ());
-        let window = decoder.host(&file, wanted).unwrap();
-        decoder.device(&stream, &page, 0, window.pitch_bytes()).unwrap();
+        let _ = decoder.decode(&stream, &file[..file.len() / 3], wanted, &page).map(|_| ());
+        let window = decoder.decode(&stream, &file, wanted, &page).unwrap();
         let mut bytes = vec![0; window.bytes()];
         read_back(&stream, &page, 0, &mut bytes).unwrap();
         for y in wanted.y..wanted.bottom() {

@@ -1,4 +1,4 @@
-//! nvJPEG's two phases against a simulated machine: order, memory, failures and what follows them.
+//! nvJPEG's decoders of single pictures against a simulated machine: order, memory, failures and what follows them.
 
 #![allow(unsafe_code)] // the decoder that a test hands to the simulated library
 
@@ -10,37 +10,18 @@ use feedwater::Error;
 use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
-use feedwater::gpu::nvjpeg::{self, DecodeFault, Jpeg, PageDecoder};
+use feedwater::gpu::nvjpeg::{self, Backend, DecodeFault, Jpeg, PageDecoder, Window};
 use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Stream, read_back};
-use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
+use simulated::pictures::{assert_clean, cut, file, file_with, pattern};
+use simulated::{LAUNCH_FAILED, Schedule, exclusive};
 
 const PICTURE: Size = Size::new(40, 30);
 
-/// Bytes of the coefficients that the simulated nvJPEG keeps for a picture.
+/// The backends that decode single pictures.
+const BACKENDS: [Backend; 2] = [Backend::Cuda, Backend::Host];
+
+/// Bytes of the coefficients that the simulated nvJPEG keeps for a picture with [`Backend::Host`].
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
-
-/// As much of a JPEG file as the simulated nvJPEG looks at: the frame header, then `tag`.
-fn file(size: Size, tag: u8) -> Vec<u8> {
-    let (width, height) = ((size.width as u16).to_be_bytes(), (size.height as u16).to_be_bytes());
-    let mut bytes = vec![0xff, 0xd8, 0xff, 0xc0, 0, 17, 8];
-    bytes.extend(height);
-    bytes.extend(width);
-    bytes.extend([3, 1, 0x22, 0, 2, 0x11, 1, 3, 0x11, 1, tag]);
-    bytes
-}
-
-/// What the simulated nvJPEG decodes without a decoder set: a pattern of the file's bytes and the position.
-fn pattern(bytes: &[u8], window: Roi) -> Vec<u8> {
-    let sum =
-        bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
-    let mut rgb = Vec::new();
-    for y in window.y..window.bottom() {
-        for x in window.x..window.right() {
-            rgb.extend((0..3).map(|c| sum.wrapping_add(7 * x + 13 * y + 101 * c) as u8));
-        }
-    }
-    rgb
-}
 
 struct Setup {
     decoders: Vec<PageDecoder>,
@@ -51,28 +32,28 @@ struct Setup {
     pinned: PinnedPool,
 }
 
-fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
+fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
     let device = Device::open(0)?;
     let mut footprint = Footprint::default();
     footprint.add(Memory::Device, "pages", 4096, pages as u64, "");
     footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
     footprint.add(Memory::Pinned, "nvjpeg", row_bytes, 1, "");
+    footprint.add(Memory::Pinned, "encoded", 4096, 1, "");
     let memory = DevicePool::take(&device, &footprint)?;
     let pinned = PinnedPool::take(&device, &footprint)?;
     let stream = Stream::new(&device)?;
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
-    let jpeg = Jpeg::open(&device, &source)?;
+    let jpeg = Jpeg::open(&device, backend, &source)?;
     let decoders = (0..pages).map(|_| PageDecoder::new(&jpeg, 0, 0)).collect::<Result<_>>()?;
     let destinations = (0..pages).map(|_| memory.buffer("pages", 4096)).collect::<Result<_>>()?;
     Ok(Setup { decoders, destinations, stream, jpeg, memory, pinned })
 }
 
 impl Setup {
-    /// Both phases, into the page's destination.
-    fn decode(&mut self, page: usize, bytes: &[u8], wanted: Roi) -> Result<(), DecodeFault> {
-        let window = self.decoders[page].host(bytes, wanted)?;
-        self.decoders[page].device(&self.stream, &self.destinations[page], 0, window.pitch_bytes())
+    /// Into the page's destination.
+    fn decode(&mut self, page: usize, bytes: &[u8], wanted: Roi) -> Result<Window, DecodeFault> {
+        self.decoders[page].decode(&self.stream, bytes, wanted, &self.destinations[page])
     }
 
     fn pixels(&self, page: usize, window: Roi) -> Result<Vec<u8>> {
@@ -82,65 +63,142 @@ impl Setup {
     }
 }
 
-fn assert_clean(machine: &Simulated, what: &str) {
-    let counts = machine.counts();
-    assert_eq!(counts.live(), 0, "{what}: something is left: {counts:?}");
-    assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
-}
-
 #[test]
 fn pages_decode_their_own_pictures_whatever_runs_first() {
     let machine = exclusive();
-    for schedule in [Schedule::Lazy, Schedule::Eager, Schedule::Random(5), Schedule::Random(6)] {
-        machine.schedule(schedule);
-        let mut setup = setup(3, 1 << 20).unwrap();
-        for round in 0..5u8 {
-            let window = Roi::new(u32::from(round), 3, 20, 15);
-            // Three pages in flight at a time; each page's second picture must not disturb its first.
-            for page in 0..3 {
-                setup.decode(page, &file(PICTURE, round * 3 + page as u8), window).unwrap();
-            }
-            for page in 0..3 {
-                let expected = pattern(&file(PICTURE, round * 3 + page as u8), window);
-                assert_eq!(setup.pixels(page, window).unwrap(), expected, "{schedule:?} {round}");
+    for backend in BACKENDS {
+        let before = machine.decoded(backend);
+        for schedule in [Schedule::Lazy, Schedule::Eager, Schedule::Random(5), Schedule::Random(6)]
+        {
+            machine.schedule(schedule);
+            let mut setup = setup(backend, 3, 1 << 20).unwrap();
+            for round in 0..5u8 {
+                let window = Roi::new(u32::from(round), 3, 20, 15);
+                // Three pages in flight at a time; each page's second picture must not disturb its first.
+                for page in 0..3 {
+                    setup.decode(page, &file(PICTURE, round * 3 + page as u8), window).unwrap();
+                }
+                for page in 0..3 {
+                    let expected = pattern(&file(PICTURE, round * 3 + page as u8), window);
+                    let pixels = setup.pixels(page, window).unwrap();
+                    assert_eq!(pixels, expected, "{backend:?} {schedule:?} {round}");
+                }
             }
         }
-        drop(setup);
+        assert_eq!(machine.decoded(backend) - before, 4 * 5 * 3);
         assert_clean(&machine, "pages");
     }
 }
 
 #[test]
-fn a_page_is_decoded_again_only_after_its_device_phase() {
+fn windows_at_corners_and_edges_are_right_with_every_version() {
     let machine = exclusive();
-    let mut setup = setup(1, 1 << 20).unwrap();
-    let window = PICTURE.window();
-    let first = setup.decoders[0].host(&file(PICTURE, 1), window).unwrap();
-    let copies = setup.memory.buffer("nvjpeg", 4096).unwrap();
-    setup.decoders[0].device(&setup.stream, &copies, 0, first.pitch_bytes()).unwrap();
-    // Nothing has run yet; the second host phase would overwrite the first one's page-locked buffer.
-    setup.decode(0, &file(PICTURE, 2), window).unwrap();
-    let mut bytes = vec![0; first.bytes()];
-    read_back(&setup.stream, &copies, 0, &mut bytes).unwrap();
-    assert_eq!(bytes, pattern(&file(PICTURE, 1), window));
-    assert_eq!(setup.pixels(0, window).unwrap(), pattern(&file(PICTURE, 2), window));
-    drop((copies, setup));
-    assert_clean(&machine, "reuse");
+    let Size { width, height } = PICTURE;
+    for version in [(13, 1, 0), (13, 2, 0)] {
+        machine.nvjpeg_version(version.0, version.1, version.2);
+        for backend in BACKENDS {
+            let mut setup = setup(backend, 1, 1 << 20).unwrap();
+            assert_eq!(setup.jpeg.margin(), if version < (13, 2, 0) { 2 } else { 0 });
+            for wanted in [
+                PICTURE.window(),
+                Roi::new(0, 0, 1, 1),
+                Roi::new(width - 1, 0, 1, 1),
+                Roi::new(0, height - 1, 1, 1),
+                Roi::new(width - 1, height - 1, 1, 1),
+                Roi::new(0, 7, width, 2),
+                Roi::new(9, 0, 3, height),
+                Roi::new(10, 1, 12, 9),
+            ] {
+                let bytes = file(PICTURE, 1);
+                let window = setup.decode(0, &bytes, wanted).unwrap();
+                assert_eq!(window, setup.jpeg.window(PICTURE, wanted));
+                let pixels = setup.pixels(0, window.decoded).unwrap();
+                let cut = cut(&pixels, window.decoded, wanted);
+                assert_eq!(cut, pattern(&bytes, wanted), "{backend:?} {version:?} {wanted}");
+            }
+        }
+    }
+    assert_clean(&machine, "windows");
+}
+
+#[test]
+fn old_versions_decode_a_margin_because_they_get_outermost_pixels_wrong() {
+    let machine = exclusive();
+    machine.nvjpeg_version(13, 1, 0);
+    let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
+    let wanted = Roi::new(10, 1, 12, 9);
+    let bytes = file(PICTURE, 1);
+    let window = setup.decode(0, &bytes, wanted).unwrap();
+    assert_eq!((window.wanted, window.decoded), (wanted, Roi::new(8, 0, 16, 12)));
+    assert_ne!(
+        setup.pixels(0, window.decoded).unwrap(),
+        pattern(&bytes, window.decoded),
+        "the simulated library gets the outermost pixels wrong"
+    );
+}
+
+#[test]
+fn a_decoder_waits_for_its_picture_before() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        let window = PICTURE.window();
+        let first = setup.memory.buffer("nvjpeg", 4096).unwrap();
+        assert!(setup.decoders[0].is_idle().unwrap());
+        setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), window, &first).unwrap();
+        // Nothing has run yet; the second picture would overwrite the first one's buffers.
+        assert!(!setup.decoders[0].is_idle().unwrap());
+        setup.decode(0, &file(PICTURE, 2), window).unwrap();
+        let mut bytes = vec![0; 3600];
+        read_back(&setup.stream, &first, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, pattern(&file(PICTURE, 1), window), "{backend:?}");
+        assert_eq!(setup.pixels(0, window).unwrap(), pattern(&file(PICTURE, 2), window));
+        setup.decoders[0].done().synchronize().unwrap();
+        assert!(setup.decoders[0].is_idle().unwrap());
+        drop((first, setup));
+        assert_clean(&machine, "reuse");
+    }
+}
+
+/// The file's bytes are the caller's again: with the host backend at once, with the other one when `done` is reached.
+#[test]
+fn page_locked_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() {
+    let machine = exclusive();
+    for (backend, disturbed) in [(Backend::Host, false), (Backend::Cuda, true)] {
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        let window = PICTURE.window();
+        let good = file(PICTURE, 1);
+        let mut bytes = setup.pinned.buffer("encoded", good.len()).unwrap();
+        for wait in [true, false] {
+            bytes.copy_from_slice(&good);
+            setup.decode(0, &bytes, window).unwrap();
+            if wait {
+                setup.decoders[0].done().synchronize().unwrap();
+            }
+            bytes.copy_from_slice(&file(PICTURE, 2));
+            let seen = setup.pixels(0, window).unwrap() != pattern(&good, window);
+            assert_eq!(seen, disturbed && !wait, "{backend:?}, waited: {wait}");
+        }
+    }
 }
 
 #[test]
 fn a_page_that_is_dropped_lets_its_device_phase_finish() {
     let machine = exclusive();
-    let mut setup = setup(1, 1 << 20).unwrap();
-    setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
-    setup.decoders.clear();
-    setup.pinned.buffer("nvjpeg", 7200).unwrap().fill(0);
-    assert_eq!(
-        setup.pixels(0, PICTURE.window()).unwrap(),
-        pattern(&file(PICTURE, 1), PICTURE.window())
-    );
-    drop(setup);
-    assert_clean(&machine, "dropped");
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        setup.decoders.clear();
+        setup.pinned.buffer("nvjpeg", 7200).unwrap().fill(0);
+        assert_eq!(
+            setup.pixels(0, PICTURE.window()).unwrap(),
+            pattern(&file(PICTURE, 1), PICTURE.window())
+        );
+        drop(setup);
+        assert_clean(&machine, "dropped");
+    }
 }
 
 #[test]
@@ -150,7 +208,7 @@ fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
     let window = PICTURE.window();
     for seed in 0..8 {
         machine.schedule(Schedule::Random(seed));
-        let mut setup = setup(2, 1 << 20).unwrap();
+        let mut setup = setup(Backend::Host, 2, 1 << 20).unwrap();
         let mut other = Stream::new(setup.stream.device()).unwrap();
         for round in 0..4u8 {
             // Two pages in two streams.
@@ -169,86 +227,40 @@ fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
 }
 
 #[test]
-fn rows_may_be_further_apart_than_they_are_long() {
-    let machine = exclusive();
-    let mut setup = setup(1, 1 << 20).unwrap();
-    let window = Roi::new(4, 5, 10, 3);
-    setup.decoders[0].host(&file(PICTURE, 1), window).unwrap();
-    setup.decoders[0].device(&setup.stream, &setup.destinations[0], 100, 64).unwrap();
-    let mut bytes = vec![0; 4096];
-    read_back(&setup.stream, &setup.destinations[0], 0, &mut bytes).unwrap();
-    let expected = pattern(&file(PICTURE, 1), window);
-    for (y, row) in expected.chunks(30).enumerate() {
-        assert_eq!(&bytes[100 + 64 * y..][..30], row);
-    }
-    drop(setup);
-    assert_clean(&machine, "pitch");
-}
-
-#[test]
-fn old_versions_decode_a_margin_and_the_wanted_pixels_are_right() {
-    let machine = exclusive();
-    machine.nvjpeg_version(13, 1, 0);
-    let mut setup = setup(1, 1 << 20).unwrap();
-    assert_eq!(setup.jpeg.margin(), 2);
-    let wanted = Roi::new(10, 1, 12, 9);
-    let bytes = file(PICTURE, 1);
-    let window = setup.decoders[0].host(&bytes, wanted).unwrap();
-    assert_eq!((window.wanted, window.decoded), (wanted, Roi::new(8, 0, 16, 12)));
-    setup.decoders[0]
-        .device(&setup.stream, &setup.destinations[0], 0, window.pitch_bytes())
-        .unwrap();
-    let pixels = setup.pixels(0, window.decoded).unwrap();
-    assert_ne!(
-        pixels,
-        pattern(&bytes, window.decoded),
-        "the simulated library gets the outermost pixels wrong"
-    );
-    let (x, y) = ((wanted.x - window.decoded.x) as usize, (wanted.y - window.decoded.y) as usize);
-    for (row, expected) in pattern(&bytes, wanted).chunks(3 * 12).enumerate() {
-        assert_eq!(
-            &pixels[(y + row) * window.pitch_bytes() + 3 * x..][..3 * 12],
-            expected,
-            "row {row}"
-        );
-    }
-    drop(setup);
-    machine.nvjpeg_version(13, 2, 0);
-    let setup = self::setup(1, 1 << 20).unwrap();
-    assert_eq!((setup.jpeg.margin(), setup.jpeg.window(PICTURE, wanted).decoded), (0, wanted));
-    drop(setup);
-    assert_clean(&machine, "margin");
-}
-
-#[test]
 fn the_files_faults_are_the_samples() {
     let machine = exclusive();
-    let mut setup = setup(1, 1 << 20).unwrap();
     let whole = PICTURE.window();
     let good = file(PICTURE, 1);
-    let lossless = {
-        let mut it = good.clone();
-        it[3] = 0xc3;
-        it
-    };
-    let cases: [(&[u8], Roi, Reason); 6] = [
-        (b"", whole, Reason::Corrupt),
-        (b"GIF89a......", whole, Reason::Corrupt),
-        (&good[..9], whole, Reason::Truncated),
-        (&lossless, whole, Reason::Unsupported),
-        (&good, Roi::new(30, 0, 11, 5), Reason::Corrupt),
-        (&good, Roi::new(5, 5, 0, 5), Reason::Corrupt),
-    ];
-    for (bytes, wanted, reason) in cases {
-        match setup.decode(0, bytes, wanted) {
-            Err(DecodeFault::Sample(fault)) => assert_eq!(fault.reason, reason, "{fault}"),
-            other => panic!("{reason:?}: {other:?}"),
+    let lossless = file_with(PICTURE, 0xc3, &[0x11], 1);
+    let progressive = file_with(PICTURE, 0xc2, &[0x22, 0x11, 0x11], 1);
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        let cases: [(&[u8], Roi, Reason); 6] = [
+            (b"", whole, Reason::Corrupt),
+            (b"GIF89a......", whole, Reason::Corrupt),
+            (&good[..9], whole, Reason::Truncated),
+            (&lossless, whole, Reason::Unsupported),
+            (&good, Roi::new(30, 0, 11, 5), Reason::Corrupt),
+            (&good, Roi::new(5, 5, 0, 5), Reason::Corrupt),
+        ];
+        for (bytes, wanted, reason) in cases {
+            match setup.decode(0, bytes, wanted) {
+                Err(DecodeFault::Sample(fault)) => assert_eq!(fault.reason, reason, "{fault}"),
+                other => panic!("{reason:?}: {other:?}"),
+            }
+            // And the next picture is right.
+            setup.decode(0, &good, whole).unwrap();
+            assert_eq!(setup.pixels(0, whole).unwrap(), pattern(&good, whole));
         }
-        // And the next picture is right.
-        setup.decode(0, &good, whole).unwrap();
-        assert_eq!(setup.pixels(0, whole).unwrap(), pattern(&good, whole));
+        let decoded = setup.decode(0, &progressive, whole).map(|_| ());
+        match (backend, decoded) {
+            (Backend::Host, Ok(())) => {}
+            (Backend::Cuda, Err(DecodeFault::Sample(fault))) => {
+                assert_eq!(fault.reason, Reason::Unsupported);
+            }
+            other => panic!("{other:?}"),
+        }
     }
-    drop(setup);
     assert_clean(&machine, "faults");
 }
 
@@ -258,53 +270,73 @@ fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
     let whole = PICTURE.window();
     let phases = [
         "nvjpegJpegStreamParse",
+        "nvjpegJpegStreamGetFrameDimensions",
         "nvjpegDecodeParamsSetROI",
         "nvjpegDecodeJpegHost",
         "nvjpegDecodeJpegTransferToDevice",
         "nvjpegDecodeJpegDevice",
         "cuEventRecord",
     ];
-    let mut setup = setup(1, 1 << 20).unwrap();
-    for (index, phase) in phases.into_iter().enumerate() {
-        let tag = 10 * index as u8;
-        setup.decode(0, &file(PICTURE, tag), whole).unwrap();
-        machine.fail(phase, 1, LAUNCH_FAILED);
-        match setup.decode(0, &file(PICTURE, tag + 1), whole) {
-            Err(DecodeFault::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
-            other => panic!("{phase}: {other:?}"),
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        for (index, phase) in phases.into_iter().enumerate() {
+            let tag = 10 * index as u8;
+            setup.decode(0, &file(PICTURE, tag), whole).unwrap();
+            machine.fail(phase, 1, LAUNCH_FAILED);
+            match setup.decode(0, &file(PICTURE, tag + 1), whole) {
+                Err(DecodeFault::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
+                other => panic!("{phase}: {other:?}"),
+            }
+            setup.decode(0, &file(PICTURE, tag + 2), whole).unwrap();
+            let expected = pattern(&file(PICTURE, tag + 2), whole);
+            assert_eq!(setup.pixels(0, whole).unwrap(), expected, "{backend:?} {phase}");
         }
-        setup.decode(0, &file(PICTURE, tag + 2), whole).unwrap();
-        assert_eq!(
-            setup.pixels(0, whole).unwrap(),
-            pattern(&file(PICTURE, tag + 2), whole),
-            "{phase}"
-        );
+        drop(setup);
+        assert_clean(&machine, "recovery");
     }
-    drop(setup);
-    assert_clean(&machine, "recovery");
+}
+
+/// Making a state is slow: a file that does not parse has not touched it.
+#[test]
+fn only_a_failed_state_is_made_anew() {
+    let machine = exclusive();
+    let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
+    let states = || machine.calls("nvjpegDecoderStateCreate");
+    let whole = PICTURE.window();
+    assert_eq!(states(), 1);
+    setup.decode(0, b"GIF89a......", whole).unwrap_err();
+    setup.decode(0, &file(PICTURE, 1), whole).unwrap();
+    assert_eq!(states(), 1);
+    machine.fail("nvjpegDecodeJpegHost", 1, LAUNCH_FAILED);
+    setup.decode(0, &file(PICTURE, 1), whole).unwrap_err();
+    setup.decode(0, &file(PICTURE, 1), whole).unwrap();
+    assert_eq!(states(), 2);
 }
 
 #[test]
-fn the_device_phase_needs_its_host_phase_and_room() {
+fn a_window_needs_room_and_a_backend_for_single_pictures() {
     let machine = exclusive();
-    let mut setup = setup(1, 1 << 20).unwrap();
-    let result = setup.decoders[0].device(&setup.stream, &setup.destinations[0], 0, 120);
-    assert!(matches!(result, Err(DecodeFault::Fatal(Error::Internal { .. }))), "{result:?}");
-    for (offset, pitch) in [(0, 119), (4096 - 3600 + 1, 120), (usize::MAX, 120), (0, usize::MAX)] {
-        setup.decoders[0].host(&file(PICTURE, 1), PICTURE.window()).unwrap();
-        let result = setup.decoders[0].device(&setup.stream, &setup.destinations[0], offset, pitch);
-        assert!(
-            matches!(result, Err(DecodeFault::Fatal(Error::Internal { .. }))),
-            "{offset} {pitch}: {result:?}"
-        );
+    let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
+    let small = setup.memory.buffer("nvjpeg", 3599).unwrap();
+    let result =
+        setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), PICTURE.window(), &small);
+    match result {
+        Err(DecodeFault::Fatal(Error::Internal { problem })) => {
+            assert!(problem.contains("needs 3600 bytes, its destination has 3599"), "{problem}");
+        }
+        other => panic!("{other:?}"),
     }
-    assert_eq!(machine.calls("nvjpegDecodeJpegDevice"), 0);
+    assert_eq!(machine.calls("nvjpegDecodeJpegHost"), 0);
+    drop((small, setup));
+    let error = self::setup(Backend::Hardware, 1, 1 << 20).err().unwrap();
+    assert!(error.to_string().contains("use BatchDecoder"), "{error}");
+    assert_clean(&machine, "room");
 }
 
 #[test]
 fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
     let machine = exclusive();
-    let mut setup = setup(2, 64 * 1024).unwrap();
+    let mut setup = setup(Backend::Host, 2, 64 * 1024).unwrap();
     let taken = machine.counts();
     for page in 0..2 {
         setup.decode(page, &file(PICTURE, 1), PICTURE.window()).unwrap();
@@ -341,85 +373,133 @@ fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
 #[test]
 fn buffers_of_a_stated_size_are_taken_at_start_and_do_not_grow() {
     let machine = exclusive();
-    let setup = setup(0, 64 * 1024).unwrap();
-    let used = || (setup.memory.used_bytes(), setup.pinned.used_bytes());
-    let mut decoder = PageDecoder::new(&setup.jpeg, 8192, 16 * 1024).unwrap();
-    assert_eq!(used(), (8192, 16 * 1024));
-    decoder.host(&file(PICTURE, 1), PICTURE.window()).unwrap();
-    let destination = setup.memory.buffer("nvjpeg", 4096).unwrap();
-    decoder.device(&setup.stream, &destination, 0, 120).unwrap();
-    assert_eq!(used(), (8192 + 4096, 16 * 1024));
-    for (device_bytes, pinned_bytes) in [(1 << 20, 0), (0, 1 << 20)] {
-        let error = PageDecoder::new(&setup.jpeg, device_bytes, pinned_bytes).unwrap_err();
-        assert!(matches!(error, Error::Budget { needed: 1048576, .. }), "{error}");
+    for backend in BACKENDS {
+        let setup = setup(backend, 0, 64 * 1024).unwrap();
+        let used = || (setup.memory.used_bytes(), setup.pinned.used_bytes());
+        let mut decoder = PageDecoder::new(&setup.jpeg, 8192, 16 * 1024).unwrap();
+        assert_eq!(used(), (8192, 16 * 1024));
+        let destination = setup.memory.buffer("nvjpeg", 4096).unwrap();
+        decoder.decode(&setup.stream, &file(PICTURE, 1), PICTURE.window(), &destination).unwrap();
+        assert_eq!(used(), (8192 + 4096, 16 * 1024));
+        for (device_bytes, pinned_bytes) in [(1 << 20, 0), (0, 1 << 20)] {
+            let error = PageDecoder::new(&setup.jpeg, device_bytes, pinned_bytes).unwrap_err();
+            assert!(matches!(error, Error::Budget { needed: 1048576, .. }), "{error}");
+        }
+        drop((decoder, destination, setup));
+        assert_clean(&machine, "sizes");
     }
-    drop((decoder, destination, setup));
-    assert_clean(&machine, "sizes");
 }
 
 #[test]
 fn every_call_may_fail_and_nothing_is_left_behind() {
     let machine = exclusive();
     let window = Roi::new(1, 2, 30, 20);
-    let path = || -> Result<Vec<u8>, DecodeFault> {
-        let mut setup = setup(2, 1 << 20)?;
-        setup.decode(0, &file(PICTURE, 1), window)?;
-        setup.decode(1, &file(PICTURE, 2), window)?;
-        setup.decode(0, &file(Size::new(50, 40), 3), window)?;
-        Ok(setup.pixels(0, window)?)
-    };
-    let expected = pattern(&file(Size::new(50, 40), 3), window);
-    assert_eq!(path().unwrap(), expected);
-    assert_clean(&machine, "without a failure");
-    for nth in 1..=machine.counts().calls {
-        machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
-        machine.fail("", nth, LAUNCH_FAILED);
-        match path() {
-            Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
-            Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
-            Err(other) => panic!("call {nth}: {other:?}"),
+    for backend in BACKENDS {
+        machine.restart();
+        let path = || -> Result<Vec<u8>, DecodeFault> {
+            let mut setup = setup(backend, 2, 1 << 20)?;
+            setup.decode(0, &file(PICTURE, 1), window)?;
+            setup.decode(1, &file(PICTURE, 2), window)?;
+            setup.decode(0, &file(Size::new(50, 40), 3), window)?;
+            Ok(setup.pixels(0, window)?)
+        };
+        let expected = pattern(&file(Size::new(50, 40), 3), window);
+        assert_eq!(path().unwrap(), expected);
+        assert_clean(&machine, "without a failure");
+        for nth in 1..=machine.counts().calls {
+            machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
+            machine.fail("", nth, LAUNCH_FAILED);
+            match path() {
+                Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
+                Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
+                Err(other) => panic!("call {nth}: {other:?}"),
+            }
+            assert_clean(&machine, "after a failure");
         }
-        assert_clean(&machine, "after a failure");
+    }
+}
+
+/// Each thread has a stream and a decoder; the pictures meet in the order of events.
+#[test]
+fn threads_decode_at_the_same_time() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Random(11));
+    let window = Roi::new(3, 2, 30, 20);
+    for backend in BACKENDS {
+        let setup = setup(backend, 4, 1 << 20).unwrap();
+        let Setup { decoders, destinations, stream, .. } = setup;
+        let (ready, collected) = std::sync::mpsc::channel::<(usize, u8, PageDecoder)>();
+        std::thread::scope(|scope| {
+            let (free, workers): (Vec<_>, Vec<_>) =
+                (0..4).map(|_| std::sync::mpsc::channel::<PageDecoder>()).unzip();
+            for (page, decoder) in decoders.into_iter().enumerate() {
+                free[page].send(decoder).unwrap();
+            }
+            for (page, (pages, destination)) in workers.into_iter().zip(&destinations).enumerate() {
+                let (ready, device) = (ready.clone(), stream.device().clone());
+                scope.spawn(move || {
+                    let stream = Stream::new(&device).unwrap();
+                    for (round, mut decoder) in (0..20u8).zip(pages) {
+                        let tag = 4 * round + page as u8;
+                        decoder.decode(&stream, &file(PICTURE, tag), window, destination).unwrap();
+                        ready.send((page, tag, decoder)).unwrap();
+                    }
+                });
+            }
+            drop(ready);
+            for (page, tag, decoder) in collected {
+                stream.wait(decoder.done()).unwrap();
+                let mut bytes = vec![0; 3 * 600];
+                read_back(&stream, &destinations[page], 0, &mut bytes).unwrap();
+                assert_eq!(bytes, pattern(&file(PICTURE, tag), window), "{page} {tag}");
+                // The last round's decoder comes back to nobody.
+                let _ = free[page].send(decoder);
+            }
+        });
+        drop((destinations, stream, setup.jpeg, setup.memory, setup.pinned));
+        assert_clean(&machine, "threads");
     }
 }
 
 #[test]
-fn threads_do_the_hosts_phases_and_one_stream_the_devices() {
+fn the_backends_that_a_device_has_are_told_with_the_reasons_for_the_others() {
     let machine = exclusive();
-    machine.schedule(Schedule::Random(11));
-    let Setup { decoders, destinations, stream, jpeg, memory, pinned } = setup(4, 1 << 20).unwrap();
-    let window = Roi::new(3, 2, 30, 20);
-    let (ready, launcher) = std::sync::mpsc::channel::<(usize, u8, PageDecoder)>();
-    std::thread::scope(|scope| {
-        let (free, mut workers): (Vec<_>, Vec<_>) =
-            (0..4).map(|_| std::sync::mpsc::channel::<PageDecoder>()).unzip();
-        for (page, decoder) in decoders.into_iter().enumerate() {
-            free[page].send(decoder).unwrap();
-        }
-        for (page, pages) in workers.drain(..).enumerate() {
-            let ready = ready.clone();
-            scope.spawn(move || {
-                for (round, mut decoder) in (0..20u8).zip(pages) {
-                    decoder.host(&file(PICTURE, 4 * round + page as u8), window).unwrap();
-                    ready.send((page, 4 * round + page as u8, decoder)).unwrap();
-                }
-            });
-        }
-        drop(ready);
-        for (page, tag, mut decoder) in launcher {
-            let pitch = decoder.window().unwrap().pitch_bytes();
-            decoder.device(&stream, &destinations[page], 0, pitch).unwrap();
-            if tag % 3 == 0 {
-                let mut bytes = vec![0; 3 * 600];
-                read_back(&stream, &destinations[page], 0, &mut bytes).unwrap();
-                assert_eq!(bytes, pattern(&file(PICTURE, tag), window), "{page} {tag}");
-            }
-            // The last round's decoder comes back to nobody.
-            let _ = free[page].send(decoder);
-        }
-    });
-    drop((destinations, stream, jpeg, memory, pinned));
-    assert_clean(&machine, "threads");
+    let device = Device::open(0).unwrap();
+    let found = nvjpeg::backends(&device).unwrap();
+    assert_eq!(found, Backend::ALL.map(|backend| (backend, Ok(()))));
+    machine.hardware_engines(0);
+    let found = nvjpeg::backends(&device).unwrap();
+    assert_eq!(found[1..], BACKENDS.map(|backend| (backend, Ok(()))));
+    let problem = found[0].1.as_ref().unwrap_err();
+    assert!(problem.contains("finds none on this GPU"), "{problem}");
+    assert!(problem.contains("libnvcuvid"), "{problem}");
+    machine.fail("nvjpegCreateExV2", 3, LAUNCH_FAILED);
+    let found = nvjpeg::backends(&device).unwrap();
+    assert!(found[2].1.as_ref().unwrap_err().contains("nvjpegCreateExV2"));
+    machine.hardware_engines(1);
+    machine.fail("nvjpegGetHardwareDecoderInfo", 1, LAUNCH_FAILED);
+    let found = nvjpeg::backends(&device).unwrap();
+    assert!(found[0].1.as_ref().unwrap_err().contains("nvjpegGetHardwareDecoderInfo"));
+    drop(device);
+    assert_clean(&machine, "backends");
+}
+
+#[test]
+fn old_versions_are_warned_of() {
+    let machine = exclusive();
+    let warnings = |major, minor, patch| {
+        machine.nvjpeg_version(major, minor, patch);
+        nvjpeg::Library::open(None).unwrap().warnings().join("\n")
+    };
+    assert_eq!(warnings(13, 2, 3), "");
+    let hostile = warnings(13, 2, 2);
+    assert!(hostile.contains("may crash or hang on malformed files"), "{hostile}");
+    assert!(!hostile.contains("margin"), "{hostile}");
+    let margin = warnings(13, 1, 0);
+    assert!(margin.contains("margin of 2 pixels") && margin.contains("may crash"), "{margin}");
+    let unchecked = warnings(12, 4, 0);
+    assert!(unchecked.contains("before 13.0.0 do not check"), "{unchecked}");
+    assert!(!unchecked.contains("may crash"), "{unchecked}");
 }
 
 #[test]
@@ -428,6 +508,7 @@ fn the_tests_decoder_decodes() {
     unsafe extern "C" fn corner(
         bytes: *const u8,
         count: usize,
+        _: i32,
         x: i32,
         y: i32,
         w: i32,
@@ -446,9 +527,18 @@ fn the_tests_decoder_decodes() {
     }
     let machine = exclusive();
     machine.set_decoder(Some(corner));
-    let mut setup = setup(1, 1 << 20).unwrap();
-    setup.decode(0, &file(PICTURE, 1), Roi::new(5, 6, 2, 1)).unwrap();
-    assert_eq!(setup.pixels(0, Roi::new(5, 6, 2, 1)).unwrap(), [5, 6, 9, 5, 6, 9]);
-    let refused = setup.decode(0, &file(PICTURE, 0xee), Roi::new(5, 6, 2, 1));
-    assert!(matches!(refused, Err(DecodeFault::Sample(fault)) if fault.reason == Reason::Corrupt));
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        let window = Roi::new(5, 6, 2, 1);
+        setup.decode(0, &file(PICTURE, 1), window).unwrap();
+        assert_eq!(setup.pixels(0, window).unwrap(), [5, 6, 9, 5, 6, 9]);
+        machine.lenient(false);
+        let refused = setup.decode(0, &file(PICTURE, 0xee), window);
+        assert!(
+            matches!(refused, Err(DecodeFault::Sample(fault)) if fault.reason == Reason::Corrupt)
+        );
+        machine.lenient(true);
+        let silent = setup.decode(0, &file(PICTURE, 0xee), window);
+        assert_eq!(silent.is_ok(), backend == Backend::Cuda);
+    }
 }

@@ -28,6 +28,7 @@ use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
 unsafe extern "C" fn libjpeg(
     bytes: *const u8,
     count: usize,
+    reduction: i32,
     x: i32,
     y: i32,
     width: i32,
@@ -43,9 +44,10 @@ unsafe extern "C" fn libjpeg(
     let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
     let window = feedwater::geometry::Roi::new(x as u32, y as u32, width as u32, height as u32);
     let mut rows = rgb.chunks_exact_mut(3 * width as usize);
-    let decoded = HostDecoder::new().decode(bytes, &header, window, 1, &mut |_, row| {
-        rows.next().unwrap().copy_from_slice(row);
-    });
+    let decoded =
+        HostDecoder::new().decode(bytes, &header, window, reduction as u32, &mut |_, row| {
+            rows.next().unwrap().copy_from_slice(row);
+        });
     if decoded.is_ok() { 0 } else { BAD_JPEG }
 }
 
@@ -378,6 +380,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
     unsafe extern "C" fn moody(
         bytes: *const u8,
         count: usize,
+        reduction: i32,
         x: i32,
         y: i32,
         width: i32,
@@ -388,7 +391,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
             return 3;
         }
         // SAFETY: the same arguments.
-        unsafe { libjpeg(bytes, count, x, y, width, height, rgb) }
+        unsafe { libjpeg(bytes, count, reduction, x, y, width, height, rgb) }
     }
     machine.set_decoder(Some(moody));
     let bytes = |all: &[(Vec<SampleRecord>, Vec<u8>)]| {

@@ -21,6 +21,7 @@ const NOT_SUPPORTED: i32 = 4;
 unsafe fn decode<'a>(
     bytes: *const u8,
     count: usize,
+    reduction: i32,
     [x, y, width, height]: [i32; 4],
     shift: i32,
     rgb: *mut u8,
@@ -36,7 +37,7 @@ unsafe fn decode<'a>(
     let mut rows = rgb.chunks_exact_mut(3 * width as usize);
     let window = Roi::new(x, y, width, height);
     HostDecoder::new()
-        .decode(bytes, &header, window, 1, &mut |_, row| {
+        .decode(bytes, &header, window, reduction as u32, &mut |_, row| {
             rows.next().unwrap().copy_from_slice(row);
         })
         .unwrap();
@@ -49,6 +50,7 @@ macro_rules! decoder {
         unsafe extern "C" fn $name(
             bytes: *const u8,
             count: usize,
+            reduction: i32,
             x: i32,
             y: i32,
             width: i32,
@@ -57,7 +59,7 @@ macro_rules! decoder {
         ) -> i32 {
             let change: fn(&mut [u8]) = $change;
             // SAFETY: the arguments are those of nvjpeg.cpp.
-            change(unsafe { decode(bytes, count, [x, y, width, height], $shift, rgb) });
+            change(unsafe { decode(bytes, count, reduction, [x, y, width, height], $shift, rgb) });
             SUCCESS
         }
     };
@@ -80,6 +82,7 @@ decoder!(a_column_off, 1, |_| ());
 unsafe extern "C" fn unable(
     _: *const u8,
     _: usize,
+    _: i32,
     _: i32,
     _: i32,
     _: i32,

@@ -6,7 +6,7 @@
 //! first. Taking a buffer and giving it back never calls the driver.
 
 use std::fmt;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use cudarc::driver::{result, sys};
@@ -155,6 +155,15 @@ impl<M: Place> Pool<M> {
         let index = self.shared.rows.iter().position(|it| it.name == row)?;
         let state = self.shared.state();
         Some((state.arenas[index].peak() as u64, state.arenas[index].capacity() as u64))
+    }
+}
+
+impl Pool<Pinned> {
+    /// Whether these bytes, of which there is at least one, lie in this pool's memory.
+    pub fn holds(&self, bytes: &[u8]) -> bool {
+        let Range { start, end } = bytes.as_ptr_range();
+        let first = self.shared.address;
+        !bytes.is_empty() && start as u64 >= first && end as u64 <= first + self.shared.bytes as u64
     }
 }
 

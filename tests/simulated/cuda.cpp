@@ -360,7 +360,7 @@ API void sim_reset() {
     sticky = SUCCESS;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
-    counts.overruns = counts.write_combined = counts.timed_events = counts.destroyed_in_use = 0;
+    counts.overruns = counts.write_combined = counts.timed_events = counts.destroyed_in_use = counts.misused = 0;
     counts.device.peak_bytes = counts.device.bytes;
     counts.pinned.peak_bytes = counts.pinned.bytes;
 }
@@ -417,6 +417,24 @@ API void sim_objects(long change) {
 API void sim_destroyed_in_use() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     counts.destroyed_in_use++;
+}
+
+// A call that the real library does not survive, or answers with wrong pixels.
+API void sim_misused(const char* what) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    fprintf(stderr, "simulated nvJPEG: %s\n", what);
+    counts.misused++;
+}
+
+API int sim_pinned(const void* bytes, size_t count) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    return within(pinned_memory, bytes, count);
+}
+
+// Runs ahead of every stream, as engines do that do not keep their order.
+API void sim_run_now(void (*function)(void*), void* data) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    function(data);
 }
 
 API int sim_enqueue(void* handle, void (*function)(void*), void* data) {

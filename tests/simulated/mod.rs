@@ -5,12 +5,15 @@
 
 #![allow(unsafe_code, dead_code)]
 
+pub mod pictures;
+
 use std::ffi::{CString, c_int, c_long, c_uchar};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
+use feedwater::gpu::nvjpeg::Backend;
 use feedwater::gpu::{kernel, library};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
@@ -72,6 +75,7 @@ pub struct SimCounts {
     pub write_combined: u64,
     pub timed_events: u64,
     pub destroyed_in_use: u64,
+    pub misused: u64,
 }
 
 impl SimCounts {
@@ -88,14 +92,26 @@ impl SimCounts {
 
     /// Things that were done wrong.
     pub fn faults(&self) -> u64 {
-        self.overruns + self.write_combined + self.timed_events + self.destroyed_in_use
+        self.overruns
+            + self.write_combined
+            + self.timed_events
+            + self.destroyed_in_use
+            + self.misused
     }
 }
 
-/// Decodes a window of a file: bytes, count, x, y, width, height, RGB rows without padding; gives a status of
-/// nvJPEG's, 0 for success.
-pub type Decode =
-    unsafe extern "C" fn(*const c_uchar, usize, c_int, c_int, c_int, c_int, *mut c_uchar) -> c_int;
+/// Decodes a window of a file: bytes, count, by what both sides are divided (1, 2, 4, 8), x, y, width, height (of the
+/// reduced picture), RGB rows without padding; gives a status of nvJPEG's, 0 for success.
+pub type Decode = unsafe extern "C" fn(
+    *const c_uchar,
+    usize,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    c_int,
+    *mut c_uchar,
+) -> c_int;
 
 /// Codes for [`Simulated::fail`].
 pub const OUT_OF_MEMORY: c_int = 2;
@@ -116,7 +132,11 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
         self.nvjpeg_version(13, 3, 2);
         self.nvjpeg_scratch(false);
+        self.hardware_engines(7);
+        self.hopper(true);
+        self.lenient(false);
         self.set_decoder(None);
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_reset", |f: extern "C" fn()| f());
     }
 
     /// When operations run, from now on.
@@ -197,6 +217,41 @@ impl Simulated {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
+    }
+
+    /// How many JPEG engines the GPU has; 7 after the reset. With 0 there is no hardware backend.
+    pub fn hardware_engines(&self, count: c_int) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_engines", |f: extern "C" fn(c_int)| {
+            f(count)
+        });
+    }
+
+    /// Whether the engines write their destinations when they are called, wherever the stream is, as Hopper's do; so
+    /// after the reset. Otherwise they read the files and write when the stream gets there.
+    pub fn hopper(&self, wanted: bool) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_hopper", |f: extern "C" fn(c_int)| {
+            f(wanted.into())
+        });
+    }
+
+    /// Whether what decodes on the device (hardware, cuda) keeps silent about a file that the decoder refuses, and
+    /// gives the pixels that the decoder left (0xee where it wrote none); not so after the reset.
+    pub fn lenient(&self, wanted: bool) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_lenient", |f: extern "C" fn(c_int)| {
+            f(wanted.into())
+        });
+    }
+
+    /// How many pictures a backend has decoded since the reset.
+    pub fn decoded(&self, backend: Backend) -> u64 {
+        let number = match backend {
+            Backend::Host => 1,
+            Backend::Cuda => 2,
+            Backend::Hardware => 3,
+        };
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_decoded", |f: extern "C" fn(c_int) -> u64| {
+            f(number)
+        })
     }
 
     /// What decodes; `None` is a pattern of the file's bytes and the position.

@@ -1,15 +1,23 @@
-// A simulated nvJPEG: the decoupled phases of one picture, over the simulated driver's streams.
+// A simulated nvJPEG: the backends HYBRID and GPU_HYBRID, a picture at a time in decoupled phases, and HARDWARE, in
+// batches, over the simulated driver's streams.
 //
-// Pixels come from the decoder that the test sets, or from a pattern. They travel as nvJPEG's data do: the host's
-// phase leaves them in the page-locked buffer, the transfer copies that to the device buffer when its stream gets
-// there, and the device's phase writes the destination. So touching a buffer too early shows as a wrong picture.
+// Pixels come from the decoder that the test sets, or from a pattern. Data travel as nvJPEG's do, so touching a buffer
+// too early shows as a wrong picture:
+// * HYBRID: the host's phase leaves the pixels in the page-locked buffer, the transfer copies that to the device buffer
+//   when its stream gets there, and the device's phase writes the destination.
+// * GPU_HYBRID: the transfer copies the file to the device buffer, when its stream gets there if the file is in
+//   page-locked memory; the device's phase decodes what is in the device buffer then.
+// * HARDWARE: as the engines of Hopper, decodes and writes the destination when it is called, wherever the stream is;
+//   with sim_nvjpeg_set_hopper(0), when the stream gets there.
 //
 // Known faults of the real library that it has too: a state whose picture failed gives the pixels of the picture
-// before; versions before 13.2 get the outermost pixels of a window wrong. What is destroyed while the device still
-// uses it is counted as a fault.
+// before; versions before 13.2 get the outermost pixels of a window wrong; with sim_nvjpeg_set_lenient(1) what decodes
+// on the device does not report a broken file, and gives what it has. What is destroyed while the device still uses it,
+// and what the real library does not survive, is counted as a fault.
 #define SIM_NVJPEG
 #include "simulated.h"
 
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -20,10 +28,18 @@
 namespace {
 
 enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3, NOT_SUPPORTED = 4, ALLOCATOR_FAILURE = 5, EXECUTION_FAILED = 6,
-       INCOMPLETE = 10 };
+       ARCH_MISMATCH = 7, NOT_IMPLEMENTED = 9, INCOMPLETE = 10 };
+enum { HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
+
+// Largest side for the engines.
+constexpr int ENGINE_SIDE = 16000;
+
+// What is decoded of a file whose sides are divided by `reduction`: both in pixels of the reduced picture.
+struct Window { int reduction, x, y, width, height; };
 
 // Decodes the window of a file as RGB rows without padding; gives a status.
-typedef int (*Decode)(const uint8_t* bytes, size_t count, int x, int y, int width, int height, uint8_t* rgb);
+typedef int (*Decode)(const uint8_t* bytes, size_t count, int reduction, int x, int y, int width, int height,
+                      uint8_t* rgb);
 
 struct Allocator {
     int (*allocate)(void*, void**, size_t, void* stream);
@@ -31,9 +47,9 @@ struct Allocator {
     void* context;
 };
 
-struct Handle { Allocator device, pinned; unsigned flags; };
+struct Handle { Allocator device, pinned; unsigned flags; int backend; };
 struct Decoder { int backend; };
-struct Params { int format, x, y, width, height; };
+struct Params { int format, scale, x, y, width, height; };
 
 // What operations in a stream use: the count is above one while they are there.
 typedef std::shared_ptr<int> InUse;
@@ -59,58 +75,123 @@ struct Buffer {
     }
 };
 
-struct Stream { std::vector<uint8_t> copy; int width = 0, height = 0; };
+// A parsed file; the bytes are the caller's.
+struct Stream {
+    const uint8_t* bytes = nullptr;
+    size_t count = 0;
+    int width = 0, height = 0, components = 0, frame = 0;
+    int sampling[4] = {0, 0, 0, 0};                // of each component: horizontal * 16 + vertical
+    bool interleaved = true;
+};
 
 struct State {
     InUse in_use = std::make_shared<int>(0);
     Buffer *pinned = nullptr, *device = nullptr;
-    int width = 0, height = 0;                     // of the decoded window
+    Window window = {1, 0, 0, 0, 0};               // that is decoded
+    int picture_width = 0, picture_height = 0;
+    const uint8_t* bytes = nullptr;                // of the file, for GPU_HYBRID
+    size_t count = 0;
     bool decoded = false, transferred = false, tainted = false;
+    std::unique_ptr<Buffer> own;                   // for HARDWARE
+    int batch = 0;
 };
 
 int version[3] = {13, 3, 2};
 Decode decode = nullptr;
-bool scratch = false;
+bool scratch = false, hopper = true, lenient = false;
+int engines = 7;
+std::atomic<unsigned long long> decoded_pictures[4];
 
-// A picture that depends on the file's bytes and on the position.
-int pattern(const uint8_t* bytes, size_t count, int x0, int y0, int width, int height, uint8_t* rgb) {
+// A picture that depends on the file's bytes and on the position; reduced, every so many pixels of it.
+int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
     unsigned sum = 0;
     for (size_t i = 0; i < count; i++) sum = sum * 31 + bytes[i];
     for (int y = y0; y < y0 + height; y++)
         for (int x = x0; x < x0 + width; x++)
-            for (int c = 0; c < 3; c++) *rgb++ = (uint8_t)(sum + 7 * x + 13 * y + 101 * c);
+            for (int c = 0; c < 3; c++) *rgb++ = (uint8_t)(sum + reduction * (7 * x + 13 * y) + 101 * c);
     return SUCCESS;
 }
 
-// Markers up to the frame header: width and height.
+// Markers up to the first scan, if there is one.
 int parse(const uint8_t* bytes, size_t count, Stream* stream) {
+    *stream = Stream();
+    stream->bytes = bytes;
+    stream->count = count;
     if (count < 4 || bytes[0] != 0xFF || bytes[1] != 0xD8) return BAD_JPEG;
     size_t at = 2;
     while (at + 4 <= count) {
-        if (bytes[at] != 0xFF) return BAD_JPEG;
+        if (bytes[at] != 0xFF) return stream->frame ? SUCCESS : BAD_JPEG;
         int marker = bytes[at + 1];
         size_t length = bytes[at + 2] * 256 + bytes[at + 3];
         bool frame = marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC;
         if (frame) {
-            if (at + 9 > count) return INCOMPLETE;
+            if (at + 10 > count) return INCOMPLETE;
             if (marker > 0xC2 || bytes[at + 4] != 8) return NOT_SUPPORTED;
+            stream->frame = marker;
             stream->height = bytes[at + 5] * 256 + bytes[at + 6];
             stream->width = bytes[at + 7] * 256 + bytes[at + 8];
-            return stream->width && stream->height ? SUCCESS : BAD_JPEG;
+            stream->components = bytes[at + 9];
+            if (stream->components > 4 || at + 10 + 3 * stream->components > count) return BAD_JPEG;
+            for (int c = 0; c < stream->components; c++) stream->sampling[c] = bytes[at + 11 + 3 * c];
+            if (!stream->width || !stream->height) return BAD_JPEG;
+        }
+        if (marker == 0xDA) {
+            if (!stream->frame || at + 5 > count) return BAD_JPEG;
+            stream->interleaved = bytes[at + 4] == stream->components;
+            return SUCCESS;
         }
         at += 2 + length;
     }
-    return INCOMPLETE;
+    return stream->frame ? SUCCESS : INCOMPLETE;
 }
 
-void taint_edges(uint8_t* rgb, const Params& p, int width, int height) {
-    for (int y = 0; y < p.height; y++)
-        for (int x = 0; x < p.width; x++) {
-            bool inner_edge = (x == 0 && p.x > 0) || (y == 0 && p.y > 0) ||
-                              (x == p.width - 1 && p.x + p.width < width) ||
-                              (y == p.height - 1 && p.y + p.height < height);
-            if (inner_edge) rgb[3 * (y * p.width + x)] ^= 0x80;
+// Whether a backend takes a file.
+int takes(int backend, const Stream& stream) {
+    bool sequential = stream.frame != 0xC2;
+    if (backend == HYBRID) return SUCCESS;
+    if (!sequential || !stream.interleaved) return NOT_SUPPORTED;
+    if (backend == GPU_HYBRID) return SUCCESS;
+    if (stream.width > ENGINE_SIDE || stream.height > ENGINE_SIDE) return NOT_SUPPORTED;
+    if (stream.components == 1) return SUCCESS;
+    if (stream.components != 3) return NOT_SUPPORTED;
+    int luma = stream.sampling[0];
+    bool known = luma == 0x11 || luma == 0x21 || luma == 0x22 || luma == 0x12;
+    return known && stream.sampling[1] == 0x11 && stream.sampling[2] == 0x11 ? SUCCESS : NOT_SUPPORTED;
+}
+
+// The window that the parameters mean, or no window.
+bool choose(const Params& p, const Stream& stream, Window* window) {
+    bool whole = p.x == 0 && p.y == 0 && p.width == -1 && p.height == -1;
+    int reduction = 1 << p.scale;
+    if (reduction > 1 && !whole) {
+        sim_misused("a window together with a scale factor: undocumented");
+        return false;
+    }
+    int width = (stream.width + reduction - 1) / reduction, height = (stream.height + reduction - 1) / reduction;
+    *window = whole ? Window{reduction, 0, 0, width, height} : Window{1, p.x, p.y, p.width, p.height};
+    const Window& w = *window;
+    return w.x >= 0 && w.y >= 0 && w.width >= 1 && w.height >= 1 && w.x + w.width <= width && w.y + w.height <= height;
+}
+
+void taint_edges(uint8_t* rgb, const Window& w, int width, int height) {
+    for (int y = 0; y < w.height; y++)
+        for (int x = 0; x < w.width; x++) {
+            bool inner_edge = (x == 0 && w.x > 0) || (y == 0 && w.y > 0) ||
+                              (x == w.width - 1 && w.x + w.width < width) ||
+                              (y == w.height - 1 && w.y + w.height < height);
+            if (inner_edge) rgb[3 * (y * w.width + x)] ^= 0x80;
         }
+}
+
+// The window's pixels, with this version's faults.
+int decode_window(const uint8_t* bytes, size_t count, const Window& w, int width, int height,
+                  std::vector<uint8_t>& rgb) {
+    rgb.assign(size_t(3) * w.width * w.height, 0xEE);
+    Decode decoder = decode ? decode : pattern;
+    int code = decoder(bytes, count, w.reduction, w.x, w.y, w.width, w.height, rgb.data());
+    bool old = version[0] < 13 || (version[0] == 13 && version[1] < 2);
+    if (!code && old && w.reduction == 1) taint_edges(rgb.data(), w, width, height);
+    return code;
 }
 
 template <class T> int create(T** out, T* made) { *out = made; sim_objects(1); return SUCCESS; }
@@ -129,6 +210,13 @@ API void sim_nvjpeg_set_version(int major, int minor, int patch) {
 }
 API void sim_nvjpeg_set_scratch(int wanted) { scratch = wanted; }
 API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
+API void sim_nvjpeg_set_hopper(int wanted) { hopper = wanted; }
+API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
+API void sim_nvjpeg_set_engines(int count) { engines = count; }
+API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_pictures[backend]; }
+API void sim_nvjpeg_reset() {
+    for (auto& count : decoded_pictures) count = 0;
+}
 
 API int nvjpegGetProperty(unsigned property, int* value) {
     if (property > 2) return INVALID_PARAMETER;
@@ -138,16 +226,24 @@ API int nvjpegGetProperty(unsigned property, int* value) {
 
 API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateExV2")
-    // HYBRID with interpolated chroma is what this crate asks for; anything else is a mistake.
-    if (backend != 1 || flags != 32 || !device || !pinned) return INVALID_PARAMETER;
-    // The allocators are declared malloc, free, context: as in nvjpeg.h.
-    return create(out, new Handle{*device, *pinned, flags});
+    // Interpolated chroma is what this crate asks for; anything else is a mistake.
+    if (backend < HYBRID || backend > HARDWARE || flags != 32 || !device != !pinned) return INVALID_PARAMETER;
+    if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
+    // The allocators are declared malloc, free, context: as in nvjpeg.h. Without them nothing can be decoded here.
+    return create(out, new Handle{device ? *device : Allocator(), pinned ? *pinned : Allocator(), flags, backend});
+}
+API int nvjpegGetHardwareDecoderInfo(Handle* handle, unsigned* count, unsigned* cores) {
+    ENTER("nvjpegGetHardwareDecoderInfo")
+    *count = handle->backend == HARDWARE ? engines : 0;
+    *cores = *count ? 1 : 0;
+    return SUCCESS;
 }
 API int nvjpegDestroy(Handle* it) { sim_enter("nvjpegDestroy"); return destroy(it); }
 
 API int nvjpegDecoderCreate(Handle* handle, int backend, Decoder** out) {
     ENTER("nvjpegDecoderCreate")
-    if (!handle || backend != 1) return INVALID_PARAMETER;
+    if (backend == HARDWARE) sim_misused("a decoder of the engines by itself: crashes on Hopper when given a window");
+    if (!handle || backend != handle->backend) return INVALID_PARAMETER;
     return create(out, new Decoder{backend});
 }
 API int nvjpegDecoderDestroy(Decoder* it) { sim_enter("nvjpegDecoderDestroy"); return destroy(it); }
@@ -156,6 +252,13 @@ API int nvjpegDecoderStateCreate(Handle* handle, Decoder* decoder, State** out) 
     ENTER("nvjpegDecoderStateCreate")
     if (!handle || !decoder) return INVALID_PARAMETER;
     return create(out, new State());
+}
+API int nvjpegJpegStateCreate(Handle* handle, State** out) {
+    ENTER("nvjpegJpegStateCreate")
+    if (!handle) return INVALID_PARAMETER;
+    State* state = new State();
+    state->own = std::make_unique<Buffer>(Buffer{handle->device});
+    return create(out, state);
 }
 API int nvjpegJpegStateDestroy(State* it) { sim_enter("nvjpegJpegStateDestroy"); return destroy_used(it); }
 
@@ -167,9 +270,7 @@ API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy
 
 API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, int save_stream, Stream* stream) {
     ENTER("nvjpegJpegStreamParse")
-    if (!save_stream) return INVALID_PARAMETER;      // the caller's bytes would have to stay: this crate copies
-    stream->copy.assign(bytes, bytes + count);
-    stream->width = stream->height = 0;
+    if (save_stream) return INVALID_PARAMETER;       // a copy that this crate does without
     return parse(bytes, count, stream);
 }
 
@@ -215,7 +316,7 @@ API int nvjpegStateAttachDeviceBuffer(State* state, Buffer* buffer) {
 
 API int nvjpegDecodeParamsCreate(Handle* handle, Params** out) {
     ENTER("nvjpegDecodeParamsCreate")
-    return handle ? create(out, new Params{0, 0, 0, -1, -1}) : INVALID_PARAMETER;
+    return handle ? create(out, new Params{0, 0, 0, 0, -1, -1}) : INVALID_PARAMETER;
 }
 API int nvjpegDecodeParamsDestroy(Params* it) { sim_enter("nvjpegDecodeParamsDestroy"); return destroy(it); }
 API int nvjpegDecodeParamsSetOutputFormat(Params* params, int format) {
@@ -229,25 +330,33 @@ API int nvjpegDecodeParamsSetROI(Params* params, int x, int y, int width, int he
     return SUCCESS;
 }
 
-API int nvjpegDecodeJpegHost(Handle*, Decoder*, State* state, Params* params, Stream* stream) {
+API int nvjpegDecodeParamsSetScaleFactor(Params* params, unsigned factor) {
+    ENTER("nvjpegDecodeParamsSetScaleFactor")
+    if (factor > 3) return INVALID_PARAMETER;
+    params->scale = (int)factor;
+    return SUCCESS;
+}
+
+API int nvjpegDecodeJpegHost(Handle*, Decoder* decoder, State* state, Params* params, Stream* stream) {
     state->decoded = state->transferred = false;
     bool tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegHost")
-    const Params& p = *params;
-    if (p.format != 5 || !state->pinned || stream->copy.empty()) return INVALID_PARAMETER;
-    if (p.x < 0 || p.y < 0 || p.width < 1 || p.height < 1 || p.x + p.width > stream->width ||
-        p.y + p.height > stream->height) return INVALID_PARAMETER;
-    // Coefficients of the whole picture, 16 bits each.
-    if (int code = state->pinned->grow(size_t(6) * stream->width * stream->height, nullptr)) return code;
-    std::vector<uint8_t> rgb(size_t(3) * p.width * p.height);
-    Decode decoder = decode ? decode : pattern;
-    if (int code = decoder(stream->copy.data(), stream->copy.size(), p.x, p.y, p.width, p.height, rgb.data())) return code;
-    if (version[0] < 13 || (version[0] == 13 && version[1] < 2)) taint_edges(rgb.data(), p, stream->width, stream->height);
+    if (params->format != 5 || params->scale || !state->pinned || !stream->frame) return INVALID_PARAMETER;
+    if (int code = takes(decoder->backend, *stream)) return code;
+    if (!choose(*params, *stream, &state->window)) return INVALID_PARAMETER;
+    std::vector<uint8_t> rgb;
+    int code = decode_window(stream->bytes, stream->count, state->window, stream->width, stream->height, rgb);
+    if (code && !(decoder->backend == GPU_HYBRID && lenient)) return code;
+    // HYBRID keeps coefficients of the whole picture, 16 bits each; GPU_HYBRID some tables.
+    size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
+    if (int code = state->pinned->grow(kept, nullptr)) return code;
     // A state that has failed before gives what is in the buffer: the picture before.
-    if (!tainted) memcpy(state->pinned->data, rgb.data(), rgb.size());
-    state->width = p.width;
-    state->height = p.height;
+    if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
+    state->bytes = stream->bytes;
+    state->count = stream->count;
+    state->picture_width = stream->width;
+    state->picture_height = stream->height;
     state->decoded = true;
     state->tainted = tainted;
     return SUCCESS;
@@ -263,32 +372,74 @@ static int enqueue(void* stream, Copy copy) {
     }, new Copy(copy));
 }
 
-API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder*, State* state, Stream*, void* stream) {
+API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state, Stream*, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegTransferToDevice")
     if (!state->decoded || !state->device) return INVALID_PARAMETER;
-    size_t bytes = size_t(3) * state->width * state->height;
+    bool on_device = decoder->backend == GPU_HYBRID;
+    size_t bytes = on_device ? state->count : size_t(3) * state->window.width * state->window.height;
     if (int code = state->device->grow(bytes, stream)) return code;
-    Copy copy = {state->device->data, state->pinned->data, bytes, 1, bytes,
+    const void* source = on_device ? state->bytes : state->pinned->data;
+    Copy copy = {state->device->data, source, bytes, 1, bytes,
                  state->in_use, state->pinned->in_use, state->device->in_use};
-    if (enqueue(stream, copy)) return EXECUTION_FAILED;
+    // A state that has failed before keeps the file before.
+    if (on_device && was_tainted) copy.rows = 0;
+    std::vector<uint8_t> staged;
+    if (on_device && !sim_pinned(state->bytes, state->count)) {
+        // From ordinary memory the copy is staged before the call returns.
+        staged.assign(state->bytes, state->bytes + state->count);
+        auto* held = new std::pair<std::vector<uint8_t>, Copy>(std::move(staged), copy);
+        held->second.source = held->first.data();
+        if (sim_enqueue(stream, [](void* data) {
+                std::unique_ptr<std::pair<std::vector<uint8_t>, Copy>> it((std::pair<std::vector<uint8_t>, Copy>*)data);
+                if (it->second.rows) memcpy(it->second.target, it->second.source, it->second.row_bytes);
+            }, held)) return EXECUTION_FAILED;
+    } else if (enqueue(stream, copy)) {
+        return EXECUTION_FAILED;
+    }
     state->transferred = true;
     state->tainted = was_tainted;
     return SUCCESS;
 }
 
-API int nvjpegDecodeJpegDevice(Handle* handle, Decoder*, State* state, uint8_t** image, void* stream) {
+// A file that is decoded when the operation runs: from the device buffer, or from the caller's memory.
+struct Picture {
+    const uint8_t* bytes;
+    size_t count;
+    Window window;
+    int width, height;
+    uint8_t* target;
+    size_t pitch;
+    InUse state, buffer;
+};
+
+static void decode_picture(const Picture& it) {
+    std::vector<uint8_t> rgb;
+    decode_window(it.bytes, it.count, it.window, it.width, it.height, rgb);
+    size_t row = size_t(3) * it.window.width;
+    for (int y = 0; y < it.window.height; y++) memcpy(it.target + y * it.pitch, rgb.data() + y * row, row);
+}
+
+API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, uint8_t** image, void* stream) {
     bool was_tainted = state->tainted;
     state->tainted = true;
     ENTER("nvjpegDecodeJpegDevice")
     if (!state->transferred) return INVALID_PARAMETER;
+    const Window& window = state->window;
     // nvjpegImage_t: four pointers, then four pitches.
-    size_t pitch = ((size_t*)image)[4], row_bytes = size_t(3) * state->width;
+    size_t pitch = ((size_t*)image)[4], row_bytes = size_t(3) * window.width;
     if (pitch < row_bytes) return INVALID_PARAMETER;
-    size_t rows = state->height;
+    size_t rows = window.height;
     Copy copy = {image[0], state->device->data, row_bytes, rows, pitch, state->in_use, state->device->in_use, {}};
-    if (scratch) {
+    if (decoder->backend == GPU_HYBRID) {
+        auto* picture = new Picture{(const uint8_t*)state->device->data, state->count, window, state->picture_width,
+                                    state->picture_height, image[0], pitch, state->in_use, state->device->in_use};
+        if (sim_enqueue(stream, [](void* data) {
+                std::unique_ptr<Picture> it((Picture*)data);
+                decode_picture(*it);
+            }, picture)) return EXECUTION_FAILED;
+    } else if (scratch) {
         Buffer between{handle->device};
         if (int code = between.grow(row_bytes * rows, stream)) return code;
         copy.target = between.data;
@@ -304,5 +455,75 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder*, State* state, uint8_t**
     }
     state->decoded = state->transferred = false;
     state->tainted = was_tainted;
+    decoded_pictures[decoder->backend]++;
+    return SUCCESS;
+}
+
+// ---- batches ----
+
+API int nvjpegDecodeBatchedPreAllocate(Handle* handle, State* state, int batch, int width, int height, int, int format) {
+    ENTER("nvjpegDecodeBatchedPreAllocate")
+    if (handle->backend != HARDWARE || batch < 1 || width < 1 || height < 1 || format != 5) return INVALID_PARAMETER;
+    return state->own->grow(size_t(batch) * 3 * width * height, nullptr);
+}
+
+API int nvjpegDecodeBatchedInitialize(Handle* handle, State* state, int batch, int, int format) {
+    state->batch = 0;
+    ENTER("nvjpegDecodeBatchedInitialize")
+    if (handle->backend != HARDWARE || batch < 1 || format != 5) return INVALID_PARAMETER;
+    if (state->in_use.use_count() > 1) sim_misused("a batch is initialised while another runs with the same state");
+    state->batch = batch;
+    return SUCCESS;
+}
+
+// nvjpegImage_t.
+struct Image { uint8_t* channel[4]; size_t pitch[4]; };
+
+API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const* files, const size_t* counts,
+                              Image* images, Params** params, void* stream) {
+    bool was_tainted = state->tainted;
+    state->tainted = true;
+    ENTER("nvjpegDecodeBatchedEx")
+    if (handle->backend != HARDWARE || state->batch < 1) return INVALID_PARAMETER;
+    if (state->in_use.use_count() > 1) sim_misused("two batches at a time with the same state");
+    auto pictures = std::make_unique<std::vector<Picture>>();
+    int code = SUCCESS;
+    size_t needed = 0;
+    for (int i = 0; i < state->batch && !code; i++) {
+        if (!sim_pinned(files[i], counts[i])) sim_misused("a file of a batch is not in page-locked memory");
+        Stream parsed;
+        Window window;
+        code = parse(files[i], counts[i], &parsed);
+        if (!code) code = takes(HARDWARE, parsed);
+        if (!code && (params[i]->format != 5 || !choose(*params[i], parsed, &window))) code = INVALID_PARAMETER;
+        if (!code && images[i].pitch[0] < size_t(3) * window.width) code = INVALID_PARAMETER;
+        std::vector<uint8_t> rgb;
+        if (!code && !lenient)
+            code = decode_window(files[i], counts[i], window, parsed.width, parsed.height, rgb);
+        if (code) break;
+        needed += size_t(3) * parsed.width * parsed.height;
+        pictures->push_back({files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
+                             images[i].pitch[0], state->in_use, state->own->in_use});
+    }
+    if (!code) code = state->own->grow(needed, stream);
+    // A batch that fails has begun; a state that failed before writes nothing, and the pictures before stay.
+    size_t count = pictures->size();
+    if (was_tainted) pictures->clear();
+    auto run = [](void* data) {
+        for (const Picture& picture : *(std::vector<Picture>*)data) decode_picture(picture);
+    };
+    if (hopper) {
+        sim_run_now(run, pictures.get());
+        for (Picture& picture : *pictures) picture.window.height = 0;
+    }
+    // In the stream there is at least the mark that the engines are done.
+    if (sim_enqueue(stream, [](void* data) {
+            std::unique_ptr<std::vector<Picture>> it((std::vector<Picture>*)data);
+            for (const Picture& picture : *it)
+                if (picture.window.height) decode_picture(picture);
+        }, pictures.release())) return EXECUTION_FAILED;
+    if (code) return code;
+    state->tainted = was_tainted;
+    decoded_pictures[HARDWARE] += count;
     return SUCCESS;
 }

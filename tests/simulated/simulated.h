@@ -13,7 +13,7 @@ struct SimCounts {
     SimMemory device, pinned;
     uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // alive
     uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
-    uint64_t overruns = 0, write_combined = 0, timed_events = 0, destroyed_in_use = 0;    // faults
+    uint64_t overruns = 0, write_combined = 0, timed_events = 0, destroyed_in_use = 0, misused = 0;    // faults
 };
 
 // What the simulated compiler makes: this header, then a shared object.
@@ -28,6 +28,9 @@ extern "C" {
 int sim_enter(const char* name);
 void sim_objects(long change);
 void sim_destroyed_in_use();
+void sim_misused(const char* what);
+int sim_pinned(const void* bytes, size_t count);
 int sim_enqueue(void* stream, void (*function)(void*), void* data);
+void sim_run_now(void (*function)(void*), void* data);
 }
 #endif

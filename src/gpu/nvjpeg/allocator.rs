@@ -69,6 +69,11 @@ impl Allocators {
         }
     }
 
+    /// Whether these bytes lie in the pool of page-locked memory.
+    pub fn is_pinned(&self, bytes: &[u8]) -> bool {
+        self.pinned.pool.holds(bytes)
+    }
+
     /// Why the last allocation was refused, once.
     pub fn refusal(&self) -> Option<Error> {
         let take = |slot: &Mutex<Option<Error>>| {

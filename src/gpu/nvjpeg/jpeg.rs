@@ -7,26 +7,36 @@ use nvjpeg_sys as sys;
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use super::allocator::{Allocators, Memory};
-use super::{DecodeFault, Library, Version, check, check_decode};
+use super::status::{DecodeFault, check, check_decode};
+use super::{Backend, Library, MARGIN, Version};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::Device;
 use crate::tensor::CHANNELS;
 
-/// Pixels that are decoded around a window where nvJPEG's outermost pixels are wrong; it is wrong by one.
-const MARGIN: u32 = 2;
-
-/// nvJPEG on one device: entropy decoding on the CPU, the rest on the GPU, chroma interpolated as libjpeg does.
+/// One of nvJPEG's backends on one device, chroma interpolated as libjpeg does.
 ///
 /// Everything that is made with it holds it; it holds the pools.
 #[derive(Debug)]
 pub struct Jpeg {
     pub(super) library: Library,
     pub(super) handle: sys::nvjpegHandle_t,
+    /// Null for [`Backend::Hardware`], whose decoder by itself takes no windows and has crashed with them.
     pub(super) decoder: sys::nvjpegJpegDecoder_t,
     // Boxed, because nvJPEG keeps pointers to it.
     pub(super) allocators: Box<Allocators>,
     pub(super) device: Arc<Device>,
+    backend: Backend,
+    engines: Option<Engines>,
+}
+
+/// The JPEG engines of a GPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Engines {
+    /// How many there are.
+    pub engines: u32,
+    /// Pictures that each decodes at a time.
+    pub cores_per_engine: u32,
 }
 
 // SAFETY: nvjpegHandle_t and nvjpegJpegDecoder_t may be used from several threads at a time (nvJPEG documentation,
@@ -57,41 +67,48 @@ impl Window {
 }
 
 impl Jpeg {
-    /// Opens nvJPEG on a device, with its memory.
+    /// Opens a backend on a device, with its memory.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where nvJPEG is not installed, [`Error::Device`] where it refuses the device.
-    pub fn open(device: &Arc<Device>, memory: &Memory) -> Result<Arc<Self>> {
+    /// [`Error::Unavailable`] where nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] where
+    /// nvJPEG refuses the device.
+    pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(Some(device.driver_version() / 1000))?;
-        let calls = library.calls;
         let allocators = Box::new(Allocators::new(device, memory));
         let (mut for_device, mut for_pinned) = (allocators.for_device(), allocators.for_pinned());
-        let mut handle = ptr::null_mut();
         device.bind()?;
-        // SAFETY: the allocators are copied; what they point to is boxed and dropped after the handle.
-        let status = unsafe {
-            (calls.nvjpegCreateExV2)(
-                sys::nvjpegBackend_t::NVJPEG_BACKEND_HYBRID,
-                &mut for_device,
-                &mut for_pinned,
-                sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION,
-                &mut handle,
-            )
-        };
-        check("nvjpegCreateExV2", status)?;
+        // The allocators are copied; what they point to is boxed and dropped after the handle.
+        let handle = create(&library, backend, &mut for_device, &mut for_pinned)?;
         // From here on `drop` destroys what there is.
-        let mut jpeg =
-            Self { library, handle, decoder: ptr::null_mut(), allocators, device: device.clone() };
+        let mut jpeg = Self {
+            library,
+            handle,
+            decoder: ptr::null_mut(),
+            allocators,
+            device: device.clone(),
+            backend,
+            engines: None,
+        };
+        if backend == Backend::Hardware {
+            jpeg.engines = Some(find_engines(&library, handle)?);
+            return Ok(Arc::new(jpeg));
+        }
         // SAFETY: the handle is alive; writes one handle.
         let status = unsafe {
-            (calls.nvjpegDecoderCreate)(
-                handle,
-                sys::nvjpegBackend_t::NVJPEG_BACKEND_HYBRID,
-                &mut jpeg.decoder,
-            )
+            (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut jpeg.decoder)
         };
         check("nvjpegDecoderCreate", status)?;
         Ok(Arc::new(jpeg))
+    }
+
+    /// Which backend this is.
+    pub fn backend(&self) -> Backend {
+        self.backend
+    }
+
+    /// The engines of [`Backend::Hardware`]; `None` for the others.
+    pub fn engines(&self) -> Option<Engines> {
+        self.engines
     }
 
     /// The library.
@@ -104,6 +121,20 @@ impl Jpeg {
     /// a margin is decoded around it.
     pub fn window(&self, picture: Size, wanted: Roi) -> Window {
         Window { wanted, decoded: with_margin(self.margin(), picture, wanted) }
+    }
+
+    /// As [`window`](Self::window) where the decoder reduces both sides by `reduction`; `wanted` is in pixels of the
+    /// reduced picture, `ceil(side / reduction)` each.
+    ///
+    /// nvJPEG's documentation does not say what a window means where a scale factor is set too. So a reduction above 1
+    /// decodes the whole reduced picture, whatever is wanted of it, and needs room for that.
+    pub fn reduced_window(&self, picture: Size, reduction: u32, wanted: Roi) -> Window {
+        if reduction <= 1 {
+            return self.window(picture, wanted);
+        }
+        let Size { width, height } = picture;
+        let reduced = Size::new(width.div_ceil(reduction), height.div_ceil(reduction));
+        Window { wanted, decoded: reduced.window() }
     }
 
     /// Pixels of the margin on each side: 0 or 2. A destination for a window needs room for
@@ -139,7 +170,7 @@ impl Drop for Jpeg {
         if self.device.bind().is_err() {
             return;
         }
-        // SAFETY: created once, destroyed once, in the order opposite to creation; all page decoders are gone, for
+        // SAFETY: created once, destroyed once, in the order opposite to creation; all decoders are gone, for
         // each holds an `Arc` of `self`. This is not process exit, where destroying is known to crash: nothing of this
         // crate is dropped then.
         unsafe {
@@ -148,6 +179,61 @@ impl Drop for Jpeg {
             }
             (calls.nvjpegDestroy)(self.handle);
         }
+    }
+}
+
+/// Whether a backend can be had here; leaves nothing behind.
+pub(super) fn probe(library: &Library, backend: Backend) -> Result<()> {
+    // Without allocators nvJPEG uses its own.
+    let handle = create(library, backend, ptr::null_mut(), ptr::null_mut())?;
+    let found = match backend {
+        Backend::Hardware => find_engines(library, handle).map(|_| ()),
+        Backend::Cuda | Backend::Host => Ok(()),
+    };
+    // SAFETY: just created, and nothing was made with it.
+    let status = unsafe { (library.calls.nvjpegDestroy)(handle) };
+    found.and(check("nvjpegDestroy", status))
+}
+
+fn create(
+    library: &Library,
+    backend: Backend,
+    device: *mut sys::nvjpegDevAllocatorV2_t,
+    pinned: *mut sys::nvjpegPinnedAllocatorV2_t,
+) -> Result<sys::nvjpegHandle_t> {
+    let mut handle = ptr::null_mut();
+    let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
+    // SAFETY: the device is bound; the allocators are null, or alive and copied during the call; writes one handle.
+    let status = unsafe {
+        (library.calls.nvjpegCreateExV2)(backend.raw(), device, pinned, flags, &mut handle)
+    };
+    match status {
+        Status::NVJPEG_STATUS_ARCH_MISMATCH if backend == Backend::Hardware => Err(no_engines()),
+        _ => check("nvjpegCreateExV2", status).map(|()| handle),
+    }
+}
+
+/// The engines of a handle of [`Backend::Hardware`].
+fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engines> {
+    let (mut engines, mut cores_per_engine) = (0, 0);
+    // SAFETY: the handle is alive; writes two numbers.
+    let status = unsafe {
+        (library.calls.nvjpegGetHardwareDecoderInfo)(handle, &mut engines, &mut cores_per_engine)
+    };
+    check("nvjpegGetHardwareDecoderInfo", status)?;
+    match engines {
+        0 => Err(no_engines()),
+        _ => Ok(Engines { engines, cores_per_engine }),
+    }
+}
+
+fn no_engines() -> Error {
+    Error::Unavailable {
+        what: "a JPEG engine",
+        reason: "nvJPEG finds none on this GPU (A100, A30, Ada, Hopper, Blackwell and Thor have them; MIG can hide \
+                 them); in a container they need the driver capability `video` (libnvcuvid.so.1); the routes `cuda`, \
+                 `host` and `cpu` do without"
+            .into(),
     }
 }
 

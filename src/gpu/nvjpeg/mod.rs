@@ -1,262 +1,151 @@
-//! nvJPEG: decoding a window of a JPEG file into device memory.
-//!
-//! One [`Jpeg`] per device holds the handle and the memory; one [`PageDecoder`] per page holds everything that
-//! one picture needs between its two phases. Both are made at start: making a state is slow (nvJPEG takes a
-//! lock for it) and a state per picture is known to leak.
+//! nvJPEG: decoding windows of JPEG files into device memory, by three of its backends.
 //!
 //! ```text
-//! PageDecoder::host     CPU thread   parse, entropy decoding into page-locked memory
-//! PageDecoder::device   stream       copy, inverse transform, colour: RGB bytes into the destination
+//! PageDecoder::decode     Host  CPU thread  parse, entropy decoding into page-locked memory
+//!  (one picture)                stream      copy, inverse transform, colour: RGB rows into the destination
+//!                         Cuda  CPU thread  parse
+//!                               stream      copy of the bitstream, entropy decoding and all the rest
+//! BatchDecoder::decode    Hardware  engines everything, for all pictures of the batch
+//!  (some pictures)
 //! ```
 //!
-//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; a
-//! picture that needs more than is left in the row fails with [`Error::Budget`], and nothing else is ever taken.
+//! One [`Jpeg`] per backend holds nvJPEG's handle and its memory; decoders hold what is needed between the calls of
+//! a picture or of a batch. All of them are made at start: making a state is slow (nvJPEG takes a lock for it) and a
+//! state per picture is known to leak. A state whose picture failed is destroyed: nvJPEG's keeps pixels of the picture
+//! before, and a truncated one would show them.
+//!
+//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; a picture
+//! that needs more than is left in the row fails with [`Error::Budget`](crate::error::Error::Budget), and nothing else
+//! is ever taken.
 
-use std::fmt;
+use std::sync::Arc;
 
 use nvjpeg_sys as sys;
-use nvjpeg_sys::nvjpegStatus_t as Status;
 
-use super::library::{self, Found, Name};
-use crate::error::{Error, Fault, Reason, Result};
+use super::Device;
+use crate::error::Result;
 
 pub use allocator::Memory;
-pub use jpeg::{Jpeg, Window};
+pub use batch::{BatchDecoder, BatchJob, SeenFree};
+pub use calls::{Library, Version};
+pub use jpeg::{Engines, Jpeg, Window};
 pub use page::PageDecoder;
+pub use status::DecodeFault;
 
 mod allocator;
+mod batch;
+mod calls;
 mod jpeg;
 mod page;
+mod status;
 
-/// The library, its version and the functions that are used.
-#[derive(Clone, Copy, Debug)]
-pub struct Library {
-    found: &'static Found,
-    version: Version,
-    calls: Calls,
+/// Pixels that are decoded around a window where nvJPEG's outermost pixels are wrong; it is wrong by one.
+const MARGIN: u32 = 2;
+
+/// Largest number of columns or rows of a JPEG file.
+const MAX_SIDE: u32 = 65535;
+
+/// Which of nvJPEG's decoders.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Backend {
+    /// `NVJPEG_BACKEND_HARDWARE`: the GPU's JPEG engines (A100, A30, Ada, Hopper, Blackwell, Thor), by
+    /// [`BatchDecoder`]. Sequential with 8 bits, one scan, 4:4:4, 4:2:2, 4:2:0, 4:4:0 or gray, sides up to 16000.
+    Hardware,
+    /// `NVJPEG_BACKEND_GPU_HYBRID`: kernels of the GPU, entropy decoding too, by [`PageDecoder`]. Sequential, one
+    /// interleaved scan.
+    Cuda,
+    /// `NVJPEG_BACKEND_HYBRID`: entropy decoding on the CPU, in the calling thread, by [`PageDecoder`]. The only one for
+    /// progressive files.
+    Host,
 }
 
-/// nvJPEG's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version {
-    /// Equal to CUDA's.
-    pub major: u32,
-    /// Counts its releases.
-    pub minor: u32,
-    /// Counts its corrections.
-    pub patch: u32,
-}
+impl Backend {
+    /// All of them.
+    pub const ALL: [Backend; 3] = [Backend::Hardware, Backend::Cuda, Backend::Host];
 
-impl Version {
-    /// Decodes the outermost pixels of a window with interpolated chroma correctly from this one on (release
-    /// notes of CUDA 13.3).
-    pub const EXACT_WINDOWS: Version = Version { major: 13, minor: 2, patch: 0 };
+    /// The name in reports: that of the route that uses it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Backend::Hardware => "hardware",
+            Backend::Cuda => "cuda",
+            Backend::Host => "host",
+        }
+    }
 
-    /// Malformed files neither crash nor hang it from this one on (release notes of CUDA 13.4 update 1).
-    pub const HARDENED: Version = Version { major: 13, minor: 2, patch: 3 };
-}
-
-impl Library {
-    /// Finds nvJPEG; `cuda_major` is the driver's CUDA version. Works without a GPU.
+    /// Bytes of device and of page-locked memory that this backend is expected to take of its row for one picture of
+    /// `pixels` pixels in a file of `encoded` bytes, at 4:4:4; a decoder for several pictures at a time takes as much
+    /// for each.
     ///
-    /// # Errors
-    /// [`Error::Unavailable`] where it is not installed or lacks a function.
-    pub fn open(cuda_major: Option<u32>) -> Result<Self> {
-        let found = library::open(Name::NvJpeg, cuda_major)?;
-        let calls = Calls::find(found)?;
-        let property = |property| {
-            let mut value = 0;
-            // SAFETY: writes one integer, and needs neither handle nor device.
-            check("nvjpegGetProperty", unsafe { (calls.nvjpegGetProperty)(property, &mut value) })?;
-            Ok(u32::try_from(value).unwrap_or(0))
-        };
-        let version = Version {
-            major: property(sys::libraryPropertyType_t::MAJOR_VERSION)?,
-            minor: property(sys::libraryPropertyType_t::MINOR_VERSION)?,
-            patch: property(sys::libraryPropertyType_t::PATCH_LEVEL)?,
-        };
-        Ok(Self { found, version, calls })
-    }
-
-    /// Path or name by which it was opened.
-    pub fn path(&self) -> &'static str {
-        self.found.path()
-    }
-
-    /// Its version.
-    pub fn version(&self) -> Version {
-        self.version
-    }
-
-    /// What is known to be wrong with this version, and what to do about it.
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        if self.version < Version::HARDENED {
-            warnings.push(format!(
-                "nvJPEG {} may crash or hang on malformed files; decode files that you do not trust with {} or \
-                 later, or with `decode.placement = \"cpu\"`",
-                self.version,
-                Version::HARDENED
-            ));
-        }
-        warnings
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
-    }
-}
-
-/// Why a picture was not decoded.
-#[derive(Clone, Debug)]
-pub enum DecodeFault {
-    /// The file's fault: obeys the policy for samples.
-    Sample(Fault),
-    /// The machine's or the plan's fault: ends the loader.
-    Fatal(Error),
-}
-
-impl From<Error> for DecodeFault {
-    fn from(error: Error) -> Self {
-        DecodeFault::Fatal(error)
-    }
-}
-
-/// A status that no file can cause as our error.
-fn check(call: &'static str, status: Status) -> Result<()> {
-    match status {
-        Status::NVJPEG_STATUS_SUCCESS => Ok(()),
-        _ => Err(Error::Device { call, problem: words(status) }),
-    }
-}
-
-/// A status of a phase of decoding: the statuses by which nvJPEG judges a file are the file's fault.
-fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeFault> {
-    let reason = match status {
-        Status::NVJPEG_STATUS_SUCCESS => return Ok(()),
-        Status::NVJPEG_STATUS_BAD_JPEG => Reason::Corrupt,
-        Status::NVJPEG_STATUS_INCOMPLETE_BITSTREAM => Reason::Truncated,
-        Status::NVJPEG_STATUS_JPEG_NOT_SUPPORTED
-        | Status::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED => Reason::Unsupported,
-        _ => return Err(DecodeFault::Fatal(Error::Device { call, problem: words(status) })),
-    };
-    Err(DecodeFault::Sample(Fault::new(reason, format!("{call}: {}", words(status)))))
-}
-
-fn words(status: Status) -> String {
-    let name = match status {
-        Status::NVJPEG_STATUS_NOT_INITIALIZED => "not initialized",
-        Status::NVJPEG_STATUS_INVALID_PARAMETER => "invalid parameter",
-        Status::NVJPEG_STATUS_BAD_JPEG => "bad JPEG",
-        Status::NVJPEG_STATUS_JPEG_NOT_SUPPORTED => "JPEG not supported",
-        Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => "allocator failure",
-        Status::NVJPEG_STATUS_EXECUTION_FAILED => "execution failed",
-        Status::NVJPEG_STATUS_ARCH_MISMATCH => "architecture mismatch",
-        Status::NVJPEG_STATUS_INTERNAL_ERROR => "internal error",
-        Status::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED => "not supported by this backend",
-        Status::NVJPEG_STATUS_INCOMPLETE_BITSTREAM => "incomplete bitstream",
-        _ => "unknown status",
-    };
-    format!("{name} (nvJPEG status {})", status.0)
-}
-
-/// Declares the functions that are used, with the types of the bindings, and looks all of them up at once, so
-/// that no call can find its function missing.
-macro_rules! calls {
-    ($($name:ident($($argument:ty),*);)+) => {
-        /// nvJPEG's functions, all there.
-        #[allow(non_snake_case)]
-        #[derive(Clone, Copy, Debug)]
-        struct Calls {
-            $($name: unsafe extern "C" fn($($argument),*) -> Status,)+
-        }
-
-        impl Calls {
-            fn find(found: &'static Found) -> Result<Self> {
-                // Names that the bindings do not have, or with other types, do not compile.
-                #[allow(dead_code)]
-                fn types_are_those_of_the_bindings(bindings: sys::NvJpegLib) {
-                    $(let _: Option<unsafe extern "C" fn($($argument),*) -> Status> = bindings.$name.ok();)+
-                }
-                // SAFETY: the types are the bindings', generated from nvjpeg.h.
-                unsafe { Ok(Self { $($name: found.function(stringify!($name))?,)+ }) }
+    /// **Estimates from what each backend must keep. No device has confirmed them**: compare with
+    /// [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run on one.
+    ///
+    /// * `Host`: 16-bit coefficients of three components in page-locked memory and again on the device, where the
+    ///   planes of samples come on top.
+    /// * `Cuda`: the bitstream in page-locked memory; on the device the bitstream, where each of its parts begins
+    ///   (as much again), coefficients and planes.
+    /// * `Hardware`: the bitstream in page-locked memory; on the device the bitstream and the planes.
+    pub const fn buffer_bytes(self, pixels: u64, encoded: u64) -> (u64, u64) {
+        // Sides are rounded up to whole MCUs, rows to a pitch: an eighth from 200 x 200 pixels on.
+        let padded = pixels.saturating_add(pixels / 8);
+        let planes = padded.saturating_mul(PLANE_BYTES);
+        let coefficients = padded.saturating_mul(COEFFICIENT_BYTES);
+        let (device, pinned) = match self {
+            Backend::Hardware => (planes.saturating_add(encoded), encoded),
+            Backend::Cuda => {
+                let bitstream = encoded.saturating_mul(2);
+                (coefficients.saturating_add(planes).saturating_add(bitstream), encoded)
             }
+            Backend::Host => (coefficients.saturating_add(planes), coefficients),
+        };
+        (device.saturating_add(DEVICE_BYTES_BESIDES), pinned.saturating_add(PINNED_BYTES_BESIDES))
+    }
+
+    const fn raw(self) -> sys::nvjpegBackend_t {
+        match self {
+            Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
+            Backend::Cuda => sys::nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID,
+            Backend::Host => sys::nvjpegBackend_t::NVJPEG_BACKEND_HYBRID,
         }
-    };
+    }
 }
 
-calls! {
-    nvjpegGetProperty(sys::libraryPropertyType_t, *mut std::ffi::c_int);
-    nvjpegCreateExV2(
-        sys::nvjpegBackend_t,
-        *mut sys::nvjpegDevAllocatorV2_t,
-        *mut sys::nvjpegPinnedAllocatorV2_t,
-        std::ffi::c_uint,
-        *mut sys::nvjpegHandle_t
-    );
-    nvjpegDestroy(sys::nvjpegHandle_t);
-    nvjpegDecoderCreate(sys::nvjpegHandle_t, sys::nvjpegBackend_t, *mut sys::nvjpegJpegDecoder_t);
-    nvjpegDecoderDestroy(sys::nvjpegJpegDecoder_t);
-    nvjpegDecoderStateCreate(sys::nvjpegHandle_t, sys::nvjpegJpegDecoder_t, *mut sys::nvjpegJpegState_t);
-    nvjpegJpegStateDestroy(sys::nvjpegJpegState_t);
-    nvjpegJpegStreamCreate(sys::nvjpegHandle_t, *mut sys::nvjpegJpegStream_t);
-    nvjpegJpegStreamDestroy(sys::nvjpegJpegStream_t);
-    nvjpegJpegStreamParse(
-        sys::nvjpegHandle_t,
-        *const u8,
-        usize,
-        std::ffi::c_int,
-        std::ffi::c_int,
-        sys::nvjpegJpegStream_t
-    );
-    nvjpegJpegStreamGetFrameDimensions(sys::nvjpegJpegStream_t, *mut u32, *mut u32);
-    nvjpegBufferPinnedCreateV2(
-        sys::nvjpegHandle_t,
-        *mut sys::nvjpegPinnedAllocatorV2_t,
-        *mut sys::nvjpegBufferPinned_t
-    );
-    nvjpegBufferPinnedResize(sys::nvjpegBufferPinned_t, usize, sys::cudaStream_t);
-    nvjpegBufferPinnedDestroy(sys::nvjpegBufferPinned_t);
-    nvjpegBufferDeviceCreateV2(
-        sys::nvjpegHandle_t,
-        *mut sys::nvjpegDevAllocatorV2_t,
-        *mut sys::nvjpegBufferDevice_t
-    );
-    nvjpegBufferDeviceResize(sys::nvjpegBufferDevice_t, usize, sys::cudaStream_t);
-    nvjpegBufferDeviceDestroy(sys::nvjpegBufferDevice_t);
-    nvjpegStateAttachPinnedBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferPinned_t);
-    nvjpegStateAttachDeviceBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferDevice_t);
-    nvjpegDecodeParamsCreate(sys::nvjpegHandle_t, *mut sys::nvjpegDecodeParams_t);
-    nvjpegDecodeParamsDestroy(sys::nvjpegDecodeParams_t);
-    nvjpegDecodeParamsSetOutputFormat(sys::nvjpegDecodeParams_t, sys::nvjpegOutputFormat_t);
-    nvjpegDecodeParamsSetROI(
-        sys::nvjpegDecodeParams_t,
-        std::ffi::c_int,
-        std::ffi::c_int,
-        std::ffi::c_int,
-        std::ffi::c_int
-    );
-    nvjpegDecodeJpegHost(
-        sys::nvjpegHandle_t,
-        sys::nvjpegJpegDecoder_t,
-        sys::nvjpegJpegState_t,
-        sys::nvjpegDecodeParams_t,
-        sys::nvjpegJpegStream_t
-    );
-    nvjpegDecodeJpegTransferToDevice(
-        sys::nvjpegHandle_t,
-        sys::nvjpegJpegDecoder_t,
-        sys::nvjpegJpegState_t,
-        sys::nvjpegJpegStream_t,
-        sys::cudaStream_t
-    );
-    nvjpegDecodeJpegDevice(
-        sys::nvjpegHandle_t,
-        sys::nvjpegJpegDecoder_t,
-        sys::nvjpegJpegState_t,
-        *mut sys::nvjpegImage_t,
-        sys::cudaStream_t
-    );
+/// Bytes of a pixel's samples, and of its coefficients: three components without subsampling.
+const PLANE_BYTES: u64 = 3;
+const COEFFICIENT_BYTES: u64 = 6;
+
+/// Bytes of tables, headers and rounding for each picture.
+const DEVICE_BYTES_BESIDES: u64 = 512 << 10;
+const PINNED_BYTES_BESIDES: u64 = 128 << 10;
+
+/// Which backends this device and its driver really have, and for the others why not: a handle of each is made, with
+/// nvJPEG's own allocators, and destroyed.
+///
+/// # Errors
+/// [`Error::Unavailable`](crate::error::Error::Unavailable) where nvJPEG is not installed,
+/// [`Error::Device`](crate::error::Error::Device) where the device is lost; never for an engine that is not there.
+pub fn backends(device: &Arc<Device>) -> Result<Vec<(Backend, Result<(), String>)>> {
+    let library = Library::open(Some(device.driver_version() / 1000))?;
+    device.bind()?;
+    let probe = |backend| jpeg::probe(&library, backend).map_err(|error| error.to_string());
+    Ok(Backend::ALL.map(|backend| (backend, probe(backend))).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_grow_with_what_each_backend_keeps() {
+        let (pixels, encoded) = (500 * 375, 120_000);
+        let bytes = |backend: Backend| backend.buffer_bytes(pixels, encoded);
+        let [hardware, cuda, host] = Backend::ALL.map(bytes);
+        // Only entropy decoding on the CPU keeps coefficients in page-locked memory.
+        assert!(host.1 > 6 * pixels && hardware.1 < 6 * pixels && cuda.1 < 6 * pixels);
+        assert!(hardware.0 > 3 * pixels && hardware.0 < host.0 && host.0 < cuda.0);
+        for backend in Backend::ALL {
+            assert_eq!(backend.buffer_bytes(u64::MAX, u64::MAX), (u64::MAX, u64::MAX));
+            let (device, pinned) = backend.buffer_bytes(0, 0);
+            assert!(device > 0 && pinned > 0);
+        }
+    }
 }

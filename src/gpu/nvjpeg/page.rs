@@ -1,4 +1,4 @@
-//! The two phases of one picture.
+//! One picture at a time: the host's phase and the device's.
 
 use std::ptr;
 use std::sync::Arc;
@@ -7,25 +7,26 @@ use nvjpeg_sys as sys;
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use super::jpeg::{Jpeg, Window};
-use super::{DecodeFault, check};
+use super::status::{DecodeFault, check};
+use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Stream};
 
-/// Decodes one picture at a time, in two phases; may move between threads.
+/// Decodes one picture at a time with [`Backend::Cuda`] or [`Backend::Host`]; may move between threads.
 ///
 /// After a failure, whichever, the next picture starts with a new state: nvJPEG's may hold pixels of the
 /// picture before.
 #[derive(Debug)]
 pub struct PageDecoder {
     // Dropped in this order: the state uses the buffers.
-    session: Option<Session>,
+    state: Option<Handle<sys::nvjpegJpegState_t>>,
+    bitstream: Option<Handle<sys::nvjpegJpegStream_t>>,
     buffers: Buffers,
     params: Handle<sys::nvjpegDecodeParams_t>,
-    /// Reached when the device phase no longer needs state and buffers.
+    /// Reached when the device no longer needs state and buffers.
     done: Event,
-    window: Option<Window>,
     jpeg: Arc<Jpeg>,
 }
 
@@ -38,205 +39,162 @@ impl PageDecoder {
     /// buffer that grows waits for the device, and rows of grown buffers have gaps. With 0 they begin empty.
     ///
     /// # Errors
-    /// [`Error::Budget`] where nvJPEG's rows have not that much left.
+    /// [`Error::Budget`] where nvJPEG's rows have not that much left, [`Error::Internal`] for [`Backend::Hardware`],
+    /// which decodes batches only.
     pub fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
+        if jpeg.backend() == Backend::Hardware {
+            let problem = "the hardware backend decodes batches: use BatchDecoder".into();
+            return Err(Error::Internal { problem });
+        }
         jpeg.device.bind()?;
-        let calls = &jpeg.library.calls;
-        let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
-            // SAFETY: the handle is alive; writes one handle.
-            check("nvjpegDecodeParamsCreate", unsafe {
-                (calls.nvjpegDecodeParamsCreate)(jpeg.handle, it)
-            })
-        })?;
-        let rgb = sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI;
-        // SAFETY: the parameters are alive.
-        let status = unsafe { (calls.nvjpegDecodeParamsSetOutputFormat)(params.raw, rgb) };
-        check("nvjpegDecodeParamsSetOutputFormat", status)?;
+        let params = rgb_params(jpeg)?;
         let buffers = Buffers::new(jpeg, device_bytes, pinned_bytes)?;
-        let session = Some(Session::new(jpeg, &buffers)?);
+        let state = Some(new_state(jpeg, &buffers)?);
+        let bitstream = Some(new_bitstream(jpeg)?);
         let done = Event::new(&jpeg.device)?;
-        Ok(Self { session, buffers, params, done, window: None, jpeg: jpeg.clone() })
+        Ok(Self { state, bitstream, buffers, params, done, jpeg: jpeg.clone() })
     }
 
-    /// The host's phase: parses the file and decodes its entropy code. Waits until the device's phase of the
-    /// picture before is over, which it normally is. The bytes are not needed afterwards (nvJPEG keeps a copy).
+    /// Parses the file, does the host's phase (with [`Backend::Host`] all of entropy decoding) and puts the rest into
+    /// the stream: RGB rows without padding into the destination, of the window that comes back. Waits on the host until
+    /// this decoder's picture before is over, which it normally is.
     ///
-    /// Gives which window the device's phase will write.
+    /// The file's bytes are not copied. With [`Backend::Host`] they are free when this returns. With [`Backend::Cuda`]
+    /// page-locked bytes must stay as they are until [`done`](Self::done): the documentation says that what the device
+    /// needs of them has been copied by then, and not that it was copied when the call came back.
     ///
     /// # Errors
-    /// [`DecodeFault::Sample`] where the file is at fault, or where `wanted` is not within the picture.
-    pub fn host(&mut self, bytes: &[u8], wanted: Roi) -> Result<Window, DecodeFault> {
-        self.window = None;
+    /// [`DecodeFault::Sample`] where the file is at fault, or where `wanted` is not within the picture that nvJPEG
+    /// sees; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the picture is in
+    /// the stream any more then.
+    pub fn decode(
+        &mut self,
+        stream: &Stream,
+        bytes: &[u8],
+        wanted: Roi,
+        destination: &DeviceBuffer,
+    ) -> Result<Window, DecodeFault> {
         self.jpeg.device.bind()?;
         self.done.synchronize()?;
-        let session = match self.session.take() {
-            Some(session) => session,
-            None => Session::new(&self.jpeg, &self.buffers)?,
+        // What a failure leaves half-done is dropped with it: the next picture finds nothing of this one.
+        let bitstream = match self.bitstream.take() {
+            Some(bitstream) => bitstream,
+            None => new_bitstream(&self.jpeg)?,
         };
-        // On failure `session` is dropped, and with it what nvJPEG remembers.
-        let window = self.decode_on_host(&session, bytes, wanted)?;
-        self.session = Some(session);
-        self.window = Some(window);
+        let picture = self.parse(&bitstream, bytes)?;
+        let window = self.choose(picture, wanted, destination)?;
+        let state = match self.state.take() {
+            Some(state) => state,
+            None => new_state(&self.jpeg, &self.buffers)?,
+        };
+        self.decode_on_host(&state, &bitstream)?;
+        let decoded = self.decode_on_device(&state, &bitstream, stream, window, destination);
+        if let Err(fault) = decoded.and_then(|()| Ok(self.done.record(stream)?)) {
+            // Some of it may be in the stream: nothing is given back before that is over. Where waiting fails the
+            // device is lost, and `fault` or the next call says so.
+            let _ = stream.synchronize();
+            return Err(fault);
+        }
+        (self.state, self.bitstream) = (Some(state), Some(bitstream));
         Ok(window)
     }
 
-    /// The device's phase: puts writing the window that [`host`](Self::host) gave, as RGB bytes, into the stream. Its
-    /// rows begin `pitch_bytes` apart, the first one `offset` bytes into the destination.
-    ///
-    /// # Errors
-    /// [`Error::Internal`] without a host phase before it, or where the window does not fit in the destination.
-    pub fn device(
-        &mut self,
-        stream: &Stream,
-        destination: &DeviceBuffer,
-        offset: usize,
-        pitch_bytes: usize,
-    ) -> Result<(), DecodeFault> {
-        let (Some(window), Some(session)) = (self.window.take(), self.session.take()) else {
-            let problem =
-                "the device's phase needs the host's phase of the same picture before it".into();
-            return Err(Error::Internal { problem }.into());
-        };
-        self.jpeg.device.bind()?;
-        let decoded =
-            self.decode_on_device(&session, stream, window, destination, offset, pitch_bytes);
-        match decoded.and_then(|()| Ok(self.done.record(stream)?)) {
-            Ok(()) => {
-                self.session = Some(session);
-                Ok(())
-            }
-            Err(fault) => {
-                // Some of it may be in the stream: nothing is given back before that is over. Where waiting fails the
-                // device is lost, and `fault` or the next call says so.
-                let _ = stream.synchronize();
-                drop(session);
-                Err(fault)
-            }
-        }
+    /// Reached when the pixels of the last picture are there, and the decoder may be used without waiting.
+    pub fn done(&self) -> &Event {
+        &self.done
     }
 
-    /// Waits on the host until the device's phase is over.
-    pub fn wait(&self) -> Result<()> {
-        self.done.synchronize()
+    /// Whether [`decode`](Self::decode) would not wait.
+    pub fn is_idle(&self) -> Result<bool> {
+        self.done.query()
     }
 
-    /// The window of the last host phase, until the device's phase takes it.
-    pub fn window(&self) -> Option<Window> {
-        self.window
-    }
-
-    fn decode_on_host(
+    fn parse(
         &self,
-        session: &Session,
+        bitstream: &Handle<sys::nvjpegJpegStream_t>,
         bytes: &[u8],
-        wanted: Roi,
-    ) -> Result<Window, DecodeFault> {
-        let jpeg = &*self.jpeg;
-        let calls = &jpeg.library.calls;
-        // SAFETY: the handles are alive; the bytes are read during the call and copied (last flag).
-        let status = unsafe {
-            (calls.nvjpegJpegStreamParse)(
-                jpeg.handle,
-                bytes.as_ptr(),
-                bytes.len(),
-                0,
-                1,
-                session.bitstream.raw,
-            )
-        };
+    ) -> Result<Size, DecodeFault> {
+        let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
+        let (data, len) = (bytes.as_ptr(), bytes.len());
+        // SAFETY: the handles are alive; the bytes, which are not copied (last flag but one), are borrowed until the
+        // phases have been called.
+        let status =
+            unsafe { (calls.nvjpegJpegStreamParse)(jpeg.handle, data, len, 0, 0, bitstream.raw) };
         jpeg.check_decode("nvjpegJpegStreamParse", status)?;
         let mut picture = Size::default();
+        let Size { width, height } = &mut picture;
         // SAFETY: the bitstream is alive and parsed; writes two numbers.
-        let status = unsafe {
-            (calls.nvjpegJpegStreamGetFrameDimensions)(
-                session.bitstream.raw,
-                &mut picture.width,
-                &mut picture.height,
-            )
-        };
+        let status =
+            unsafe { (calls.nvjpegJpegStreamGetFrameDimensions)(bitstream.raw, width, height) };
         jpeg.check_decode("nvjpegJpegStreamGetFrameDimensions", status)?;
-        if wanted.is_empty()
-            || !picture.window().contains(wanted)
-            || picture.width.max(picture.height) > MAX_SIDE
-        {
+        Ok(picture)
+    }
+
+    /// Checks the window, sets it, and gives what is decoded.
+    fn choose(
+        &self,
+        picture: Size,
+        wanted: Roi,
+        destination: &DeviceBuffer,
+    ) -> Result<Window, DecodeFault> {
+        if !is_within(picture, wanted) {
             let problem =
                 format!("the window {wanted} is not within the {picture} pixels that nvJPEG sees");
             return Err(DecodeFault::Sample(Fault::new(Reason::Corrupt, problem)));
         }
-        let window = jpeg.window(picture, wanted);
-        let Roi { x, y, width, height } = window.decoded;
-        // SAFETY: the parameters are alive; the numbers are below `MAX_SIDE`.
+        let window = self.jpeg.window(picture, wanted);
+        check_room(window, destination)?;
+        set_roi(&self.params, window.decoded)?;
+        Ok(window)
+    }
+
+    fn decode_on_host(
+        &self,
+        state: &Handle<sys::nvjpegJpegState_t>,
+        bitstream: &Handle<sys::nvjpegJpegStream_t>,
+    ) -> Result<(), DecodeFault> {
+        let jpeg = &*self.jpeg;
+        // SAFETY: all handles are alive and used by this thread only; `decode` has waited for the picture before.
         let status = unsafe {
-            (calls.nvjpegDecodeParamsSetROI)(
-                self.params.raw,
-                x as i32,
-                y as i32,
-                width as i32,
-                height as i32,
-            )
-        };
-        check("nvjpegDecodeParamsSetROI", status)?;
-        // SAFETY: all handles are alive and used by this thread only.
-        let status = unsafe {
-            (calls.nvjpegDecodeJpegHost)(
+            (jpeg.library.calls.nvjpegDecodeJpegHost)(
                 jpeg.handle,
                 jpeg.decoder,
-                session.state.raw,
+                state.raw,
                 self.params.raw,
-                session.bitstream.raw,
+                bitstream.raw,
             )
         };
-        jpeg.check_decode("nvjpegDecodeJpegHost", status)?;
-        Ok(window)
+        jpeg.check_decode("nvjpegDecodeJpegHost", status)
     }
 
     fn decode_on_device(
         &self,
-        session: &Session,
+        state: &Handle<sys::nvjpegJpegState_t>,
+        bitstream: &Handle<sys::nvjpegJpegStream_t>,
         stream: &Stream,
         window: Window,
         destination: &DeviceBuffer,
-        offset: usize,
-        pitch_bytes: usize,
     ) -> Result<(), DecodeFault> {
-        let jpeg = &*self.jpeg;
-        let calls = &jpeg.library.calls;
-        let rows = window.decoded.height as usize;
-        let needed = pitch_bytes
-            .checked_mul(rows.saturating_sub(1))
-            .and_then(|bytes| bytes.checked_add(window.pitch_bytes()))
-            .and_then(|bytes| bytes.checked_add(offset));
-        if pitch_bytes < window.pitch_bytes()
-            || needed.is_none_or(|needed| needed > destination.len())
-        {
-            let problem = format!(
-                "a window of {} with {pitch_bytes} bytes per row from byte {offset} on does not fit in {} bytes",
-                window.decoded,
-                destination.len()
-            );
-            return Err(Error::Internal { problem }.into());
-        }
+        let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let raw_stream = stream.raw().cast::<sys::CUstream_st>();
-        // SAFETY: all handles are alive; one device phase at a time uses the state, for `host` waited for `done`.
+        // SAFETY: all handles are alive; one picture at a time uses the state, for `decode` has waited for `done`.
         let status = unsafe {
             (calls.nvjpegDecodeJpegTransferToDevice)(
                 jpeg.handle,
                 jpeg.decoder,
-                session.state.raw,
-                session.bitstream.raw,
+                state.raw,
+                bitstream.raw,
                 raw_stream,
             )
         };
         jpeg.check_decode("nvjpegDecodeJpegTransferToDevice", status)?;
-        let mut image = sys::nvjpegImage_t { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
-        image.channel[0] = (destination.address() + offset as u64) as *mut u8;
-        image.pitch[0] = pitch_bytes;
+        let mut image = image(window, destination);
         // SAFETY: as above; the window fits in the destination; the image's description is read during the call.
         let status = unsafe {
             (calls.nvjpegDecodeJpegDevice)(
                 jpeg.handle,
                 jpeg.decoder,
-                session.state.raw,
+                state.raw,
                 &mut image,
                 raw_stream,
             )
@@ -245,9 +203,6 @@ impl PageDecoder {
     }
 }
 
-/// Largest number of columns or rows of a JPEG file.
-const MAX_SIDE: u32 = 65535;
-
 impl Drop for PageDecoder {
     fn drop(&mut self) {
         // The device may still use what is destroyed next; where waiting fails it is lost and does not.
@@ -255,37 +210,86 @@ impl Drop for PageDecoder {
     }
 }
 
-/// What nvJPEG remembers of a picture; made anew after a failure.
-#[derive(Debug)]
-struct Session {
-    state: Handle<sys::nvjpegJpegState_t>,
-    bitstream: Handle<sys::nvjpegJpegStream_t>,
+/// Whether a window has pixels and all of them are the picture's.
+pub(super) fn is_within(picture: Size, wanted: Roi) -> bool {
+    !wanted.is_empty()
+        && picture.window().contains(wanted)
+        && picture.width.max(picture.height) <= MAX_SIDE
 }
 
-impl Session {
-    fn new(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Self> {
-        let calls = &jpeg.library.calls;
-        let state = Handle::new(jpeg, calls.nvjpegJpegStateDestroy, |it| {
-            // SAFETY: the handles are alive; writes one handle.
-            let status = unsafe { (calls.nvjpegDecoderStateCreate)(jpeg.handle, jpeg.decoder, it) };
-            check("nvjpegDecoderStateCreate", status)
-        })?;
-        let bitstream = Handle::new(jpeg, calls.nvjpegJpegStreamDestroy, |it| {
-            // SAFETY: as above.
-            check("nvjpegJpegStreamCreate", unsafe {
-                (calls.nvjpegJpegStreamCreate)(jpeg.handle, it)
-            })
-        })?;
-        // SAFETY: all handles are alive; the buffers outlive the state.
-        let status =
-            unsafe { (calls.nvjpegStateAttachPinnedBuffer)(state.raw, buffers.pinned.raw) };
-        check("nvjpegStateAttachPinnedBuffer", status)?;
-        // SAFETY: as above.
-        let status =
-            unsafe { (calls.nvjpegStateAttachDeviceBuffer)(state.raw, buffers.device.raw) };
-        check("nvjpegStateAttachDeviceBuffer", status)?;
-        Ok(Self { state, bitstream })
+/// Whether the destination has room for the window.
+pub(super) fn check_room(window: Window, destination: &DeviceBuffer) -> Result<()> {
+    if window.bytes() <= destination.len() {
+        return Ok(());
     }
+    let (decoded, needed, room) = (window.decoded, window.bytes(), destination.len());
+    let problem = format!("the window {decoded} needs {needed} bytes, its destination has {room}");
+    Err(Error::Internal { problem })
+}
+
+/// The destination as nvJPEG wants it described: rows of RGB without padding.
+pub(super) fn image(window: Window, destination: &DeviceBuffer) -> sys::nvjpegImage_t {
+    let mut image = sys::nvjpegImage_t { channel: [ptr::null_mut(); 4], pitch: [0; 4] };
+    image.channel[0] = destination.address() as *mut u8;
+    image.pitch[0] = window.pitch_bytes();
+    image
+}
+
+/// Parameters of decoding, for RGB.
+pub(super) fn rgb_params(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegDecodeParams_t>> {
+    let calls = &jpeg.library.calls;
+    let params = Handle::new(jpeg, calls.nvjpegDecodeParamsDestroy, |it| {
+        // SAFETY: the handle is alive; writes one handle.
+        check("nvjpegDecodeParamsCreate", unsafe {
+            (calls.nvjpegDecodeParamsCreate)(jpeg.handle, it)
+        })
+    })?;
+    let rgb = sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI;
+    // SAFETY: the parameters are alive.
+    let status = unsafe { (calls.nvjpegDecodeParamsSetOutputFormat)(params.raw, rgb) };
+    check("nvjpegDecodeParamsSetOutputFormat", status)?;
+    Ok(params)
+}
+
+/// Sets the window that is decoded; its numbers are at most [`MAX_SIDE`].
+pub(super) fn set_roi(params: &Handle<sys::nvjpegDecodeParams_t>, roi: Roi) -> Result<()> {
+    let Roi { x, y, width, height } = roi;
+    let calls = &params.jpeg.library.calls;
+    // SAFETY: the parameters are alive; none of the numbers is negative.
+    let status = unsafe {
+        (calls.nvjpegDecodeParamsSetROI)(
+            params.raw,
+            x as i32,
+            y as i32,
+            width as i32,
+            height as i32,
+        )
+    };
+    check("nvjpegDecodeParamsSetROI", status)
+}
+
+fn new_bitstream(jpeg: &Arc<Jpeg>) -> Result<Handle<sys::nvjpegJpegStream_t>> {
+    let calls = &jpeg.library.calls;
+    Handle::new(jpeg, calls.nvjpegJpegStreamDestroy, |it| {
+        // SAFETY: the handle is alive; writes one handle.
+        check("nvjpegJpegStreamCreate", unsafe { (calls.nvjpegJpegStreamCreate)(jpeg.handle, it) })
+    })
+}
+
+fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJpegState_t>> {
+    let calls = &jpeg.library.calls;
+    let state = Handle::new(jpeg, calls.nvjpegJpegStateDestroy, |it| {
+        // SAFETY: the handles are alive; writes one handle.
+        let status = unsafe { (calls.nvjpegDecoderStateCreate)(jpeg.handle, jpeg.decoder, it) };
+        jpeg.check("nvjpegDecoderStateCreate", status)
+    })?;
+    // SAFETY: all handles are alive; the buffers outlive the state.
+    let status = unsafe { (calls.nvjpegStateAttachPinnedBuffer)(state.raw, buffers.pinned.raw) };
+    check("nvjpegStateAttachPinnedBuffer", status)?;
+    // SAFETY: as above.
+    let status = unsafe { (calls.nvjpegStateAttachDeviceBuffer)(state.raw, buffers.device.raw) };
+    check("nvjpegStateAttachDeviceBuffer", status)?;
+    Ok(state)
 }
 
 /// nvJPEG's memory for one picture: kept, whatever becomes of the state.
@@ -332,14 +336,14 @@ impl Buffers {
 
 /// A handle of nvJPEG's that is destroyed with its owner.
 #[derive(Debug)]
-struct Handle<T: Copy> {
-    raw: T,
+pub(super) struct Handle<T: Copy> {
+    pub raw: T,
     destroy: unsafe extern "C" fn(T) -> Status,
-    jpeg: Arc<Jpeg>,
+    pub jpeg: Arc<Jpeg>,
 }
 
 impl<T: Copy> Handle<*mut T> {
-    fn new(
+    pub fn new(
         jpeg: &Arc<Jpeg>,
         destroy: unsafe extern "C" fn(*mut T) -> Status,
         create: impl FnOnce(&mut *mut T) -> Result<()>,

@@ -1,0 +1,243 @@
+//! The library: where it was found, its version, what is known of it, and its functions.
+
+use std::fmt;
+
+use nvjpeg_sys as sys;
+use nvjpeg_sys::nvjpegStatus_t as Status;
+
+use super::MARGIN;
+use super::status::check;
+use crate::error::Result;
+use crate::gpu::library::{self, Found, Name};
+
+/// The library, its version and the functions that are used.
+#[derive(Clone, Copy, Debug)]
+pub struct Library {
+    found: &'static Found,
+    version: Version,
+    pub(super) calls: Calls,
+}
+
+/// nvJPEG's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version {
+    /// Equal to CUDA's.
+    pub major: u32,
+    /// Counts its releases.
+    pub minor: u32,
+    /// Counts its corrections.
+    pub patch: u32,
+}
+
+impl Version {
+    /// Decodes the outermost pixels of a window with interpolated chroma correctly from this one on (release
+    /// notes of CUDA 13.3).
+    pub const EXACT_WINDOWS: Version = Version { major: 13, minor: 2, patch: 0 };
+
+    /// Malformed and truncated files do not lead to undefined behaviour by themselves from this one on (release notes
+    /// of CUDA 13.0); see [`HARDENED`](Self::HARDENED) for what was left.
+    pub const CHECKED: Version = Version { major: 13, minor: 0, patch: 0 };
+
+    /// Malformed files neither crash nor hang it from this one on (release notes of CUDA 13.4 update 1).
+    pub const HARDENED: Version = Version { major: 13, minor: 2, patch: 3 };
+}
+
+impl Library {
+    /// Finds nvJPEG; `cuda_major` is the driver's CUDA version. Works without a GPU.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] where it is not installed or lacks a function.
+    pub fn open(cuda_major: Option<u32>) -> Result<Self> {
+        let found = library::open(Name::NvJpeg, cuda_major)?;
+        let calls = Calls::find(found)?;
+        let property = |property| {
+            let mut value = 0;
+            // SAFETY: writes one integer, and needs neither handle nor device.
+            check("nvjpegGetProperty", unsafe { (calls.nvjpegGetProperty)(property, &mut value) })?;
+            Ok(u32::try_from(value).unwrap_or(0))
+        };
+        let version = Version {
+            major: property(sys::libraryPropertyType_t::MAJOR_VERSION)?,
+            minor: property(sys::libraryPropertyType_t::MINOR_VERSION)?,
+            patch: property(sys::libraryPropertyType_t::PATCH_LEVEL)?,
+        };
+        Ok(Self { found, version, calls })
+    }
+
+    /// Path or name by which it was opened.
+    pub fn path(&self) -> &'static str {
+        self.found.path()
+    }
+
+    /// Its version.
+    pub fn version(&self) -> Version {
+        self.version
+    }
+
+    /// What is known to be wrong with this version, and what to do about it.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        let version = self.version;
+        let way_out = format!(
+            "decode files that you do not trust with {} or later, or with `decode.placement = \"cpu\"`",
+            Version::HARDENED
+        );
+        if version < Version::CHECKED {
+            warnings.push(format!(
+                "nvJPEG {version} crashes, or reads and writes where it must not, on truncated and malformed files: \
+                 versions before {} do not check them; {way_out}",
+                Version::CHECKED
+            ));
+        } else if version < Version::HARDENED {
+            warnings.push(format!(
+                "nvJPEG {version} may crash or hang on malformed files: {} corrects its parser; {way_out}",
+                Version::HARDENED
+            ));
+        }
+        if version < Version::EXACT_WINDOWS {
+            warnings.push(format!(
+                "nvJPEG {version} gets the outermost pixels of a window wrong where chroma is interpolated: a margin \
+                 of {MARGIN} pixels is decoded around each window and left out; {} or later needs none",
+                Version::EXACT_WINDOWS
+            ));
+        }
+        warnings
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}.{}", self.major, self.minor, self.patch)
+    }
+}
+
+/// Declares the functions that are used, with the types of the bindings, and looks all of them up at once, so
+/// that no call can find its function missing.
+macro_rules! calls {
+    ($($name:ident($($argument:ty),*);)+) => {
+        /// nvJPEG's functions, all there.
+        #[allow(non_snake_case)]
+        #[derive(Clone, Copy, Debug)]
+        pub(super) struct Calls {
+            $(pub $name: unsafe extern "C" fn($($argument),*) -> Status,)+
+        }
+
+        impl Calls {
+            fn find(found: &'static Found) -> Result<Self> {
+                // Names that the bindings do not have, or with other types, do not compile.
+                #[allow(dead_code)]
+                fn types_are_those_of_the_bindings(bindings: sys::NvJpegLib) {
+                    $(let _: Option<unsafe extern "C" fn($($argument),*) -> Status> = bindings.$name.ok();)+
+                }
+                // SAFETY: the types are the bindings', generated from nvjpeg.h.
+                unsafe { Ok(Self { $($name: found.function(stringify!($name))?,)+ }) }
+            }
+        }
+    };
+}
+
+calls! {
+    nvjpegGetProperty(sys::libraryPropertyType_t, *mut std::ffi::c_int);
+    nvjpegCreateExV2(
+        sys::nvjpegBackend_t,
+        *mut sys::nvjpegDevAllocatorV2_t,
+        *mut sys::nvjpegPinnedAllocatorV2_t,
+        std::ffi::c_uint,
+        *mut sys::nvjpegHandle_t
+    );
+    nvjpegDestroy(sys::nvjpegHandle_t);
+    nvjpegGetHardwareDecoderInfo(
+        sys::nvjpegHandle_t,
+        *mut std::ffi::c_uint,
+        *mut std::ffi::c_uint
+    );
+    nvjpegJpegStateCreate(sys::nvjpegHandle_t, *mut sys::nvjpegJpegState_t);
+    nvjpegDecoderCreate(sys::nvjpegHandle_t, sys::nvjpegBackend_t, *mut sys::nvjpegJpegDecoder_t);
+    nvjpegDecoderDestroy(sys::nvjpegJpegDecoder_t);
+    nvjpegDecoderStateCreate(sys::nvjpegHandle_t, sys::nvjpegJpegDecoder_t, *mut sys::nvjpegJpegState_t);
+    nvjpegJpegStateDestroy(sys::nvjpegJpegState_t);
+    nvjpegJpegStreamCreate(sys::nvjpegHandle_t, *mut sys::nvjpegJpegStream_t);
+    nvjpegJpegStreamDestroy(sys::nvjpegJpegStream_t);
+    nvjpegJpegStreamParse(
+        sys::nvjpegHandle_t,
+        *const u8,
+        usize,
+        std::ffi::c_int,
+        std::ffi::c_int,
+        sys::nvjpegJpegStream_t
+    );
+    nvjpegJpegStreamGetFrameDimensions(sys::nvjpegJpegStream_t, *mut u32, *mut u32);
+    nvjpegBufferPinnedCreateV2(
+        sys::nvjpegHandle_t,
+        *mut sys::nvjpegPinnedAllocatorV2_t,
+        *mut sys::nvjpegBufferPinned_t
+    );
+    nvjpegBufferPinnedResize(sys::nvjpegBufferPinned_t, usize, sys::cudaStream_t);
+    nvjpegBufferPinnedDestroy(sys::nvjpegBufferPinned_t);
+    nvjpegBufferDeviceCreateV2(
+        sys::nvjpegHandle_t,
+        *mut sys::nvjpegDevAllocatorV2_t,
+        *mut sys::nvjpegBufferDevice_t
+    );
+    nvjpegBufferDeviceResize(sys::nvjpegBufferDevice_t, usize, sys::cudaStream_t);
+    nvjpegBufferDeviceDestroy(sys::nvjpegBufferDevice_t);
+    nvjpegStateAttachPinnedBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferPinned_t);
+    nvjpegStateAttachDeviceBuffer(sys::nvjpegJpegState_t, sys::nvjpegBufferDevice_t);
+    nvjpegDecodeParamsCreate(sys::nvjpegHandle_t, *mut sys::nvjpegDecodeParams_t);
+    nvjpegDecodeParamsDestroy(sys::nvjpegDecodeParams_t);
+    nvjpegDecodeParamsSetOutputFormat(sys::nvjpegDecodeParams_t, sys::nvjpegOutputFormat_t);
+    nvjpegDecodeParamsSetROI(
+        sys::nvjpegDecodeParams_t,
+        std::ffi::c_int,
+        std::ffi::c_int,
+        std::ffi::c_int,
+        std::ffi::c_int
+    );
+    nvjpegDecodeParamsSetScaleFactor(sys::nvjpegDecodeParams_t, sys::nvjpegScaleFactor_t);
+    nvjpegDecodeBatchedInitialize(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegState_t,
+        std::ffi::c_int,
+        std::ffi::c_int,
+        sys::nvjpegOutputFormat_t
+    );
+    nvjpegDecodeBatchedPreAllocate(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegState_t,
+        std::ffi::c_int,
+        std::ffi::c_int,
+        std::ffi::c_int,
+        sys::nvjpegChromaSubsampling_t,
+        sys::nvjpegOutputFormat_t
+    );
+    nvjpegDecodeBatchedEx(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegState_t,
+        *const *const u8,
+        *const usize,
+        *mut sys::nvjpegImage_t,
+        *mut sys::nvjpegDecodeParams_t,
+        sys::cudaStream_t
+    );
+    nvjpegDecodeJpegHost(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegDecoder_t,
+        sys::nvjpegJpegState_t,
+        sys::nvjpegDecodeParams_t,
+        sys::nvjpegJpegStream_t
+    );
+    nvjpegDecodeJpegTransferToDevice(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegDecoder_t,
+        sys::nvjpegJpegState_t,
+        sys::nvjpegJpegStream_t,
+        sys::cudaStream_t
+    );
+    nvjpegDecodeJpegDevice(
+        sys::nvjpegHandle_t,
+        sys::nvjpegJpegDecoder_t,
+        sys::nvjpegJpegState_t,
+        *mut sys::nvjpegImage_t,
+        sys::cudaStream_t
+    );
+}
