@@ -396,8 +396,12 @@ impl LaneState {
 
     /// Seconds by which the next completion is later than the way in which completions are seen explains.
     fn late(&self, now: f64) -> f64 {
-        let Some(front) = self.outstanding.front() else { return 0.0 };
-        (now - self.next_due - front.expected - 3.0 * self.lateness).max(0.0)
+        if self.outstanding.is_empty() {
+            return 0.0;
+        }
+        let round = self.outstanding.iter().take(self.lane.parallel);
+        let longest = round.map(|it| it.expected).fold(0.0, f64::max);
+        (now - self.next_due - longest - 3.0 * self.lateness).max(0.0)
     }
 
     fn submit(&mut self, id: u64, work: PictureWork, now: f64) {

@@ -14,9 +14,13 @@ const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
 /// How strongly both terms are held together: without it, pictures of one size would leave their ratio undecided.
-const RIDGE: f64 = 0.02;
+const RIDGE: f64 = 0.2;
 /// Either term stays within this factor of the common scale.
-const SPREAD: f64 = 50.0;
+const SPREAD: f64 = 8.0;
+/// A span counts at most so many times as much as a typical one.
+const LARGEST_SPAN: f64 = 4.0;
+/// Weight of the newest span in what is typical.
+const NEWEST_SPAN: f64 = 0.2;
 /// Spans in a row that are far slower than expected before they are believed: one may have held a sick picture.
 const BELIEVED_AFTER: u32 = 3;
 
@@ -70,13 +74,22 @@ pub(super) struct Cost {
     /// The normal equations: the matrix by its upper triangle, and the right side.
     matrix: [f64; 3],
     right: [f64; 2],
+    /// Running mean of a span's expected seconds.
+    typical: f64,
     slow_spans: u32,
     spans: u32,
 }
 
 impl Cost {
     pub fn new() -> Self {
-        Self { scale: [1.0; 2], matrix: [0.0; 3], right: [0.0; 2], slow_spans: 0, spans: 0 }
+        Self {
+            scale: [1.0; 2],
+            matrix: [0.0; 3],
+            right: [0.0; 2],
+            typical: 0.0,
+            slow_spans: 0,
+            spans: 0,
+        }
     }
 
     /// Seconds that pictures of these terms take, of one place of the engine.
@@ -106,6 +119,10 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
+        // A large picture makes the span that it ends look fast and those before it slow: only sums are right.
+        let typical = if self.typical > 0.0 { self.typical } else { expected };
+        weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
+        self.typical = typical + NEWEST_SPAN * (expected - typical);
         let keep = MEMORY.powf(weight);
         let new = [x * x, x * y, y * y];
         self.matrix = [0, 1, 2].map(|at| keep * self.matrix[at] + weight * new[at]);
