@@ -5,7 +5,7 @@ use std::fs;
 use feedwater::config::{Pipeline, SourceSettings};
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
-use feedwater::plan::{Last, OnError, Settings};
+use feedwater::plan::{Last, OnError, Route, Settings};
 use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
@@ -26,6 +26,7 @@ world = 1
 on_error = "stop"
 [decode]
 placement = "auto"
+routes = ["hardware", "cuda", "host", "cpu"]
 prescale = false
 orientation = true
 [output]
@@ -109,11 +110,15 @@ fn every_choice_is_read() {
         world = 3
         [decode]
         placement = "cpu"
+        routes = ["cpu", "host"]
+        max_cpu_threads = 3
         [output]
         dtype = "bf16"
         layout = "nhwc"
         [limits]
         max_file_bytes = "512 MiB"
+        device_memory = "1 GiB"
+        pinned_memory = 65536
         [[chain]]
         op = "resize"
         shorter = 256
@@ -133,7 +138,11 @@ fn every_choice_is_read() {
     assert_eq!((settings.loader.rank, settings.loader.world), (1, 3));
     assert_eq!(settings.decode.placement, Placement::Cpu);
     assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
+    assert_eq!(settings.decode.routes, [Route::Cpu, Route::Host]);
+    assert_eq!(settings.decode.max_cpu_threads, Some(3));
     assert_eq!(settings.limits.max_file_bytes, 512 << 20);
+    assert_eq!(settings.limits.device_memory, Some(1 << 30));
+    assert_eq!(settings.limits.pinned_memory, Some(65536));
     let places: Vec<_> = chain.steps().iter().map(|step| step.placement).collect();
     assert_eq!(places, [Placement::Cpu, Placement::Gpu]);
 }
@@ -196,6 +205,26 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         (
             "[limits]\nmax_file_bytes = true",
             "limits.max_file_bytes: must be a number of bytes, such as 65536 or \"512 MiB\", is boolean `true`",
+        ),
+        (
+            "[limits]\ndevice_memory = \"1 mile\"",
+            "limits.device_memory: must be a number of bytes, such as 65536 or \"512 MiB\", is string \"1 mile\"",
+        ),
+        (
+            "[decode]\nroutes = [\"cpu\", \"hardwre\"]",
+            "decode.routes[1]: unknown choice hardwre, did you mean hardware?",
+        ),
+        (
+            "[decode]\nroutes = []",
+            "decode.routes: is empty; name at least one of hardware, cuda, host, cpu",
+        ),
+        (
+            "[decode]\nroutes = [\"cpu\", \"host\", \"cpu\"]",
+            "decode.routes[2]: cpu is there already; leave it out here",
+        ),
+        (
+            "[decode]\nmax_cpu_threads = 0",
+            "decode.max_cpu_threads: must be at least 1, is 0; leave it out for no limit",
         ),
         (
             "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [1, 2]",
@@ -282,13 +311,16 @@ fn settings() -> impl Strategy<Value = Settings> {
     let placement = prop_oneof![Just(Placement::Cpu), Just(Placement::Gpu), Just(Placement::Auto)];
     let dtype = prop::sample::select(DType::ALL.to_vec());
     let layout = prop::sample::select(Layout::ALL.to_vec());
+    let memory = prop::option::of(0..i64::MAX as u64);
+    let routes = prop::sample::subsequence(Route::ALL.to_vec(), 1..=4).prop_shuffle();
     (
         (1usize..100_000, 1usize..64, 1usize..16, 0..i64::MAX as u64, any::<bool>()),
         (last, on_error, 0u64..5, 5u64..9),
         (placement, any::<bool>(), any::<bool>(), dtype, layout),
-        (1..1u64 << 40, 1..1u64 << 40),
+        (1..1u64 << 40, 1..1u64 << 40, memory.clone(), memory),
+        (routes, prop::option::of(1usize..99)),
     )
-        .prop_map(|(numbers, policies, rest, limits)| {
+        .prop_map(|(numbers, policies, rest, limits, (routes, threads))| {
             let mut settings = Settings::default();
             let loader = &mut settings.loader;
             (loader.batch, loader.workers, loader.prefetch, loader.seed, loader.shuffle) = numbers;
@@ -296,7 +328,9 @@ fn settings() -> impl Strategy<Value = Settings> {
             let (decode, output) = (&mut settings.decode, &mut settings.output);
             (decode.placement, decode.prescale, decode.orientation, output.dtype, output.layout) =
                 rest;
-            (settings.limits.max_pixels, settings.limits.max_file_bytes) = limits;
+            let most = &mut settings.limits;
+            (most.max_pixels, most.max_file_bytes, most.device_memory, most.pinned_memory) = limits;
+            (settings.decode.routes, settings.decode.max_cpu_threads) = (routes, threads);
             settings
         })
 }

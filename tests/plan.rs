@@ -91,6 +91,66 @@ fn without_nvjpeg_decoding_alone_is_on_the_cpu() {
     assert!(plan.uses_gpu());
 }
 
+fn decode_with(placement: Placement, routes: &[Route], offered: &[Route]) -> Result<Plan, Error> {
+    let facts = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(offered.into()) }, ..no_gpu() };
+    let mut settings = Settings::default();
+    settings.decode.placement = placement;
+    settings.decode.routes = routes.into();
+    Plan::new(&training(), &settings, &facts)
+}
+
+fn in_use(plan: &Plan) -> Vec<Route> {
+    plan.device.as_ref().unwrap().routes.iter().map(|it| it.route).collect()
+}
+
+#[test]
+fn the_routes_in_use_are_those_that_are_allowed_and_offered() {
+    use Route::{Cuda, Hardware, Host};
+    for (allowed, offered, used) in [
+        (&Route::ALL[..], &ENGINES[..], &Route::ALL[..]),
+        (&[Route::Cpu, Host, Hardware], &ENGINES, &[Hardware, Host, Route::Cpu]),
+        (&Route::ALL, &[Host, Cuda], &[Cuda, Host, Route::Cpu]),
+        (&[Hardware, Cuda], &ENGINES, &[Hardware, Cuda]),
+    ] {
+        let plan = decode_with(AUTO, allowed, offered).unwrap();
+        assert_eq!((plan.decode, in_use(&plan)), (Gpu, used.to_vec()), "{allowed:?}");
+    }
+    for facts in [gpu(), gpu_without_nvjpeg()] {
+        let plan = placed(Placement::Cpu, [AUTO; 3], &facts).unwrap();
+        assert_eq!((plan.decode, in_use(&plan)), (Cpu, vec![Route::Cpu]));
+    }
+}
+
+#[test]
+fn decoding_is_on_the_cpu_where_no_route_that_is_allowed_is_offered() {
+    for (allowed, offered) in [(&[Route::Cpu], &ENGINES[..]), (&[Route::Hardware], &[Route::Host])]
+    {
+        let plan = decode_with(AUTO, allowed, offered).unwrap();
+        assert_eq!((plan.decode, in_use(&plan)), (Cpu, vec![Route::Cpu]), "{allowed:?}");
+    }
+    let refused = decode_with(Placement::Gpu, &[Route::Hardware], &[Route::Cuda, Route::Host]);
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "nvJPEG is not available: decode.routes allows hardware, the device offers cuda, host: allow one of \
+         these; decode.placement asks for it: write cpu or auto"
+    );
+}
+
+#[test]
+fn threads_that_decode_on_the_cpu_can_be_few() {
+    let with = |most| {
+        let mut settings = Settings::default();
+        settings.loader.workers = 6;
+        settings.decode.max_cpu_threads = most;
+        let device = Plan::new(&training(), &settings, &gpu()).unwrap().device.unwrap();
+        let of = |route| device.routes.iter().find(|it| it.route == route).unwrap().decoders;
+        (of(Route::Cuda), of(Route::Host), of(Route::Cpu), device.uploads)
+    };
+    assert_eq!(with(None), (4, 4, 6, 7));
+    assert_eq!(with(Some(2)), (4, 2, 2, 3));
+    assert_eq!(with(Some(9)), (4, 4, 6, 7));
+}
+
 #[test]
 fn what_comes_before_an_operator_on_the_cpu_is_on_the_cpu_too() {
     let plan = placed(AUTO, [AUTO, Placement::Cpu, AUTO], &gpu()).unwrap();
@@ -359,6 +419,14 @@ fn a_plan_prints_places_operators_output_and_every_row() {
         let line = lines.next().unwrap();
         assert!(line.starts_with(&format!("{place:<8}{what}")), "{line}");
     }
+    let decoding = decode_with(AUTO, &[Route::Hardware, Route::Cuda], &ENGINES).unwrap();
+    let text_of_routes = decoding.to_string();
+    let states = decoding.device.unwrap().routes[1].decoders;
+    let wanted = match states {
+        1 => "gpu     decode by hardware, cuda\n".to_string(),
+        _ => format!("gpu     decode by hardware, cuda x{states}\n"),
+    };
+    assert!(text_of_routes.starts_with(&wanted), "{text_of_routes}");
     for row in &plan.footprint.rows {
         assert!(text.contains(&row.name), "{} is missing in\n{text}", row.name);
     }

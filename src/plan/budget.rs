@@ -5,19 +5,21 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::footprint::{self, Footprint, Memory};
 
+use super::device::on_cpu;
 use super::{DevicePlan, Plan, Route};
 
-/// How many of what goes round. Without limits of memory these are the numbers of [`Counts::full`]; under a limit
-/// they give way in the order of the fields, the first of them first:
+/// How many of what goes round. Under a limit of memory these numbers give way, the first field first:
 ///
-/// 1. `reading`, then `hardware_group`, `decoders`, and `group`, as far as [`Counts::LEAN`] while there is
-///    more than one batch ahead;
+/// 1. `reading`, then `hardware_group`, `decoders` and `group`, as far as [`Counts::LEAN`];
 /// 2. `prefetch`, to 1;
 /// 3. `reading`, `hardware_group`, `decoders` and `group`, to 1.
 ///
-/// What the last step leaves over is used: of all numbers that fit, those are taken that have the most batches ahead,
-/// of these those with the largest `group`, then the most `decoders`, and so on. So a larger limit never
-/// makes the first difference a smaller number, and batches have the same bytes under any limit.
+/// Where it is page-locked memory alone that has no room, `prefetch` stays: there are no batches in it.
+///
+/// What the last step leaves over is used. That is: of all numbers that fit, those are taken with the largest
+/// `prefetch`, of these those with the largest `group`, then `decoders`, `hardware_group` and `reading`. So under a
+/// larger limit of device memory the first of them that differs is larger. The bytes in the batches are the same
+/// under any limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Counts {
     /// Pages for samples that workers have in hand.
@@ -50,6 +52,10 @@ impl Counts {
     pub const LEAN: Counts =
         Counts { reading: 4, hardware_group: 7, decoders: 2, group: 4, prefetch: 1 };
 
+    /// The least that works.
+    pub const ONE: Counts =
+        Counts { reading: 1, hardware_group: 1, decoders: 1, group: 1, prefetch: 1 };
+
     /// The numbers without any limit.
     fn full(plan: &Plan, device: &DevicePlan) -> Self {
         let workers = plan.settings.loader.workers;
@@ -60,7 +66,13 @@ impl Counts {
             reading: workers,
             // Two pictures for each of the seven engines of a large GPU: while one is decoded, the next is there.
             hardware_group: if hardware { 14 } else { 0 },
-            decoders: most.min(workers),
+            decoders: if device.has(Route::Cuda) {
+                most.min(workers)
+            } else if device.has(Route::Host) {
+                most.min(on_cpu(plan))
+            } else {
+                0
+            },
             // Enough to fill a large GPU (8 x 196 blocks for 224 x 224).
             group: 8,
             prefetch: plan.settings.loader.prefetch,
@@ -76,8 +88,6 @@ const KEPT: [(&str, fn(&mut Counts) -> &mut usize); 5] = [
     ("hardware group", |counts| &mut counts.hardware_group),
     ("pages for workers", |counts| &mut counts.reading),
 ];
-
-const ONE: Counts = Counts { reading: 1, hardware_group: 1, decoders: 1, group: 1, prefetch: 1 };
 
 impl Plan {
     /// Takes the device's part with as many of everything as the limits of memory have room for.
@@ -105,16 +115,22 @@ impl Plan {
             let over = limits.iter().filter(|it| rows.total_bytes(it.memory) > it.bytes);
             over.copied().collect::<Vec<_>>()
         };
-        let Some(counts) = choose(full, |counts| exceeded(counts).is_empty()) else {
-            let least = full.at_most(&ONE);
+        let [lean, least] = [Counts::LEAN, Counts::ONE].map(|most| full.at_most(&most));
+        // There are no batches in page-locked memory: fewer of them leave no more room there for the rest.
+        let is_over = |over: &[Limit], memory| over.iter().any(|limit| limit.memory == memory);
+        let helps =
+            is_over(&exceeded(&full), Memory::Device) && !is_over(&exceeded(&lean), Memory::Pinned);
+        let floor = if helps { lean } else { least };
+        let Some(counts) = choose(full, floor, least, |counts| exceeded(counts).is_empty()) else {
             return Err(refusal(&exceeded(&least), &rows(&mut device, &least)));
         };
         let mut reductions = Vec::new();
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                let mut more = counts;
-                *part(&mut more) += 1;
+                // One batch more is held against the floor, as it was when it was given up.
+                let mut more = if name == KEPT[0].0 { counts.at_least(&floor) } else { counts };
+                *part(&mut more) = count + 1;
                 let limits = exceeded(&more).iter().map(|limit| limit.key).collect();
                 reductions.push(Reduction { name, count, instead_of, limits });
             }
@@ -135,15 +151,19 @@ struct Limit {
     bytes: u64,
 }
 
-/// The largest numbers that fit, in the order of [`KEPT`]; `None` where not even one of each fits. What fits
-/// must fit with less of anything too.
-fn choose(full: Counts, mut fits: impl FnMut(&Counts) -> bool) -> Option<Counts> {
+/// The largest numbers that fit, in the order of [`KEPT`], none below `floor` while there is more than one batch ahead;
+/// `None` where not even `least` fits. What fits must fit with less of anything too.
+fn choose(
+    full: Counts,
+    floor: Counts,
+    least: Counts,
+    mut fits: impl FnMut(&Counts) -> bool,
+) -> Option<Counts> {
     if fits(&full) {
         return Some(full);
     }
-    let lean = full.at_most(&Counts::LEAN);
-    let ahead = (2..=full.prefetch).rev().map(|prefetch| Counts { prefetch, ..lean });
-    let mut counts = ahead.into_iter().find(&mut fits).unwrap_or(full.at_most(&ONE));
+    let mut ahead = (2..=full.prefetch).rev().map(|prefetch| Counts { prefetch, ..floor });
+    let mut counts = ahead.find(&mut fits).unwrap_or(least);
     if !fits(&counts) {
         return None;
     }
@@ -163,11 +183,19 @@ fn choose(full: Counts, mut fits: impl FnMut(&Counts) -> bool) -> Option<Counts>
 
 impl Counts {
     /// The smaller of each.
-    fn at_most(&self, most: &Self) -> Self {
-        let (mut counts, mut most) = (*self, *most);
+    fn at_most(&self, other: &Self) -> Self {
+        self.each(other, usize::min)
+    }
+
+    /// The larger of each.
+    fn at_least(&self, other: &Self) -> Self {
+        self.each(other, usize::max)
+    }
+
+    fn each(&self, other: &Self, choose: fn(usize, usize) -> usize) -> Self {
+        let (mut counts, mut other) = (*self, *other);
         for (_, part) in KEPT {
-            let count = part(&mut counts);
-            *count = (*count).min(*part(&mut most));
+            *part(&mut counts) = choose(*part(&mut counts), *part(&mut other));
         }
         counts
     }

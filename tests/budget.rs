@@ -1,0 +1,336 @@
+//! Memory as a contract: what a plan takes without limits, and how it fits itself into them.
+
+mod common;
+
+use common::training;
+use feedwater::error::Error;
+use feedwater::footprint::{Footprint, Memory};
+use feedwater::geometry::Size;
+use feedwater::op::{Chain, Flip, Normalize, Placement, RandomResizedCrop};
+use feedwater::plan::{DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows};
+use feedwater::tensor::DType;
+use proptest::prelude::*;
+
+const MIB: u64 = 1 << 20;
+
+/// The job of the README: 256 pictures of 224x224 in f16 from 500x375, 2 batches ahead, 16 workers.
+fn job() -> (Chain, Settings) {
+    let chain = Chain::new()
+        .then(RandomResizedCrop::to(224, 224))
+        .then(Flip { horizontal: 0.5, vertical: 0.0 })
+        .then(Normalize::IMAGENET);
+    let mut settings = Settings::default();
+    settings.loader.batch = 256;
+    settings.loader.workers = 16;
+    settings.loader.prefetch = 2;
+    settings.output.dtype = DType::F16;
+    (chain, settings)
+}
+
+fn facts(picture: Size, largest_bytes: u64) -> Facts {
+    let nvjpeg = Ok(vec![Route::Hardware, Route::Cuda, Route::Host]);
+    let device = DeviceFacts::Gpu { nvjpeg };
+    Facts { largest_bytes, picture, device, ..Facts::default() }
+}
+
+fn limited(device: Option<u64>, pinned: Option<u64>) -> Result<Plan, Error> {
+    let (chain, mut settings) = job();
+    settings.limits.device_memory = device;
+    settings.limits.pinned_memory = pinned;
+    Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000))
+}
+
+fn device(plan: &Plan) -> &DevicePlan {
+    plan.device.as_ref().unwrap()
+}
+
+/// What gives way, the last first.
+fn kept(plan: &Plan) -> [usize; 5] {
+    let device = device(plan);
+    let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
+    let states = of(Route::Cuda).or(of(Route::Host)).unwrap_or(0);
+    let reading = device.pages - device.group - 2 * device.hardware_group;
+    [plan.prefetch, device.group, states, device.hardware_group, reading]
+}
+
+fn total(plan: &Plan, memory: Memory) -> u64 {
+    plan.footprint.total_bytes(memory)
+}
+
+/// The smallest limit that a refusal names for a key.
+fn named(error: &Error, key: &str) -> Option<u64> {
+    let text = error.to_string();
+    let (_, rest) = text.split_once(key)?;
+    let (_, rest) = rest.split_once("the smallest that would do is ")?;
+    rest.split_once(' ')?.0.parse().ok()
+}
+
+/// The promise of the README, with every route in use.
+#[test]
+fn a_batch_of_256_takes_less_than_300_mib_of_device_memory() {
+    let plan = limited(None, None).unwrap();
+    let routes: Vec<Route> = device(&plan).routes.iter().map(|it| it.route).collect();
+    assert_eq!(routes, Route::ALL);
+    assert_eq!(plan.slots(), 3);
+    let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
+    assert_eq!(slots, 3 * 256 * 3 * 224 * 224 * 2);
+    let all = total(&plan, Memory::Device);
+    assert!(all < 300 * MIB, "{all} bytes\n{plan}");
+    assert!(plan.reductions.is_empty());
+}
+
+/// Between decoder and kernel there is a number of samples that the batch does not change.
+#[test]
+fn only_the_slots_grow_with_the_batch() {
+    let (chain, settings) = job();
+    let without_slots = |batch| {
+        let mut settings = settings.clone();
+        settings.loader.batch = batch;
+        let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap();
+        let slots = plan.footprint.row(rows::OUTPUT_SLOTS).unwrap().total_bytes();
+        (total(&plan, Memory::Device) - slots, total(&plan, Memory::Pinned))
+    };
+    assert_eq!(without_slots(64), without_slots(1024));
+}
+
+#[test]
+fn pages_are_as_many_as_all_hands_can_hold() {
+    let plan = limited(None, None).unwrap();
+    let all = device(&plan);
+    assert_eq!(all.pages, 16 + all.group + 2 * all.hardware_group);
+    assert!(all.hardware_group > 0 && all.encoded_bytes >= 120_000);
+    let (chain, mut settings) = job();
+    settings.decode.routes = vec![Route::Host, Route::Cpu];
+    let facts = facts(Size::new(500, 375), 120_000);
+    let plan = Plan::new(&chain, &settings, &facts).unwrap();
+    let host = device(&plan);
+    assert_eq!((host.pages, host.hardware_group), (16 + host.group, 0));
+    assert!(plan.footprint.row(rows::nvjpeg(Route::Hardware)).is_none());
+    settings.decode.placement = Placement::Cpu;
+    let plan = Plan::new(&chain, &settings, &facts).unwrap();
+    assert_eq!(device(&plan).encoded_bytes, 0, "nothing that is encoded goes to the device");
+    let in_host = |row: &&feedwater::footprint::Row| row.memory == Memory::Host;
+    let encoded = plan.footprint.rows.iter().filter(in_host).find(|row| row.name == rows::ENCODED);
+    assert_eq!(encoded.unwrap().total_bytes(), 16 * 120_000);
+}
+
+/// A finished sample fits into an upload in any case, a window's pixels where the CPU may decode them.
+#[test]
+fn uploads_have_room_for_what_the_cpu_makes() {
+    let (chain, mut settings) = job();
+    settings.output.dtype = DType::F32;
+    let small = facts(Size::new(40, 30), 1000);
+    let large = facts(Size::new(1000, 1000), 1000);
+    for (facts, cpu) in [(&small, true), (&large, true), (&large, false)] {
+        if !cpu {
+            settings.decode.routes = vec![Route::Hardware, Route::Host];
+        }
+        let plan = Plan::new(&chain, &settings, facts).unwrap();
+        let device = device(&plan);
+        let sample = plan.shape.sample_bytes();
+        let wanted = if cpu { sample.max(device.pixels_bytes) } else { sample };
+        assert_eq!(device.upload_bytes, wanted.next_multiple_of(256));
+        assert_eq!(device.uploads, if cpu { 17 } else { 2 });
+    }
+}
+
+/// One enormous file does not make every page as large.
+#[test]
+fn a_page_has_room_for_files_in_proportion_to_its_pixels() {
+    let (chain, settings) = job();
+    let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 50 << 20)).unwrap();
+    let page = device(&plan);
+    assert_eq!(page.picture_pixels, 500 * 375 * 5 / 4);
+    assert_eq!(page.encoded_bytes, (2 * page.picture_pixels).next_multiple_of(256));
+    let beyond = plan.footprint.row("files beyond a page").unwrap();
+    assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 16 * (50 << 20)));
+    assert!(limited(None, None).unwrap().footprint.row("files beyond a page").is_none());
+}
+
+#[test]
+fn a_limit_that_is_not_reached_changes_nothing() {
+    let free = limited(None, None).unwrap();
+    let [on_device, pinned] = [Memory::Device, Memory::Pinned].map(|it| Some(total(&free, it)));
+    let exact = limited(on_device, pinned).unwrap();
+    assert_eq!(exact.footprint, free.footprint);
+    assert!(exact.reductions.is_empty());
+    let less = limited(on_device.map(|bytes| bytes - 1), None).unwrap();
+    assert!(total(&less, Memory::Device) < total(&free, Memory::Device));
+    assert!(!less.reductions.is_empty());
+}
+
+/// The order in which things give way, seen from ever smaller limits.
+#[test]
+fn pages_give_way_first_and_prefetch_before_the_least_of_everything() {
+    let free = limited(None, None).unwrap();
+    let full = kept(&free);
+    let bytes = total(&free, Memory::Device);
+
+    let plan = limited(Some(bytes - 1), None).unwrap();
+    assert_eq!(kept(&plan), [full[0], full[1], full[2], full[3], full[4] - 1]);
+
+    // As little as there is with 2 ahead: nothing else goes below what is lean.
+    let plans = (0..).map(|step| limited(Some(bytes - step * MIB / 2), None).unwrap());
+    let lean = plans.take_while(|plan| plan.prefetch == 2).last().unwrap();
+    assert!(kept(&lean)[1..].iter().zip([4, 2, 7, 4]).all(|(have, lean)| *have >= lean));
+    assert!(kept(&lean)[1..].iter().zip(&full[1..]).all(|(have, full)| have < full), "{lean}");
+
+    // With one batch less there is room for nearly everything else again.
+    let plan = limited(Some(total(&lean, Memory::Device) - 2 * MIB), None).unwrap();
+    assert_eq!(kept(&plan), [1, full[1], full[2], full[3], full[4]]);
+    assert_eq!(plan.slots(), 2);
+    let text = plan.to_string();
+    assert!(text.contains("less    prefetch 1 instead of 2: limits.device_memory\n"), "{text}");
+    assert_eq!(plan.reductions.len(), 1);
+}
+
+/// Page-locked memory holds no slots: a limit of it takes none away.
+#[test]
+fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
+    let free = limited(None, None).unwrap();
+    let error = limited(None, Some(1)).unwrap_err();
+    let least = named(&error, "limits.pinned_memory").unwrap();
+    for limit in [least, total(&free, Memory::Pinned) / 2] {
+        let plan = limited(None, Some(limit)).unwrap();
+        assert!(total(&plan, Memory::Pinned) <= limit);
+        assert_eq!(plan.prefetch, 2, "{plan}");
+        assert!(plan.reductions.iter().all(|it| it.limits == ["limits.pinned_memory"]));
+    }
+}
+
+#[test]
+fn too_small_a_limit_is_refused_with_the_rows_and_the_smallest_that_would_do() {
+    let error = limited(Some(64 * MIB), None).unwrap_err();
+    let text = error.to_string();
+    let least = named(&error, "limits.device_memory").unwrap();
+    assert!(text.starts_with("limits.device_memory: is 67108864 bytes (64.0 MiB), the "), "{text}");
+    for row in [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::Hardware)] {
+        assert!(text.contains(row), "{row} is missing in {text}");
+    }
+    assert!(!text.contains(rows::UPLOADS), "rows of the other memory are left out: {text}");
+    assert_eq!(total(&limited(Some(least), None).unwrap(), Memory::Device), least);
+    assert!(limited(Some(least - 1), None).is_err());
+    let both = limited(Some(64 * MIB), Some(1)).unwrap_err().to_string();
+    assert!(both.contains("; limits.pinned_memory is 1 bytes (1 B), the smallest"), "{both}");
+    assert!(both.contains(rows::UPLOADS), "{both}");
+}
+
+/// Limits of a machine's memory say nothing about a plan that takes none of it.
+#[test]
+fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
+    let mut settings = Settings::default();
+    settings.limits.device_memory = Some(0);
+    settings.limits.pinned_memory = Some(0);
+    let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
+    assert!(Plan::new(&training(), &settings, &facts).unwrap().reductions.is_empty());
+}
+
+/// What limits must not change: everything but how many of what goes round.
+fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
+    let (x, y) = (device(a), device(b));
+    a.shape == b.shape
+        && a.decode == b.decode
+        && x.kernel.source == y.kernel.source
+        && (x.pixels_bytes, x.encoded_bytes, x.table_bytes, x.picture_pixels, x.upload_bytes)
+            == (y.pixels_bytes, y.encoded_bytes, y.table_bytes, y.picture_pixels, y.upload_bytes)
+        && x.routes.iter().map(|it| it.route).eq(y.routes.iter().map(|it| it.route))
+}
+
+fn whole(rows: &Footprint) -> bool {
+    let mut taken = rows.rows.iter().filter(|row| row.memory != Memory::Host);
+    taken.all(|row| row.each_bytes % 256 == 0 && row.count > 0)
+}
+
+fn settings() -> impl Strategy<Value = (Settings, Facts)> {
+    let routes = prop::sample::subsequence(Route::ALL.to_vec(), 1..=4);
+    let threads = prop::option::of(1usize..20);
+    let offered = prop::sample::subsequence(Route::ALL[..3].to_vec(), 0..=3);
+    (
+        (1usize..300, 1usize..20, 1usize..6),
+        (routes, threads, offered, any::<bool>()),
+        (1u32..2000, 1u32..2000, 0u64..1_000_000),
+    )
+        .prop_map(|(loader, decode, (width, height, largest))| {
+            let mut settings = Settings::default();
+            (settings.loader.batch, settings.loader.workers, settings.loader.prefetch) = loader;
+            let (routes, threads, offered, on_cpu) = decode;
+            settings.decode.routes = routes;
+            settings.decode.max_cpu_threads = threads;
+            if on_cpu {
+                settings.decode.placement = Placement::Cpu;
+            }
+            let device = DeviceFacts::Gpu { nvjpeg: Ok(offered) };
+            let picture = Size::new(width, height);
+            (settings, Facts { picture, largest_bytes: largest, device, ..Facts::default() })
+        })
+}
+
+/// A limit as a share of what there would be without one.
+fn share() -> impl Strategy<Value = Option<f64>> {
+    prop::option::of(0.0..1.1)
+}
+
+proptest! {
+    /// Either the footprint is within both limits, or the plan is refused with the smallest ones that would do.
+    #[test]
+    fn a_plan_is_within_its_limits_or_refused(
+        (settings, facts) in settings(), on_device in share(), pinned in share(),
+    ) {
+        let plan = |device_memory, pinned_memory| {
+            let mut settings = settings.clone();
+            settings.limits.device_memory = device_memory;
+            settings.limits.pinned_memory = pinned_memory;
+            Plan::new(&training(), &settings, &facts)
+        };
+        let free = plan(None, None).unwrap();
+        prop_assert!(whole(&free.footprint));
+        let limit = |memory, share: Option<f64>| {
+            share.map(|share| (share * total(&free, memory) as f64) as u64)
+        };
+        let limits = [(Memory::Device, on_device), (Memory::Pinned, pinned)]
+            .map(|(memory, share)| (memory, limit(memory, share)));
+        match plan(limits[0].1, limits[1].1) {
+            Ok(fitted) => {
+                for (memory, limit) in limits {
+                    prop_assert!(limit.is_none_or(|limit| total(&fitted, memory) <= limit));
+                }
+                prop_assert!(same_bytes_in_batches(&fitted, &free));
+                prop_assert!(whole(&fitted.footprint));
+                let changed = kept(&fitted) != kept(&free);
+                prop_assert_eq!(changed, fitted.footprint != free.footprint);
+                for it in &fitted.reductions {
+                    prop_assert!(it.count >= 1 && it.count < it.instead_of && !it.limits.is_empty());
+                }
+                prop_assert_eq!(changed, !fitted.reductions.is_empty());
+                // Under a larger limit the first difference is a larger number.
+                let more = |limit: Option<u64>| limit.map(|bytes| bytes + bytes / 7);
+                let larger = plan(more(limits[0].1), limits[1].1).unwrap();
+                prop_assert!(kept(&larger) >= kept(&fitted));
+                if limits[0].1.is_none() {
+                    let larger = plan(None, more(limits[1].1)).unwrap();
+                    prop_assert!(kept(&larger) >= kept(&fitted));
+                }
+            }
+            Err(error) => {
+                let keys = ["limits.device_memory", "limits.pinned_memory"];
+                let mut would_do = [limits[0].1, limits[1].1];
+                let named = keys.map(|key| named(&error, key));
+                prop_assert!(named.iter().any(Option::is_some), "{}", error);
+                for (limit, smallest) in would_do.iter_mut().zip(named) {
+                    if let Some(smallest) = smallest {
+                        prop_assert!(limit.unwrap() < smallest);
+                        *limit = Some(smallest);
+                    }
+                }
+                prop_assert!(plan(would_do[0], would_do[1]).is_ok(), "{}", error);
+                for (place, smallest) in named.into_iter().enumerate() {
+                    if let Some(smallest) = smallest {
+                        let mut less = would_do;
+                        less[place] = Some(smallest - 1);
+                        prop_assert!(plan(less[0], less[1]).is_err(), "{}", error);
+                    }
+                }
+            }
+        }
+    }
+}
