@@ -193,11 +193,11 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
         let on_cpu: u64 = stats.finished_on_cpu.values().sum();
         assert_eq!(stats.images, 80);
         assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
-        assert!((4..=6).contains(&on_cpu), "{stats:?}");
-        if !routes.contains(&Route::Cpu) {
-            assert_eq!(stats.outcomes["cpu"], on_cpu);
-            assert_eq!(on_cpu, 6, "{stats:?}");
-        }
+        // With the route `cpu`, what nvJPEG does not take is decoded there and goes through the kernel all the same;
+        // but nothing brings the large picture into a page.
+        let with_cpu = routes.contains(&Route::Cpu);
+        assert_eq!(on_cpu, if with_cpu { 2 } else { 6 }, "{stats:?}");
+        assert!(with_cpu || stats.outcomes["cpu"] == on_cpu, "{stats:?}");
         for epoch in &stats.epochs {
             assert_eq!(epoch.images, 40);
             assert_eq!(epoch.outcomes.values().sum::<u64>(), 40);
