@@ -1,90 +1,127 @@
 //! A training loop without a model: each step keeps the device, or the CPU, busy for a given time, and in the end
-//! the loop says for what share of its time it had to wait for data.
+//! the loop says for what share of its time it had no data to work on.
 //!
 //! `cargo run --release --example 05-training-loop -- DIRECTORY [MILLISECONDS PER STEP] [EPOCHS]`
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg,
+};
 use cudarc::nvrtc::Ptx;
-use feedwater::gpu::{Device, Event, Stream, kernel};
-use feedwater::loader::{Batch, Loader};
+use feedwater::gpu::{Device, Stream, kernel};
+use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
 use feedwater::tensor::{DType, Layout};
 
-/// Keeps one multiprocessor busy. `globaltimer` counts nanoseconds, in steps of up to a microsecond.
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Keeps one multiprocessor busy, and notes when it began and ended. `globaltimer` counts nanoseconds, in steps of up
+/// to a microsecond.
 const SPIN: &str = r#"
-extern "C" __global__ void spin(unsigned long long nanoseconds) {
-    unsigned long long begin, now;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-    do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-    while (now - begin < nanoseconds);
+__device__ unsigned long long now() {
+    unsigned long long nanoseconds;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+    return nanoseconds;
+}
+
+extern "C" __global__ void spin(unsigned long long* times, int step, unsigned long long nanoseconds) {
+    const unsigned long long begin = now();
+    unsigned long long end = begin;
+    while (end - begin < nanoseconds) end = now();
+    times[2 * step] = begin;
+    times[2 * step + 1] = end;
 }
 "#;
 
-/// What stands for the model.
-enum Step {
-    /// A kernel in a stream of its own. The host runs one step ahead, as training loops do.
-    OnDevice { device: Arc<Device>, stream: Arc<CudaStream>, ours: Arc<Stream>, spin: CudaFunction },
-    /// A computation on this thread.
-    OnCpu,
+/// What stands for the model, on the device: a kernel in a stream of its own. The host puts step after step
+/// into it and waits for none.
+struct OnDevice {
+    stream: Arc<CudaStream>,
+    ours: Arc<Stream>,
+    spin: CudaFunction,
+    /// Begin and end of every step of an epoch; step 0 is its beginning.
+    times: CudaSlice<u64>,
 }
 
-impl Step {
-    fn new(loader: &Loader) -> Result<Self, Box<dyn std::error::Error>> {
-        if !loader.plan().uses_gpu() {
-            return Ok(Step::OnCpu);
-        }
-        // The loader has seen that there is a driver, without which cudarc would panic.
+/// Seconds that an epoch took, and of these the ones without data.
+struct Seconds {
+    all: f64,
+    waited: f64,
+}
+
+impl OnDevice {
+    fn new(steps: u64) -> Result<Self> {
+        // The loader has opened this device before, so there is a driver: without one cudarc would panic.
         let device = Device::open(0)?;
         let context = CudaContext::new(0)?;
         let stream = context.new_stream()?;
         let ours = Arc::new(Stream::of_cudarc(&device, &stream)?);
-        let module = context.load_module(Ptx::from_binary(kernel::compile(&device, SPIN)?))?;
-        let spin = module.load_function("spin")?;
-        Ok(Step::OnDevice { device, stream, ours, spin })
+        let cubin = kernel::compile(&device, SPIN)?;
+        let spin = context.load_module(Ptx::from_binary(cubin))?.load_function("spin")?;
+        let times = stream.alloc_zeros(2 * (steps as usize + 1))?;
+        Ok(Self { stream, ours, spin, times })
     }
 
-    /// One step on a batch, which is given back when the step is over, on the device without the host's waiting.
-    fn run(&self, batch: Batch, time: Duration) -> Result<Option<Event>, Box<dyn std::error::Error>> {
-        match self {
-            Step::OnDevice { device, stream, ours, spin } => {
-                batch.on(ours)?;
-                let nanoseconds = time.as_nanos() as u64;
-                let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
-                let mut launch = stream.launch_builder(spin);
-                launch.arg(&nanoseconds);
-                spin_once(launch, one)?;
-                let done = Event::new(device)?;
-                done.record(ours)?;
-                Ok(Some(done))
-            }
-            Step::OnCpu => {
-                let begin = Instant::now();
-                let mut sum = 0u64;
-                while begin.elapsed() < time {
-                    let bytes = batch.host().unwrap_or_default();
-                    sum += bytes.iter().take(4096).map(|&byte| u64::from(byte)).sum::<u64>();
-                }
-                std::hint::black_box(sum);
-                Ok(None)
-            }
+    /// Puts a step into the stream.
+    #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
+    fn launch(&mut self, step: usize, time: Duration) -> Result<()> {
+        let (step, nanoseconds) = (step as i32, time.as_nanos() as u64);
+        let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = self.stream.launch_builder(&self.spin);
+        launch.arg(&mut self.times).arg(&step).arg(&nanoseconds);
+        // SAFETY: the arguments have the types of the kernel's; it writes two numbers, for which there is room.
+        unsafe { launch.launch(one) }?;
+        Ok(())
+    }
+
+    fn epoch(&mut self, loader: &Loader, time: Duration) -> Result<Seconds> {
+        self.launch(0, Duration::ZERO)?;
+        let mut steps = 0;
+        for batch in loader {
+            let batch = batch?;
+            batch.on(&self.ours)?;
+            steps += 1;
+            self.launch(steps, time)?;
+            // Dropped here, while the step is still to come: the slot is filled again behind it.
         }
+        // Between the end of a step and the beginning of the next the device had no batch.
+        let times = self.stream.clone_dtoh(&self.times)?;
+        let times = &times[1..2 * (steps + 1)];
+        let (gaps, _) = times.as_chunks::<2>();
+        let waited: u64 = gaps.iter().map(|[end, begin]| begin.saturating_sub(*end)).sum();
+        let all = times[times.len() - 1].saturating_sub(times[0]);
+        Ok(Seconds { all: all as f64 / 1e9, waited: waited as f64 / 1e9 })
     }
 }
 
-#[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
-fn spin_once(
-    mut launch: cudarc::driver::LaunchArgs<'_>,
-    one: LaunchConfig,
-) -> Result<(), cudarc::driver::DriverError> {
-    // SAFETY: the kernel takes one 64-bit integer and touches no memory.
-    unsafe { launch.launch(one) }.map(|_| ())
+/// What stands for the model where batches live on the host: a computation on this thread.
+fn epoch_on_host(loader: &Loader, time: Duration) -> Result<Seconds> {
+    let (begin, mut waited) = (Instant::now(), Duration::ZERO);
+    let mut batches = loader.into_iter();
+    loop {
+        let asked = Instant::now();
+        let Some(batch) = batches.next() else { break };
+        waited += asked.elapsed();
+        compute(&batch?, time);
+    }
+    Ok(Seconds { all: begin.elapsed().as_secs_f64(), waited: waited.as_secs_f64() })
 }
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// Keeps this thread busy with the batch's bytes.
+fn compute(batch: &Batch, time: Duration) {
+    let begin = Instant::now();
+    let bytes = batch.host().unwrap_or_default();
+    let mut sum = 0u64;
+    while begin.elapsed() < time {
+        sum += bytes.iter().take(4096).map(|&byte| u64::from(byte)).sum::<u64>();
+    }
+    std::hint::black_box(sum);
+}
+
+fn main() -> Result<()> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("name a directory with one folder per class")?;
     let milliseconds: f64 = args.next().map_or(Ok(20.0), |text| text.parse())?;
@@ -96,59 +133,30 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
     let loader = Loader::builder(Directory::open(directory)?, chain)
+        .device(DeviceChoice::Auto)
         .batch(32)
         .prefetch(2)
         .shuffle(true)
         .output(DType::F16, Layout::Nchw)
         .epochs(Some(epochs))
         .build()?;
-    let step = Step::new(&loader)?;
+    let steps = loader.batches_per_epoch();
+    // `Auto` is the first GPU.
+    let mut device = loader.plan().uses_gpu().then(|| OnDevice::new(steps)).transpose()?;
     println!("{}", loader.device());
-    println!("a step takes {milliseconds} ms on the {}", match step {
-        Step::OnDevice { .. } => "device",
-        Step::OnCpu => "CPU, of which the loader's threads have the less",
-    });
-
+    match device {
+        Some(_) => println!("{steps} steps of {milliseconds} ms on the device"),
+        None => {
+            println!("{steps} steps of {milliseconds} ms on the CPU, which the loader needs too")
+        }
+    }
     for epoch in 0..epochs {
-        let (begin, mut waited, mut steps, mut images) = (Instant::now(), Duration::ZERO, 0, 0);
-        let mut batches = (&loader).into_iter();
-        // The step that the device is at. On the device a wait for data counts only from when this is over: until
-        // then the device has work, and no batch is late.
-        let mut running: Option<Event> = None;
-        loop {
-            let asked = Instant::now();
-            let Some(batch) = batches.next() else { break };
-            let got = Instant::now();
-            let batch = batch?;
-            // The batch is there when its last kernel is through, not when it is handed out.
-            let late = match (&running, batch.ready()) {
-                (Some(running), Some(ready)) => {
-                    running.synchronize()?;
-                    let idle = Instant::now();
-                    ready.synchronize()?;
-                    idle.elapsed()
-                }
-                (None, Some(ready)) => {
-                    ready.synchronize()?;
-                    asked.elapsed()
-                }
-                _ => got - asked,
-            };
-            waited += late;
-            steps += 1;
-            images += batch.len();
-            running = step.run(batch, time)?;
-        }
-        if let Some(running) = running {
-            running.synchronize()?;
-        }
-        let all = begin.elapsed();
-        println!(
-            "epoch {epoch}: {steps} steps, {:.0} images/s, waited for data {:.1} % of {:.2} s",
-            images as f64 / all.as_secs_f64(),
-            100.0 * waited.as_secs_f64() / all.as_secs_f64(),
-            all.as_secs_f64(),
-        );
+        let Seconds { all, waited } = match &mut device {
+            Some(device) => device.epoch(&loader, time)?,
+            None => epoch_on_host(&loader, time)?,
+        };
+        let share = 100.0 * waited / all;
+        println!("epoch {epoch}: {all:.2} s, of which {share:.1} % waiting for data");
     }
     Ok(())
 }

@@ -263,7 +263,10 @@ fn the_deleter_drops_the_batch_from_any_thread_after_the_loader_is_gone() {
         // A deleter that gets nothing does nothing.
         delete::<dlpack::DLManagedTensor>(std::ptr::null_mut(), {
             let loader = on_host();
-            dlpack::export_legacy(first(&loader), &ConsumerStream::Legacy).unwrap().managed().deleter
+            dlpack::export_legacy(first(&loader), &ConsumerStream::Legacy)
+                .unwrap()
+                .managed()
+                .deleter
         });
     }
 }
@@ -311,12 +314,7 @@ fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
 
 #[test]
 fn shape_strides_and_type_are_those_of_the_batch() {
-    let types = [
-        (DType::U8, 1, 8),
-        (DType::F16, 2, 16),
-        (DType::BF16, 4, 16),
-        (DType::F32, 2, 32),
-    ];
+    let types = [(DType::U8, 1, 8), (DType::F16, 2, 16), (DType::BF16, 4, 16), (DType::F32, 2, 32)];
     let machine = exclusive();
     for (dtype, code, bits) in types {
         for (layout, shape, strides) in [

@@ -25,7 +25,9 @@ enum Owner {
     /// Somebody who promised to keep it, or nobody: the default streams are always there.
     Other,
     /// cudarc, whose stream is held here.
-    Cudarc { _stream: Arc<CudaStream> },
+    Cudarc {
+        _stream: Arc<CudaStream>,
+    },
 }
 
 // SAFETY: a stream handle may be used from every thread (CUDA driver API, "Stream Management"); the context is

@@ -35,7 +35,8 @@ impl<T: Element> CudaTensor<T> {
             return Err(Error::config("output.dtype", problem));
         }
         let Some(buffer) = batch.device_buffer().cloned() else {
-            let problem = "the batch lives on the host: take `Batch::host`, or build the loader on a GPU";
+            let problem =
+                "the batch lives on the host: take `Batch::host`, or build the loader on a GPU";
             return Err(Error::config("device", problem));
         };
         batch.on(&Arc::new(Stream::of_cudarc(buffer.device(), stream)?))?;
