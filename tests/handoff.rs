@@ -16,7 +16,7 @@ use common::{jpegs, training};
 use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg, result};
 use cudarc::nvrtc::Ptx;
 use feedwater::Result;
-use feedwater::gpu::{Device, Stream, kernel};
+use feedwater::gpu::{BorrowedSlice, Device, Stream, kernel};
 use feedwater::handoff::dlpack::{self, ConsumerStream, DLTensor, Exported, Managed};
 use feedwater::handoff::{CudaArrayInterface, CudaTensor};
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder};
@@ -81,10 +81,12 @@ impl Copier {
     /// Puts a copy of these bytes into the stream.
     fn copy(&mut self, address: u64, bytes: usize) {
         self.stream.context().bind_to_thread().unwrap();
-        // SAFETY: simulated memory, which lives as long as this machine says.
+        // SAFETY: a context is bound; the slice below owns it.
         let target = unsafe { result::malloc_sync(bytes) }.unwrap();
+        // SAFETY: just allocated, that many bytes.
         let target = unsafe { self.stream.upgrade_device_ptr::<u8>(target, bytes) };
         let (to, _) = cudarc::driver::DevicePtr::device_ptr(&target, &self.stream);
+        // SAFETY: both ranges are device memory; that the source stays filled is what is tested.
         unsafe { result::memcpy_dtod_async(to, address, bytes, self.stream.cu_stream()) }.unwrap();
         self.copies.push(target);
     }
@@ -205,6 +207,7 @@ fn an_unsynchronised_export_is_ordered_by_the_loaders_stream() {
                 let (bytes, raw) = (batch.shape().bytes(), batch.stream().unwrap().raw());
                 // SAFETY: the loader lives as long as this stream is used.
                 let stream = unsafe { context.wrap_borrowed_stream(raw.cast()) };
+                // SAFETY: no handle.
                 let number = unsafe { ConsumerStream::from_number(&batch, Some(-1)) }.unwrap();
                 assert!(matches!(number, ConsumerStream::Unsynchronized));
                 let exported = dlpack::export(batch, &number).unwrap();
@@ -221,8 +224,35 @@ fn an_unsynchronised_export_is_ordered_by_the_loaders_stream() {
     }
 }
 
+/// A stream that is driven by other means waits for the event; the batch is held until its work is over.
+#[test]
+fn the_ready_event_can_be_waited_for_by_its_handle() {
+    let machine = exclusive();
+    let expected = expected();
+    for schedule in SCHEDULES {
+        machine.schedule(schedule);
+        let loader = on_gpu();
+        let context = CudaContext::new(0).unwrap();
+        let stream = context.new_stream().unwrap();
+        for (batch, expected) in loader.into_iter().zip(&expected) {
+            let batch = batch.unwrap();
+            let ready = batch.ready().unwrap().raw().cast();
+            let flags = cudarc::driver::sys::CUevent_wait_flags::CU_EVENT_WAIT_DEFAULT;
+            // SAFETY: both handles are alive.
+            unsafe { result::stream::wait_event(stream.cu_stream(), ready, flags) }.unwrap();
+            let mut copier = Copier::new(stream.clone());
+            copier.copy(batch.device_ptr().unwrap(), batch.shape().bytes());
+            assert!(copier.bytes() == [expected.clone()], "{schedule:?}");
+        }
+        drop((loader, stream, context));
+        assert_clean(&machine, &format!("{schedule:?}"));
+    }
+    assert!(first(&on_host()).ready().is_none());
+}
+
 /// Calls the deleter as a consumer in C does.
 fn delete<M: Managed>(managed: *mut M, deleter: Option<unsafe extern "C" fn(*mut M)>) {
+    // SAFETY: null, or what `into_raw` gave, once.
     unsafe { deleter.unwrap()(managed) };
 }
 
@@ -282,8 +312,10 @@ impl FirstTwo for Loader {
     }
 }
 
-/// SAFETY: `tensor` is of the host and has that many bytes.
+/// # Safety
+/// `tensor` is of the host and has that many bytes.
 unsafe fn read(tensor: &DLTensor, bytes: usize) -> Vec<u8> {
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(tensor.data.cast::<u8>(), bytes) }.to_vec()
 }
 
@@ -398,6 +430,7 @@ fn numbers_that_name_no_stream_are_refused() {
     let host = on_host();
     let batch = first(&host);
     // On the host a number says nothing.
+    // SAFETY: no handle.
     assert!(unsafe { ConsumerStream::from_number(&batch, Some(0)) }.is_ok());
 }
 
@@ -445,6 +478,10 @@ fn what_does_not_fit_is_refused() {
 
     let context = CudaContext::new(0).unwrap();
     let stream = context.new_stream().unwrap();
+    let buffer = batch.device_buffer().unwrap();
+    let len = buffer.len() / 4 + 1;
+    let error = BorrowedSlice::<f32, ()>::new(buffer.clone(), len, &stream, ()).unwrap_err();
+    assert!(error.to_string().contains(&format!("{len} f32s")), "{error}");
     let error = CudaTensor::<f16>::new(batch, &stream).unwrap_err().to_string();
     assert!(error.contains("is f32") && error.contains("f16"), "{error}");
     let host = on_host();
@@ -459,7 +496,7 @@ fn what_does_not_fit_is_refused() {
     assert_eq!(machine.calls("cuStreamWaitEvent"), before);
 }
 
-/// Two channels' worth of what a user writes: a kernel, and for the simulated machine what drives it on the host.
+/// What a user writes, and for the simulated machine what drives it on the host.
 const SUM: &str = r#"
 #ifndef __CUDACC__
 #define __global__

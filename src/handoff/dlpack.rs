@@ -383,6 +383,13 @@ mod tests {
 
     use super::*;
 
+    /// Of what an exported tensor owns, any thread may drop it while others look at it.
+    #[test]
+    fn a_batch_may_be_sent_and_shared() {
+        fn sent_and_shared<T: Send + Sync>() {}
+        sent_and_shared::<Batch>();
+    }
+
     /// Sizes and offsets that a C compiler gives dlpack.h 1.1 on a 64-bit machine.
     #[test]
     fn structures_lie_as_in_dlpack_h() {
