@@ -6,6 +6,7 @@ pub mod error;
 pub mod footprint;
 pub mod geometry;
 pub mod gpu;
+pub mod handoff;
 pub mod header;
 pub mod image;
 pub mod loader;

@@ -161,7 +161,12 @@ fn options(device: &Device) -> Vec<String> {
     ]
 }
 
-fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
+/// A text as a cubin for this device's architecture, made by NVRTC or taken from the cache, for a kernel that is
+/// launched by other means than [`Kernel`].
+///
+/// # Errors
+/// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC.
+pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
     let nvrtc = Nvrtc::open(Some(device.driver_version() / 1000))?;
     let options = options(device);
     let version = format!("nvrtc {}.{}", nvrtc.version().0, nvrtc.version().1);

@@ -8,6 +8,7 @@
 //! * calls of C functions of the driver, NVRTC and nvJPEG, whose handles are owned by the types here;
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
+//! * cudarc's slices over memory of our pools (`foreign.rs`);
 //! * nvJPEG's allocator callbacks, which come back from C with a pointer of ours (`nvjpeg/allocator.rs`).
 
 #![allow(unsafe_code)]
@@ -19,6 +20,7 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
+pub use foreign::{BorrowedSlice, Element, restoring_context};
 pub use kernel::{Kernel, compiler};
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
@@ -28,6 +30,7 @@ pub use transfer::{Staged, Upload, fill, read_back};
 
 mod arena;
 mod cache;
+mod foreign;
 pub mod kernel;
 pub mod library;
 pub mod nvjpeg;

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use cudarc::driver::{result, sys};
+use cudarc::driver::{CudaStream, result, sys};
 
 use super::{Device, driver};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// A queue of work on the device: what is put into one stream runs in that order, and different streams run
 /// in any order unless an [`Event`] says otherwise.
@@ -14,8 +14,20 @@ use crate::error::Result;
 #[derive(Debug)]
 pub struct Stream {
     raw: sys::CUstream,
-    owned: bool,
+    owner: Owner,
     device: Arc<Device>,
+}
+
+/// Who destroys a stream.
+#[derive(Debug)]
+enum Owner {
+    Us,
+    /// Somebody who promised to keep it, or nobody: the default streams are always there.
+    Other,
+    /// cudarc, whose stream is held here.
+    Cudarc {
+        _stream: Arc<CudaStream>,
+    },
 }
 
 // SAFETY: a stream handle may be used from every thread (CUDA driver API, "Stream Management"); the context is
@@ -30,7 +42,7 @@ impl Stream {
         device.bind()?;
         let created = result::stream::create(result::stream::StreamKind::NonBlocking);
         let raw = driver("cuStreamCreate", created)?;
-        Ok(Self { raw, owned: true, device: device.clone() })
+        Ok(Self { raw, owner: Owner::Us, device: device.clone() })
     }
 
     /// Somebody else's stream, for example the one on which a framework consumes batches.
@@ -39,7 +51,36 @@ impl Stream {
     /// `raw` is a `CUstream` of this device's primary context (or null, the legacy default stream) and stays
     /// valid as long as the result and everything that was made with it.
     pub unsafe fn borrowed(device: &Arc<Device>, raw: *mut std::ffi::c_void) -> Self {
-        Self { raw: raw.cast(), owned: false, device: device.clone() }
+        Self { raw: raw.cast(), owner: Owner::Other, device: device.clone() }
+    }
+
+    /// A stream of cudarc's, held as long as the result.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where its context is not this device's primary one, in which alone its work and ours share
+    /// memory and events.
+    pub fn of_cudarc(device: &Arc<Device>, stream: &Arc<CudaStream>) -> Result<Self> {
+        if stream.context().cu_ctx() != device.context {
+            let problem = format!(
+                "is of another context than the primary one of gpu {}: make it with CudaContext::new({})",
+                device.ordinal(),
+                device.ordinal()
+            );
+            return Err(Error::config("stream", problem));
+        }
+        let (raw, owner) = (stream.cu_stream(), Owner::Cudarc { _stream: stream.clone() });
+        Ok(Self { raw, owner, device: device.clone() })
+    }
+
+    /// The legacy default stream, which is always there: its work and that of every blocking stream wait for
+    /// each other. Streams of this crate are not blocking ones.
+    pub fn legacy_default(device: &Arc<Device>) -> Self {
+        Self { raw: LEGACY as sys::CUstream, owner: Owner::Other, device: device.clone() }
+    }
+
+    /// The default stream of whichever thread makes a call with it.
+    pub fn per_thread_default(device: &Arc<Device>) -> Self {
+        Self { raw: PER_THREAD as sys::CUstream, owner: Owner::Other, device: device.clone() }
     }
 
     /// Everything that is put into this stream from now on waits until the event's last record is reached;
@@ -73,11 +114,29 @@ impl Stream {
     pub(super) fn handle(&self) -> sys::CUstream {
         self.raw
     }
+
+    /// Whether both are one queue.
+    pub(super) fn is(&self, other: &Stream) -> bool {
+        let number = |stream: &Stream| match stream.raw as usize {
+            0 => LEGACY,
+            number => number,
+        };
+        number(self) == number(other) && self.device.context == other.device.context
+    }
+
+    /// Whether this is [`per_thread_default`](Self::per_thread_default).
+    pub(super) fn is_per_thread(&self) -> bool {
+        self.raw as usize == PER_THREAD
+    }
 }
+
+/// `CU_STREAM_LEGACY` and `CU_STREAM_PER_THREAD` of cuda.h.
+const LEGACY: usize = 1;
+const PER_THREAD: usize = 2;
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        if self.owned && self.device.bind().is_ok() {
+        if matches!(self.owner, Owner::Us) && self.device.bind().is_ok() {
             // SAFETY: the handle is ours and not used afterwards. The driver lets the work in it finish. A
             // failure has no one left to act on it: the next call on the device reports it again.
             let _ = unsafe { result::stream::destroy(self.raw) };
@@ -126,6 +185,11 @@ impl Event {
             Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             other => driver("cuEventQuery", other).map(|()| true),
         }
+    }
+
+    /// The `CUevent`, for streams that are driven from elsewhere; valid as long as this event.
+    pub fn raw(&self) -> *mut std::ffi::c_void {
+        self.raw.cast()
     }
 
     /// Waits on the host until the mark is reached.

@@ -1,8 +1,10 @@
 //! A batch, and what is known of each sample in it.
 
+use std::sync::Arc;
+
 use crate::error::{Result, SampleError};
 use crate::geometry::{Roi, Size};
-use crate::gpu::{self, Stream};
+use crate::gpu::{self, DeviceBuffer, Event, Stream};
 use crate::op::Trace;
 use crate::plan::Route;
 use crate::ring::{Slot, Using};
@@ -210,8 +212,17 @@ impl Batch {
         }
     }
 
+    /// The same for writing, for what is changed in place.
+    pub fn host_mut(&mut self) -> Option<&mut [u8]> {
+        let bytes = self.shape.bytes();
+        match &mut self.slot {
+            BatchMemory::Host(slot) => Some(&mut slot.tensor_mut()[..bytes]),
+            BatchMemory::Device(_) => None,
+        }
+    }
+
     /// Address of the tensor, where it lives on the device. What is put into [`stream`](Self::stream) finds it
-    /// filled; other streams must wait for that one first. Valid until the batch is dropped, and after that
+    /// filled; other streams are let in with [`on`](Self::on). Valid until the batch is dropped, and after that
     /// for what is in that stream already.
     pub fn device_ptr(&self) -> Option<u64> {
         match &self.slot {
@@ -226,6 +237,39 @@ impl Batch {
         match &self.slot {
             BatchMemory::Host(_) => None,
             BatchMemory::Device(slot) => Some(slot.tensor.consumer()),
+        }
+    }
+
+    /// Lets another stream than the consumer's use the tensor, as often and for as many streams as is wanted: what is put
+    /// into it from now on finds the tensor filled, and the slot is filled again behind what is in it when
+    /// the batch is dropped, and so is what comes into the consumer's stream after that. Nothing waits on the host. The
+    /// default stream of threads counts for all threads. In host memory there is nothing to wait for.
+    ///
+    /// # Errors
+    /// [`Error::Config`](crate::Error::Config) for a stream of another device,
+    /// [`Error::Device`](crate::Error::Device) where the driver refuses.
+    pub fn on(&self, stream: &Arc<Stream>) -> Result<()> {
+        match &self.slot {
+            BatchMemory::Host(_) => Ok(()),
+            BatchMemory::Device(slot) => slot.tensor.lend(stream),
+        }
+    }
+
+    /// Reached when the tensor is filled, where it lives on the device: for streams that are driven from
+    /// elsewhere. It is the slot's, so it means this batch until that is dropped. Waiting for it does not
+    /// keep the slot from being filled again; [`on`](Self::on) does both.
+    pub fn ready(&self) -> Option<&Event> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.ready()),
+        }
+    }
+
+    /// The memory of the tensor, where it lives on the device; the last batch of an epoch may fill less of it.
+    pub fn device_buffer(&self) -> Option<&Arc<DeviceBuffer>> {
+        match &self.slot {
+            BatchMemory::Host(_) => None,
+            BatchMemory::Device(slot) => Some(slot.tensor.buffer()),
         }
     }
 

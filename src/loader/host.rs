@@ -30,12 +30,12 @@ pub struct HostSlot {
 }
 
 impl HostSlot {
-    /// Memory for `samples` of `sample_bytes` each, aligned to a cache line and touched, so that it is taken now
+    /// Memory for `samples` of `sample_bytes` each, aligned as DLPack asks and touched, so that it is taken now
     /// and not while the loader runs.
     pub fn new(samples: usize, sample_bytes: usize) -> Self {
-        const LINE: usize = 64;
-        let mut whole = BytesMut::with_capacity(samples * sample_bytes + LINE);
-        let offset = whole.as_ptr().align_offset(LINE).min(LINE);
+        const ALIGN: usize = 256;
+        let mut whole = BytesMut::with_capacity(samples * sample_bytes + ALIGN);
+        let offset = whole.as_ptr().align_offset(ALIGN).min(ALIGN);
         whole.resize(samples * sample_bytes + offset, 1);
         drop(whole.split_to(offset));
         let cells = (0..samples).map(|_| None).collect();
@@ -45,6 +45,11 @@ impl HostSlot {
     /// The whole memory; empty while it is being filled.
     pub fn tensor(&self) -> &[u8] {
         &self.whole
+    }
+
+    /// The same, for writing.
+    pub fn tensor_mut(&mut self) -> &mut [u8] {
+        &mut self.whole
     }
 }
 

@@ -289,8 +289,12 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     if (found == modules.end()) return INVALID_HANDLE;
     void* host = dlsym(found->second.library, (std::string(name) + "__host").c_str());
     if (!host) return NOT_FOUND;
-    // The kernel of this crate: const Sample* samples, int count, int width, int height.
-    auto* function = new Function{(decltype(Function::host))host, {8, 4, 4, 4}};
+    // The kernel of this crate: const Sample* samples, int count, int width, int height. Another one says what it
+    // has: sizes and a zero.
+    std::vector<size_t> param_bytes = {8, 4, 4, 4};
+    if (auto* sizes = (const unsigned*)dlsym(found->second.library, (std::string(name) + "__param_bytes").c_str()))
+        for (param_bytes.clear(); *sizes; sizes++) param_bytes.push_back(*sizes);
+    auto* function = new Function{(decltype(Function::host))host, param_bytes};
     found->second.functions.push_back(function);
     *out = function;
     return SUCCESS;

@@ -15,6 +15,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -71,6 +72,8 @@ int devices = 1, sticky = SUCCESS;
 unsigned long long memory_limit = ~0ull;
 char context;                              // its address is the context
 thread_local void* current = nullptr;
+thread_local char thread_stream;           // its address is the handle of the thread's default stream
+std::set<void*> thread_streams;
 
 bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size_t bytes) {
     uintptr_t start = (uintptr_t)pointer;
@@ -187,8 +190,27 @@ int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count
     return SUCCESS;
 }
 
+// What comes next in the legacy default stream waits for the default streams of all threads. That they wait for
+// it in turn is left out: nobody may rely on it.
+Stream* legacy_stream() {
+    Stream& legacy = streams[nullptr];
+    for (void* handle : thread_streams) {
+        Stream& other = streams[handle];
+        if (other.queue.empty()) continue;
+        auto event = std::make_shared<Event>();
+        event->recorded = 1;
+        other.queue.push_back({{}, {}, event, 1});
+        legacy.queue.push_back({{}, event, {}, 1});
+    }
+    return &legacy;
+}
+
 Stream* stream_of(void* handle) {
-    if (!handle) return &streams[nullptr];
+    if (!handle || handle == (void*)1) return legacy_stream();         // CU_STREAM_LEGACY
+    if (handle == (void*)2) {                                          // CU_STREAM_PER_THREAD
+        thread_streams.insert(&thread_stream);
+        return &streams[&thread_stream];
+    }
     auto found = streams.find(handle);
     return found == streams.end() ? nullptr : &found->second;
 }

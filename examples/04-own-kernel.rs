@@ -1,0 +1,115 @@
+//! A consumer with a kernel of its own: it sums up each channel of each picture, in a stream of its own, and the loader
+//! fills the next batches meanwhile. Without a GPU it says so and sums up on the host.
+//!
+//! `cargo run --release --example 04-own-kernel -- DIRECTORY`
+
+use std::sync::Arc;
+
+use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
+use cudarc::nvrtc::Ptx;
+use feedwater::gpu::{Device, kernel};
+use feedwater::handoff::CudaTensor;
+use feedwater::loader::{Batch, DeviceChoice, Loader};
+use feedwater::op::{self, Chain};
+use feedwater::source::Directory;
+use feedwater::tensor::{CHANNELS, DType, Layout};
+
+/// A block sums up one plane: `blockIdx.x` is the channel, `blockIdx.y` the picture.
+const SUMS: &str = r#"
+extern "C" __global__ void sums(const float* batch, float* out, int pixels) {
+    const int plane = blockIdx.y * gridDim.x + blockIdx.x;
+    float sum = 0;
+    for (int i = threadIdx.x; i < pixels; i += blockDim.x) sum += batch[(long long)plane * pixels + i];
+    atomicAdd(&out[plane], sum);
+}
+"#;
+
+/// Threads of a block.
+const THREADS: u32 = 256;
+
+/// The consumer's side of the device.
+struct Consumer {
+    stream: Arc<CudaStream>,
+    sums: CudaFunction,
+}
+
+impl Consumer {
+    fn new(ordinal: usize) -> Result<Self, Box<dyn std::error::Error>> {
+        // Our loader has opened this device before, so there is a driver: without one cudarc would panic.
+        // The context is the primary one, which the loader uses too.
+        let context = CudaContext::new(ordinal)?;
+        let stream = context.new_stream()?;
+        // NVRTC's code for exactly this architecture; kept on disk for the next time.
+        let cubin = kernel::compile(&*Device::open(ordinal)?, SUMS)?;
+        let sums = context.load_module(Ptx::from_binary(cubin))?.load_function("sums")?;
+        Ok(Self { stream, sums })
+    }
+
+    /// The sum of each plane. The host waits only here, for the numbers; a consumer that keeps its results on the device
+    /// need not wait at all.
+    #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
+    fn sums(&self, batch: Batch) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
+        let shape = batch.shape();
+        let pixels = shape.width as i32 * shape.height as i32;
+        // From here on our stream waits for the batch, and its slot for our stream.
+        let tensor = CudaTensor::<f32>::new(batch, &self.stream)?;
+        let mut out = self.stream.alloc_zeros::<f32>(shape.batch * CHANNELS)?;
+        let config = LaunchConfig {
+            grid_dim: (CHANNELS as u32, shape.batch as u32, 1),
+            block_dim: (THREADS, 1, 1),
+            shared_mem_bytes: 0,
+        };
+        let view = tensor.view();
+        let mut launch = self.stream.launch_builder(&self.sums);
+        launch.arg(&view).arg(&mut out).arg(&pixels);
+        // SAFETY: the arguments have the types of the kernel's; it reads and writes within the two slices.
+        unsafe { launch.launch(config) }?;
+        // The kernel may still run: the slot is filled again behind it.
+        drop(tensor);
+        Ok(self.stream.clone_dtoh(&out)?)
+    }
+}
+
+/// The same on the host.
+fn sums(batch: &Batch) -> Vec<f32> {
+    let shape = batch.shape();
+    let plane = shape.sample_len() / CHANNELS;
+    let values: &[f32] = bytemuck::cast_slice(batch.host().unwrap_or_default());
+    values.chunks_exact(plane).map(|plane| plane.iter().sum()).collect()
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
+    let chain = Chain::new()
+        .then(op::Resize::shorter(256))
+        .then(op::CenterCrop::to(224, 224))
+        .then(op::Normalize::IMAGENET);
+    let loader = Loader::builder(Directory::open(directory)?, chain)
+        .device(DeviceChoice::Auto)
+        .batch(32)
+        .output(DType::F32, Layout::Nchw)
+        .build()?;
+    println!("{}", loader.device());
+    // `Auto` is the first GPU.
+    let consumer = loader.plan().uses_gpu().then(|| Consumer::new(0)).transpose()?;
+    if consumer.is_none() {
+        println!("no batches on a GPU, so no kernel: the sums are made on the host");
+    }
+
+    let (mut totals, mut pixels) = ([0f64; CHANNELS], 0f64);
+    for batch in &loader {
+        let batch = batch?;
+        let shape = batch.shape();
+        let planes = match &consumer {
+            Some(consumer) => consumer.sums(batch)?,
+            None => sums(&batch),
+        };
+        for sample in planes.chunks_exact(CHANNELS) {
+            totals.iter_mut().zip(sample).for_each(|(total, &sum)| *total += f64::from(sum));
+        }
+        pixels += (shape.batch * shape.sample_len() / CHANNELS) as f64;
+    }
+    let [red, green, blue] = totals.map(|total| total / pixels);
+    println!("mean after normalize: red {red:.4}, green {green:.4}, blue {blue:.4}");
+    Ok(())
+}

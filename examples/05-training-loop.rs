@@ -1,0 +1,162 @@
+//! A training loop without a model: each step keeps the device, or the CPU, busy for a given time, and in the end
+//! the loop says for what share of its time it had no data to work on.
+//!
+//! `cargo run --release --example 05-training-loop -- DIRECTORY [MILLISECONDS PER STEP] [EPOCHS]`
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use cudarc::driver::{
+    CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg,
+};
+use cudarc::nvrtc::Ptx;
+use feedwater::gpu::{Device, Stream, kernel};
+use feedwater::loader::{Batch, DeviceChoice, Loader};
+use feedwater::op::{self, Chain};
+use feedwater::source::Directory;
+use feedwater::tensor::{DType, Layout};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// Keeps one multiprocessor busy, and notes when it began and ended. `globaltimer` counts nanoseconds, in steps of up
+/// to a microsecond.
+const SPIN: &str = r#"
+__device__ unsigned long long now() {
+    unsigned long long nanoseconds;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+    return nanoseconds;
+}
+
+extern "C" __global__ void spin(unsigned long long* times, int step, unsigned long long nanoseconds) {
+    const unsigned long long begin = now();
+    unsigned long long end = begin;
+    while (end - begin < nanoseconds) end = now();
+    times[2 * step] = begin;
+    times[2 * step + 1] = end;
+}
+"#;
+
+/// What stands for the model, on the device: a kernel in a stream of its own. The host puts step after step
+/// into it and waits for none.
+struct OnDevice {
+    stream: Arc<CudaStream>,
+    ours: Arc<Stream>,
+    spin: CudaFunction,
+    /// Begin and end of every step of an epoch; step 0 is its beginning.
+    times: CudaSlice<u64>,
+}
+
+/// Seconds that an epoch took, and of these the ones without data.
+struct Seconds {
+    all: f64,
+    waited: f64,
+}
+
+impl OnDevice {
+    fn new(steps: u64) -> Result<Self> {
+        // The loader has opened this device before, so there is a driver: without one cudarc would panic.
+        let device = Device::open(0)?;
+        let context = CudaContext::new(0)?;
+        let stream = context.new_stream()?;
+        let ours = Arc::new(Stream::of_cudarc(&device, &stream)?);
+        let cubin = kernel::compile(&device, SPIN)?;
+        let spin = context.load_module(Ptx::from_binary(cubin))?.load_function("spin")?;
+        let times = stream.alloc_zeros(2 * (steps as usize + 1))?;
+        Ok(Self { stream, ours, spin, times })
+    }
+
+    /// Puts a step into the stream.
+    #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
+    fn launch(&mut self, step: usize, time: Duration) -> Result<()> {
+        let (step, nanoseconds) = (step as i32, time.as_nanos() as u64);
+        let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
+        let mut launch = self.stream.launch_builder(&self.spin);
+        launch.arg(&mut self.times).arg(&step).arg(&nanoseconds);
+        // SAFETY: the arguments have the types of the kernel's; it writes two numbers, for which there is room.
+        unsafe { launch.launch(one) }?;
+        Ok(())
+    }
+
+    fn epoch(&mut self, loader: &Loader, time: Duration) -> Result<Seconds> {
+        self.launch(0, Duration::ZERO)?;
+        let mut steps = 0;
+        for batch in loader {
+            let batch = batch?;
+            batch.on(&self.ours)?;
+            steps += 1;
+            self.launch(steps, time)?;
+            // Dropped here, while the step is still to come: the slot is filled again behind it.
+        }
+        // Between the end of a step and the beginning of the next the device had no batch.
+        let times = self.stream.clone_dtoh(&self.times)?;
+        let times = &times[1..2 * (steps + 1)];
+        let (gaps, _) = times.as_chunks::<2>();
+        let waited: u64 = gaps.iter().map(|[end, begin]| begin.saturating_sub(*end)).sum();
+        let all = times[times.len() - 1].saturating_sub(times[0]);
+        Ok(Seconds { all: all as f64 / 1e9, waited: waited as f64 / 1e9 })
+    }
+}
+
+/// What stands for the model where batches live on the host: a computation on this thread.
+fn epoch_on_host(loader: &Loader, time: Duration) -> Result<Seconds> {
+    let (begin, mut waited) = (Instant::now(), Duration::ZERO);
+    let mut batches = loader.into_iter();
+    loop {
+        let asked = Instant::now();
+        let Some(batch) = batches.next() else { break };
+        waited += asked.elapsed();
+        compute(&batch?, time);
+    }
+    Ok(Seconds { all: begin.elapsed().as_secs_f64(), waited: waited.as_secs_f64() })
+}
+
+/// Keeps this thread busy with the batch's bytes.
+fn compute(batch: &Batch, time: Duration) {
+    let begin = Instant::now();
+    let bytes = batch.host().unwrap_or_default();
+    let mut sum = 0u64;
+    while begin.elapsed() < time {
+        sum += bytes.iter().take(4096).map(|&byte| u64::from(byte)).sum::<u64>();
+    }
+    std::hint::black_box(sum);
+}
+
+fn main() -> Result<()> {
+    let mut args = std::env::args().skip(1);
+    let directory = args.next().ok_or("name a directory with one folder per class")?;
+    let milliseconds: f64 = args.next().map_or(Ok(20.0), |text| text.parse())?;
+    let epochs: u32 = args.next().map_or(Ok(2), |text| text.parse())?;
+    let time = Duration::try_from_secs_f64(milliseconds / 1000.0)?;
+
+    let chain = Chain::new()
+        .then(op::RandomResizedCrop::to(224, 224))
+        .then(op::Flip { horizontal: 0.5, ..Default::default() })
+        .then(op::Normalize::IMAGENET);
+    let loader = Loader::builder(Directory::open(directory)?, chain)
+        .device(DeviceChoice::Auto)
+        .batch(32)
+        .prefetch(2)
+        .shuffle(true)
+        .output(DType::F16, Layout::Nchw)
+        .epochs(Some(epochs))
+        .build()?;
+    let steps = loader.batches_per_epoch();
+    // `Auto` is the first GPU.
+    let mut device = loader.plan().uses_gpu().then(|| OnDevice::new(steps)).transpose()?;
+    println!("{}", loader.device());
+    match device {
+        Some(_) => println!("{steps} steps of {milliseconds} ms on the device"),
+        None => {
+            println!("{steps} steps of {milliseconds} ms on the CPU, which the loader needs too")
+        }
+    }
+    for epoch in 0..epochs {
+        let Seconds { all, waited } = match &mut device {
+            Some(device) => device.epoch(&loader, time)?,
+            None => epoch_on_host(&loader, time)?,
+        };
+        let share = 100.0 * waited / all;
+        println!("epoch {epoch}: {all:.2} s, of which {share:.1} % waiting for data");
+    }
+    Ok(())
+}

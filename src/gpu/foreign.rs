@@ -1,0 +1,127 @@
+//! Memory of our pools for others in the process: as a slice of cudarc's, and calls on threads that are not ours.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use bytemuck::AnyBitPattern;
+use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut, DeviceRepr, result};
+use half::{bf16, f16};
+
+use super::{Device, DeviceBuffer, Stream};
+use crate::error::{Error, Result};
+use crate::tensor::DType;
+
+/// An element type of tensors as Rust has it.
+pub trait Element: DeviceRepr + AnyBitPattern + Send + Sync + 'static {
+    /// Its name among ours.
+    const DTYPE: DType;
+}
+
+impl Element for u8 {
+    const DTYPE: DType = DType::U8;
+}
+
+impl Element for f16 {
+    const DTYPE: DType = DType::F16;
+}
+
+impl Element for bf16 {
+    const DTYPE: DType = DType::BF16;
+}
+
+impl Element for f32 {
+    const DTYPE: DType = DType::F32;
+}
+
+/// A `CudaSlice` of cudarc's over memory of ours, which cudarc never frees.
+///
+/// It derefs to the slice, for reading, and gives views. Dropping it puts waits for what cudarc has tracked of
+/// the slice's uses into its stream, and then drops `K`, which keeps the memory from being used for something else.
+pub struct BorrowedSlice<T: Element, K> {
+    slice: ManuallyDrop<CudaSlice<T>>,
+    /// Dropped after the slice.
+    keep: K,
+    _buffer: Arc<DeviceBuffer>,
+}
+
+impl<T: Element, K> BorrowedSlice<T, K> {
+    /// The first `len` elements of a buffer, for work in a stream of cudarc's.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a stream of another context, [`Error::Internal`] where the buffer is shorter.
+    ///
+    /// # Panics
+    /// Where cudarc tracks events, as it does until told not to, and the driver has no memory for one.
+    pub fn new(
+        buffer: Arc<DeviceBuffer>,
+        len: usize,
+        stream: &Arc<CudaStream>,
+        keep: K,
+    ) -> Result<Self> {
+        Stream::of_cudarc(buffer.device(), stream)?;
+        if len.checked_mul(size_of::<T>()).is_none_or(|bytes| bytes > buffer.len()) {
+            let bytes = buffer.len();
+            let problem = format!("{len} {}s of a buffer of {bytes} bytes", T::DTYPE);
+            return Err(Error::Internal { problem });
+        }
+        // SAFETY: that many bytes of the stream's context, held below as long as the slice; every bit pattern
+        // is a `T`. The address is a multiple of 256.
+        let slice = unsafe { stream.upgrade_device_ptr::<T>(buffer.address(), len) };
+        Ok(Self { slice: ManuallyDrop::new(slice), keep, _buffer: buffer })
+    }
+
+    /// All of it, for reading.
+    pub fn view(&self) -> CudaView<'_, T> {
+        self.slice.as_view()
+    }
+
+    /// All of it, for writing. There is no way to a `&mut CudaSlice`, out of which the slice could be taken
+    /// and freed.
+    pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
+        self.slice.as_view_mut()
+    }
+
+    /// What keeps the memory.
+    pub fn keep(&self) -> &K {
+        &self.keep
+    }
+}
+
+impl<T: Element, K> Deref for BorrowedSlice<T, K> {
+    type Target = CudaSlice<T>;
+
+    fn deref(&self) -> &CudaSlice<T> {
+        &self.slice
+    }
+}
+
+impl<T: Element, K> Drop for BorrowedSlice<T, K> {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here. `leak` gives back what cudarc made for the slice, and not the memory.
+        let slice = unsafe { ManuallyDrop::take(&mut self.slice) };
+        slice.leak();
+    }
+}
+
+impl<T: Element, K> fmt::Debug for BorrowedSlice<T, K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "BorrowedSlice {{ {} x {} }}", self.slice.len(), T::DTYPE)
+    }
+}
+
+/// Runs something that binds a device, on a thread that may be a framework's, and makes the context that was
+/// current before current again. The device is the proof that there is a driver.
+pub fn restoring_context<R>(_: &Device, run: impl FnOnce() -> R) -> R {
+    let before = result::ctx::get_current();
+    let value = run();
+    if let Ok(context) = before
+        && result::ctx::get_current() != before
+    {
+        // SAFETY: null, or the context that was current a moment ago and is not ours; whoever made it current
+        // keeps it. Where setting fails, the thread keeps ours, and its owner's next call says so.
+        let _ = unsafe { result::ctx::set_current(context.unwrap_or(std::ptr::null_mut())) };
+    }
+    value
+}

@@ -1,0 +1,426 @@
+//! DLPack: a batch as a tensor of whichever library asks for one, without a copy.
+//!
+//! Structures, constants and rules are those of dlpack.h, version 1.1 (<https://github.com/dmlc/dlpack>), and of the Python
+//! array API standard's `__dlpack__` (<https://data-apis.org/array-api>). Each sentence has a test here or in
+//! `tests/handoff.rs`:
+//!
+//! * The exported tensor owns the batch. Its deleter drops it, from any thread and also after the loader is gone,
+//!   and leaves that thread's CUDA context as it was.
+//! * [`Exported::into_raw`] gives the pointer that goes into a capsule named `dltensor_versioned`, or `dltensor`
+//!   for the legacy one; whoever has it calls the deleter once. Until then dropping [`Exported`] calls it.
+//! * The axes are in the order of the layout: batch, channel, row, column or batch, row, column, channel; strides
+//!   count elements. The data begins at a multiple of 256 bytes.
+//! * On the device the consumer's stream waits for the batch, without the host, and when the deleter is called the slot
+//!   is filled again only behind what is in that stream then. A consumer may therefore call it as soon as its
+//!   last kernel is in the stream. A stream's number, as Python passes it, is read by
+//!   [`ConsumerStream::from_number`].
+//! * A batch that is shared ([`Arc`]) is exported as often as wanted and marked read-only each time. The legacy
+//!   structure has no such mark, so a shared batch is refused there.
+//!
+//! A Python object answers `__dlpack__(max_version=...)` with [`export`] where the major version is 1 or
+//! higher and with [`export_legacy`] where it is absent, and `__dlpack_device__` with `(type, id)` of [`DLDevice`].
+
+#![allow(unsafe_code)]
+
+use std::ffi::c_void;
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::gpu::{Device, Stream, restoring_context};
+use crate::loader::Batch;
+use crate::tensor::DType;
+
+/// Version of the structures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DLPackVersion {
+    /// A reader of another major version may only call the deleter.
+    pub major: u32,
+    /// New codes, the same layout.
+    pub minor: u32,
+}
+
+/// What we write.
+pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
+
+/// Flag of [`DLManagedTensorVersioned`]: the tensor must not be written.
+pub const READ_ONLY: u64 = 1;
+
+/// Where a tensor lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DLDevice {
+    /// [`CPU`] or [`CUDA`].
+    pub device_type: i32,
+    /// Number of the GPU; 0 for the CPU.
+    pub device_id: i32,
+}
+
+/// `kDLCPU`.
+pub const CPU: i32 = 1;
+/// `kDLCUDA`.
+pub const CUDA: i32 = 2;
+
+/// Element type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub struct DLDataType {
+    /// 1 `kDLUInt`, 2 `kDLFloat`, 4 `kDLBfloat`.
+    pub code: u8,
+    /// Bits of an element.
+    pub bits: u8,
+    /// Elements of a vector: 1.
+    pub lanes: u16,
+}
+
+impl From<DType> for DLDataType {
+    fn from(dtype: DType) -> Self {
+        let code = match dtype {
+            DType::U8 => 1,
+            DType::F16 | DType::F32 => 2,
+            DType::BF16 => 4,
+        };
+        Self { code, bits: 8 * dtype.bytes() as u8, lanes: 1 }
+    }
+}
+
+/// A tensor that owns nothing.
+#[derive(Debug)]
+#[repr(C)]
+pub struct DLTensor {
+    /// First element, of the host's or the device's memory.
+    pub data: *mut c_void,
+    /// Where that is.
+    pub device: DLDevice,
+    /// Axes: 4.
+    pub ndim: i32,
+    /// Element type.
+    pub dtype: DLDataType,
+    /// Extent of each axis.
+    pub shape: *mut i64,
+    /// Elements from one to the next along each axis; never null here.
+    pub strides: *mut i64,
+    /// Bytes from `data` to the first element: 0.
+    pub byte_offset: u64,
+}
+
+/// A tensor with its owner, as it was before version 1.
+#[derive(Debug)]
+#[repr(C)]
+pub struct DLManagedTensor {
+    /// The tensor.
+    pub dl_tensor: DLTensor,
+    /// The owner; only the deleter looks at it.
+    pub manager_ctx: *mut c_void,
+    /// Ends the tensor and this structure.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensor)>,
+}
+
+/// A tensor with its owner.
+#[derive(Debug)]
+#[repr(C)]
+pub struct DLManagedTensorVersioned {
+    /// [`VERSION`].
+    pub version: DLPackVersion,
+    /// The owner; only the deleter looks at it.
+    pub manager_ctx: *mut c_void,
+    /// Ends the tensor and this structure.
+    pub deleter: Option<unsafe extern "C" fn(*mut DLManagedTensorVersioned)>,
+    /// [`READ_ONLY`] or nothing.
+    pub flags: u64,
+    /// The tensor.
+    pub dl_tensor: DLTensor,
+}
+
+/// On which stream the consumer will use a batch that lives on the device. For one on the host it says nothing.
+#[derive(Clone, Debug, Default)]
+pub enum ConsumerStream {
+    /// The legacy default stream. The standard wants it assumed where none is named.
+    #[default]
+    Legacy,
+    /// The default stream of the calling thread, and when the deleter is called that of every thread.
+    PerThread,
+    /// This one.
+    On(Arc<Stream>),
+    /// The consumer orders its work by itself, before and after: behind what is in [`Batch::stream`] at the export, and
+    /// before what is in it when the deleter is called.
+    Unsynchronized,
+}
+
+impl ConsumerStream {
+    /// The stream that `__dlpack__(stream=number)` names for this batch: none or 1 is the legacy default, 2 the
+    /// thread's default, -1 asks for no synchronisation, and what is above 2 is a handle.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for 0, which the standard forbids because it could mean either default stream, and below -1.
+    ///
+    /// # Safety
+    /// A handle is one of the batch's GPU, in its primary context, and stays valid until the deleter has returned.
+    pub unsafe fn from_number(batch: &Batch, number: Option<i64>) -> Result<Self> {
+        let Some(ours) = batch.stream() else { return Ok(Self::Legacy) };
+        match number {
+            None | Some(1) => Ok(Self::Legacy),
+            Some(2) => Ok(Self::PerThread),
+            Some(-1) => Ok(Self::Unsynchronized),
+            Some(handle) if handle > 2 => {
+                // SAFETY: the caller's promise.
+                let stream = unsafe { Stream::borrowed(ours.device(), handle as *mut c_void) };
+                Ok(Self::On(Arc::new(stream)))
+            }
+            Some(other) => {
+                let problem = format!(
+                    "is {other}, which is no stream: pass 1 for the legacy default stream, 2 for the thread's, \
+                     -1 for none, or a handle"
+                );
+                Err(Error::config("stream", problem))
+            }
+        }
+    }
+
+    fn let_in(&self, batch: &Batch) -> Result<()> {
+        let Some(ours) = batch.stream() else { return Ok(()) };
+        match self {
+            Self::Legacy => batch.on(&Arc::new(Stream::legacy_default(ours.device()))),
+            Self::PerThread => batch.on(&Arc::new(Stream::per_thread_default(ours.device()))),
+            Self::On(stream) => batch.on(stream),
+            Self::Unsynchronized => Ok(()),
+        }
+    }
+}
+
+/// A batch as a DLPack tensor. A batch that nobody else holds may be written by the consumer, a shared one is read-only.
+///
+/// # Errors
+/// [`Error::Config`] where the stream is of another GPU, [`Error::Device`] where the driver refuses.
+pub fn export(
+    batch: impl Into<Arc<Batch>>,
+    stream: &ConsumerStream,
+) -> Result<Exported<DLManagedTensorVersioned>> {
+    export_as(batch.into(), stream)
+}
+
+/// A batch as a DLPack tensor of the form before version 1, for consumers that know no other.
+///
+/// # Errors
+/// As [`export`]; [`Error::Config`] also where the batch is shared, since this form cannot say that it is read-only.
+pub fn export_legacy(
+    batch: impl Into<Arc<Batch>>,
+    stream: &ConsumerStream,
+) -> Result<Exported<DLManagedTensor>> {
+    let mut batch = batch.into();
+    if Arc::get_mut(&mut batch).is_none() {
+        let problem = "is shared and so read-only, which the legacy form cannot say: \
+                       export it versioned, or give up the other holders first";
+        return Err(Error::config("batch", problem));
+    }
+    export_as(batch, stream)
+}
+
+/// An exported tensor that nobody has taken yet. Dropping it calls the deleter.
+pub struct Exported<M: Managed> {
+    managed: NonNull<M>,
+}
+
+// SAFETY: it owns a `Holder`, whose batch may be sent and shared; the pointers in it lead to memory of that batch
+// and of the holder.
+unsafe impl<M: Managed> Send for Exported<M> {}
+
+impl<M: Managed> Exported<M> {
+    /// The tensor, as long as it is here.
+    pub fn tensor(&self) -> &DLTensor {
+        // SAFETY: made in `export_as`, alive until `into_raw` or `drop`.
+        unsafe { self.managed.as_ref() }.tensor()
+    }
+
+    /// The structure, as long as it is here.
+    pub fn managed(&self) -> &M {
+        // SAFETY: as above.
+        unsafe { self.managed.as_ref() }
+    }
+
+    /// Gives the structure to a consumer, who owns it: it calls `deleter` with this pointer once, on any thread, and touches
+    /// neither structure nor data afterwards.
+    #[must_use = "the batch is lost unless somebody calls the deleter"]
+    pub fn into_raw(self) -> *mut M {
+        let raw = self.managed.as_ptr();
+        std::mem::forget(self);
+        raw
+    }
+}
+
+impl<M: Managed> Drop for Exported<M> {
+    fn drop(&mut self) {
+        // SAFETY: not given away by `into_raw`, and not used afterwards.
+        unsafe { delete(self.managed.as_ptr()) };
+    }
+}
+
+impl<M: Managed> fmt::Debug for Exported<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Exported").field(self.tensor()).finish()
+    }
+}
+
+/// One of the two structures.
+pub trait Managed: Sized + private::Sealed {
+    #[doc(hidden)]
+    fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;
+    #[doc(hidden)]
+    fn tensor(&self) -> &DLTensor;
+    #[doc(hidden)]
+    fn owner(&self) -> *mut c_void;
+}
+
+mod private {
+    pub trait Sealed {}
+    impl Sealed for super::DLManagedTensor {}
+    impl Sealed for super::DLManagedTensorVersioned {}
+}
+
+impl Managed for DLManagedTensor {
+    fn new(dl_tensor: DLTensor, manager_ctx: *mut c_void, _: bool) -> Self {
+        Self { dl_tensor, manager_ctx, deleter: Some(delete::<Self>) }
+    }
+
+    fn tensor(&self) -> &DLTensor {
+        &self.dl_tensor
+    }
+
+    fn owner(&self) -> *mut c_void {
+        self.manager_ctx
+    }
+}
+
+impl Managed for DLManagedTensorVersioned {
+    fn new(dl_tensor: DLTensor, manager_ctx: *mut c_void, read_only: bool) -> Self {
+        let flags = if read_only { READ_ONLY } else { 0 };
+        Self { version: VERSION, manager_ctx, deleter: Some(delete::<Self>), flags, dl_tensor }
+    }
+
+    fn tensor(&self) -> &DLTensor {
+        &self.dl_tensor
+    }
+
+    fn owner(&self) -> *mut c_void {
+        self.manager_ctx
+    }
+}
+
+/// Everything that an exported tensor leads to, in one place that does not move.
+struct Holder<M> {
+    /// None until its addresses are known.
+    managed: Option<M>,
+    shape: [i64; 4],
+    strides: [i64; 4],
+    batch: Arc<Batch>,
+}
+
+fn export_as<M: Managed>(mut batch: Arc<Batch>, stream: &ConsumerStream) -> Result<Exported<M>> {
+    apart(device_of(&batch), || stream.let_in(&batch))?;
+    let (dims, dtype) = (batch.shape().dims(), batch.shape().dtype);
+    let device = match batch.stream() {
+        Some(stream) => DLDevice { device_type: CUDA, device_id: stream.device().ordinal() as i32 },
+        None => DLDevice { device_type: CPU, device_id: 0 },
+    };
+    // Memory that others may look at through `host` must not be reached through a pointer that may write.
+    let (read_only, host) = match Arc::get_mut(&mut batch) {
+        Some(batch) => (false, batch.host_mut().map(|bytes| bytes.as_mut_ptr())),
+        None => (true, batch.host().map(|bytes| bytes.as_ptr().cast_mut())),
+    };
+    let data = host.map_or(batch.device_ptr().unwrap_or(0) as *mut c_void, |data| data.cast());
+    let shape = dims.map(|extent| extent as i64);
+    let strides = [shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1];
+    let holder = Box::into_raw(Box::new(Holder::<M> { managed: None, shape, strides, batch }));
+    // SAFETY: just made and nobody else's.
+    let managed = unsafe {
+        let tensor = DLTensor {
+            data,
+            device,
+            ndim: 4,
+            dtype: dtype.into(),
+            shape: (&raw mut (*holder).shape).cast(),
+            strides: (&raw mut (*holder).strides).cast(),
+            byte_offset: 0,
+        };
+        let managed = M::new(tensor, holder.cast(), read_only);
+        ptr::from_mut((*holder).managed.insert(managed))
+    };
+    // SAFETY: within the holder.
+    Ok(Exported { managed: unsafe { NonNull::new_unchecked(managed) } })
+}
+
+/// The deleter of both structures.
+///
+/// # Safety
+/// Null, or a pointer that `export_as` made, once.
+unsafe extern "C" fn delete<M: Managed>(managed: *mut M) {
+    if managed.is_null() {
+        return;
+    }
+    // SAFETY: the owner is the `Holder` that the structure lies in, put there by `export_as`.
+    let holder = unsafe { Box::from_raw((*managed).owner().cast::<Holder<M>>()) };
+    let device = device_of(&holder.batch);
+    apart(device, move || drop(holder));
+}
+
+fn device_of(batch: &Batch) -> Option<Arc<Device>> {
+    batch.stream().map(|stream| stream.device().clone())
+}
+
+/// Runs something that calls the driver, without changing the context of the calling thread.
+fn apart<R>(device: Option<Arc<Device>>, run: impl FnOnce() -> R) -> R {
+    match device {
+        Some(device) => restoring_context(&device, run),
+        None => run(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::{align_of, offset_of};
+
+    use super::*;
+
+    /// Of what an exported tensor owns, any thread may drop it while others look at it.
+    #[test]
+    fn a_batch_may_be_sent_and_shared() {
+        fn sent_and_shared<T: Send + Sync>() {}
+        sent_and_shared::<Batch>();
+    }
+
+    /// Sizes and offsets that a C compiler gives dlpack.h 1.1 on a 64-bit machine.
+    #[test]
+    fn structures_lie_as_in_dlpack_h() {
+        assert_eq!((size_of::<DLDevice>(), size_of::<DLDataType>()), (8, 4));
+        assert_eq!((size_of::<DLPackVersion>(), size_of::<DLTensor>()), (8, 48));
+        let tensor = [
+            offset_of!(DLTensor, data),
+            offset_of!(DLTensor, device),
+            offset_of!(DLTensor, ndim),
+            offset_of!(DLTensor, dtype),
+            offset_of!(DLTensor, shape),
+            offset_of!(DLTensor, strides),
+            offset_of!(DLTensor, byte_offset),
+        ];
+        assert_eq!(tensor, [0, 8, 16, 20, 24, 32, 40]);
+        let legacy = [
+            offset_of!(DLManagedTensor, dl_tensor),
+            offset_of!(DLManagedTensor, manager_ctx),
+            offset_of!(DLManagedTensor, deleter),
+            size_of::<DLManagedTensor>(),
+        ];
+        assert_eq!(legacy, [0, 48, 56, 64]);
+        let versioned = [
+            offset_of!(DLManagedTensorVersioned, version),
+            offset_of!(DLManagedTensorVersioned, manager_ctx),
+            offset_of!(DLManagedTensorVersioned, deleter),
+            offset_of!(DLManagedTensorVersioned, flags),
+            offset_of!(DLManagedTensorVersioned, dl_tensor),
+            size_of::<DLManagedTensorVersioned>(),
+        ];
+        assert_eq!(versioned, [0, 8, 16, 24, 32, 80]);
+        assert_eq!(align_of::<DLManagedTensorVersioned>(), 8);
+    }
+}

@@ -1,0 +1,69 @@
+//! A batch as a slice of cudarc's.
+
+use std::ops::Deref;
+use std::sync::Arc;
+
+use cudarc::driver::{CudaSlice, CudaStream, CudaView, CudaViewMut};
+
+use crate::error::{Error, Result};
+use crate::gpu::{BorrowedSlice, Element, Stream};
+use crate::loader::Batch;
+
+/// A batch on the device, as memory that cudarc 0.19 can use in one of its streams.
+///
+/// It owns the batch; dropping it gives the slot back behind the work in that stream, and behind what cudarc has
+/// tracked of the slice's uses in other streams of its context. cudarc never frees the memory. Where cudarc's tracking is
+/// on, as it is until `disable_event_tracking`, each of these costs two events, which are the only thing that
+/// is made for a batch.
+///
+/// A library that wants to own a `CudaSlice`, as candle's storage does, has to copy out of the view.
+#[derive(Debug)]
+pub struct CudaTensor<T: Element> {
+    slice: BorrowedSlice<T, Batch>,
+}
+
+impl<T: Element> CudaTensor<T> {
+    /// Hands a batch to a stream of cudarc's, made in `CudaContext::new` of the same GPU, which is its primary context.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the batch lives on the host, has another element type, or the stream is of another
+    /// context; [`Error::Device`] where the driver refuses.
+    pub fn new(batch: Batch, stream: &Arc<CudaStream>) -> Result<Self> {
+        let dtype = batch.shape().dtype;
+        if dtype != T::DTYPE {
+            let problem = format!("is {dtype}, the slice is to be of {}", T::DTYPE);
+            return Err(Error::config("output.dtype", problem));
+        }
+        let Some(buffer) = batch.device_buffer().cloned() else {
+            let problem =
+                "the batch lives on the host: take `Batch::host`, or build the loader on a GPU";
+            return Err(Error::config("device", problem));
+        };
+        batch.on(&Arc::new(Stream::of_cudarc(buffer.device(), stream)?))?;
+        let len = batch.shape().sample_len() * batch.len();
+        Ok(Self { slice: BorrowedSlice::new(buffer, len, stream, batch)? })
+    }
+
+    /// All elements, in the order of the batch's shape.
+    pub fn view(&self) -> CudaView<'_, T> {
+        self.slice.view()
+    }
+
+    /// All elements, to be changed in place.
+    pub fn view_mut(&mut self) -> CudaViewMut<'_, T> {
+        self.slice.view_mut()
+    }
+
+    /// The batch, for its shape, labels and records.
+    pub fn batch(&self) -> &Batch {
+        self.slice.keep()
+    }
+}
+
+impl<T: Element> Deref for CudaTensor<T> {
+    type Target = CudaSlice<T>;
+
+    fn deref(&self) -> &CudaSlice<T> {
+        &self.slice
+    }
+}
