@@ -148,7 +148,3 @@ fn be32(bytes: &[u8], at: usize) -> Option<u32> {
 fn le32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
-/// wip
-pub fn verify(_: &[u8], _: &Header) -> Result<(), Fault> {
-    Ok(())
-}

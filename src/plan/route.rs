@@ -30,19 +30,3 @@ impl Route {
         }
     }
 }
-
-use crate::header::{ColorSpace, FrameKind, Header, Sampling};
-impl Route {
-    /// wip
-    pub fn takes(self, header: &Header) -> Result<(), &'static str> {
-        let ok = header.jpeg.as_ref().is_some_and(|jpeg| {
-            jpeg.precision == 8
-                && !jpeg.arithmetic
-                && (matches!(jpeg.frame, FrameKind::Baseline | FrameKind::Extended)
-                    || (self == Route::Host && jpeg.frame == FrameKind::Progressive))
-                && matches!(jpeg.color_space(), ColorSpace::Gray | ColorSpace::YCbCr)
-                && jpeg.sampling() != Sampling::Other
-        });
-        if ok { Ok(()) } else { Err("wip") }
-    }
-}
