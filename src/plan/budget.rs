@@ -80,8 +80,11 @@ impl Counts {
     }
 }
 
+/// One of the numbers.
+type Part = fn(&mut Counts) -> &mut usize;
+
 /// The numbers, with their names, in the order in which they are kept: the first gives way last.
-const KEPT: [(&str, fn(&mut Counts) -> &mut usize); 5] = [
+const KEPT: [(&str, Part); 5] = [
     ("prefetch", |counts| &mut counts.prefetch),
     ("launch group", |counts| &mut counts.group),
     ("decode states", |counts| &mut counts.decoders),
