@@ -7,6 +7,7 @@
 mod exif;
 mod jpeg;
 mod png;
+mod verify;
 mod webp;
 
 use crate::error::{Fault, Reason};
@@ -64,6 +65,35 @@ impl Header {
             Format::Jpeg => jpeg::parse(bytes),
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
+        }
+    }
+
+    /// Whether a JPEG, of which this is the header, is so well formed that it may be handed to a decoder that must not see
+    /// damaged files: every marker up to the end, in one pass, without decoding. Never panics, whatever the bytes.
+    ///
+    /// It knows what ITU-T T.81 says of 8-bit Huffman-coded pictures, and refuses everything else:
+    ///
+    /// * Segments follow one another without stray bytes; there is one frame header, the one of this header.
+    /// * Quantisation and Huffman tables are well formed: lengths fit, no step is 0, codes do not overlap, symbols
+    ///   are those of the process.
+    /// * Each scan names components of the frame, in its order, with tables that were there before it; its band and
+    ///   bits follow from the scans before it. At the end each component was coded.
+    /// * Restart markers come in order and as many as the interval says; the coded data between markers is neither
+    ///   shorter nor longer than the blocks that it must hold can be.
+    /// * There is an end-of-image marker; what follows it does not matter.
+    ///
+    /// A file that is refused here is not thereby bad: it goes to the CPU's decoder, which decides, so that a file is
+    /// good or bad everywhere alike. To refuse too much costs speed; to accept too much would cost safety.
+    ///
+    /// Faults: `Truncated` where the file ends before the picture does, `Unsupported` for what this does not know
+    /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
+    pub fn verify(&self, bytes: &[u8]) -> Result<(), Fault> {
+        match &self.jpeg {
+            Some(jpeg) => verify::verify(bytes, self.size, jpeg),
+            None => {
+                let problem = format!("a {}: only a JPEG can be verified", self.format.name());
+                Err(Fault::new(Reason::Unsupported, problem))
+            }
         }
     }
 }

@@ -106,6 +106,14 @@ fn size_restart_interval_and_profile_are_read() {
 }
 
 #[test]
+fn the_first_scan_says_whether_it_has_all_components() {
+    for (scans, count) in [(Scans::Interleaved, 3), (Scans::Separate, 1), (Scans::Progressive, 3)] {
+        let jpeg = jpeg_header(&Recipe { scans, ..Recipe::new(40, 30, &[(1, 1); 3]) }.make());
+        assert_eq!((jpeg.scan_components, jpeg.is_interleaved()), (count, count == 3), "{scans:?}");
+    }
+}
+
+#[test]
 fn the_colour_space_follows_libjpegs_rules() {
     let three = Recipe::new(40, 30, &[(1, 1); 3]);
     let four = Recipe::new(40, 30, &[(1, 1); 4]);

@@ -19,6 +19,8 @@ pub struct JpegHeader {
     pub precision: u8,
     /// MCUs between two restart markers; 0 where there are none.
     pub restart_interval: u16,
+    /// Components of the first scan. Where these are all, a sequential frame has no other scan.
+    pub scan_components: u8,
     /// An APP0 segment says JFIF.
     pub jfif: bool,
     /// The colour transform that an APP14 segment of Adobe names: 0 none, 1 YCbCr, 2 YCCK.
@@ -104,6 +106,11 @@ impl JpegHeader {
         matches!(self.frame, FrameKind::Progressive)
     }
 
+    /// Whether the first scan has all components.
+    pub const fn is_interleaved(&self) -> bool {
+        self.scan_components == self.component_count
+    }
+
     /// How the chroma is subsampled.
     pub fn sampling(&self) -> Sampling {
         match *self.components() {
@@ -170,7 +177,10 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         }
         let body = segment(&mut rest, marker)?;
         match marker {
-            SOS => break,
+            SOS => {
+                seen.scan_components = body.first().copied().unwrap_or(0);
+                break;
+            }
             0xC0..=0xC3 | 0xC5..=0xC7 | 0xC9..=0xCB | 0xCD..=0xCF => {
                 if frame.is_some() {
                     return Err(corrupt("a second frame header"));
@@ -201,6 +211,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
         return Err(Fault::new(Reason::Truncated, problem));
     }
     jpeg.restart_interval = seen.restart_interval;
+    jpeg.scan_components = seen.scan_components;
     jpeg.jfif = seen.jfif;
     jpeg.adobe_transform = seen.adobe_transform;
     jpeg.icc = seen.icc;
@@ -212,6 +223,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
 #[derive(Default)]
 struct Seen {
     restart_interval: u16,
+    scan_components: u8,
     jfif: bool,
     adobe_transform: Option<u8>,
     icc: bool,
@@ -276,6 +288,7 @@ fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), Fault> {
         arithmetic: marker >= 0xC8,
         precision,
         restart_interval: 0,
+        scan_components: 0,
         jfif: false,
         adobe_transform: None,
         icc: false,

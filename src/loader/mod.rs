@@ -9,6 +9,8 @@ use crate::footprint::Footprint;
 use crate::plan::Plan;
 use crate::source::Source;
 
+#[cfg_attr(not(test), expect(dead_code, reason = "the loader does not choose yet"))]
+mod balance;
 mod batch;
 mod builder;
 mod device;

@@ -1,0 +1,399 @@
+//! Whether a JPEG is well formed, marker by marker up to its end: see [`super::Header::verify`].
+//!
+//! The limits of symbols and of a block's bits are those of 8-bit samples (T.81, tables F.1, F.2, F.6, G.1 and annex C).
+
+use memchr::memchr;
+
+use super::{FrameKind, JpegHeader, be16, corrupt, truncated};
+use crate::error::{Fault, Reason};
+use crate::geometry::Size;
+
+/// Zeros before the first coefficient's bits are known.
+const UNSEEN: i8 = -1;
+/// The most bits that a block can have: 63 coefficients, and DC, with codes of 16 bits each.
+const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
+
+pub(super) fn verify(bytes: &[u8], size: Size, jpeg: &JpegHeader) -> Result<(), Fault> {
+    let process = match jpeg.frame {
+        FrameKind::Baseline => Process::Baseline,
+        FrameKind::Extended => Process::Extended,
+        FrameKind::Progressive => Process::Progressive,
+        FrameKind::Lossless | FrameKind::Hierarchical => return Err(unknown("such frames")),
+    };
+    if jpeg.arithmetic {
+        return Err(unknown("arithmetic coding"));
+    }
+    if jpeg.precision != 8 {
+        return Err(unknown("samples of other than 8 bits"));
+    }
+    if !bytes.starts_with(&[0xFF, 0xD8]) {
+        return Err(corrupt("no start-of-image marker"));
+    }
+    let mut walk = Walk {
+        bytes,
+        at: 2,
+        size,
+        jpeg,
+        process,
+        frame: None,
+        quantisers: [false; 4],
+        codes: [[None; 4]; 2],
+        restart: 0,
+        seen: [[UNSEEN; 64]; 4],
+    };
+    loop {
+        let marker = walk.marker()?;
+        match marker {
+            0xD9 => return walk.end(),
+            0xC0..=0xC2 => walk.frame(marker)?,
+            0xC4 => walk.huffman_tables()?,
+            0xDA => walk.scan()?,
+            0xDB => walk.quantisers()?,
+            0xDD => walk.restart_interval()?,
+            // Applications' segments and comments.
+            0xE0..=0xEF | 0xFE => drop(walk.segment("an application's segment")?),
+            0xD8 => return Err(corrupt("a second start-of-image marker")),
+            0xD0..=0xD7 => return Err(corrupt("a restart marker outside of a scan")),
+            _ => return Err(corrupt(format!("marker ff {marker:02x} has no place here"))),
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Process {
+    Baseline,
+    Extended,
+    Progressive,
+}
+
+/// How far the file was read, and what it said.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    size: Size,
+    jpeg: &'a JpegHeader,
+    process: Process,
+    /// Table of each component.
+    frame: Option<[u8; 4]>,
+    quantisers: [bool; 4],
+    /// Bits of the shortest code of each DC and AC table.
+    codes: [[Option<u64>; 4]; 2],
+    restart: u16,
+    /// Of each component's coefficients the lowest bit that was coded.
+    seen: [[i8; 64]; 4],
+}
+
+/// One scan's header, checked.
+struct Scan {
+    mcus: u64,
+    /// The fewest bits that an MCU can have, times [`Scan::RUN`].
+    least_bits: u64,
+    /// The most bits.
+    most_bits: u64,
+}
+
+impl Scan {
+    /// The longest run of blocks that one code can end (EOB14 of progressive scans).
+    const RUN: u64 = 32767;
+
+    /// Whether so many coded bytes can hold so many MCUs.
+    fn can_be(&self, mcus: u64, bytes: u64) -> bool {
+        let bits = 8 * bytes;
+        bits * Self::RUN >= mcus * self.least_bits && bits <= mcus * self.most_bits + 7
+    }
+}
+
+impl<'a> Walk<'a> {
+    /// Moves behind the marker that must come here, with any number of fill bytes before it.
+    fn marker(&mut self) -> Result<u8, Fault> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let code = rest.iter().position(|&byte| byte != 0xFF);
+        match code {
+            None => Err(truncated("its markers")),
+            Some(0) => Err(corrupt(format!("no marker at byte {}", self.at))),
+            Some(at) => {
+                self.at += at + 1;
+                Ok(rest[at])
+            }
+        }
+    }
+
+    /// Moves behind the segment that begins here and returns its content.
+    fn segment(&mut self, what: &str) -> Result<&'a [u8], Fault> {
+        let length = usize::from(be16(self.bytes, self.at).ok_or_else(|| truncated(what))?);
+        if length < 2 {
+            return Err(corrupt(format!("{what} says that it has {length} bytes")));
+        }
+        let whole = self.bytes.get(self.at..self.at + length).ok_or_else(|| truncated(what))?;
+        self.at += length;
+        Ok(&whole[2..])
+    }
+
+    fn frame(&mut self, marker: u8) -> Result<(), Fault> {
+        let body = self.segment("the frame header")?;
+        let expected = match self.process {
+            Process::Baseline => 0xC0,
+            Process::Extended => 0xC1,
+            Process::Progressive => 0xC2,
+        };
+        if self.frame.is_some() {
+            return Err(corrupt("a second frame header"));
+        }
+        let components = self.jpeg.components();
+        let sides = [self.size.height, self.size.width];
+        let same = marker == expected
+            && body.len() == 6 + 3 * components.len()
+            && body[0] == self.jpeg.precision
+            && [be16(body, 1), be16(body, 3)].map(|side| side.map(u32::from)) == sides.map(Some)
+            && usize::from(body[5]) == components.len();
+        if !same {
+            return Err(corrupt("the frame header is not the one that was read before"));
+        }
+        let mut tables = [0; 4];
+        for (index, (component, entry)) in components.iter().zip(body[6..].chunks(3)).enumerate() {
+            if [component.id, component.h << 4 | component.v] != entry[..2] {
+                return Err(corrupt("the frame header is not the one that was read before"));
+            }
+            if components[..index].iter().any(|other| other.id == component.id) {
+                return Err(corrupt(format!("two components are called {}", component.id)));
+            }
+            if entry[2] > 3 {
+                return Err(corrupt(format!("quantisation table {} of 0 to 3", entry[2])));
+            }
+            tables[index] = entry[2];
+        }
+        self.frame = Some(tables);
+        Ok(())
+    }
+
+    fn quantisers(&mut self) -> Result<(), Fault> {
+        let mut rest = self.segment("a quantisation table")?;
+        while let Some((&kind, table)) = rest.split_first() {
+            if kind > 3 {
+                let problem = format!("quantisation table {kind:02x}: must be 0 to 3, of 8 bits");
+                return Err(corrupt(problem));
+            }
+            let Some((steps, after)) = table.split_at_checked(64) else {
+                return Err(corrupt(format!("a quantisation table of {} steps", table.len())));
+            };
+            if steps.contains(&0) {
+                return Err(corrupt("a quantisation step of 0"));
+            }
+            self.quantisers[usize::from(kind)] = true;
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn huffman_tables(&mut self) -> Result<(), Fault> {
+        let mut rest = self.segment("a Huffman table")?;
+        while let Some((&kind, table)) = rest.split_first() {
+            let (class, index) = (usize::from(kind >> 4), usize::from(kind & 15));
+            let most = if self.process == Process::Baseline { 1 } else { 3 };
+            if class > 1 || index > most {
+                return Err(corrupt(format!("Huffman table {kind:02x}")));
+            }
+            let Some((counts, after)) = table.split_at_checked(16) else {
+                return Err(corrupt("a Huffman table without its 16 counts"));
+            };
+            let codes: usize = counts.iter().map(|&count| usize::from(count)).sum();
+            let Some((symbols, after)) = after.split_at_checked(codes) else {
+                return Err(corrupt(format!("a Huffman table without its {codes} symbols")));
+            };
+            // Each code of `length` bits takes this share of the space; the code of ones only is kept free.
+            let space =
+                counts.iter().zip(1..).map(|(&count, length)| u32::from(count) << (16 - length));
+            if space.sum::<u32>() >= 1 << 16 {
+                return Err(corrupt("a Huffman table with more codes than there can be"));
+            }
+            if let Some(symbol) = symbols.iter().find(|&&symbol| !self.is_symbol(class, symbol)) {
+                return Err(corrupt(format!("symbol {symbol:02x} in Huffman table {kind:02x}")));
+            }
+            let shortest = counts.iter().position(|&count| count > 0);
+            self.codes[class][index] = shortest.map(|length| length as u64 + 1);
+            rest = after;
+        }
+        Ok(())
+    }
+
+    fn is_symbol(&self, class: usize, symbol: u8) -> bool {
+        match (class, symbol & 15) {
+            (0, _) => symbol <= 11,
+            // End of block and sixteen zeros; in progressive scans the ends of many blocks.
+            (_, 0) => self.process == Process::Progressive || matches!(symbol, 0x00 | 0xF0),
+            (_, bits) => bits <= 10,
+        }
+    }
+
+    fn restart_interval(&mut self) -> Result<(), Fault> {
+        match *self.segment("a restart interval")? {
+            [high, low] => {
+                self.restart = u16::from_be_bytes([high, low]);
+                Ok(())
+            }
+            ref body => Err(corrupt(format!("a restart interval of {} bytes", body.len()))),
+        }
+    }
+
+    fn scan(&mut self) -> Result<(), Fault> {
+        let body = self.segment("a scan header")?;
+        let scan = self.scan_header(body)?;
+        let restart = match u64::from(self.restart) {
+            0 => scan.mcus,
+            interval => interval,
+        };
+        let mut left = scan.mcus;
+        let mut number = 0;
+        loop {
+            let mcus = left.min(restart);
+            let coded = self.coded_data()?;
+            if !scan.can_be(mcus, coded) {
+                return Err(corrupt(format!("{coded} bytes of coded data for {mcus} MCUs")));
+            }
+            left -= mcus;
+            if left == 0 {
+                return Ok(());
+            }
+            let marker = self.marker()?;
+            if marker != 0xD0 + number {
+                let problem =
+                    format!("marker ff {marker:02x} in the place of restart marker {number}");
+                return Err(corrupt(problem));
+            }
+            number = (number + 1) % 8;
+        }
+    }
+
+    /// Moves to the next marker and returns the bytes of coded data before it.
+    fn coded_data(&mut self) -> Result<u64, Fault> {
+        let begin = self.at;
+        let mut stuffed = 0;
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let at = memchr(0xFF, rest).ok_or_else(|| truncated("a scan"))?;
+            match rest.get(at + 1) {
+                None => return Err(truncated("a scan")),
+                Some(0) => {
+                    stuffed += 1;
+                    self.at += at + 2;
+                }
+                Some(_) => {
+                    self.at += at;
+                    return Ok((self.at - begin - stuffed) as u64);
+                }
+            }
+        }
+    }
+
+    fn scan_header(&mut self, body: &[u8]) -> Result<Scan, Fault> {
+        let Some(tables) = self.frame else {
+            return Err(corrupt("a scan without a frame header"));
+        };
+        let wrong = || corrupt(format!("the scan header has {} bytes", body.len()));
+        let (&count, rest) = body.split_first().ok_or_else(wrong)?;
+        let (entries, band) = rest.split_at_checked(2 * usize::from(count)).ok_or_else(wrong)?;
+        let &[first, last, bits] = band else { return Err(wrong()) };
+        let (before, low) = (bits >> 4, bits & 15);
+        if !(1..=4).contains(&count) {
+            return Err(corrupt(format!("a scan of {count} components")));
+        }
+        let legal = match self.process {
+            Process::Baseline | Process::Extended => (first, last, bits) == (0, 63, 0),
+            Process::Progressive => {
+                let band =
+                    if first == 0 { last == 0 } else { first <= last && last <= 63 && count == 1 };
+                band && low <= 13 && (before == 0 || before == low + 1)
+            }
+        };
+        if !legal {
+            let problem =
+                format!("a scan of coefficients {first} to {last}, bits {before} to {low}");
+            return Err(corrupt(problem));
+        }
+        let components = self.jpeg.components();
+        let (mut next, mut blocks, mut least_bits) = (0, 0, 0);
+        let mut sampling = (1, 1);
+        for entry in entries.chunks(2) {
+            // In the order of the frame.
+            let found = components.iter().skip(next).position(|it| it.id == entry[0]);
+            let Some(found) = found else {
+                let problem = format!("a scan of component {}, which has no place in it", entry[0]);
+                return Err(corrupt(problem));
+            };
+            let index = next + found;
+            next = index + 1;
+            if !self.quantisers[usize::from(tables[index])] {
+                return Err(corrupt(format!("quantisation table {} is missing", tables[index])));
+            }
+            self.refine(index, [first, last, before, low])?;
+            sampling = (u32::from(components[index].h), u32::from(components[index].v));
+            let of_component = if count == 1 { 1 } else { u64::from(sampling.0 * sampling.1) };
+            blocks += of_component;
+            least_bits += of_component * self.least_bits(entry[1], first, last, before)?;
+        }
+        if count > 1 && blocks > 10 {
+            return Err(corrupt(format!("{blocks} blocks in an MCU")));
+        }
+        let Size { width, height } = self.size;
+        let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
+        let v_max = components.iter().map(|it| u32::from(it.v)).max().unwrap_or(1);
+        // Of one component only the blocks that are in the picture; of several, whole MCUs.
+        let (columns, rows) = if count == 1 {
+            let (h, v) = sampling;
+            ((width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8))
+        } else {
+            (width.div_ceil(8 * h_max), height.div_ceil(8 * v_max))
+        };
+        let mcus = u64::from(columns) * u64::from(rows);
+        Ok(Scan { mcus, least_bits, most_bits: blocks * MOST_BITS })
+    }
+
+    /// The fewest bits of a block times [`Scan::RUN`], from the tables that the scan names.
+    fn least_bits(&self, names: u8, first: u8, last: u8, before: u8) -> Result<u64, Fault> {
+        let shortest = |class: usize, index: u8| {
+            let table = self.codes[class].get(usize::from(index)).copied().flatten();
+            let kind = ["DC", "AC"][class];
+            table.ok_or_else(|| corrupt(format!("{kind} table {index} is missing")))
+        };
+        let mut bits = 0;
+        if first == 0 {
+            bits += Scan::RUN * if before == 0 { shortest(0, names >> 4)? } else { 1 };
+        }
+        if last > 0 {
+            let code = shortest(1, names & 15)?;
+            bits += if self.process == Process::Progressive { code } else { Scan::RUN * code };
+        }
+        Ok(bits)
+    }
+
+    /// Notes what a scan codes of a component: each bit once, from the highest down, DC before AC.
+    fn refine(
+        &mut self,
+        component: usize,
+        [first, last, before, low]: [u8; 4],
+    ) -> Result<(), Fault> {
+        let seen = &mut self.seen[component];
+        if first > 0 && seen[0] == UNSEEN {
+            return Err(corrupt("a scan of AC before that of DC"));
+        }
+        let expected = if before == 0 { UNSEEN } else { before as i8 };
+        let band = &mut seen[usize::from(first)..=usize::from(last)];
+        if band.iter().any(|&bit| bit != expected) {
+            return Err(corrupt(format!("coefficients {first} to {last} are coded out of turn")));
+        }
+        band.fill(low as i8);
+        Ok(())
+    }
+
+    fn end(&self) -> Result<(), Fault> {
+        let count = self.jpeg.components().len();
+        if self.seen[..count].iter().any(|seen| seen[0] == UNSEEN) {
+            return Err(corrupt("the end-of-image marker comes before all components were coded"));
+        }
+        Ok(())
+    }
+}
+
+fn unknown(what: &str) -> Fault {
+    Fault::new(Reason::Unsupported, format!("{what} cannot be verified"))
+}

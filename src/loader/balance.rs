@@ -1,0 +1,490 @@
+//! Which engine decodes the next picture: shares between routes, balanced by what is measured.
+//!
+//! * A picture goes where it is expected to be over first: the lane's outstanding work at the speed that it has shown,
+//!   and this picture's own cost there.
+//! * No engine idles while another has more than a second round of pictures queued: then a slower lane that would run
+//!   out of work gets the picture, unless it is so slow that it would not matter.
+//! * The largest pictures (one in twenty) are rationed: no lane gets many more of them than its speed is worth.
+//! * A picture that takes far longer than expected keeps its lane from getting more, and moves what is known of the
+//!   lane's speed little; pictures on other lanes are not held up by it.
+//! * A lane of which nothing is known gets pictures at once; one that has had none for long gets one now and then, so
+//!   that an engine that has become faster is found out.
+//! * A lane's capacity and the routes that the caller forbids are never violated.
+//! * The same calls at the same times give the same choices: nothing here is random, and no clock is read.
+//!
+//! Completions are seen late and many at once. So the time that a lane is taken for is a promise of when it will be
+//! free, shortened by what is seen to be over; between two completions it runs down by the clock.
+
+use std::collections::VecDeque;
+use std::sync::{Mutex, MutexGuard};
+use std::time::Instant;
+
+use crate::plan::Route;
+
+use cost::{Cost, Span, Terms, assume};
+
+mod cost;
+#[cfg(test)]
+mod tests;
+
+/// An engine, as the balancer sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lane {
+    /// By which it is reached; one lane for each route.
+    pub route: Route,
+    /// Pictures that it works on at once, at least 1.
+    pub parallel: usize,
+    /// Most pictures that are submitted and not finished; 0 forbids the lane.
+    pub capacity: usize,
+}
+
+/// What a picture asks of an engine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PictureWork {
+    /// Of the whole picture.
+    pub pixels: u64,
+    /// Of the window that is wanted.
+    pub window_pixels: u64,
+    /// Of the file.
+    pub bytes: u64,
+}
+
+/// A picture on its lane. It must be given back, by `finish` or `cancel`: until then it takes room.
+#[derive(Debug)]
+#[must_use = "the picture takes room on its lane until it is finished or cancelled"]
+pub(super) struct Ticket {
+    lane: usize,
+    route: Route,
+    id: u64,
+}
+
+impl Ticket {
+    /// Where the picture goes.
+    pub fn route(&self) -> Route {
+        self.route
+    }
+}
+
+/// What a lane has done.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct LaneReport {
+    /// The lane's route.
+    pub route: Route,
+    /// Pictures that were finished.
+    pub pictures: u64,
+    /// Of all pictures that were finished; 0 before the first.
+    pub share: f64,
+    /// Seconds that one place takes for a megapixel of the mean picture, as learnt.
+    pub seconds_per_megapixel: f64,
+    /// Mean seconds from the choice until the picture was seen to be over, less its own expected time.
+    pub queue_seconds: f64,
+    /// Share of the time since the first choice in which the lane's places were taken.
+    pub busy: f64,
+}
+
+/// Chooses routes; see the module's text. Called by many threads: each call takes a lock for well under a microsecond.
+pub(super) struct Balancer {
+    state: Mutex<State>,
+}
+
+impl Balancer {
+    /// A balancer of these lanes. Nothing is allocated afterwards.
+    pub fn new(lanes: &[Lane]) -> Self {
+        let lanes = lanes.iter().map(|&lane| LaneState::new(lane)).collect();
+        let state = State { lanes, base: None, next_id: 0, mean: [0.0; 3], large: 0.0 };
+        Self { state: Mutex::new(state) }
+    }
+
+    /// The route on which the picture is expected to be over first, among those that are `allowed` and have room;
+    /// none where no lane has room. The picture is submitted there. `allowed` is asked several times and must not
+    /// come back to the balancer.
+    pub fn choose(
+        &self,
+        allowed: impl Fn(Route) -> bool,
+        work: PictureWork,
+        now: Instant,
+    ) -> Option<Ticket> {
+        self.state().choose(allowed, work, now)
+    }
+
+    /// The picture was seen to be over.
+    pub fn finish(&self, ticket: Ticket, now: Instant) {
+        let mut state = self.state();
+        let now = state.seconds(now);
+        state.end(&ticket, now, true);
+    }
+
+    /// The picture left its lane undone: nothing is learnt from it.
+    pub fn cancel(&self, ticket: Ticket) {
+        let mut state = self.state();
+        let now = state.lanes.iter().map(|lane| lane.changed).fold(0.0, f64::max);
+        state.end(&ticket, now, false);
+    }
+
+    /// What each lane has done, in the order of the lanes.
+    pub fn report(&self) -> Vec<LaneReport> {
+        self.state().report()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+}
+
+/// Pictures that end a span: few at first, so that a wrong assumption does not last.
+const SPAN_PICTURES: [u32; 4] = [4, 8, 16, 32];
+/// A lane below this share of the fastest lane's speed may idle.
+const NEGLIGIBLE: f64 = 0.02;
+/// Choices without a picture for an idle lane until it is tried again.
+const STALE: u32 = 512;
+/// Large pictures that a lane may have beyond its part.
+const LARGE_AHEAD: f64 = 1.5;
+/// A large picture may be over so many times later than on the best lane for the sake of its part.
+const LARGE_PATIENCE: f64 = 8.0;
+/// The share of pictures that counts as large.
+const LARGE_SHARE: f64 = 0.05;
+/// Weight of the newest value in running means.
+const NEWEST: f64 = 0.02;
+
+struct State {
+    lanes: Vec<LaneState>,
+    /// The first time that was seen: all others are seconds since.
+    base: Option<Instant>,
+    next_id: u64,
+    /// Running means of pixels, window pixels and bytes.
+    mean: [f64; 3],
+    /// Running estimate of the pixels above which a picture is large.
+    large: f64,
+}
+
+struct LaneState {
+    lane: Lane,
+    cost: Cost,
+    outstanding: VecDeque<Outstanding>,
+    /// Expected seconds of all of them.
+    backlog: f64,
+    /// When the submitted work is expected to be over.
+    free_at: f64,
+    /// When the next completion is expected.
+    next_due: f64,
+    /// Running mean of how much later than expected completions are seen.
+    lateness: f64,
+    /// Outstanding pictures below which the lane may run out of work before that is seen.
+    depth: usize,
+    /// Large pictures beyond the lane's part.
+    large_ahead: f64,
+    choices_since: u32,
+    measuring: Measuring,
+    finished: u64,
+    queue_seconds: f64,
+    busy_seconds: f64,
+    changed: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Outstanding {
+    id: u64,
+    terms: Terms,
+    expected: f64,
+    submitted: f64,
+}
+
+/// The span that is being measured, up to now and up to its last completion.
+#[derive(Clone, Copy, Default)]
+struct Measuring {
+    terms: Terms,
+    pictures: u32,
+    now: Times,
+    completed: Times,
+    completed_at: f64,
+}
+
+/// Seconds.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    /// Summed over the places that are taken.
+    busy: f64,
+    /// With any picture.
+    working: f64,
+    /// With more pictures than places.
+    full: f64,
+}
+
+/// What a lane would mean for a picture.
+#[derive(Clone, Copy)]
+struct Estimate {
+    lane: usize,
+    /// Seconds until it would be over.
+    finish: f64,
+    overdue: bool,
+}
+
+impl State {
+    fn seconds(&mut self, now: Instant) -> f64 {
+        now.saturating_duration_since(*self.base.get_or_insert(now)).as_secs_f64()
+    }
+
+    fn choose(
+        &mut self,
+        allowed: impl Fn(Route) -> bool,
+        work: PictureWork,
+        now: Instant,
+    ) -> Option<Ticket> {
+        let now = self.seconds(now);
+        let able = |state: &LaneState| state.has_room() && allowed(state.lane.route);
+        let estimates = || {
+            let lanes = self.lanes.iter().enumerate().filter(|(_, state)| able(state));
+            lanes.map(|(lane, state)| state.estimate(lane, work, now))
+        };
+        let best = soonest(estimates())?;
+        let large = self.large > 0.0 && work.pixels as f64 > self.large;
+        let speeds = |lane: usize| self.lanes[lane].speed(self.mean);
+        let chosen = if large {
+            let patient = |it: &Estimate| {
+                !it.overdue
+                    && it.finish <= LARGE_PATIENCE * best.finish
+                    && self.lanes[it.lane].large_ahead < LARGE_AHEAD
+            };
+            soonest(estimates().filter(patient)).unwrap_or(best)
+        } else if let Some(unknown) =
+            soonest(estimates().filter(|it| self.lanes[it.lane].asks_for_trial()))
+        {
+            unknown
+        } else if self.lanes[best.lane].queues() {
+            let fastest = estimates().map(|it| speeds(it.lane)).fold(0.0, f64::max);
+            let hungry = |it: &Estimate| {
+                !it.overdue
+                    && self.lanes[it.lane].outstanding.len() < self.lanes[it.lane].depth
+                    && speeds(it.lane) >= NEGLIGIBLE * fastest
+            };
+            soonest(estimates().filter(hungry)).unwrap_or(best)
+        } else {
+            best
+        };
+        if large {
+            let total: f64 = estimates().map(|it| speeds(it.lane)).sum();
+            for at in 0..self.lanes.len() {
+                if able(&self.lanes[at]) && total > 0.0 {
+                    let part = self.lanes[at].speed(self.mean) / total;
+                    let state = &mut self.lanes[at];
+                    state.large_ahead = (state.large_ahead - part).max(-LARGE_AHEAD);
+                }
+            }
+            self.lanes[chosen.lane].large_ahead += 1.0;
+        }
+        self.note_size(work);
+        Some(self.submit(chosen.lane, work, now))
+    }
+
+    fn submit(&mut self, lane: usize, work: PictureWork, now: f64) -> Ticket {
+        for state in &mut self.lanes {
+            state.choices_since = state.choices_since.saturating_add(1);
+        }
+        let id = self.next_id;
+        self.next_id += 1;
+        let state = &mut self.lanes[lane];
+        state.choices_since = 0;
+        state.submit(id, work, now);
+        Ticket { lane, route: state.lane.route, id }
+    }
+
+    fn end(&mut self, ticket: &Ticket, now: f64, finished: bool) {
+        let others_queue =
+            self.lanes.iter().enumerate().any(|(at, state)| at != ticket.lane && state.queues());
+        self.lanes[ticket.lane].end(ticket.id, now, finished, others_queue);
+    }
+
+    /// Running means, and a running quantile: a step up for every large picture, a small one down for the others.
+    fn note_size(&mut self, work: PictureWork) {
+        let new = [work.pixels as f64, work.window_pixels as f64, work.bytes as f64];
+        if self.large == 0.0 {
+            (self.mean, self.large) = (new, new[0]);
+            return;
+        }
+        self.mean = [0, 1, 2].map(|at| self.mean[at] + NEWEST * (new[at] - self.mean[at]));
+        let step = if new[0] > self.large { 1.0 - LARGE_SHARE } else { -LARGE_SHARE };
+        self.large = (self.large * (1.0 + 0.1 * step)).max(1.0);
+    }
+
+    fn report(&self) -> Vec<LaneReport> {
+        let all: u64 = self.lanes.iter().map(|state| state.finished).sum();
+        let until = self.lanes.iter().map(|state| state.changed).fold(0.0, f64::max);
+        let report = |state: &LaneState| LaneReport {
+            route: state.lane.route,
+            pictures: state.finished,
+            share: state.finished as f64 / all.max(1) as f64,
+            seconds_per_megapixel: state.mean_seconds(self.mean) * 1e6 / self.mean[0].max(1.0),
+            queue_seconds: state.queue_seconds / state.finished.max(1) as f64,
+            busy: if until > 0.0 {
+                state.busy_seconds / (until * state.lane.parallel as f64)
+            } else {
+                0.0
+            },
+        };
+        self.lanes.iter().map(report).collect()
+    }
+}
+
+fn soonest(estimates: impl Iterator<Item = Estimate>) -> Option<Estimate> {
+    estimates.min_by(|a, b| a.finish.total_cmp(&b.finish))
+}
+
+impl LaneState {
+    fn new(lane: Lane) -> Self {
+        let lane = Lane { parallel: lane.parallel.max(1), ..lane };
+        Self {
+            lane,
+            cost: Cost::new(),
+            outstanding: VecDeque::with_capacity(lane.capacity),
+            backlog: 0.0,
+            free_at: 0.0,
+            next_due: 0.0,
+            lateness: 0.0,
+            depth: lane.parallel,
+            large_ahead: 0.0,
+            choices_since: 0,
+            measuring: Measuring::default(),
+            finished: 0,
+            queue_seconds: 0.0,
+            busy_seconds: 0.0,
+            changed: 0.0,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.outstanding.len() < self.lane.capacity
+    }
+
+    /// Whether a second round waits behind the pictures that are being decoded.
+    fn queues(&self) -> bool {
+        self.outstanding.len() >= 2 * self.lane.parallel
+    }
+
+    fn asks_for_trial(&self) -> bool {
+        let taken = self.outstanding.len();
+        (self.cost.spans() == 0 && taken < self.lane.parallel)
+            || (taken == 0 && self.choices_since >= STALE)
+    }
+
+    fn mean_seconds(&self, [pixels, window_pixels, bytes]: [f64; 3]) -> f64 {
+        let work = PictureWork {
+            pixels: pixels as u64,
+            window_pixels: window_pixels as u64,
+            bytes: bytes as u64,
+        };
+        self.cost.seconds(assume(self.lane.route, work))
+    }
+
+    /// Mean pictures a second.
+    fn speed(&self, mean: [f64; 3]) -> f64 {
+        self.lane.parallel as f64 / self.mean_seconds(mean).max(1e-9)
+    }
+
+    fn estimate(&self, lane: usize, work: PictureWork, now: f64) -> Estimate {
+        let own = self.cost.seconds(assume(self.lane.route, work));
+        let late = self.late(now);
+        let waiting = if self.outstanding.len() < self.lane.parallel {
+            0.0
+        } else {
+            (self.free_at - now).max(0.0)
+        };
+        // What has been late for so long may well be so for as long again.
+        Estimate { lane, finish: waiting + late + own, overdue: late > 0.0 }
+    }
+
+    /// Seconds by which the next completion is later than the way in which completions are seen explains.
+    fn late(&self, now: f64) -> f64 {
+        if self.outstanding.is_empty() {
+            return 0.0;
+        }
+        let round = self.outstanding.iter().take(self.lane.parallel);
+        let longest = round.map(|it| it.expected).fold(0.0, f64::max);
+        (now - self.next_due - longest - 3.0 * self.lateness).max(0.0)
+    }
+
+    fn submit(&mut self, id: u64, work: PictureWork, now: f64) {
+        self.advance(now);
+        let terms = assume(self.lane.route, work);
+        let expected = self.cost.seconds(terms);
+        if self.outstanding.is_empty() {
+            self.next_due = now + expected;
+        }
+        self.free_at = self.free_at.max(now) + expected / self.lane.parallel as f64;
+        self.backlog += expected;
+        self.outstanding.push_back(Outstanding { id, terms, expected, submitted: now });
+    }
+
+    fn end(&mut self, id: u64, now: f64, finished: bool, others_queue: bool) {
+        self.advance(now);
+        let Some(at) = self.outstanding.iter().position(|it| it.id == id) else { return };
+        let Some(picture) = self.outstanding.remove(at) else { return };
+        // Sums of differences drift; an empty lane begins anew.
+        self.backlog =
+            if self.outstanding.is_empty() { 0.0 } else { self.backlog - picture.expected };
+        let most = now + self.backlog / self.lane.parallel as f64;
+        self.free_at = if self.free_at < now { most } else { self.free_at.min(most) };
+        if !finished {
+            return;
+        }
+        self.finished += 1;
+        self.queue_seconds += (now - picture.submitted - picture.expected).max(0.0);
+        self.measuring.complete(picture.terms, now);
+        // A sick picture must not teach patience.
+        let late = (now - self.next_due).clamp(0.0, 2.0 * picture.expected + self.lateness);
+        self.lateness += 0.1 * (late - self.lateness);
+        match self.outstanding.front() {
+            Some(front) => self.next_due = now + front.expected,
+            // It ran dry while others had a queue: the end of its work was seen too late to give it more.
+            None if others_queue => {
+                let most = (4 * self.lane.parallel).min(self.lane.capacity).max(1);
+                self.depth = (2 * self.depth).min(most);
+            }
+            None => {}
+        }
+    }
+
+    /// Brings the measured times up to now, and ends a span that has enough pictures once the burst that
+    /// completed them is over.
+    fn advance(&mut self, now: f64) {
+        let target = SPAN_PICTURES[(self.cost.spans() as usize).min(SPAN_PICTURES.len() - 1)];
+        let measuring = &mut self.measuring;
+        if measuring.pictures >= target && now > measuring.completed_at {
+            let Times { busy, working, full } = measuring.completed;
+            let span = Span { terms: measuring.terms, busy, saturated: full >= 0.8 * working };
+            self.cost.learn(span);
+            measuring.restart();
+        }
+        let seconds = (now - self.changed).max(0.0);
+        self.changed = self.changed.max(now);
+        let taken = self.outstanding.len().min(self.lane.parallel);
+        self.busy_seconds += seconds * taken as f64;
+        self.measuring.now.add(seconds, taken, self.outstanding.len() > self.lane.parallel);
+    }
+}
+
+impl Measuring {
+    fn complete(&mut self, terms: Terms, now: f64) {
+        self.terms.add(terms);
+        self.pictures += 1;
+        (self.completed, self.completed_at) = (self.now, now);
+    }
+
+    /// The next span begins with the last completion.
+    fn restart(&mut self) {
+        let Times { busy, working, full } = self.completed;
+        let now = Times {
+            busy: self.now.busy - busy,
+            working: self.now.working - working,
+            full: self.now.full - full,
+        };
+        *self = Self { now, ..Self::default() };
+    }
+}
+
+impl Times {
+    fn add(&mut self, seconds: f64, taken: usize, full: bool) {
+        self.busy += seconds * taken as f64;
+        self.working += if taken > 0 { seconds } else { 0.0 };
+        self.full += if full { seconds } else { 0.0 };
+    }
+}

@@ -1,0 +1,161 @@
+//! What a picture costs an engine, learnt while running.
+//!
+//! A picture takes one of an engine's places for `fixed + size` seconds. How bytes and pixels make up `size` is
+//! assumed once for each route; how large both terms are is learnt. What can be measured is only an upper bound: a
+//! completion is seen late, and an engine that is thought busy may long be idle. The bound is tight where the
+//! engine had more to do than it could all the time, so such spans count in full and others little.
+
+use crate::plan::Route;
+
+use super::PictureWork;
+
+/// Share of the old evidence that is kept after a span of full weight.
+const MEMORY: f64 = 0.85;
+/// Weight of a span in which the engine may have been idle.
+const LOOSE: f64 = 0.15;
+/// How strongly both terms are held together: without it, pictures of one size would leave their ratio undecided.
+const RIDGE: f64 = 0.2;
+/// Either term stays within this factor of the common scale.
+const SPREAD: f64 = 8.0;
+/// A span counts at most so many times as much as a typical one.
+const LARGEST_SPAN: f64 = 4.0;
+/// Weight of the newest span in what is typical.
+const NEWEST_SPAN: f64 = 0.2;
+/// Spans in a row that are far slower than expected before they are believed: one may have held a sick picture.
+const BELIEVED_AFTER: u32 = 3;
+
+/// Seconds of the two terms of a picture, as assumed before anything was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Terms {
+    pub fixed: f64,
+    pub size: f64,
+}
+
+impl Terms {
+    pub fn add(&mut self, other: Terms) {
+        self.fixed += other.fixed;
+        self.size += other.size;
+    }
+}
+
+/// The assumption for a route: seconds per picture, byte, pixel of the picture and pixel of the window.
+///
+/// Orders of magnitude, of one place of the engine: the ratio of bytes to pixels is what matters, since the scale is
+/// learnt from the first pictures on. libjpeg-turbo takes some 6 ns a pixel, more than half of it for the entropy
+/// coding; nvJPEG's host phase is no faster than that at the same task; a hardware engine makes some 300 megapixels a
+/// second.
+pub(super) fn assume(route: Route, work: PictureWork) -> Terms {
+    let [picture, byte, pixel, window] = match route {
+        Route::Hardware => [100e-6, 0.0, 3e-9, 0.5e-9],
+        Route::Cuda => [300e-6, 2e-9, 2e-9, 0.2e-9],
+        Route::Host => [100e-6, 7e-9, 0.2e-9, 0.2e-9],
+        Route::Cpu => [50e-6, 7e-9, 0.2e-9, 2.5e-9],
+    };
+    let PictureWork { pixels, window_pixels, bytes } = work;
+    let size = bytes as f64 * byte + pixels as f64 * pixel + window_pixels as f64 * window;
+    Terms { fixed: picture, size }
+}
+
+/// What was seen of an engine from one completion to a later one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Span {
+    /// Of all pictures that were finished.
+    pub terms: Terms,
+    /// Seconds in which places were taken, summed over the places.
+    pub busy: f64,
+    /// The engine had more pictures than places for nearly all of the time.
+    pub saturated: bool,
+}
+
+/// Least squares over spans with fading memory; `scale * assumed` for each of the two terms.
+#[derive(Clone, Debug)]
+pub(super) struct Cost {
+    scale: [f64; 2],
+    /// The normal equations: the matrix by its upper triangle, and the right side.
+    matrix: [f64; 3],
+    right: [f64; 2],
+    /// Running mean of a span's expected seconds.
+    typical: f64,
+    slow_spans: u32,
+    spans: u32,
+}
+
+impl Cost {
+    pub fn new() -> Self {
+        Self {
+            scale: [1.0; 2],
+            matrix: [0.0; 3],
+            right: [0.0; 2],
+            typical: 0.0,
+            slow_spans: 0,
+            spans: 0,
+        }
+    }
+
+    /// Seconds that pictures of these terms take, of one place of the engine.
+    pub fn seconds(&self, terms: Terms) -> f64 {
+        self.scale[0] * terms.fixed + self.scale[1] * terms.size
+    }
+
+    /// Spans that were learnt from.
+    pub fn spans(&self) -> u32 {
+        self.spans
+    }
+
+    /// Learns from a span. One far slower than expected moves the estimate as little as one twice as slow as expected
+    /// would, until some in a row say the same.
+    pub fn learn(&mut self, span: Span) {
+        let expected = self.seconds(span.terms);
+        if span.busy <= 0.0 || expected <= 0.0 {
+            return;
+        }
+        let known = self.spans >= 2;
+        self.spans = self.spans.saturating_add(1);
+        let measured = span.busy / expected;
+        let slower = measured - 1.0;
+        self.slow_spans = if slower > 1.0 { self.slow_spans + 1 } else { 0 };
+        let mut weight = if span.saturated || !known { 1.0 } else { LOOSE };
+        if known && slower > 1.0 && self.slow_spans < BELIEVED_AFTER {
+            weight /= slower;
+        }
+        let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
+        // A large picture makes the span that it ends look fast and those before it slow: only sums are right.
+        let typical = if self.typical > 0.0 { self.typical } else { expected };
+        weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
+        self.typical = typical + NEWEST_SPAN * (expected - typical);
+        let keep = MEMORY.powf(weight);
+        let new = [x * x, x * y, y * y];
+        self.matrix = [0, 1, 2].map(|at| keep * self.matrix[at] + weight * new[at]);
+        self.right = [x, y]
+            .map(|term| weight * term * measured)
+            .into_iter()
+            .zip(self.right)
+            .fold(([0.0; 2], 0), |(mut right, at), (new, old)| {
+                right[at] = keep * old + new;
+                (right, at + 1)
+            })
+            .0;
+        self.solve();
+    }
+
+    fn solve(&mut self) {
+        let [xx, xy, yy] = self.matrix;
+        let [xm, ym] = self.right;
+        let whole = xx + 2.0 * xy + yy;
+        if whole <= 0.0 {
+            return;
+        }
+        // Both terms scaled alike: what one unknown would give.
+        let common = (xm + ym) / whole;
+        let [hold_x, hold_y] = [xx, yy].map(|own| RIDGE * own + 1e-9 * whole);
+        let (xx, yy) = (xx + hold_x, yy + hold_y);
+        let (xm, ym) = (xm + hold_x * common, ym + hold_y * common);
+        let determinant = xx * yy - xy * xy;
+        let solved = if determinant > 0.0 {
+            [(xm * yy - ym * xy) / determinant, (ym * xx - xm * xy) / determinant]
+        } else {
+            [common; 2]
+        };
+        self.scale = solved.map(|scale| scale.clamp(common / SPREAD, common * SPREAD));
+    }
+}
