@@ -513,3 +513,24 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         }
     }
 }
+
+/// Under the smallest limits that would do, which its refusal names, a loader makes the same bytes with less.
+#[test]
+fn limits_of_memory_change_no_byte() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(31));
+    let make = || builder(jpegs(18), training()).prefetch(3).last(Last::Pad);
+    let on_gpu = || make().device(DeviceChoice::Gpu(0));
+    let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
+    let text = error.to_string();
+    let smallest = text.split("the smallest that would do is ").skip(1);
+    let smallest: Vec<u64> =
+        smallest.map(|it| it.split(' ').next().unwrap().parse().unwrap()).collect();
+    let [device, pinned] = smallest[..] else { panic!("two limits in {text}") };
+    let limited = same(|| make().device_memory(Some(device)).pinned_memory(Some(pinned)), "least");
+    assert!(limited.plan().reductions.iter().any(|it| it.name == "prefetch"));
+    let memory = limited.stats().memory;
+    assert_eq!((memory.device_bytes_predicted, memory.pinned_bytes_predicted), (device, pinned));
+    let free = on_gpu().build().unwrap().stats().memory;
+    assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
+}

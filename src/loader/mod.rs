@@ -42,7 +42,7 @@ use stats::Counters;
 /// * When a sample cannot be used and the policy is `stop`, the batches before it come first, then its error, and
 ///   after that nothing but the same error. Every other error ends the loader in the same way.
 /// * A batch that is dropped gives its slot back. When all slots are with the user, `next` waits, since no batch can
-///   be filled: `prefetch + 2` batches at most can be held.
+///   be filled: `prefetch + 1` batches at most can be held ([`Plan::slots`]).
 /// * A batch that is leaked shortens the ring by one slot; the loader goes on with the others.
 /// * A panic of the consumer drops its batch, and the loader ends as it does when it is dropped.
 /// * A panic in an operator ends the loader with an error that says so.

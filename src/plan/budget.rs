@@ -80,8 +80,11 @@ impl Counts {
     }
 }
 
+/// One of the numbers.
+type Part = fn(&mut Counts) -> &mut usize;
+
 /// The numbers, with their names, in the order in which they are kept: the first gives way last.
-const KEPT: [(&str, fn(&mut Counts) -> &mut usize); 5] = [
+const KEPT: [(&str, Part); 5] = [
     ("prefetch", |counts| &mut counts.prefetch),
     ("launch group", |counts| &mut counts.group),
     ("decode states", |counts| &mut counts.decoders),
@@ -128,8 +131,8 @@ impl Plan {
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // One batch more is held against the floor, as it was when it was given up.
-                let mut more = if name == KEPT[0].0 { counts.at_least(&floor) } else { counts };
+                // One batch more was held against the floor when it was given up.
+                let mut more = if name == KEPT[0].0 { floor } else { counts };
                 *part(&mut more) = count + 1;
                 let limits = exceeded(&more).iter().map(|limit| limit.key).collect();
                 reductions.push(Reduction { name, count, instead_of, limits });
@@ -183,19 +186,11 @@ fn choose(
 
 impl Counts {
     /// The smaller of each.
-    fn at_most(&self, other: &Self) -> Self {
-        self.each(other, usize::min)
-    }
-
-    /// The larger of each.
-    fn at_least(&self, other: &Self) -> Self {
-        self.each(other, usize::max)
-    }
-
-    fn each(&self, other: &Self, choose: fn(usize, usize) -> usize) -> Self {
-        let (mut counts, mut other) = (*self, *other);
+    fn at_most(&self, most: &Self) -> Self {
+        let (mut counts, mut most) = (*self, *most);
         for (_, part) in KEPT {
-            *part(&mut counts) = choose(*part(&mut counts), *part(&mut other));
+            let count = part(&mut counts);
+            *count = (*count).min(*part(&mut most));
         }
         counts
     }

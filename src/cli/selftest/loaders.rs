@@ -93,14 +93,15 @@ fn ring() -> Found {
 pub fn shut_down(builder: impl Fn() -> Result<LoaderBuilder, String>) -> Found {
     const ROUNDS: usize = 20;
     for round in 0..ROUNDS {
-        let loader = builder()?.workers(1 + round % 4).prefetch(1 + round % 3);
+        let prefetch = 1 + round % 3;
+        let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
         let loader = loader.build().map_err(words)?;
         for taken in [round % 5, 1 + round % 3] {
             let mut held = Vec::new();
             for batch in loader.into_iter().take(taken) {
                 let batch = batch.map_err(words)?;
                 held.push(batch);
-                if held.len() > 2 {
+                if held.len() > prefetch {
                     held.remove(0);
                 }
             }
