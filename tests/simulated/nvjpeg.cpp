@@ -11,9 +11,9 @@
 //   with sim_nvjpeg_set_hopper(0), when the stream gets there.
 //
 // Known faults of the real library that it has too: a state whose picture failed gives the pixels of the picture
-// before, and a bitstream that was not parsed takes no other file; versions before 13.2 get the outermost pixels of a window wrong; with sim_nvjpeg_set_lenient(1) what decodes
-// on the device does not report a broken file, and gives what it has. What is destroyed while the device still uses it,
-// and what the real library does not survive, is counted as a fault.
+// before; a bitstream that did not parse takes no other file; versions before 13.2 get the outermost pixels of a window
+// wrong; with sim_nvjpeg_set_lenient(1) what decodes on the device does not report a broken file, and gives what it has.
+// What is destroyed while the device still uses it, and what the real library does not survive, is counted as a fault.
 #define SIM_NVJPEG
 #include "simulated.h"
 
