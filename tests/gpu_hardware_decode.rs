@@ -538,6 +538,24 @@ fn files_stay_as_they_are_until_done() {
     }
 }
 
+#[test]
+fn a_decoder_that_is_dropped_lets_its_batch_finish() {
+    let machine = exclusive();
+    for hopper in [true, false] {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(1, 1 << 20).unwrap();
+        setup.decode(&[file(PICTURE, 1)], PICTURE.window()).unwrap();
+        let Setup { decoder, pages, stream, jpeg, memory, pinned } = setup;
+        drop(decoder);
+        let mut bytes = vec![0; 3600];
+        read_back(&stream, &pages[0].pixels, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, pattern(&file(PICTURE, 1), PICTURE.window()));
+        drop((pages, stream, jpeg, memory, pinned));
+        assert_clean(&machine, "dropped");
+    }
+}
+
 /// Entropy decoding on a device may not tell that a file is broken; nothing here relies on being told.
 #[test]
 fn engines_may_keep_silent_about_a_broken_file() {
