@@ -11,9 +11,9 @@
 //   with sim_nvjpeg_set_hopper(0), when the stream gets there.
 //
 // Known faults of the real library that it has too: a state whose picture failed gives the pixels of the picture
-// before; versions before 13.2 get the outermost pixels of a window wrong; with sim_nvjpeg_set_lenient(1) what decodes
-// on the device does not report a broken file, and gives what it has. What is destroyed while the device still uses it,
-// and what the real library does not survive, is counted as a fault.
+// before; a bitstream that did not parse takes no other file; versions before 13.2 get the outermost pixels of a window
+// wrong; with sim_nvjpeg_set_lenient(1) what decodes on the device does not report a broken file, and gives what it has.
+// What is destroyed while the device still uses it, and what the real library does not survive, is counted as a fault.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -81,7 +81,7 @@ struct Stream {
     size_t count = 0;
     int width = 0, height = 0, components = 0, frame = 0;
     int sampling[4] = {0, 0, 0, 0};                // of each component: horizontal * 16 + vertical
-    bool interleaved = true;
+    bool interleaved = true, broken = false;
 };
 
 struct State {
@@ -271,7 +271,10 @@ API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy
 API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, int save_stream, Stream* stream) {
     ENTER("nvjpegJpegStreamParse")
     if (save_stream) return INVALID_PARAMETER;       // a copy that this crate does without
-    return parse(bytes, count, stream);
+    if (stream->broken) return BAD_JPEG;
+    int code = parse(bytes, count, stream);
+    stream->broken = code != SUCCESS;
+    return code;
 }
 
 API int nvjpegJpegStreamGetFrameDimensions(Stream* stream, unsigned* width, unsigned* height) {

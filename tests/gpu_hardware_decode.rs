@@ -1,0 +1,658 @@
+//! nvJPEG's decoder of batches against a simulated machine with JPEG engines that, as Hopper's, write their destinations
+//! when they are called and not when the stream gets there.
+
+#![allow(unsafe_code)] // copies on the simulated device
+
+mod simulated;
+
+use std::sync::Arc;
+
+use cudarc::driver::result::memcpy_dtod_async;
+use feedwater::Error;
+use feedwater::error::{Reason, Result};
+use feedwater::footprint::{Footprint, Memory};
+use feedwater::geometry::{Roi, Size};
+use feedwater::gpu::nvjpeg::{
+    self, Backend, BatchDecoder, BatchJob, DecodeFault, Engines, Jpeg, SeenFree,
+};
+use feedwater::gpu::{
+    Device, DeviceBuffer, DevicePool, Event, PinnedBuffer, PinnedPool, Stream, fill, read_back,
+};
+use simulated::pictures::{assert_clean, cut, file, file_with, pattern, reduced_pattern};
+use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
+
+const PICTURE: Size = Size::new(40, 30);
+const PAGE_BYTES: usize = 4096;
+const CAPACITY: usize = 4;
+
+/// Bytes that the simulated engines keep for a batch of [`CAPACITY`].
+const STATE_BYTES: u64 = 4 * 3 * 40 * 30;
+
+struct Setup {
+    decoder: BatchDecoder,
+    pages: Vec<Page>,
+    stream: Stream,
+    jpeg: Arc<Jpeg>,
+    memory: DevicePool,
+    pinned: PinnedPool,
+}
+
+/// Where a file comes from and its pixels go to.
+struct Page {
+    encoded: PinnedBuffer,
+    bytes: usize,
+    pixels: DeviceBuffer,
+    /// Behind the last work with the pixels.
+    used: Event,
+}
+
+fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
+    let device = Device::open(0)?;
+    let mut footprint = Footprint::default();
+    footprint.add(Memory::Device, "pages", PAGE_BYTES as u64, pages as u64, "");
+    footprint.add(Memory::Device, "copies", PAGE_BYTES as u64, pages as u64, "");
+    footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
+    footprint.add(Memory::Pinned, "nvjpeg", 4096, 1, "");
+    footprint.add(Memory::Pinned, "encoded", 256, pages as u64, "");
+    let memory = DevicePool::take(&device, &footprint)?;
+    let pinned = PinnedPool::take(&device, &footprint)?;
+    let stream = Stream::new(&device)?;
+    let source =
+        nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
+    let jpeg = Jpeg::open(&device, Backend::Hardware, &source)?;
+    let decoder = BatchDecoder::new(&jpeg, CAPACITY, PICTURE)?;
+    let pages = (0..pages)
+        .map(|_| {
+            Ok(Page {
+                encoded: pinned.buffer("encoded", 256)?,
+                bytes: 0,
+                pixels: memory.buffer("pages", PAGE_BYTES)?,
+                used: Event::new(&device)?,
+            })
+        })
+        .collect::<Result<_>>()?;
+    Ok(Setup { decoder, pages, stream, jpeg, memory, pinned })
+}
+
+impl Page {
+    fn read(&mut self, bytes: &[u8]) {
+        self.encoded[..bytes.len()].copy_from_slice(bytes);
+        self.bytes = bytes.len();
+    }
+
+    /// A job after waiting on the host for whoever still uses the pixels.
+    fn job(&self, wanted: Roi) -> Result<BatchJob<'_>> {
+        Ok(BatchJob {
+            bytes: &self.encoded[..self.bytes],
+            picture: PICTURE,
+            wanted,
+            reduction: 1,
+            destination: SeenFree::wait(&self.pixels, &self.used)?,
+        })
+    }
+}
+
+impl Setup {
+    /// A batch of the first pages, all with the same window.
+    fn decode(&mut self, files: &[Vec<u8>], wanted: Roi) -> Result<(), DecodeFault> {
+        self.decoder.done().synchronize()?;
+        self.pages.iter_mut().zip(files).for_each(|(page, bytes)| page.read(bytes));
+        let jobs = self.pages[..files.len()]
+            .iter()
+            .map(|page| page.job(wanted))
+            .collect::<Result<Vec<_>>>()?;
+        self.decoder.decode(&self.stream, &jobs)
+    }
+
+    fn pixels(&self, page: usize, window: Roi) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; 3 * window.size().pixels() as usize];
+        read_back(&self.stream, &self.pages[page].pixels, 0, &mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// The next batch is right.
+    fn assert_usable(&mut self, what: &str) {
+        let files: Vec<_> = (0..3).map(|tag| file(PICTURE, 200 + tag)).collect();
+        self.decode(&files, PICTURE.window()).unwrap();
+        for (page, bytes) in files.iter().enumerate() {
+            let pixels = self.pixels(page, PICTURE.window()).unwrap();
+            assert_eq!(pixels, pattern(bytes, PICTURE.window()), "{what}");
+        }
+    }
+}
+
+/// Puts a copy of so many bytes into the stream.
+fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: usize) {
+    // SAFETY: both are buffers of at least that many bytes, and the test waits before it gives them back.
+    unsafe {
+        memcpy_dtod_async(target.address(), source.address(), bytes, stream.raw().cast()).unwrap();
+    }
+}
+
+#[test]
+fn batches_of_changing_size_decode_their_windows_whatever_runs_first() {
+    let machine = exclusive();
+    for hopper in [true, false] {
+        machine.hopper(hopper);
+        for schedule in [Schedule::Lazy, Schedule::Eager, Schedule::Random(5), Schedule::Random(6)]
+        {
+            machine.schedule(schedule);
+            let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+            for (round, count) in [4, 4, 1, 3, 4, 2].into_iter().enumerate() {
+                let window = Roi::new(round as u32, 3, 20, 15);
+                let files: Vec<_> =
+                    (0..count).map(|page| file(PICTURE, (10 * round + page) as u8)).collect();
+                setup.decode(&files, window).unwrap();
+                for (page, bytes) in files.iter().enumerate() {
+                    let pixels = setup.pixels(page, window).unwrap();
+                    assert_eq!(pixels, pattern(bytes, window), "{hopper} {schedule:?} {round}");
+                }
+            }
+            drop(setup);
+            assert_clean(&machine, "batches");
+        }
+    }
+    assert_eq!(machine.decoded(Backend::Hardware), 8 * 18);
+    assert_eq!(machine.decoded(Backend::Host) + machine.decoded(Backend::Cuda), 0);
+}
+
+/// The state is initialised again where the number of pictures changes, and made anew after a failure only.
+#[test]
+fn a_state_is_initialised_only_when_the_number_of_pictures_changes() {
+    let machine = exclusive();
+    let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+    let files: Vec<_> = (0..4).map(|tag| file(PICTURE, tag)).collect();
+    let (made, initialised) = ("nvjpegJpegStateCreate", "nvjpegDecodeBatchedInitialize");
+    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1), "all at start");
+    setup.decode(&files, PICTURE.window()).unwrap();
+    setup.decode(&files, PICTURE.window()).unwrap();
+    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1));
+    setup.decode(&files[..2], PICTURE.window()).unwrap();
+    assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 2));
+    setup.decode(&[], PICTURE.window()).unwrap();
+    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 3, "no pictures, no call");
+    machine.fail("nvjpegDecodeBatchedEx", 1, LAUNCH_FAILED);
+    setup.decode(&files[..2], PICTURE.window()).unwrap_err();
+    setup.decode(&files[..2], PICTURE.window()).unwrap();
+    assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 3));
+}
+
+/// What the engines of Hopper do: a reader's work is still in a stream, the stream of the next batch waits for its event,
+/// and the reader sees the next batch all the same. Only a wait on the host helps, and [`SeenFree`] is one.
+#[test]
+fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
+    let machine = exclusive();
+    let window = PICTURE.window();
+    let (first, second) = (file(PICTURE, 1), file(PICTURE, 2));
+    let run = |machine: &Simulated, hopper: bool, through_the_host: bool| {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(1, 1 << 20).unwrap();
+        let consumer = Stream::new(setup.stream.device()).unwrap();
+        let seen = setup.memory.buffer("copies", PAGE_BYTES).unwrap();
+        setup.decode(std::slice::from_ref(&first), window).unwrap();
+        setup.decoder.done().synchronize().unwrap();
+        // The consumer's copy of the first picture is in its stream and has not run.
+        copy(&consumer, &seen, &setup.pages[0].pixels, 3600);
+        setup.pages[0].used.record(&consumer).unwrap();
+        setup.stream.wait(&setup.pages[0].used).unwrap();
+        setup.pages[0].read(&second);
+        let page = &setup.pages[0];
+        // An event that was never recorded proves nothing: this is the misuse.
+        let unrelated = Event::new(setup.stream.device()).unwrap();
+        let last_use = if through_the_host { &page.used } else { &unrelated };
+        let job = BatchJob {
+            bytes: &page.encoded[..page.bytes],
+            picture: PICTURE,
+            wanted: window,
+            reduction: 1,
+            destination: SeenFree::wait(&page.pixels, last_use).unwrap(),
+        };
+        setup.decoder.decode(&setup.stream, &[job]).unwrap();
+        let mut bytes = vec![0; 3600];
+        read_back(&consumer, &seen, 0, &mut bytes).unwrap();
+        // The second picture is right in any case: it is the reader of the first that is betrayed.
+        assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
+        bytes == pattern(&first, window)
+    };
+    assert!(!run(&machine, true, false), "hopper does not keep the stream's order");
+    assert!(run(&machine, true, true), "hopper, and the host has seen the buffer free");
+    assert!(run(&machine, false, false), "other engines keep the stream's order");
+    assert!(run(&machine, false, true));
+    assert_clean(&machine, "hazard");
+}
+
+/// The same hazard the other way round: work that was put into the stream before the batch runs after it.
+#[test]
+fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
+    let machine = exclusive();
+    let window = PICTURE.window();
+    for (hopper, through_the_host, right) in
+        [(true, false, false), (true, true, true), (false, false, true), (false, true, true)]
+    {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(1, 1 << 20).unwrap();
+        setup.pages[0].read(&file(PICTURE, 1));
+        fill(&setup.stream, &setup.pages[0].pixels, 0..PAGE_BYTES, 7).unwrap();
+        if through_the_host {
+            setup.pages[0].used.record(&setup.stream).unwrap();
+        }
+        // Without the record the event proves nothing.
+        let job = setup.pages[0].job(window).unwrap();
+        setup.decoder.decode(&setup.stream, &[job]).unwrap();
+        let is_right = setup.pixels(0, window).unwrap() == pattern(&file(PICTURE, 1), window);
+        assert_eq!(is_right, right, "hopper {hopper}, host waits {through_the_host}");
+    }
+    assert_clean(&machine, "overwritten");
+}
+
+#[test]
+fn a_buffer_is_seen_free_when_its_event_is_reached() {
+    let machine = exclusive();
+    machine.schedule(Schedule::Lazy);
+    let setup = setup(1, 1 << 20).unwrap();
+    let Page { pixels, used, .. } = &setup.pages[0];
+    assert!(SeenFree::query(pixels, used).unwrap().is_some(), "nobody has used it");
+    fill(&setup.stream, pixels, 0..PAGE_BYTES, 7).unwrap();
+    used.record(&setup.stream).unwrap();
+    assert!(SeenFree::query(pixels, used).unwrap().is_none());
+    let seen = SeenFree::wait(pixels, used).unwrap();
+    assert_eq!(seen.buffer().address(), pixels.address());
+    assert!(SeenFree::query(pixels, used).unwrap().is_some());
+}
+
+#[test]
+fn windows_at_corners_and_edges_are_right_with_every_version() {
+    let machine = exclusive();
+    let Size { width, height } = PICTURE;
+    let windows = [
+        PICTURE.window(),
+        Roi::new(0, 0, 1, 1),
+        Roi::new(width - 1, height - 1, 1, 1),
+        Roi::new(width - 1, 0, 1, 1),
+        Roi::new(0, height - 1, 1, 1),
+        Roi::new(0, 7, width, 2),
+        Roi::new(9, 0, 3, height),
+        Roi::new(10, 1, 12, 9),
+    ];
+    for version in [(13, 0, 1), (13, 2, 0)] {
+        machine.nvjpeg_version(version.0, version.1, version.2);
+        let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+        assert_eq!(setup.jpeg.margin(), if version < (13, 2, 0) { 2 } else { 0 });
+        // Each picture of a batch has its own.
+        for windows in windows.chunks(CAPACITY) {
+            for (number, page) in setup.pages.iter_mut().enumerate() {
+                page.read(&file(PICTURE, number as u8));
+            }
+            let jobs: Vec<_> =
+                setup.pages.iter().zip(windows).map(|(page, it)| page.job(*it).unwrap()).collect();
+            let decoded: Vec<_> = jobs.iter().map(|job| job.window(&setup.jpeg)).collect();
+            setup.decoder.decode(&setup.stream, &jobs).unwrap();
+            for (page, window) in decoded.iter().enumerate() {
+                let pixels = setup.pixels(page, window.decoded).unwrap();
+                let pixels = cut(&pixels, window.decoded, window.wanted);
+                let expected = pattern(&file(PICTURE, page as u8), window.wanted);
+                assert_eq!(pixels, expected, "{version:?} {}", window.wanted);
+            }
+        }
+    }
+    assert_clean(&machine, "windows");
+}
+
+/// A window together with a scale factor is not documented: the whole reduced picture is decoded.
+#[test]
+fn a_reduction_decodes_the_whole_reduced_picture() {
+    let machine = exclusive();
+    machine.nvjpeg_version(13, 0, 1);
+    let mut setup = setup(2, 1 << 20).unwrap();
+    let bytes = file(PICTURE, 1);
+    for page in &mut setup.pages {
+        page.read(&bytes);
+    }
+    for reduction in [2, 4, 8] {
+        let reduced = Size::new(40u32.div_ceil(reduction), 30u32.div_ceil(reduction));
+        let wanted = Roi::new(1, 1, 3, 2);
+        // One picture is reduced, the other has a window: in turns.
+        for places in [[0, 1], [1, 0]] {
+            let jobs = places.map(|place| {
+                let job = setup.pages[place].job(wanted).unwrap();
+                BatchJob { reduction: if place == 0 { reduction } else { 1 }, ..job }
+            });
+            let windows = [0, 1].map(|it| jobs[it].window(&setup.jpeg));
+            setup.decoder.decode(&setup.stream, &jobs).unwrap();
+            for (place, window) in places.into_iter().zip(windows) {
+                let pixels = setup.pixels(place, window.decoded).unwrap();
+                if place == 0 {
+                    assert_eq!((window.decoded, window.wanted), (reduced.window(), wanted));
+                    let expected = reduced_pattern(&bytes, reduction, reduced.window());
+                    assert_eq!(pixels, expected, "1/{reduction}");
+                } else {
+                    let pixels = cut(&pixels, window.decoded, wanted);
+                    assert_eq!(pixels, pattern(&bytes, wanted), "beside 1/{reduction}");
+                }
+            }
+        }
+    }
+    drop(setup);
+    assert_clean(&machine, "reduction");
+}
+
+#[test]
+fn what_the_engines_refuse_is_the_fault_of_one_sample_and_the_batch_fails() {
+    let machine = exclusive();
+    let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+    let large = Size::new(16001, 1);
+    let cases: [(&str, Vec<u8>, Size, Reason); 8] = [
+        ("no JPEG", b"GIF89a......".to_vec(), PICTURE, Reason::Corrupt),
+        ("cut off", file(PICTURE, 1)[..9].to_vec(), PICTURE, Reason::Truncated),
+        (
+            "progressive",
+            file_with(PICTURE, 0xc2, &[0x22, 0x11, 0x11], 1),
+            PICTURE,
+            Reason::Unsupported,
+        ),
+        ("4:1:1", file_with(PICTURE, 0xc0, &[0x41, 0x11, 0x11], 1), PICTURE, Reason::Unsupported),
+        ("4:1:0", file_with(PICTURE, 0xc0, &[0x42, 0x11, 0x11], 1), PICTURE, Reason::Unsupported),
+        ("CMYK", file_with(PICTURE, 0xc0, &[0x11; 4], 1), PICTURE, Reason::Unsupported),
+        ("lossless", file_with(PICTURE, 0xc3, &[0x11], 1), PICTURE, Reason::Unsupported),
+        ("too wide", file(large, 1), large, Reason::Unsupported),
+    ];
+    for (what, bytes, picture, reason) in cases {
+        setup.pages[0].read(&file(PICTURE, 1));
+        setup.pages[1].read(&bytes);
+        let one = Roi::new(0, 0, 1, 1);
+        let jobs = [0, 1].map(|it| setup.pages[it].job(one).unwrap());
+        let [good, bad] = jobs;
+        let jobs = [good, BatchJob { picture, ..bad }];
+        match setup.decoder.decode(&setup.stream, &jobs) {
+            Err(DecodeFault::Sample(fault)) => assert_eq!(fault.reason, reason, "{what}: {fault}"),
+            other => panic!("{what}: {other:?}"),
+        }
+        setup.assert_usable(what);
+    }
+    for sampling in [&[0x11][..], &[0x11; 3], &[0x21, 0x11, 0x11], &[0x12, 0x11, 0x11]] {
+        let bytes = file_with(PICTURE, 0xc1, sampling, 1);
+        setup.decode(std::slice::from_ref(&bytes), PICTURE.window()).unwrap();
+        let pixels = setup.pixels(0, PICTURE.window()).unwrap();
+        assert_eq!(pixels, pattern(&bytes, PICTURE.window()), "{sampling:x?}");
+    }
+    drop(setup);
+    assert_clean(&machine, "refused");
+}
+
+#[test]
+fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
+    let machine = exclusive();
+    let files = |tag: u8| (0..3).map(|it| file(PICTURE, tag + it)).collect::<Vec<_>>();
+    for hopper in [true, false] {
+        machine.hopper(hopper);
+        let mut setup = setup(CAPACITY, 1 << 20).unwrap();
+        for phase in [
+            "nvjpegDecodeBatchedInitialize",
+            "nvjpegDecodeParamsSetROI",
+            "nvjpegDecodeParamsSetScaleFactor",
+            "nvjpegDecodeBatchedEx",
+            "cuEventRecord",
+        ] {
+            setup.decode(&files(1)[..2], PICTURE.window()).unwrap();
+            machine.fail(phase, 1, LAUNCH_FAILED);
+            match setup.decode(&files(10), PICTURE.window()) {
+                Err(DecodeFault::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
+                other => panic!("{phase}: {other:?}"),
+            }
+            setup.assert_usable(phase);
+        }
+        drop(setup);
+        assert_clean(&machine, "recovery");
+    }
+}
+
+#[test]
+fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
+    let machine = exclusive();
+    let mut setup = setup(CAPACITY + 1, 1 << 20).unwrap();
+    setup.pages.iter_mut().for_each(|page| page.read(&file(PICTURE, 1)));
+    let small = setup.memory.buffer("copies", 3599).unwrap();
+    let ordinary = file(PICTURE, 1);
+    let unused = Event::new(setup.stream.device()).unwrap();
+    let whole = PICTURE.window();
+    let job = || setup.pages[0].job(whole).unwrap();
+    let too_many: Vec<_> = setup.pages.iter().map(|page| page.job(whole).unwrap()).collect();
+    let cases = [
+        (too_many, "5 pictures for a decoder of up to 4"),
+        (vec![BatchJob { bytes: &ordinary, ..job() }], "22 bytes of a file are not page-locked"),
+        (vec![BatchJob { bytes: &[], ..job() }], "0 bytes of a file are not page-locked"),
+        (vec![BatchJob { wanted: Roi::new(1, 0, 40, 1), ..job() }], "is not within 40x30 pixels"),
+        (vec![BatchJob { wanted: Roi::new(1, 1, 0, 1), ..job() }], "is not within 40x30 pixels"),
+        (vec![BatchJob { reduction: 2, ..job() }], "is not within 20x15 pixels"),
+        (vec![BatchJob { reduction: 3, ..job() }], "a reduction by 3"),
+        (vec![BatchJob { reduction: 0, ..job() }], "a reduction by 0"),
+        (
+            vec![
+                job(),
+                BatchJob { destination: SeenFree::wait(&small, &unused).unwrap(), ..job() },
+            ],
+            "needs 3600 bytes, its destination has 3599",
+        ),
+    ];
+    for (jobs, words) in cases {
+        match setup.decoder.decode(&setup.stream, &jobs) {
+            Err(DecodeFault::Fatal(Error::Internal { problem })) => {
+                assert!(problem.contains(words), "{problem}");
+            }
+            other => panic!("{words}: {other:?}"),
+        }
+    }
+    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 0);
+    for (capacity, largest, words) in [
+        (0, PICTURE, "a batch of 0 pictures"),
+        (1, Size::new(0, 1), "a batch of pictures of 0x1"),
+        (1, Size::new(1, 65536), "a batch of pictures of 1x65536"),
+    ] {
+        let error = BatchDecoder::new(&setup.jpeg, capacity, largest).unwrap_err().to_string();
+        assert!(error.contains(words), "{error}");
+    }
+    let source = nvjpeg::Memory {
+        device: setup.memory.clone(),
+        pinned: setup.pinned.clone(),
+        row: "nvjpeg".into(),
+    };
+    let host = Jpeg::open(setup.stream.device(), Backend::Host, &source).unwrap();
+    let error = BatchDecoder::new(&host, 1, PICTURE).unwrap_err().to_string();
+    assert!(error.contains("the host backend decodes single pictures"), "{error}");
+    drop((source, host, small, unused, setup));
+    assert_clean(&machine, "callers");
+}
+
+#[test]
+fn engines_are_told_and_a_gpu_without_them_is_an_error_that_says_what_to_do() {
+    let machine = exclusive();
+    let setup = setup(1, 1 << 20).unwrap();
+    assert_eq!(setup.jpeg.engines(), Some(Engines { engines: 7, cores_per_engine: 1 }));
+    assert_eq!(setup.jpeg.backend(), Backend::Hardware);
+    let source = nvjpeg::Memory {
+        device: setup.memory.clone(),
+        pinned: setup.pinned.clone(),
+        row: "nvjpeg".into(),
+    };
+    let device = setup.stream.device().clone();
+    assert_eq!(Jpeg::open(&device, Backend::Cuda, &source).unwrap().engines(), None);
+    machine.hardware_engines(0);
+    let error = Jpeg::open(&device, Backend::Hardware, &source).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    assert!(error.to_string().contains("the routes `cuda`, `host` and `cpu` do without"));
+    drop((setup, source, device));
+    assert_clean(&machine, "engines");
+}
+
+#[test]
+fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
+    let machine = exclusive();
+    let row = STATE_BYTES.next_multiple_of(256) + 8 * 1024;
+    let mut setup = setup(CAPACITY, row).unwrap();
+    let used = |setup: &Setup| setup.memory.row_bytes("nvjpeg").unwrap().0;
+    assert_eq!(used(&setup), STATE_BYTES.next_multiple_of(256));
+    let files: Vec<_> = (0..4).map(|tag| file(PICTURE, tag)).collect();
+    for count in [4, 1, 4] {
+        setup.decode(&files[..count], PICTURE.window()).unwrap();
+    }
+    assert_eq!(used(&setup), STATE_BYTES.next_multiple_of(256), "nothing has grown");
+
+    // A picture that needs more than there is: the batch fails, and the next one is decoded.
+    let large = Size::new(120, 100);
+    setup.pages[0].read(&file(large, 1));
+    let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
+    let jobs = [BatchJob { picture: large, ..job }];
+    match setup.decoder.decode(&setup.stream, &jobs) {
+        Err(DecodeFault::Fatal(Error::Budget { row, needed, .. })) => {
+            assert_eq!((row.as_str(), needed), ("nvjpeg", 3 * 120 * 100));
+        }
+        other => panic!("{other:?}"),
+    }
+    setup.assert_usable("after a picture that is too large");
+    let error = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap_err();
+    assert!(matches!(error, Error::Budget { needed: 1_440_000, .. }), "{error}");
+    drop(setup);
+    assert_clean(&machine, "memory");
+}
+
+/// Until then the engines may still read the file: shown with engines that keep the stream's order.
+#[test]
+fn files_stay_as_they_are_until_done() {
+    let machine = exclusive();
+    machine.hopper(false);
+    machine.schedule(Schedule::Lazy);
+    let mut setup = setup(1, 1 << 20).unwrap();
+    let window = PICTURE.window();
+    for wait in [true, false] {
+        setup.decode(&[file(PICTURE, 1)], window).unwrap();
+        if wait {
+            assert!(!setup.decoder.is_idle().unwrap());
+            setup.decoder.done().synchronize().unwrap();
+            assert!(setup.decoder.is_idle().unwrap());
+        }
+        setup.pages[0].read(&file(PICTURE, 2));
+        let right = setup.pixels(0, window).unwrap() == pattern(&file(PICTURE, 1), window);
+        assert_eq!(right, wait);
+    }
+}
+
+#[test]
+fn a_decoder_that_is_dropped_lets_its_batch_finish() {
+    let machine = exclusive();
+    for hopper in [true, false] {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Lazy);
+        let mut setup = setup(1, 1 << 20).unwrap();
+        setup.decode(&[file(PICTURE, 1)], PICTURE.window()).unwrap();
+        let Setup { decoder, pages, stream, jpeg, memory, pinned } = setup;
+        drop(decoder);
+        let mut bytes = vec![0; 3600];
+        read_back(&stream, &pages[0].pixels, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, pattern(&file(PICTURE, 1), PICTURE.window()));
+        drop((pages, stream, jpeg, memory, pinned));
+        assert_clean(&machine, "dropped");
+    }
+}
+
+/// Entropy decoding on a device may not tell that a file is broken; nothing here relies on being told.
+#[test]
+fn engines_may_keep_silent_about_a_broken_file() {
+    unsafe extern "C" fn refuse(
+        _: *const u8,
+        _: usize,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: i32,
+        _: *mut u8,
+    ) -> i32 {
+        3
+    }
+    let machine = exclusive();
+    let mut setup = setup(1, 1 << 20).unwrap();
+    machine.set_decoder(Some(refuse));
+    let refused = setup.decode(&[file(PICTURE, 1)], PICTURE.window());
+    assert!(matches!(refused, Err(DecodeFault::Sample(fault)) if fault.reason == Reason::Corrupt));
+    machine.lenient(true);
+    setup.decode(&[file(PICTURE, 1)], PICTURE.window()).unwrap();
+    assert_eq!(setup.pixels(0, Roi::new(0, 0, 2, 1)).unwrap(), [0xee; 6]);
+}
+
+#[test]
+fn every_call_may_fail_and_nothing_is_left_behind() {
+    let machine = exclusive();
+    let window = Roi::new(1, 2, 30, 20);
+    for hopper in [true, false] {
+        machine.restart();
+        machine.hopper(hopper);
+        let path = || -> Result<Vec<u8>, DecodeFault> {
+            let mut setup = setup(CAPACITY, 1 << 20)?;
+            setup.decode(&[file(PICTURE, 1), file(PICTURE, 2)], window)?;
+            setup.decode(&[file(PICTURE, 3), file(PICTURE, 4), file(PICTURE, 5)], window)?;
+            Ok(setup.pixels(2, window)?)
+        };
+        let expected = pattern(&file(PICTURE, 5), window);
+        assert_eq!(path().unwrap(), expected);
+        assert_clean(&machine, "without a failure");
+        let (calls, mut failed) = (machine.counts().calls, 0);
+        for nth in 1..=calls {
+            machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
+            machine.fail("", nth, LAUNCH_FAILED);
+            match path() {
+                Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
+                Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {
+                    failed += 1;
+                }
+                Err(other) => panic!("call {nth}: {other:?}"),
+            }
+            assert_clean(&machine, "after a failure");
+        }
+        assert!(failed > 20, "{failed} of {calls} calls");
+    }
+}
+
+/// Two threads, each with its decoder, keep the engines busy; a third puts work of the consumer behind them.
+#[test]
+fn threads_take_turns_with_their_decoders() {
+    let machine = exclusive();
+    for hopper in [true, false] {
+        machine.hopper(hopper);
+        machine.schedule(Schedule::Random(11));
+        let setups: Vec<_> = (0..2).map(|_| setup(CAPACITY, 1 << 20).unwrap()).collect();
+        std::thread::scope(|scope| {
+            for (thread, mut setup) in setups.into_iter().enumerate() {
+                scope.spawn(move || {
+                    let consumer = Stream::new(setup.stream.device()).unwrap();
+                    let copies: Vec<_> = (0..CAPACITY)
+                        .map(|_| setup.memory.buffer("copies", PAGE_BYTES).unwrap())
+                        .collect();
+                    let mut before: Vec<Vec<u8>> = Vec::new();
+                    for round in 0..10usize {
+                        let count = 1 + (round + thread) % CAPACITY;
+                        let files: Vec<_> = (0..count)
+                            .map(|page| file(PICTURE, (50 * thread + 4 * round + page) as u8))
+                            .collect();
+                        // Waits on the host for the consumer's copies of the round before.
+                        setup.decode(&files, PICTURE.window()).unwrap();
+                        for (copy, bytes) in copies.iter().zip(&before) {
+                            let mut seen = vec![0; 3600];
+                            read_back(&consumer, copy, 0, &mut seen).unwrap();
+                            assert_eq!(seen, pattern(bytes, PICTURE.window()), "{thread} {round}");
+                        }
+                        consumer.wait(setup.decoder.done()).unwrap();
+                        for (page, target) in setup.pages[..count].iter().zip(&copies) {
+                            copy(&consumer, target, &page.pixels, 3600);
+                            page.used.record(&consumer).unwrap();
+                        }
+                        before = files;
+                    }
+                    consumer.synchronize().unwrap();
+                });
+            }
+        });
+        assert_clean(&machine, "threads");
+    }
+}
