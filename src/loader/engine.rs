@@ -85,7 +85,7 @@ impl Engine {
         };
         let pools = Pools { device: &device_pool, pinned: &pinned_pool };
         let kernel = &on_device.kernel;
-        let kernel = Kernel::load(device, &kernel.source, "fused", kernel.sample_bytes)?;
+        let kernel = Kernel::load(device, &kernel.source, kernel.entry(), kernel.sample_bytes)?;
         let jpeg = match plan.decode {
             Place::Gpu => Some(Jpeg::open(
                 device,

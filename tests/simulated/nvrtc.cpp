@@ -58,7 +58,7 @@ API int nvrtcCompileProgram(Program* program, int count, const char* const* opti
     std::ofstream(directory / "kernel.cpp") << program->source;
     const char* compiler = getenv("CXX");
     std::string command = std::string(compiler ? compiler : "c++") +
-                          " -x c++ -std=c++17 -O1 -ffp-contract=off -fPIC -shared -Wl,-Bsymbolic -o '" +
+                          " -x c++ -std=c++17 -O1 -ffp-contract=off -fno-strict-aliasing -fPIC -shared -Wl,-Bsymbolic -o '" +
                           (directory / "kernel.so").string() + "' '" + (directory / "kernel.cpp").string() + "' 2> '" +
                           (directory / "log").string() + "'";
     int status = system(command.c_str());
