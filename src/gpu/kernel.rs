@@ -8,6 +8,7 @@ use cudarc::driver::{result, sys};
 
 use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
+use super::library::{self, Name};
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
 
@@ -91,8 +92,8 @@ impl Kernel {
     /// function of that name. `sample_bytes` is the size of the text's `Sample`.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC (its version is part of the
-    /// cache's key), [`Error::Device`] where the driver refuses the result.
+    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC where there is no earlier
+    /// result, [`Error::Device`] where the driver refuses the result.
     pub fn load(
         device: &Arc<Device>,
         source: &str,
@@ -100,15 +101,15 @@ impl Kernel {
         sample_bytes: usize,
     ) -> Result<Self> {
         let cubin = compile(device, source)?;
+        let tiles = match function_name {
+            TILED => Some(device.multiprocessors()?),
+            _ => None,
+        };
         device.bind()?;
         // SAFETY: a whole cubin, made by NVRTC; a damaged one is refused by the cache's hash. The driver copies it.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
         let module = driver("cuModuleLoadData", module)?;
         // From here on `drop` unloads it.
-        let tiles = match function_name {
-            TILED => Some(device.multiprocessors()?),
-            _ => None,
-        };
         let function = std::ptr::null_mut();
         let mut kernel = Self { module, function, sample_bytes, tiles, device: device.clone() };
         let name = CString::new(function_name).map_err(|_| Error::Internal {
@@ -229,20 +230,23 @@ fn options(device: &Device) -> Vec<String> {
     ]
 }
 
+/// What was compiled before is taken without opening the compiler, which alone takes longer than all the rest.
 fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
-    let nvrtc = Nvrtc::open(Some(device.driver_version() / 1000))?;
     let options = options(device);
-    let version = format!("nvrtc {}.{}", nvrtc.version().0, nvrtc.version().1);
-    let mut parts = vec![source.as_bytes(), version.as_bytes()];
+    let cuda_major = device.driver_version() / 1000;
+    let search = library::search_key(Name::Nvrtc, cuda_major);
+    let mut parts = vec![source.as_bytes(), search.as_bytes()];
     parts.extend(options.iter().map(|option| option.as_bytes()));
     let key = cache::key(&parts);
     let directory = cache::directory();
     if let Some(cubin) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
         return Ok(cubin);
     }
+    let nvrtc = Nvrtc::open(Some(cuda_major))?;
     let cubin = nvrtc.compile(source, &options)?;
-    if let Some(directory) = directory {
-        cache::write(&directory, &key, &cubin);
+    let by = nvrtc.file().and_then(|file| cache::Compiler::at(&file));
+    if let (Some(directory), Some(by)) = (directory, by) {
+        cache::write(&directory, &key, &by, &cubin);
     }
     Ok(cubin)
 }

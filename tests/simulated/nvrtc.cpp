@@ -25,11 +25,12 @@ std::string slurp(const std::filesystem::path& path) {
     return content.str();
 }
 
-unsigned long long compilations = 0;
+unsigned long long compilations = 0, openings = 0;
 
 }  // namespace
 
 API int nvrtcVersion(int* major, int* minor) {
+    __atomic_fetch_add(&openings, 1, __ATOMIC_RELAXED);
     *major = 13;
     *minor = 0;
     return 0;
@@ -99,3 +100,6 @@ API const char* nvrtcGetErrorString(int code) {
 }
 
 API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }
+
+// How often its version was asked for, which is how it is opened.
+API unsigned long long sim_compiler_openings() { return __atomic_load_n(&openings, __ATOMIC_RELAXED); }
