@@ -17,4 +17,8 @@ template <class Src> struct Crop {
             return Pixel::of(p.fill[0], p.fill[1], p.fill[2]);
         return src.at(x, y);
     }
+    __device__ const auto& resampled() const { return src.resampled(); }
+    __device__ Origin columns() const { return src.columns().cut(p.x, p.src_width); }
+    __device__ Origin rows() const { return src.rows().cut(p.y, p.src_height); }
+    __device__ Pixel of(Bytes pixel) const { return src.of(pixel); }
 };

@@ -1,6 +1,10 @@
 // Pixels, the images at the bottom of every chain, and what stands in for CUDA where a C++ compiler builds
 // this text for the host. An image is anything with a type `Pixel` and a function `at(x, y)`; an operator
 // wraps an image and is an image. Twin of the leaf structs in src/op/kernel_text.rs.
+//
+// An operator that may stand between resampling and the tensor of a tiled kernel (src/op/mod.rs, `Tiling`) has
+// four members more: `resampled()`, the resampling below it; `columns()` and `rows()`, where its pixels come from
+// in what that gives; and `of(pixel)`, what it makes of a pixel that comes from there, each channel by itself.
 #ifndef __CUDACC__
 #define __device__
 #define __global__
@@ -9,6 +13,23 @@ struct Index3 {
 };
 static thread_local Index3 threadIdx, blockIdx, blockDim, gridDim;
 #endif
+
+// Where the columns, or the rows, of an image come from in the resampled one below it: number `p` of those from
+// `begin` to before `end` is number `at + step * p` there. All others are fill.
+struct Origin {
+    int at, step, begin, end;
+    // Of an image of `len` that is mirrored.
+    __device__ Origin mirrored(int len) const {
+        const Origin origin = {at + step * (len - 1), -step, len - end, len - begin};
+        return origin;
+    }
+    // Of the window that begins at `first` of an image of `len`. Where that is far outside, nothing is left.
+    __device__ Origin cut(int first, int len) const {
+        const int low = begin > 0 ? begin : 0, high = end < len ? end : len;
+        const Origin origin = {(int)((unsigned)at + (unsigned)step * (unsigned)first), step, low - first, high - first};
+        return origin;
+    }
+};
 
 struct Bytes {
     unsigned char r, g, b;

@@ -46,4 +46,13 @@ template <class Src> struct Resample {
         }
         return sums.rounded();
     }
+
+    __device__ const Resample& resampled() const { return *this; }
+    __device__ Origin columns() const { return whole(p.x, p.width); }
+    __device__ Origin rows() const { return whole(p.y, p.height); }
+    __device__ Pixel of(Bytes pixel) const { return pixel; }
+    static __device__ Origin whole(int first, int len) {
+        const Origin origin = {0, 1, first, first + len};
+        return origin;
+    }
 };

@@ -46,22 +46,60 @@ struct BF16 {
     }
 };
 
+// Two elements that lie side by side, with one store where the address allows it.
+template <class T> struct alignas(2 * sizeof(T)) Two {
+    T first, second;
+};
+template <class T> __device__ inline void store_side_by_side(T* at, T first, T second) {
+    if ((unsigned long long)at % sizeof(Two<T>) == 0) {
+        const Two<T> two = {first, second};
+        *(Two<T>*)at = two;
+    } else {
+        at[0] = first;
+        at[1] = second;
+    }
+}
+
+// A pixel as elements; `store` converts it first. `store_two` takes a pixel and its right neighbour.
 struct Nchw {
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {
+        const typename Out::type elements[3] = {Out::of(p.r), Out::of(p.g), Out::of(p.b)};
+        store_elements<Out>(out, x, y, width, height, elements);
+    }
+    template <class Out>
+    static __device__ void store_elements(typename Out::type* out, int x, int y, int width, int height,
+                                          const typename Out::type p[3]) {
         const long long plane = (long long)width * height, at = (long long)y * width + x;
-        out[at] = Out::of(p.r);
-        out[at + plane] = Out::of(p.g);
-        out[at + 2 * plane] = Out::of(p.b);
+        for (int channel = 0; channel < 3; channel++) out[at + channel * plane] = p[channel];
+    }
+    template <class Out>
+    static __device__ void store_two(typename Out::type* out, int x, int y, int width, int height,
+                                     const typename Out::type a[3], const typename Out::type b[3]) {
+        const long long plane = (long long)width * height, at = (long long)y * width + x;
+        for (int channel = 0; channel < 3; channel++)
+            store_side_by_side(out + at + channel * plane, a[channel], b[channel]);
     }
 };
 
 struct Nhwc {
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {
-        const long long at = 3 * ((long long)y * width + x);
-        out[at] = Out::of(p.r);
-        out[at + 1] = Out::of(p.g);
-        out[at + 2] = Out::of(p.b);
+        const typename Out::type elements[3] = {Out::of(p.r), Out::of(p.g), Out::of(p.b)};
+        store_elements<Out>(out, x, y, width, height, elements);
+    }
+    template <class Out>
+    static __device__ void store_elements(typename Out::type* out, int x, int y, int width, int,
+                                          const typename Out::type p[3]) {
+        typename Out::type* at = out + 3 * ((long long)y * width + x);
+        for (int channel = 0; channel < 3; channel++) at[channel] = p[channel];
+    }
+    template <class Out>
+    static __device__ void store_two(typename Out::type* out, int x, int y, int width, int,
+                                     const typename Out::type a[3], const typename Out::type b[3]) {
+        typename Out::type* at = out + 3 * ((long long)y * width + x);
+        store_side_by_side(at, a[0], a[1]);
+        store_side_by_side(at + 2, a[2], b[0]);
+        store_side_by_side(at + 4, b[1], b[2]);
     }
 };

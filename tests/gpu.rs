@@ -359,7 +359,9 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
         machine.compilations() - before
     };
     assert_eq!(compilations(), 1);
+    let opened = machine.compiler_openings();
     assert_eq!(compilations(), 0);
+    assert_eq!(machine.compiler_openings(), opened, "what is kept needs no compiler");
     let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&file).unwrap();
     bytes[1000] ^= 1;

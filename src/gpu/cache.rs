@@ -1,7 +1,9 @@
 //! Compiled kernels on disk, so that a chain is compiled once per machine and not once per process.
 //!
 //! One file per kernel, in `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`. Its name is
-//! the hash of everything that the compiler's result depends on. A file is written under a name of its own
+//! the hash of everything that the compiler's result depends on but the compiler. Which one that was the file says
+//! itself, by the library's path, length and time: opening a library of 100 MB only to ask for its version would take
+//! longer than all else. Where the library is another one now, or gone, the kernel is compiled anew. A file is written under a name of its own
 //! and then renamed, so a reader sees all of it or nothing and two writers do not disturb each other. It
 //! carries a hash of its content, so a damaged one is noticed and replaced. A directory that cannot be
 //! written costs the compilation each time and is no error.
@@ -13,11 +15,33 @@ use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
 
-const MAGIC: &[u8; 16] = b"feedwater cubin1";
+const MAGIC: &[u8; 16] = b"feedwater cubin2";
 const HASH_BYTES: usize = 32;
+
+/// A library's file as it was when it compiled something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Compiler(String);
+
+impl Compiler {
+    /// The file as it is now; `None` where it cannot be looked at.
+    pub fn at(path: &Path) -> Option<Self> {
+        let facts = fs::metadata(path).ok()?;
+        let time = facts.modified().ok()?.duration_since(UNIX_EPOCH).ok()?;
+        Some(Self(format!("{} {} {}", facts.len(), time.as_nanos(), path.to_str()?)))
+    }
+
+    /// Whether the file is still the same.
+    fn is_there(text: &[u8]) -> bool {
+        str::from_utf8(text).is_ok_and(|text| {
+            let path = text.splitn(3, ' ').nth(2);
+            path.and_then(|path| Self::at(Path::new(path))).is_some_and(|now| now.0 == text)
+        })
+    }
+}
 
 /// Where kernels are kept; `None` where no variable says it.
 pub(super) fn directory() -> Option<PathBuf> {
@@ -50,7 +74,8 @@ pub(super) fn key(parts: &[&[u8]]) -> String {
     format!("{digits}.cubin")
 }
 
-/// The content under that name; `None` where there is none, or where it is damaged.
+/// The content under that name; `None` where there is none, where it is damaged, or where the compiler that made it
+/// is another one by now.
 pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     let mut file = fs::read(directory.join(key)).ok()?;
     let content = file.strip_prefix(MAGIC)?;
@@ -58,19 +83,26 @@ pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
     if Sha256::digest(content).as_slice() != expected {
         return None;
     }
-    Some(file.split_off(MAGIC.len() + HASH_BYTES))
+    let (len, content) = content.split_first_chunk()?;
+    let (compiler, _) = content.split_at_checked(u32::from_le_bytes(*len) as usize)?;
+    if !Compiler::is_there(compiler) {
+        return None;
+    }
+    let start = MAGIC.len() + HASH_BYTES + len.len() + compiler.len();
+    Some(file.split_off(start))
 }
 
-/// Keeps content under that name, if it can.
-pub(super) fn write(directory: &Path, key: &str, content: &[u8]) {
+/// Keeps what a compiler made under that name, if it can.
+pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, made: &[u8]) {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let content = [&(compiler.len() as u32).to_le_bytes(), compiler.as_bytes(), made].concat();
     let temporary = directory.join(format!("{key}.{}.{number}", process::id()));
     let written = fs::create_dir_all(directory).and_then(|()| {
         let mut file = fs::File::create(&temporary)?;
         file.write_all(MAGIC)?;
-        file.write_all(&Sha256::digest(content))?;
-        file.write_all(content)?;
+        file.write_all(&Sha256::digest(&content))?;
+        file.write_all(&content)?;
         drop(file);
         fs::rename(&temporary, directory.join(key))
     });
@@ -85,12 +117,20 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// A file in the place of a compiler.
+    fn compiler() -> (tempfile::NamedTempFile, Compiler) {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let compiler = Compiler::at(file.path()).unwrap();
+        (file, compiler)
+    }
+
     #[test]
     fn what_was_written_is_read_and_the_name_depends_on_every_part() {
         let directory = tempfile::tempdir().unwrap();
+        let (_file, by) = compiler();
         let name = key(&[b"source", b"sm_90"]);
         assert_eq!(read(directory.path(), &name), None);
-        write(directory.path(), &name, b"cubin");
+        write(directory.path(), &name, &by, b"cubin");
         assert_eq!(read(directory.path(), &name).as_deref(), Some(&b"cubin"[..]));
         assert_ne!(key(&[b"ab", b"c"]), key(&[b"a", b"bc"]));
     }
@@ -98,8 +138,9 @@ mod tests {
     #[test]
     fn a_file_with_any_byte_changed_or_cut_is_not_read() {
         let directory = tempfile::tempdir().unwrap();
+        let (_file, by) = compiler();
         let name = key(&[b"k"]);
-        write(directory.path(), &name, b"some machine code");
+        write(directory.path(), &name, &by, b"some machine code");
         let path = directory.path().join(&name);
         let whole = fs::read(&path).unwrap();
         for position in 0..whole.len() {
@@ -117,11 +158,12 @@ mod tests {
     #[test]
     fn concurrent_writers_and_readers_see_whole_files_only() {
         let directory = tempfile::tempdir().unwrap();
+        let (_file, by) = compiler();
         let name = key(&[b"k"]);
         let content: Vec<u8> = (0..200_000u32).map(|it| it as u8).collect();
         thread::scope(|scope| {
             for _ in 0..2 {
-                scope.spawn(|| (0..50).for_each(|_| write(directory.path(), &name, &content)));
+                scope.spawn(|| (0..50).for_each(|_| write(directory.path(), &name, &by, &content)));
             }
             scope.spawn(|| {
                 for _ in 0..200 {
@@ -136,10 +178,28 @@ mod tests {
     }
 
     #[test]
+    fn what_another_compiler_made_is_not_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut file, by) = compiler();
+        let name = key(&[b"k"]);
+        write(directory.path(), &name, &by, b"cubin");
+        assert!(read(directory.path(), &name).is_some());
+        file.write_all(b"a newer release").unwrap();
+        assert_eq!(read(directory.path(), &name), None, "another length");
+        write(directory.path(), &name, &Compiler::at(file.path()).unwrap(), b"cubin");
+        assert!(read(directory.path(), &name).is_some());
+        file.as_file().set_modified(UNIX_EPOCH).unwrap();
+        assert_eq!(read(directory.path(), &name), None, "another time");
+        write(directory.path(), &name, &Compiler::at(file.path()).unwrap(), b"cubin");
+        file.close().unwrap();
+        assert_eq!(read(directory.path(), &name), None, "gone");
+    }
+
+    #[test]
     fn a_directory_that_cannot_be_written_is_no_error() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let below_a_file = file.path().join("cache");
-        write(&below_a_file, "k", b"cubin");
+        write(&below_a_file, "k", &compiler().1, b"cubin");
         assert_eq!(read(&below_a_file, "k"), None);
     }
 }

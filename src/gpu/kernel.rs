@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
+use super::library::{self, Name};
 use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
 use super::{Device, Stream, cache, driver};
@@ -15,14 +16,69 @@ use crate::error::{Error, Result};
 /// neighbouring addresses.
 pub const BLOCK: (u32, u32) = (32, 8);
 
+/// The name of a kernel whose blocks make tiles.
+pub const TILED: &str = "tiled";
+
 /// A loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`:
 /// each thread makes one pixel of the output, `blockIdx.z` is the sample.
+///
+/// The kernel of the name [`TILED`] has one parameter more, `int shared_bytes`; there each block makes a tile of
+/// the output, and the grid shares the output out among its blocks: even numbers of columns, and rows.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
     function: sys::CUfunction,
     sample_bytes: usize,
+    /// What tiles depend on, for the kernel that makes them.
+    tiles: Option<Multiprocessors>,
     device: Arc<Device>,
+}
+
+/// What the launch of a tiled kernel depends on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Multiprocessors {
+    /// How many there are.
+    pub count: u32,
+    /// Shared memory of each, in bytes.
+    pub shared_bytes: u32,
+}
+
+/// Blocks and threads of a launch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Blocks: columns, rows, samples.
+    pub grid: (u32, u32, u32),
+    /// Threads of a block: columns, rows.
+    pub block: (u32, u32),
+    /// Shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl Shape {
+    /// A thread for each pixel of the output.
+    pub fn pixels(count: u32, width: u32, height: u32) -> Self {
+        let grid = (width.div_ceil(BLOCK.0), height.div_ceil(BLOCK.1), count);
+        Self { grid, block: BLOCK, shared_bytes: 0 }
+    }
+
+    /// A block for each tile.
+    ///
+    /// Shared memory is a fifth of a multiprocessor's, so that five blocks hide each other's waiting, but 32 to 48 KiB:
+    /// less makes strips of a tile's columns, and more is to be asked for. A tile is at most 256 columns wide, one for
+    /// each thread. It is as high as can be, since the source rows at its edge are summed for the neighbour too, as
+    /// long as each multiprocessor gets its five blocks twice over; and 8 to 64 rows high.
+    pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
+        const BLOCKS: u32 = 5;
+        // CUDA takes 1 KiB of each block's share for itself.
+        let share = (on.shared_bytes / BLOCKS).saturating_sub(1 << 10);
+        let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, 48 << 10);
+        let across = width.div_ceil(256);
+        let threads = width.div_ceil(across).next_multiple_of(32).clamp(128, 256);
+        let wanted = (2 * BLOCKS * on.count.max(1)).div_ceil(count.max(1) * across);
+        let rows = (height / wanted).clamp(8, 64);
+        let grid = (across, height.div_ceil(rows), count);
+        Self { grid, block: (threads, 1), shared_bytes }
+    }
 }
 
 // SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
@@ -36,8 +92,8 @@ impl Kernel {
     /// function of that name. `sample_bytes` is the size of the text's `Sample`.
     ///
     /// # Errors
-    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC (its version is part of the
-    /// cache's key), [`Error::Device`] where the driver refuses the result.
+    /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC where there is no earlier
+    /// result, [`Error::Device`] where the driver refuses the result.
     pub fn load(
         device: &Arc<Device>,
         source: &str,
@@ -45,13 +101,17 @@ impl Kernel {
         sample_bytes: usize,
     ) -> Result<Self> {
         let cubin = compile(device, source)?;
+        let tiles = match function_name {
+            TILED => Some(device.multiprocessors()?),
+            _ => None,
+        };
         device.bind()?;
         // SAFETY: a whole cubin, made by NVRTC; a damaged one is refused by the cache's hash. The driver copies it.
         let module = unsafe { result::module::load_data(cubin.as_ptr().cast::<c_void>()) };
         let module = driver("cuModuleLoadData", module)?;
         // From here on `drop` unloads it.
-        let mut kernel =
-            Self { module, function: std::ptr::null_mut(), sample_bytes, device: device.clone() };
+        let function = std::ptr::null_mut();
+        let mut kernel = Self { module, function, sample_bytes, tiles, device: device.clone() };
         let name = CString::new(function_name).map_err(|_| Error::Internal {
             problem: format!("the function name {function_name:?} holds a NUL byte"),
         })?;
@@ -93,7 +153,11 @@ impl Kernel {
             );
             return Err(Error::Internal { problem });
         }
-        let grid = (width.div_ceil(BLOCK.0), height.div_ceil(BLOCK.1), count);
+        let shape = match self.tiles {
+            Some(on) => Shape::tiles(on, count, width, height),
+            None => Shape::pixels(count, width, height),
+        };
+        let Shape { grid, block, shared_bytes } = shape;
         if grid.1 > MAX_GRID || grid.2 > MAX_GRID || width > i32::MAX as u32 {
             let problem =
                 format!("a launch of {count} samples of {width}x{height} is over CUDA's limits");
@@ -101,23 +165,28 @@ impl Kernel {
         }
         let mut address = samples.address() + samples_offset as u64;
         let (mut count, mut width, mut height) = (count as c_int, width as c_int, height as c_int);
-        let mut arguments: [*mut c_void; 4] = [
+        let mut shared = shared_bytes as c_int;
+        let mut arguments: [*mut c_void; 5] = [
             (&raw mut address).cast(),
             (&raw mut count).cast(),
             (&raw mut width).cast(),
             (&raw mut height).cast(),
+            (&raw mut shared).cast(),
         ];
+        // Only a tiled kernel has the last one.
+        let arguments = if self.tiles.is_some() { &mut arguments[..] } else { &mut arguments[..4] };
         self.device.bind()?;
-        // SAFETY: the four arguments have the types of the kernel's parameters, which the driver copies during the
-        // call; the handles are alive; the grid is within the limits.
+        // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
+        // the handles are alive; the grid is within the limits, and so is the shared memory, of which every device
+        // gives a block 48 KiB.
         let launched = unsafe {
             result::launch_kernel(
                 self.function,
                 grid,
-                (BLOCK.0, BLOCK.1, 1),
-                0,
+                (block.0, block.1, 1),
+                shared_bytes,
                 stream.handle(),
-                &mut arguments,
+                arguments,
             )
         };
         driver("cuLaunchKernel", launched)
@@ -162,24 +231,27 @@ fn options(device: &Device) -> Vec<String> {
 }
 
 /// A text as a cubin for this device's architecture, made by NVRTC or taken from the cache, for a kernel that is
-/// launched by other means than [`Kernel`].
+/// launched by other means than [`Kernel`] too. What was compiled before is taken without opening the compiler, which
+/// alone takes longer than all the rest.
 ///
 /// # Errors
 /// [`Error::Compile`] with the compiler's log, [`Error::Unavailable`] without NVRTC.
 pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
-    let nvrtc = Nvrtc::open(Some(device.driver_version() / 1000))?;
     let options = options(device);
-    let version = format!("nvrtc {}.{}", nvrtc.version().0, nvrtc.version().1);
-    let mut parts = vec![source.as_bytes(), version.as_bytes()];
+    let cuda_major = device.driver_version() / 1000;
+    let search = library::search_key(Name::Nvrtc, cuda_major);
+    let mut parts = vec![source.as_bytes(), search.as_bytes()];
     parts.extend(options.iter().map(|option| option.as_bytes()));
     let key = cache::key(&parts);
     let directory = cache::directory();
     if let Some(cubin) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
         return Ok(cubin);
     }
+    let nvrtc = Nvrtc::open(Some(cuda_major))?;
     let cubin = nvrtc.compile(source, &options)?;
-    if let Some(directory) = directory {
-        cache::write(&directory, &key, &cubin);
+    let by = nvrtc.file().and_then(|file| cache::Compiler::at(&file));
+    if let (Some(directory), Some(by)) = (directory, by) {
+        cache::write(&directory, &key, &by, &cubin);
     }
     Ok(cubin)
 }

@@ -94,6 +94,13 @@ pub fn open(name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     Ok(slot.insert(Box::leak(Box::new(found))))
 }
 
+/// Everything that decides which library [`open`] finds, but for what is installed there: another text, another search.
+pub(super) fn search_key(name: Name, cuda_major: u32) -> String {
+    let explicit = lock(&OVERRIDES[name as usize]).clone().or_else(|| from_env(name.variable()));
+    let searched = ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"];
+    format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
+}
+
 /// Opens this file instead of searching, as the environment variable does; for the first use only. Tests use
 /// it to put simulated libraries in place.
 #[doc(hidden)]

@@ -130,6 +130,16 @@ impl Device {
         self.driver_version
     }
 
+    /// What launches depend on.
+    fn multiprocessors(&self) -> Result<kernel::Multiprocessors> {
+        use sys::CUdevice_attribute::{
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR as SHARED,
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT as COUNT,
+        };
+        let (count, shared_bytes) = (attribute(self.raw, COUNT)?, attribute(self.raw, SHARED)?);
+        Ok(kernel::Multiprocessors { count, shared_bytes })
+    }
+
     /// Free and total bytes of device memory, of all processes.
     pub fn memory_bytes(&self) -> Result<(u64, u64)> {
         self.bind()?;

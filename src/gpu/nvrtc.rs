@@ -1,6 +1,8 @@
 //! The run-time compiler: C++ text in, machine code for one architecture out.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::fs;
+use std::path::PathBuf;
 use std::ptr;
 
 use super::library::{self, Found, Name};
@@ -76,6 +78,21 @@ impl Nvrtc {
     /// Path or name by which it was opened.
     pub fn path(&self) -> &'static str {
         self.found.path()
+    }
+
+    /// The file that it is in, if the system says it: by name the linker may have found it anywhere.
+    pub fn file(&self) -> Option<PathBuf> {
+        let address = self.compile as usize;
+        let maps = fs::read_to_string("/proc/self/maps").ok()?;
+        // "from-to rwxp offset device inode   path", addresses in hex.
+        let line = maps.lines().find(|line| {
+            let range = line.split_once(' ').and_then(|(range, _)| range.split_once('-'));
+            let hex = |text| usize::from_str_radix(text, 16);
+            range.is_some_and(|(from, to)| {
+                matches!((hex(from), hex(to)), (Ok(from), Ok(to)) if (from..to).contains(&address))
+            })
+        })?;
+        line.find('/').map(|start| PathBuf::from(&line[start..]))
     }
 
     /// Compiles a text to machine code (a cubin).

@@ -7,7 +7,7 @@ use crate::image::HostImage;
 use crate::random::SampleRng;
 
 use super::settings::check_side;
-use super::{FieldError, Fusion, Operator, Trace, Wanted, crop};
+use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted, crop};
 
 /// Cuts out the middle: torchvision's `CenterCrop`.
 ///
@@ -42,6 +42,7 @@ impl Operator for CenterCrop {
     const CUDA: &'static str = crop::CUDA;
     const TYPE: &'static str = "Crop";
     type Params = crop::Params;
+    const TILING: Tiling = Tiling::Follows;
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;

@@ -10,7 +10,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
-use super::{Bounds, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Trace, Wanted};
+use super::{Bounds, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Tiling, Trace, Wanted};
 
 /// Where an operator (or the decoder) runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -122,6 +122,8 @@ pub trait AnyOperator: fmt::Debug + Send + Sync {
     fn cuda(&self) -> &'static str;
     /// [`Operator::TYPE`].
     fn cuda_type(&self) -> &'static str;
+    /// [`Operator::TILING`].
+    fn tiling(&self) -> Tiling;
     /// Bytes of the operator's parameters.
     fn params_bytes(&self) -> usize;
     /// [`Operator::check`].
@@ -159,6 +161,10 @@ impl<T: Operator> AnyOperator for T {
 
     fn cuda_type(&self) -> &'static str {
         T::TYPE
+    }
+
+    fn tiling(&self) -> Tiling {
+        T::TILING
     }
 
     fn params_bytes(&self) -> usize {

@@ -8,7 +8,7 @@ use crate::image::{HostImage, Image};
 use crate::random::SampleRng;
 
 use super::settings::check_side;
-use super::{FieldError, Fusion, Operator, Trace, Wanted};
+use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
 /// Cuts out a window; what lies outside of the picture is 0, as with Pillow's `Image.crop`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -159,6 +159,7 @@ impl Operator for Crop {
     const CUDA: &'static str = CUDA;
     const TYPE: &'static str = "Crop";
     type Params = Params;
+    const TILING: Tiling = Tiling::Follows;
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;

@@ -7,7 +7,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::random::SampleRng;
 
-use super::{FieldError, Fusion, Operator, Trace, Wanted};
+use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
 /// Mirrors each sample with given probabilities, columns and rows independently.
 ///
@@ -37,6 +37,7 @@ impl Operator for Flip {
     const CUDA: &'static str = include_str!("../../kernels/flip.cu");
     const TYPE: &'static str = "Flip";
     type Params = FlipParams;
+    const TILING: Tiling = Tiling::Follows;
 
     fn check(&self) -> Result<(), FieldError> {
         for (field, p) in [("horizontal", self.horizontal), ("vertical", self.vertical)] {

@@ -1,7 +1,10 @@
 //! The kernel of a chain as text: the operators' texts, and three lines that compose their types.
 //!
 //! It compiles with NVRTC (`--std=c++17 --fmad=false`) for a device and with any C++17 compiler for the host
-//! (`-ffp-contract=off`), where `fused__host` runs the threads one after another.
+//! (`-ffp-contract=off`), where `fused__host` and `tiled__host` run the threads one after another.
+//!
+//! Every chain has the kernel `fused`, a thread for each pixel: short, and what everything else is compared with. Where
+//! the operators allow it ([`Tiling`]) the text has the kernel `tiled` besides, a block for each tile, which is what runs.
 
 use std::fmt::Write;
 
@@ -11,7 +14,7 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::image::PixelType;
 use crate::tensor::{DType, Layout};
 
-use super::{AnyOperator, ParamBytes};
+use super::{AnyOperator, ParamBytes, Tiling};
 
 /// What is at the bottom of a kernel's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -104,13 +107,24 @@ impl FloatsParams {
 /// A kernel's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// All of it. The kernel is `fused(const Sample* samples, int count, int width, int height)`, for blocks
-    /// of [`BLOCK`] pixels and a grid that covers `width` x `height` x `count`.
+    /// All of it. A kernel is `fused(const Sample* samples, int count, int width, int height)`, for blocks
+    /// of [`BLOCK`] pixels and a grid that covers `width` x `height` x `count`; the other one
+    /// `tiled(const Sample* samples, int count, int width, int height, int shared_bytes)`, whose blocks share the
+    /// tensor out.
     pub source: String,
     /// The chain's type, the element type and the layout: `Normalize<Flip<Resample<Roi>>> f16 nchw`.
     pub name: String,
     /// Bytes of one sample's parameters: what [`write_sample`] writes.
     pub sample_bytes: usize,
+    /// Whether there is `tiled`.
+    pub tiled: bool,
+}
+
+impl KernelText {
+    /// The name of the kernel to launch: `tiled` where there is one, else `fused`.
+    pub const fn entry(&self) -> &'static str {
+        if self.tiled { "tiled" } else { "fused" }
+    }
 }
 
 /// SHA-256 of the texts in `kernels/` with which this crate was built, in hex.
@@ -152,7 +166,11 @@ pub fn kernel_text(
     );
     add("chain", &types);
     add("fused", include_str!("../../kernels/fused.cu"));
-    KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes }
+    let tiled = is_tiled(operators);
+    if tiled {
+        add("tile", include_str!("../../kernels/tile.cu"));
+    }
+    KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes, tiled }
 }
 
 /// Writes one sample's parameters as the kernel reads them: the address of its tensor, the leaf's
@@ -174,6 +192,12 @@ pub fn write_sample<'a>(
     write(leaf);
     params.into_iter().for_each(|params| write(params.as_bytes()));
     assert!(rest.is_empty(), "a sample's parameters are {} bytes shorter", rest.len());
+}
+
+/// Whether nothing but operators that follow come after the last one that resamples.
+fn is_tiled(operators: &[&dyn AnyOperator]) -> bool {
+    let last = operators.iter().rposition(|op| op.tiling() == Tiling::Resamples);
+    last.is_some_and(|last| operators[last + 1..].iter().all(|op| op.tiling() == Tiling::Follows))
 }
 
 const fn out_type(dtype: DType) -> &'static str {

@@ -82,6 +82,9 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
     /// Everything that one sample needs, as plain bytes, the same on CPU and GPU: at most
     /// [`MAX_PARAMS_BYTES`], a multiple of 8.
     type Params: Pod;
+    /// What it is to the tiled form of the kernel (`kernels/tile.cu`), which a chain has where nothing follows the
+    /// last operator that resamples but such as [follow](Tiling::Follows).
+    const TILING: Tiling = Tiling::None;
 
     /// Whether the settings can be: on failure the field and what is wrong with it.
     fn check(&self) -> Result<(), FieldError> {
@@ -149,6 +152,18 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
 
 /// Most bytes of an operator's parameters.
 pub const MAX_PARAMS_BYTES: usize = 96;
+
+/// What an operator is to the tiled form of the kernel, in which a block makes a part of the tensor together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tiling {
+    /// Its pixels are evaluated one by one, as `at(x, y)`: always possible.
+    None,
+    /// It resamples: the CUDA type is that of `kernels/resample.cu`.
+    Resamples,
+    /// It only moves pixels along the axes, fills what is outside, or maps each channel's value by itself; and the CUDA
+    /// type has the members `resampled`, `columns`, `rows` and `of` (described in `kernels/image.cu`).
+    Follows,
+}
 
 /// A field of an operator that cannot be: its name (`std[1]`) and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::geometry::Size;
 use crate::random::SampleRng;
 use crate::tensor::CHANNELS;
 
-use super::{FieldError, Fusion, Operator};
+use super::{FieldError, Fusion, Operator, Tiling};
 
 /// `(value / 255 - mean) / std`, each step rounded to f32: torchvision's `ToTensor`, then `Normalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -55,6 +55,7 @@ impl Operator for Normalize {
     const CUDA: &'static str = include_str!("../../kernels/normalize.cu");
     const TYPE: &'static str = "Normalize";
     type Params = Params;
+    const TILING: Tiling = Tiling::Follows;
 
     fn check(&self) -> Result<(), FieldError> {
         for (channel, (mean, std)) in self.mean.iter().zip(self.std).enumerate() {

@@ -7,7 +7,7 @@ use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
 use super::settings::{check_side, one_or_each};
-use super::{FieldError, Fusion, Operator, Trace, Wanted, crop};
+use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted, crop};
 
 /// Cuts out a window at a random place of the padded picture: torchvision's `RandomCrop`.
 ///
@@ -61,6 +61,7 @@ impl Operator for RandomCrop {
     const CUDA: &'static str = crop::CUDA;
     const TYPE: &'static str = "Crop";
     type Params = crop::Params;
+    const TILING: Tiling = Tiling::Follows;
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;

@@ -8,7 +8,7 @@ use crate::random::SampleRng;
 
 use super::resample::{self, Filter};
 use super::settings::{check_range, check_side};
-use super::{Bounds, FieldError, Fusion, Operator, Trace, Wanted};
+use super::{Bounds, FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
 /// Cuts out a window of random area and aspect ratio, and resizes it: torchvision's `RandomResizedCrop`.
 ///
@@ -91,6 +91,7 @@ impl Operator for RandomResizedCrop {
     const CUDA: &'static str = resample::CUDA;
     const TYPE: &'static str = "Resample";
     type Params = resample::Params;
+    const TILING: Tiling = Tiling::Resamples;
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;

@@ -8,7 +8,7 @@ use crate::random::SampleRng;
 
 use super::resample::{self, Filter};
 use super::settings::check_side;
-use super::{Bounds, FieldError, Fusion, Operator, Trace, Wanted};
+use super::{Bounds, FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
 /// Resizes the whole picture: torchvision's `Resize` on PIL images.
 ///
@@ -91,6 +91,7 @@ impl Operator for Resize {
     const CUDA: &'static str = resample::CUDA;
     const TYPE: &'static str = "Resample";
     type Params = resample::Params;
+    const TILING: Tiling = Tiling::Resamples;
 
     fn check(&self) -> Result<(), FieldError> {
         let sides = [

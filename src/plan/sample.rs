@@ -110,7 +110,7 @@ impl Plan {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
                 device.has(Route::Cpu)
-                    || device.has(Route::Hardware) && Route::Hardware.takes(header).is_ok()
+                    || device.has(Route::Hardware) && Route::Hardware.takes(header, 2).is_ok()
             })
     }
 

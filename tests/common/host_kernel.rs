@@ -1,8 +1,8 @@
 //! Kernel texts compiled for the host and run there: the bits that the device must give.
 //!
-//! `compile` gives a shared object with one entry,
+//! `compile` gives a shared object with an entry for each kernel of the text,
 //! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
-//! that grid and block, whose `params` are what `cuLaunchKernel` takes.
+//! that grid and block, whose `params` are what `cuLaunchKernel` takes. `tiled__host` likewise.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -17,8 +17,18 @@ use feedwater::geometry::Size;
 use feedwater::op::kernel_text::{BLOCK, KernelText};
 
 /// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
-const OPTIONS: [&str; 8] =
-    ["-x", "c++", "-std=c++17", "-O1", "-ffp-contract=off", "-fPIC", "-shared", "-Wall"];
+/// Bytes are read as words there, so the compiler must not conclude anything from types.
+const OPTIONS: [&str; 9] = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-shared",
+    "-Wall",
+];
 
 /// Compiles the text to a shared object, or finds it compiled by an earlier run.
 ///
@@ -61,6 +71,19 @@ fn directory() -> PathBuf {
     directory
 }
 
+/// The launch of a tiled kernel: its blocks and threads, and the shared memory of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles {
+    /// Tiles side by side.
+    pub columns: u32,
+    /// Tiles one below the other.
+    pub rows: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Shared memory of a block, at most 48 KiB.
+    pub shared_bytes: u32,
+}
+
 type Launch = unsafe extern "C" fn(*mut *mut c_void, u32, u32, u32, u32, u32, u32);
 
 /// A compiled kernel in this process.
@@ -101,5 +124,28 @@ impl HostKernel {
         let (gx, gy) = (size.width.div_ceil(BLOCK.width), size.height.div_ceil(BLOCK.height));
         // SAFETY: the four arguments have the kernel's types; the caller answers for the rest.
         unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, BLOCK.width, BLOCK.height, 1) };
+    }
+
+    /// The same with the tiled kernel.
+    ///
+    /// # Safety
+    /// As [`HostKernel::launch`]; the text must have that kernel.
+    pub unsafe fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
+        let mut pointer = samples.as_ptr();
+        let (mut count, mut width, mut height, mut shared_bytes) =
+            (count as i32, size.width as i32, size.height as i32, tiles.shared_bytes as i32);
+        let mut params: [*mut c_void; 5] = [
+            (&raw mut pointer).cast(),
+            (&raw mut count).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+            (&raw mut shared_bytes).cast(),
+        ];
+        let Tiles { columns, rows, threads, .. } = tiles;
+        // SAFETY: the entry's signature is the one above; kernels/tile.cu declares it.
+        let launch = unsafe { self.library.get::<Launch>(b"tiled__host\0") };
+        let launch = launch.expect("a compiled kernel has the entry");
+        // SAFETY: the five arguments have the kernel's types; the caller answers for the rest.
+        unsafe { launch(params.as_mut_ptr(), columns, rows, count as u32, threads, 1, 1) };
     }
 }

@@ -14,7 +14,7 @@ use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout, TensorShape};
 
-use super::host_kernel::HostKernel;
+use super::host_kernel::{HostKernel, Tiles};
 
 /// One comparison.
 #[derive(Clone)]
@@ -36,6 +36,15 @@ pub struct Case<'a> {
     /// The sample's randomness.
     pub key: SampleKey,
 }
+
+/// The kernels of a text: a thread per pixel; tiles as a device makes them; tiles that are cut in odd places, with so
+/// little shared memory that their columns go in strips, or that the widest do not fit.
+const LAUNCHES: [Option<Tiles>; 4] = [
+    None,
+    Some(Tiles { columns: 1, rows: 1, threads: 224, shared_bytes: 44 << 10 }),
+    Some(Tiles { columns: 2, rows: 3, threads: 96, shared_bytes: 7 << 10 }),
+    Some(Tiles { columns: 1, rows: 2, threads: 33, shared_bytes: 4 << 10 }),
+];
 
 /// One operator's share of a sample.
 struct Step {
@@ -65,15 +74,18 @@ impl Case<'_> {
         }
         let params: Vec<ParamBytes> =
             steps[self.on_host..].iter().map(|step| step.params).collect();
-        let given = self.launch(&text, &images[self.on_host], &params, size);
-        for (sample, given) in given.iter().enumerate() {
-            if let Some(at) = given.iter().zip(&expected).position(|(a, b)| a != b) {
-                panic!(
-                    "kernel and reference differ at byte {at} ({} and {}) of sample {sample}: {}",
-                    given[at],
-                    expected[at],
-                    self.describe()
-                );
+        let launches: &[Option<Tiles>] = if text.tiled { &LAUNCHES } else { &LAUNCHES[..1] };
+        for launch in launches {
+            let given = self.launch(&text, &images[self.on_host], &params, size, *launch);
+            for (sample, given) in given.iter().enumerate() {
+                if let Some(at) = given.iter().zip(&expected).position(|(a, b)| a != b) {
+                    panic!(
+                        "kernel and reference differ at byte {at} ({} and {}) of sample {sample}: {}, {launch:?}",
+                        given[at],
+                        expected[at],
+                        self.describe()
+                    );
+                }
             }
         }
     }
@@ -165,6 +177,7 @@ impl Case<'_> {
         leaf: &HostImage,
         params: &[ParamBytes],
         size: Size,
+        tiles: Option<Tiles>,
     ) -> [Vec<u8>; 2] {
         let bytes = self.shape(size).bytes();
         let mut tensors = vec![0xaaaa_aaaa_u32; 2 * bytes.div_ceil(4)];
@@ -205,8 +218,13 @@ impl Case<'_> {
             let out = tensors[sample * half..].as_mut_ptr() as u64;
             write_sample(buffer, out, &leaf, params);
         }
-        // SAFETY: the parameters were just written for this text; pixels, tables and tensors outlive the call.
-        unsafe { HostKernel::new(text).launch(samples, 2, size) };
+        let kernel = HostKernel::new(text);
+        match tiles {
+            // SAFETY: the parameters were just written for this text; pixels, tables and tensors outlive the call.
+            None => unsafe { kernel.launch(samples, 2, size) },
+            // SAFETY: as above; the text has that kernel, or no tiles would be given.
+            Some(tiles) => unsafe { kernel.launch_tiled(samples, 2, size, tiles) },
+        }
         let tensors = bytemuck::cast_slice::<_, u8>(&tensors);
         [0, 1].map(|sample| tensors[4 * sample * half..][..bytes].to_vec())
     }

@@ -41,7 +41,12 @@ API int cuDeviceGetName(char* name, int bytes, int) {
 
 API int cuDeviceGetAttribute(int* value, int attribute, int) {
     ENTER("cuDeviceGetAttribute")
-    *value = attribute == 75 ? 9 : 0;      // compute capability 9.0
+    switch (attribute) {                   // as an H200's
+        case 16: *value = 132; break;      // multiprocessors
+        case 75: *value = 9; break;        // compute capability 9.0
+        case 81: *value = 228 << 10; break;// shared memory of a multiprocessor
+        default: *value = 0;
+    }
     return SUCCESS;
 }
 
@@ -289,9 +294,10 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     if (found == modules.end()) return INVALID_HANDLE;
     void* host = dlsym(found->second.library, (std::string(name) + "__host").c_str());
     if (!host) return NOT_FOUND;
-    // The kernel of this crate: const Sample* samples, int count, int width, int height. Another one says what it
-    // has: sizes and a zero.
+    // The kernels of this crate: const Sample* samples, int count, int width, int height, and int shared_bytes where
+    // they are tiled. Another one says what it has: sizes and a zero.
     std::vector<size_t> param_bytes = {8, 4, 4, 4};
+    if (!strcmp(name, "tiled")) param_bytes.push_back(4);
     if (auto* sizes = (const unsigned*)dlsym(found->second.library, (std::string(name) + "__param_bytes").c_str()))
         for (param_bytes.clear(); *sizes; sizes++) param_bytes.push_back(*sizes);
     auto* function = new Function{(decltype(Function::host))host, param_bytes};
@@ -317,11 +323,12 @@ API int cuModuleUnload(void* handle) {
 }
 
 API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                       unsigned, void* stream_handle, void** params, void**) {
+                       unsigned shared_bytes, void* stream_handle, void** params, void**) {
     ENTER("cuLaunchKernel")
     NEED_CONTEXT
     STREAM(stream_handle)
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz == 0 || bx * by * bz > 1024) return INVALID_VALUE;
+    if (shared_bytes > 48 << 10) return INVALID_VALUE;
     Function* function = (Function*)handle;
     // The arguments are copied now; what they point to is read when the kernel runs.
     auto copies = std::make_shared<std::vector<std::vector<char>>>();

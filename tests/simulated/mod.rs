@@ -201,6 +201,11 @@ impl Simulated {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
     }
 
+    /// How often the compiler was opened in this process.
+    pub fn compiler_openings(&self) -> u64 {
+        self.call(&self.libraries.nvrtc, "sim_compiler_openings", |f: extern "C" fn() -> u64| f())
+    }
+
     /// The version that nvJPEG gives itself; 13.3.2 after the reset.
     pub fn nvjpeg_version(&self, major: c_int, minor: c_int, patch: c_int) {
         self.call(

@@ -54,7 +54,7 @@ impl Taken {
             None => Arc::new(Stream::new(device)?),
         };
         let text = &on_device.kernel;
-        let kernel = Kernel::load(device, &text.source, "fused", text.sample_bytes)?;
+        let kernel = Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
             let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;

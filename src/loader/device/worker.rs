@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::DecodeFault;
 use crate::gpu::{DeviceBuffer, Event, Stream, Upload};
-use crate::header::{Header, verify};
+use crate::header::Header;
 use crate::image::HostImage;
 use crate::loader::balance::PictureWork;
 use crate::loader::batch::{Outcome, SampleRecord};
@@ -179,7 +179,7 @@ impl PageWorker {
                 Route::Cpu => fits(upload_bytes(plan, device, sample)),
                 _ if !in_page => Err("its file does not fit into a page"),
                 _ => route
-                    .takes(header)
+                    .takes(header, sample.reduction)
                     .and_then(|()| lanes.window(route, header.size, sample))
                     .and_then(|window| fits(window.bytes())),
             };
@@ -188,7 +188,7 @@ impl PageWorker {
                 Err(reason) => why = reason,
             }
         }
-        if self.routes.iter().any(|&route| route != Route::Cpu) && verify(bytes, header).is_err() {
+        if self.routes.iter().any(|&route| route != Route::Cpu) && header.verify(bytes).is_err() {
             // Nothing that looks damaged reaches the device; the CPU's decoder is the judge.
             self.routes.retain(|&route| route == Route::Cpu);
             why = "it looks damaged";

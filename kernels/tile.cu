@@ -1,0 +1,545 @@
+// The tiled form of the kernel, for chains in which pixels only move, or are mapped each channel by itself, after the
+// last resampling: a block makes a tile of one sample's tensor. Twin of `launch_tiled` in src/gpu/kernel.rs.
+//
+// The threads of a block work in phases with a barrier between them, and all of them walk the same loops:
+//   tables   what becomes of each byte (normalized, converted) and the rows' coefficients go into shared memory;
+//   then, for strips of columns (one, unless the source is so wide that a strip's rows do not fit):
+//   load     a few source rows of the strip's window, split into a plane for each channel, 4 pixels to a word;
+//   sum      along the rows: each source row once per tile. Four rows of a column become the bytes of one word, in a
+//            ring of as many words as the longest column sum needs;
+//   store    the output rows that are complete: sums along the columns, the table, two elements per store.
+// A coefficient is 22 bits and a sign. Its three bytes are multiplied apart, four taps with one instruction (dp4a), and
+// put together at the end: the same integers as in resample.cu, modulo 2^32. The highest byte is signed, so a
+// coefficient must be in [-2, 2) once it is scaled back, which the filters' are.
+//
+// What decides how a tile is made is a function of its sample alone (`Tile::fits`): where not even a narrow strip's
+// shares of shared memory suffice, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated
+// one by one as in fused.cu. So one launch takes samples of every size, and an odd one costs only itself.
+#ifdef __CUDACC__
+#define EACH_THREAD if (const int thread = threadIdx.x; true)
+#define BARRIER __syncthreads()
+#define NOT_INLINE __noinline__
+#define NOT_UNROLLED _Pragma("unroll 1")
+#else
+// On the host a phase is a loop over the threads, so a barrier has nothing left to do.
+#define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
+#define BARRIER (void)0
+#define NOT_INLINE
+#define NOT_UNROLLED
+#endif
+
+__device__ inline int smaller(int a, int b) { return a < b ? a : b; }
+__device__ inline int larger(int a, int b) { return a < b ? b : a; }
+
+#ifdef __CUDACC__
+__device__ inline unsigned dot_unsigned(unsigned bytes, unsigned factors, unsigned sum) {
+    asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
+    return sum;
+}
+__device__ inline int dot_signed(unsigned bytes, unsigned factors, int sum) {
+    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
+    return sum;
+}
+// `low` and `high`, each clamped to 0..255, as the lowest bytes of a word whose upper half was `above`'s lower one.
+__device__ inline unsigned clamped(int low, int high, unsigned above) {
+    unsigned word;
+    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
+    return word;
+}
+__device__ inline unsigned shifted(unsigned low, unsigned high, unsigned bits) {
+    return __funnelshift_r(low, high, bits);
+}
+__device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) {
+    return __byte_perm(low, high, places);
+}
+__device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
+#else
+static inline unsigned byte_of(unsigned word, int place) { return word >> 8 * place & 255; }
+static inline unsigned dot_unsigned(unsigned bytes, unsigned factors, unsigned sum) {
+    for (int i = 0; i < 4; i++) sum += byte_of(bytes, i) * byte_of(factors, i);
+    return sum;
+}
+static inline int dot_signed(unsigned bytes, unsigned factors, int sum) {
+    for (int i = 0; i < 4; i++) sum += (int)byte_of(bytes, i) * (signed char)byte_of(factors, i);
+    return sum;
+}
+static inline unsigned clamped(int low, int high, unsigned above) {
+    return above << 16 | (unsigned)larger(0, smaller(255, high)) << 8 | (unsigned)larger(0, smaller(255, low));
+}
+static inline unsigned shifted(unsigned low, unsigned high, unsigned bits) {
+    return (unsigned)(((unsigned long long)high << 32 | low) >> bits);
+}
+static inline unsigned picked(unsigned low, unsigned high, unsigned places) {
+    unsigned word = 0;
+    for (int i = 0; i < 4; i++) {
+        const int place = places >> 4 * i & 7;
+        word |= byte_of(place < 4 ? low : high, place & 3) << 8 * i;
+    }
+    return word;
+}
+static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
+#endif
+
+// Division of numbers below 2^16 by one of them; exact, as the inverse is over by less than 2^16 parts in 2^32.
+struct Divisor {
+    int by;
+    unsigned inverse;
+    explicit __device__ Divisor(int by) : by(by), inverse(by > 1 ? 0xffffffffu / by + 1 : 0) {}
+    __device__ int of(int number) const { return by > 1 ? (int)high_product(number, inverse) : number; }
+};
+
+// How the threads share out a rectangle: each keeps to every `count`th column, and to every `slots`th row.
+struct Lanes {
+    int count, slots, first, slot;
+    __device__ Lanes(int thread, int columns) {
+        const int threads = blockDim.x;
+        count = smaller(columns, threads);
+        slots = threads / count;
+        slot = thread / count;
+        // Threads that are left over have nothing to do.
+        first = slot < slots ? thread - slot * count : columns;
+    }
+};
+
+// Four pixels of a row as a word of each channel, one by one. Those that are not from `first` to before `end` are not
+// used, so others are read in their place.
+template <class Src>
+__device__ inline void quad_of_pixels(const Src& src, int x, int y, int first, int end, unsigned words[3]) {
+    words[0] = words[1] = words[2] = 0;
+    for (int i = 0; i < 4; i++) {
+        const Bytes pixel = src.at(larger(first, smaller(x + i, end - 1)), y);
+        words[0] |= (unsigned)pixel.r << 8 * i;
+        words[1] |= (unsigned)pixel.g << 8 * i;
+        words[2] |= (unsigned)pixel.b << 8 * i;
+    }
+}
+
+// The same as fast as the source allows; `start` is a pixel from which on every fourth is the best to begin with.
+template <class Src> struct Quads {
+    static __device__ int start(const Src&) { return 0; }
+    static __device__ void get(const Src& src, int x, int y, int first, int end, unsigned words[3]) {
+        quad_of_pixels(src, x, y, first, end, words);
+    }
+};
+
+// Upright pixels come as the 12 bytes that they are, in words. Rows may begin at any address: words are read where they
+// are aligned and shifted together. Only at the very ends of the memory they come one by one.
+template <> struct Quads<Roi> {
+    static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
+    static __device__ void get(const Roi& src, int x, int y, int first, int end, unsigned words[3]) {
+        const unsigned char* at = src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x);
+        const unsigned past = (unsigned)(unsigned long long)at & 3;
+        const unsigned char* aligned = at - past;
+        const bool inside = aligned >= src.pixels && aligned + 16 <= src.pixels + (long long)src.pitch * src.height;
+        if (src.orientation || !inside) return quad_of_pixels(src, x, y, first, end, words);
+        const unsigned* from = (const unsigned*)aligned;
+        unsigned a = from[0], b = from[1], c = from[2];
+        if (past) {
+            const unsigned d = from[3], bits = 8 * past;
+            a = shifted(a, b, bits);
+            b = shifted(b, c, bits);
+            c = shifted(c, d, bits);
+        }
+        words[0] = picked(picked(a, b, 0x0630), c, 0x5210);
+        words[1] = picked(picked(a, b, 0x0741), c, 0x6210);
+        words[2] = picked(picked(a, b, 0x0052), c, 0x7410);
+    }
+};
+
+// Byte number `part` of four coefficients, from number `first` on; 0 for those that there are not.
+__device__ inline unsigned factors(const int* coefs, int count, int first, int part) {
+    unsigned word = 0;
+    for (int i = 0; i < 4; i++) {
+        const int tap = first + i;
+        if (tap >= 0 && tap < count) word |= ((unsigned)coefs[tap] >> 8 * part & 255) << 8 * i;
+    }
+    return word;
+}
+
+// Four coefficients in parts; 16 bytes, so that they come with one load.
+struct alignas(16) Factors {
+    unsigned low, middle, high, unused;
+};
+
+// Sums of the three parts of products.
+struct Parts {
+    unsigned low = 1 << 21, middle = 0;
+    int high = 0;
+    __device__ void add(unsigned bytes, const Factors& k) {
+        low = dot_unsigned(bytes, k.low, low);
+        middle = dot_unsigned(bytes, k.middle, middle);
+        high = dot_signed(bytes, k.high, high);
+    }
+    // What they are together, rounded, and not yet clamped to a byte.
+    __device__ int value() const { return (int)(low + (middle << 8) + ((unsigned)high << 16)) >> 22; }
+};
+
+// A rectangle of the tensor, half open.
+struct Window {
+    int left, top, right, bottom;
+    __device__ bool has(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
+};
+
+// The outputs of one axis of a tile, in the order of the source, and what they read.
+struct TileAxis {
+    const int* bounds;          // (first, count) of each
+    const int* coefs;
+    int taps;                   // coefficients of each
+    int len;
+    int first, end;             // what all of them read
+    // Of the outputs from `begin` to before `end` of the tensor; the resampled image's first one is `first`.
+    __device__ TileAxis(const ResampleParams& p, bool columns, const Origin& origin, int from, int to)
+        : taps(columns ? p.h_taps : p.v_taps), len(to - from), first(0), end(0) {
+        const int place = origin.at + (origin.step > 0 ? from : 1 - to) - (columns ? p.x : p.y);
+        bounds = p.table + (columns ? p.h_bounds : p.v_bounds) + 2 * place;
+        coefs = p.table + (columns ? p.h_coefs : p.v_coefs) + (long long)taps * place;
+        if (len > 0) {
+            first = bounds[0];
+            end = bounds[2 * len - 2] + bounds[2 * len - 1];
+        }
+    }
+};
+
+// How a tile is made, and where its parts lie in shared memory.
+template <class Src> struct Tile {
+    typedef Out::type Element;
+
+    const Sample& sample;
+    Element* out;
+    const Src& src;
+    const ResampleParams& p;
+    int width, height;          // of the tensor
+    Origin across, down;
+    Window window;              // what comes from the resampled image
+    TileAxis rows;
+    int columns, words;         // most columns of a strip, and most words of one of its source rows
+    int column_groups;          // words of a column's taps
+    int row_groups;             // words that a row's taps lie in
+    int loaded, kept;           // groups of four source rows: loaded at once, and in the ring
+
+    unsigned* shared;           // [rows][row_groups] Factors, and then, by their places:
+    int table;                  // [3][256] elements
+    int row_taps;               // [rows][2]: first source row, counted from the tile's first, and number
+    int column_taps;            // [columns][2]: first source pixel, counted from the strip's first, and words of taps
+    int column_factors;         // [column_groups][3][columns]
+    int planes;                 // [4 * loaded][3][words + 1]
+    int ring;                   // [kept][3][columns]
+
+    __device__ Tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
+                    unsigned* shared)
+        : sample(sample), out(sample.out), src(resample.src), p(resample.p), width(width), height(height),
+          across(sample.pixels.columns()), down(sample.pixels.rows()),
+          window{larger(all.left, across.begin), larger(all.top, down.begin), smaller(all.right, across.end),
+                 smaller(all.bottom, down.end)},
+          rows(p, false, down, window.top, window.bottom), shared(shared) {}
+
+    __device__ Element* elements() const { return (Element*)(shared + table); }
+    __device__ const Factors& row_factors(int row, int group) const {
+        return ((const Factors*)shared)[row * row_groups + group];
+    }
+
+    __device__ bool is_empty() const { return window.left >= window.right || window.top >= window.bottom; }
+
+    __device__ TileAxis strip(int left) const {
+        return TileAxis(p, true, across, left, smaller(left + columns, window.right));
+    }
+    // The first pixel that is loaded for a strip.
+    __device__ int start(const TileAxis& strip) const {
+        const int best = Quads<Src>::start(src);
+        return strip.first - ((strip.first - best) & 3);
+    }
+
+    // Shares out shared memory: as few strips as possible, then as many rows at once as possible. Whether that can be.
+    __device__ bool fits(int shared_bytes) {
+        if (is_empty() || (p.h_taps == 1 && p.v_taps == 1)) return false;
+        row_groups = (p.v_taps + 6) / 4;
+        column_groups = (p.h_taps + 3) / 4;
+        const int fixed = (int)(768 * sizeof(Element)) + rows.len * (8 + 16 * row_groups);
+        NOT_UNROLLED for (columns = window.right - window.left;; columns = (columns + 1) / 2) {
+            words = 0;
+            NOT_UNROLLED for (int left = window.left; left < window.right; left += columns) {
+                const TileAxis it = strip(left);
+                words = larger(words, (it.end - start(it) + 3) / 4);
+            }
+            const int of_strip = columns * (8 + 12 * column_groups) + (row_groups - 1) * 12 * columns;
+            const int of_group = 48 * (words + 1) + 12 * columns;
+            loaded = (shared_bytes - fixed - of_strip) / of_group;
+            if (loaded > 0 && shared_bytes > fixed + of_strip) break;
+            if (columns == 1) return false;
+        }
+        loaded = smaller(loaded, MOST_LOADED);
+        kept = row_groups - 1 + loaded;
+        table = 4 * rows.len * row_groups;
+        row_taps = table + (int)(192 * sizeof(Element));
+        column_taps = row_taps + 2 * rows.len;
+        column_factors = column_taps + 2 * columns;
+        planes = column_factors + 3 * column_groups * columns;
+        ring = planes + 12 * loaded * (words + 1);
+        return true;
+    }
+    static const int MOST_LOADED = 8;
+
+    // What becomes of each byte, and the rows' coefficients.
+    __device__ void fill_tables(int thread) const {
+        NOT_UNROLLED for (int i = thread; i < 256; i += blockDim.x) {
+            const Bytes byte = {(unsigned char)i, (unsigned char)i, (unsigned char)i};
+            const Pixels::Pixel pixel = sample.pixels.of(byte);
+            elements()[i] = Out::of(pixel.r);
+            elements()[256 + i] = Out::of(pixel.g);
+            elements()[512 + i] = Out::of(pixel.b);
+        }
+        NOT_UNROLLED for (int i = thread; i < rows.len; i += blockDim.x) {
+            shared[row_taps + 2 * i] = rows.bounds[2 * i] - rows.first;
+            shared[row_taps + 2 * i + 1] = rows.bounds[2 * i + 1];
+        }
+        NOT_UNROLLED for (int i = thread; i < rows.len * row_groups; i += blockDim.x) {
+            const int row = i / row_groups, group = i % row_groups;
+            const int first = 4 * group - ((rows.bounds[2 * row] - rows.first) & 3), count = rows.bounds[2 * row + 1];
+            const int* coefs = rows.coefs + (long long)rows.taps * row;
+            NOT_UNROLLED for (int part = 0; part < 3; part++)
+                shared[4 * i + part] = factors(coefs, count, first, part);
+        }
+    }
+
+    __device__ void fill_strip(int thread, const TileAxis& strip) const {
+        NOT_UNROLLED for (int i = thread; i < strip.len; i += blockDim.x) {
+            const int count = strip.bounds[2 * i + 1];
+            shared[column_taps + 2 * i] = strip.bounds[2 * i] - start(strip);
+            shared[column_taps + 2 * i + 1] = (count + 3) / 4;
+            const int* coefs = strip.coefs + (long long)strip.taps * i;
+            NOT_UNROLLED for (int group = 0; group < 3 * column_groups; group++)
+                shared[column_factors + group * columns + i] = factors(coefs, count, group / 3 * 4, group % 3);
+        }
+    }
+
+    // `groups` groups of four source rows, from group `first` on. What is past the last row repeats it.
+    __device__ void load(int thread, const TileAxis& strip, int first, int groups) const {
+        const int from = start(strip), len = (strip.end - from + 3) / 4;
+        const Divisor by(len);
+        for (int i = thread; i < 4 * groups * len; i += blockDim.x) {
+            const int row = by.of(i), word = i - row * len;
+            const int y = smaller(rows.first + 4 * first + row, rows.end - 1);
+            unsigned quad[3];
+            Quads<Src>::get(src, from + 4 * word, y, strip.first, strip.end, quad);
+            const int to = planes + 3 * row * (words + 1) + word;
+            for (int channel = 0; channel < 3; channel++) shared[to + channel * (words + 1)] = quad[channel];
+        }
+    }
+
+    // Sums along the loaded rows. A thread keeps its column, and with WORDS (of taps, at most) its coefficients.
+    template <int WORDS> __device__ void sum_words(int thread, const TileAxis& strip, int first, int groups) const {
+        const Lanes lanes(thread, strip.len);
+        const Divisor around(kept);
+        const int line = words + 1;
+        NOT_UNROLLED for (int column = lanes.first; column < strip.len; column += lanes.count) {
+            const unsigned pixel = shared[column_taps + 2 * column];
+            const unsigned bits = 8 * (pixel & 3);
+            Factors k[WORDS];
+            for (int word = 0; word < WORDS; word++) k[word] = factors_of(column, word);
+            NOT_UNROLLED for (int group = lanes.slot; group < groups; group += lanes.slots) {
+                const int from = planes + 12 * group * line + pixel / 4;
+                unsigned bytes[3] = {0, 0, 0};
+                for (int half = 1; half >= 0; half--) {
+                    int values[6];
+                    for (int i = 0; i < 6; i++) {
+                        const int at = from + (6 * half + i) * line;
+                        unsigned before = shared[at];
+                        Parts parts;
+                        for (int word = 0; word < WORDS; word++) {
+                            const unsigned next = shared[at + word + 1], taps = shifted(before, next, bits);
+                            parts.add(taps, k[word]);
+                            before = next;
+                        }
+                        values[i] = parts.value();
+                    }
+                    for (int i = 0; i < 3; i++) bytes[i] = clamped(values[i], values[3 + i], bytes[i]);
+                }
+                keep(column, first + group, around, bytes);
+            }
+        }
+    }
+
+    // The same for any number of taps, two rows at a time, as threads have not registers for four.
+    __device__ void sum_taps(int thread, const TileAxis& strip, int first, int groups) const {
+        const Lanes lanes(thread, strip.len);
+        const Divisor around(kept);
+        const int line = words + 1;
+        NOT_UNROLLED for (int column = lanes.first; column < strip.len; column += lanes.count) {
+            const unsigned pixel = shared[column_taps + 2 * column], count = shared[column_taps + 2 * column + 1];
+            const unsigned bits = 8 * (pixel & 3);
+            NOT_UNROLLED for (int group = lanes.slot; group < groups; group += lanes.slots) {
+                unsigned bytes[3] = {0, 0, 0};
+                NOT_UNROLLED for (int half = 1; half >= 0; half--) {
+                    const int from = planes + (12 * group + 6 * half) * line + pixel / 4;
+                    unsigned before[6];
+                    Parts parts[6];
+                    const Factors k = factors_of(column, 0);
+                    for (int i = 0; i < 6; i++) {
+                        before[i] = shared[from + i * line + 1];
+                        parts[i].add(shifted(shared[from + i * line], before[i], bits), k);
+                    }
+                    NOT_UNROLLED for (unsigned word = 1; word < count; word++) {
+                        const Factors k = factors_of(column, word);
+                        for (int i = 0; i < 6; i++) {
+                            const unsigned next = shared[from + i * line + word + 1];
+                            parts[i].add(shifted(before[i], next, bits), k);
+                            before[i] = next;
+                        }
+                    }
+                    for (int i = 0; i < 3; i++)
+                        bytes[i] = clamped(parts[i].value(), parts[3 + i].value(), bytes[i]);
+                }
+                keep(column, first + group, around, bytes);
+            }
+        }
+    }
+
+    __device__ Factors factors_of(int column, int word) const {
+        const int at = column_factors + 3 * word * columns + column;
+        const Factors k = {shared[at], shared[at + columns], shared[at + 2 * columns], 0};
+        return k;
+    }
+
+    __device__ void keep(int column, int group, const Divisor& around, const unsigned bytes[3]) const {
+        const int to = ring + 3 * (group - around.of(group) * kept) * columns + column;
+        for (int channel = 0; channel < 3; channel++) shared[to + channel * columns] = bytes[channel];
+    }
+
+    __device__ void sum(int thread, const TileAxis& strip, int first, int groups) const {
+        switch (column_groups) {
+            case 1: return sum_words<1>(thread, strip, first, groups);
+            case 2: return sum_words<2>(thread, strip, first, groups);
+            default: return sum_taps(thread, strip, first, groups);
+        }
+    }
+
+    // The output rows from number `begin` to before `end`, of the columns from `left` on. A thread keeps its two columns.
+    __device__ void store(int thread, const TileAxis& strip, int left, int begin, int end) const {
+        const int right = left + strip.len, even = left & ~1, pairs = (right - even + 1) / 2;
+        const Lanes lanes(thread, pairs);
+        const Divisor around(kept);
+        NOT_UNROLLED for (int pair = lanes.first; pair < pairs; pair += lanes.count) {
+            const int x = even + 2 * pair;
+            // Where one of the two is another's, its neighbour stands in.
+            const int a = larger(x, left), b = smaller(x + 1, right - 1);
+            const int first = ring + (across.step > 0 ? a - left : right - 1 - a);
+            const int second = ring + (across.step > 0 ? b - left : right - 1 - b);
+            NOT_UNROLLED for (int row = begin + lanes.slot; row < end; row += lanes.slots) {
+                const int y = down.step > 0 ? window.top + row : window.bottom - 1 - row;
+                const unsigned at = shared[row_taps + 2 * row], group = at / 4;
+                const unsigned groups = ((at & 3) + shared[row_taps + 2 * row + 1] + 3) / 4;
+                int slot = group - around.of(group) * kept;
+                Parts parts[6];
+                for (int i = 0; i < 3; i++) {
+                    parts[i].add(shared[first + (3 * slot + i) * columns], row_factors(row, 0));
+                    parts[3 + i].add(shared[second + (3 * slot + i) * columns], row_factors(row, 0));
+                }
+                NOT_UNROLLED for (unsigned it = 1; it < groups; it++) {
+                    slot = slot + 1 == kept ? 0 : slot + 1;
+                    const Factors k = row_factors(row, it);
+                    for (int i = 0; i < 3; i++) {
+                        parts[i].add(shared[first + (3 * slot + i) * columns], k);
+                        parts[3 + i].add(shared[second + (3 * slot + i) * columns], k);
+                    }
+                }
+                Element pixels[2][3];
+                for (int i = 0; i < 6; i++)
+                    pixels[i / 3][i % 3] = elements()[256 * (i % 3) + larger(0, smaller(255, parts[i].value()))];
+                if (x >= left && x + 1 < right) {
+                    Order::store_two<Out>(out, x, y, width, height, pixels[0], pixels[1]);
+                } else if (x >= left) {
+                    Order::store_elements<Out>(out, x, y, width, height, pixels[0]);
+                } else {
+                    Order::store_elements<Out>(out, x + 1, y, width, height, pixels[1]);
+                }
+            }
+        }
+    }
+
+    // All of it, once it fits.
+    __device__ void make() const {
+        EACH_THREAD fill_tables(thread);
+        const int groups = (rows.end - rows.first + 3) / 4;
+        for (int left = window.left; left < window.right; left += columns) {
+            const TileAxis strip = this->strip(left);
+            EACH_THREAD fill_strip(thread, strip);
+            for (int first = 0, done = 0; done < rows.len; first += loaded) {
+                const int now = smaller(loaded, groups - first);
+                EACH_THREAD load(thread, strip, first, now);
+                BARRIER;
+                EACH_THREAD sum(thread, strip, first, now);
+                BARRIER;
+                // Rows end in the order in which they begin.
+                int complete = done;
+                while (complete < rows.len &&
+                       (int)(shared[row_taps + 2 * complete] + shared[row_taps + 2 * complete + 1]) <= 4 * (first + now))
+                    complete++;
+                EACH_THREAD store(thread, strip, left, done, complete);
+                done = complete;
+            }
+        }
+    }
+};
+
+// A pixel by itself: apart, since the threads that make tiles need registers.
+NOT_INLINE __device__ void store_pixel(const Sample& sample, int x, int y, int width, int height) {
+    Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
+}
+
+// One tile: what comes from the resampled image all at once, what does not (or does not fit) pixel by pixel.
+template <class Src>
+__device__ void make_tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
+                          unsigned* shared, int shared_bytes) {
+    Tile<Src> tile(sample, resample, all, width, height, shared);
+    const bool fits = tile.fits(shared_bytes);
+    if (fits) tile.make();
+    const Window done = fits ? tile.window : Window{0, 0, 0, 0};
+    if (done.left == all.left && done.top == all.top && done.right == all.right && done.bottom == all.bottom) return;
+    EACH_THREAD {
+        const int columns = all.right - all.left;
+        NOT_UNROLLED for (int i = thread; i < columns * (all.bottom - all.top); i += blockDim.x) {
+            const int x = all.left + i % columns, y = all.top + i / columns;
+            if (!done.has(x, y)) store_pixel(sample, x, y, width, height);
+        }
+    }
+}
+
+// The grid is the tiling: its blocks share out the columns (even numbers of them) and the rows; a layer is a sample.
+__device__ inline void tile_of_block(const Sample* samples, int count, int width, int height, unsigned* shared,
+                                     int shared_bytes) {
+    if ((int)blockIdx.z >= count) return;
+    const int columns = ((width + gridDim.x - 1) / gridDim.x + 1) & ~1, rows = (height + gridDim.y - 1) / gridDim.y;
+    const int left = columns * blockIdx.x, top = rows * blockIdx.y;
+    if (left >= width || top >= height) return;
+    const Window all = {left, top, smaller(left + columns, width), smaller(top + rows, height)};
+    const Sample& sample = samples[blockIdx.z];
+    make_tile(sample, sample.pixels.resampled(), all, width, height, shared, shared_bytes);
+}
+
+#ifdef __CUDACC__
+extern "C" __global__ void __launch_bounds__(256, 4) tiled(const Sample* samples, int count, int width, int height,
+                                                        int shared_bytes) {
+    extern __shared__ __align__(16) unsigned shared[];
+    tile_of_block(samples, count, width, height, shared, shared_bytes);
+}
+#else
+// The launch, on the host: every block, and within it every phase, one after another. Shared memory is filled before each
+// block, so what was not written shows, and watched behind its end.
+extern "C" void tiled__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                            unsigned bz) {
+    static thread_local struct alignas(16) {
+        unsigned char bytes[(48 << 10) + 256];
+    } shared;
+    const int shared_bytes = *(int*)params[4];
+    gridDim = {gx, gy, gz};
+    blockDim = {bx * by * bz, 1, 1};
+    for (unsigned block = 0; block < gx * gy * gz; block++) {
+        for (unsigned i = 0; i < sizeof shared.bytes; i++) shared.bytes[i] = 0xcb;
+        blockIdx = {block % gx, block / gx % gy, block / gx / gy};
+        tile_of_block(*(const Sample**)params[0], *(int*)params[1], *(int*)params[2], *(int*)params[3],
+                      (unsigned*)shared.bytes, shared_bytes);
+        for (unsigned i = shared_bytes; i < sizeof shared.bytes; i++)
+            if (shared.bytes[i] != 0xcb) __builtin_trap();
+    }
+}
+#endif
