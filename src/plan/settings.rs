@@ -9,6 +9,8 @@ use crate::error::{Error, Result};
 use crate::op::Placement;
 use crate::tensor::{DType, Layout};
 
+use super::Route;
+
 /// Everything that a user can set besides source and chain. Field names are the keys in TOML.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
@@ -101,11 +103,18 @@ pub struct DecodeSettings {
     pub prescale: bool,
     /// Whether pictures are turned upright as their EXIF orientation says. Default true.
     pub orientation: bool,
+    /// By which engines a picture may be decoded where decoding is on the device. Default: all.
+    pub routes: Vec<Route>,
 }
 
 impl Default for DecodeSettings {
     fn default() -> Self {
-        Self { placement: Placement::Auto, prescale: false, orientation: true }
+        Self {
+            placement: Placement::Auto,
+            prescale: false,
+            orientation: true,
+            routes: Route::ALL.to_vec(),
+        }
     }
 }
 
