@@ -56,7 +56,7 @@ pub struct Measured {
     pub peak_rss_bytes: u64,
 }
 
-/// Seconds that a case takes at least where the number of epochs is left open.
+/// Seconds after which no further epoch begins, where their number is left open.
 const SECONDS: f64 = 3.0;
 
 /// Runs the file's pipeline by one route, or by all that it allows: an epoch to warm up, then the measured ones.
@@ -83,13 +83,12 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
         Ok(())
     })?;
     let first_batch_seconds = first_batch.unwrap_or_default();
-    let warm_up = (start.elapsed().as_secs_f64() - first_batch_seconds).max(1e-6);
-    let enough = (SECONDS / warm_up).ceil() as u32;
 
-    let epochs = options.epochs.unwrap_or(enough.max(1));
     let (before, cpu_before, begin) = (loader.stats(), cpu_seconds(), Instant::now());
-    for _ in 0..epochs {
+    let mut epochs = 0;
+    while options.epochs.map_or(begin.elapsed().as_secs_f64() < SECONDS, |all| epochs < all) {
         epoch(&loader, |_| Ok(()))?;
+        epochs += 1;
     }
     let seconds = begin.elapsed().as_secs_f64();
     let cpu = cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);

@@ -41,7 +41,7 @@ pub struct Options {
     /// Pictures of 500x375; of the progressive there are a quarter, of the large an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
-    /// Measured epochs of each case; without it, as many as take 3 seconds
+    /// Measured epochs of each case; without it, until 3 seconds have passed
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: Option<u32>,
     /// What to measure, by comma
