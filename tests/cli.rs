@@ -8,7 +8,7 @@ use feedwater::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 7] = ["demo", "doctor", "plan", "run", "dump", "synth", "selftest"];
+const COMMANDS: [&str; 8] = ["demo", "doctor", "plan", "run", "dump", "bench", "synth", "selftest"];
 
 /// Runs the program in `dir`, on the CPU alone whatever the machine has.
 fn feedwater(dir: &Path, args: &[&str]) -> Output {

@@ -1,18 +1,16 @@
 //! `demo`: the main job on photographs that it makes itself.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
-use feedwater::footprint::bytes;
-use feedwater::gpu::{self, Device};
-use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Last;
 use feedwater::source::Directory;
-use feedwater::synth::{self, Settings};
+use feedwater::synth::Settings;
 use serde_json::json;
 
+use super::pictures::{self, cache};
 use super::report::Report;
 use super::sheet::Sheet;
 use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
@@ -36,26 +34,10 @@ pub struct Options {
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {
-    if let DeviceChoice::Gpu(ordinal) = options.device.choice() {
-        // Before the pictures are made for nothing.
-        let device = Device::open(ordinal)?;
-        gpu::compiler(&device)?;
-    }
+    options.device.require()?;
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
-    let data = cache.join(format!("synth-{}", settings.images));
-    let note = |text: String| if options.json { Ok(()) } else { print(text) };
-    let summary = match synth::complete(&data, &settings) {
-        Some(summary) => summary,
-        None => {
-            note(format!("making    {} pictures in {}", settings.images, data.display()))?;
-            let bar = progress(settings.images, "images");
-            let summary = synth::write(&data, &settings, |_| bar.inc(1))?;
-            bar.finish_and_clear();
-            summary
-        }
-    };
-    note(format!("data      {} in {}", bytes(summary.bytes), data.display()))?;
+    let data = pictures::make(&cache, &settings, options.json)?;
 
     let loader = builder(&data, options)?.build()?;
     let bar = progress(loader.batches_per_epoch(), "batches");
@@ -97,16 +79,4 @@ fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, Failure> {
         .last(Last::Partial)
         .epochs(Some(1))
         .device(options.device.choice()))
-}
-
-/// Where pictures are kept between runs.
-fn cache() -> Result<PathBuf, Failure> {
-    let var = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    var("FEEDWATER_CACHE")
-        .or_else(|| var("XDG_CACHE_HOME").map(|path| path.join("feedwater")))
-        .or_else(|| var("HOME").map(|path| path.join(".cache/feedwater")))
-        .ok_or_else(|| {
-            let text = "no cache directory: set FEEDWATER_CACHE, XDG_CACHE_HOME or HOME";
-            Failure::Failed(text.into())
-        })
 }

@@ -13,14 +13,17 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use feedwater::Error;
 use feedwater::config::Pipeline;
+use feedwater::gpu::{self, Device};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+mod bench;
 mod demo;
 mod doctor;
 mod dump;
 mod npy;
+mod pictures;
 mod plan;
 mod report;
 mod run;
@@ -51,6 +54,7 @@ enum Command {
     Plan(plan::Options),
     Run(run::Options),
     Dump(dump::Options),
+    Bench(bench::Options),
     Synth(synth::Options),
     Selftest(selftest::Options),
 }
@@ -87,6 +91,24 @@ impl DeviceOption {
             DeviceOption::Auto => DeviceChoice::Auto,
         }
     }
+
+    /// The name on the command line.
+    fn name(self) -> &'static str {
+        match self {
+            DeviceOption::Cpu => "cpu",
+            DeviceOption::Gpu => "gpu",
+            DeviceOption::Auto => "auto",
+        }
+    }
+
+    /// Fails where a GPU is asked for and there is none, before pictures are made for nothing.
+    fn require(self) -> Result<(), Failure> {
+        if let DeviceChoice::Gpu(ordinal) = self.choice() {
+            let device = Device::open(ordinal)?;
+            gpu::compiler(&device)?;
+        }
+        Ok(())
+    }
 }
 
 /// Why a command ended before its end.
@@ -116,6 +138,7 @@ pub fn main() -> ExitCode {
         Command::Plan(options) => plan::main(&options),
         Command::Run(options) => run::main(&options),
         Command::Dump(options) => dump::main(&options),
+        Command::Bench(options) => bench::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Selftest(options) => selftest::main(&options),
     };

@@ -1,0 +1,67 @@
+"""NVIDIA DALI: reader, decoder, resize, crop_mirror_normalize in one pipeline.
+
+Two forms are tried: `image_random_crop` and `resize`, which decodes the crop's window only, and `image` and
+`random_resized_crop`, which decodes all. On a GPU the share of the hardware engines and the number of threads are searched as
+well. The order is that of `shuffle_after_epoch`: a whole shuffle, without the buffer that `random_shuffle` fills first."""
+
+import sys
+
+import job as the_job
+
+NAME = "dali"
+HARDWARE_LOADS = [0.0, 0.12, 0.3, 0.65, 0.9, 1.0]
+
+
+def candidates(device, cores):
+    """What is tried; the fastest is kept."""
+    threads = sorted({max(1, cores // 2), cores, 2 * cores})
+    forms = ["image_random_crop", "image"]
+    loads = HARDWARE_LOADS if device == "gpu" else [None]
+    return [{"form": form, "threads": count, "hw_decoder_load": load}
+            for form in forms for count in threads for load in loads]
+
+
+def peer(job):
+    """Versions, and what makes an epoch's batches."""
+    import nvidia.dali as dali
+    from nvidia.dali import fn, types
+
+    settings, gpu = job["settings"], job["device"] == "gpu"
+    decode_on, rest_on = ("mixed", "gpu") if gpu else ("cpu", "cpu")
+
+    @dali.pipeline_def(batch_size=job["batch"], num_threads=settings["threads"], device_id=0 if gpu else None,
+                       prefetch_queue_depth=the_job.PREFETCH, seed=1)
+    def pipeline():
+        encoded, labels = fn.readers.file(file_root=job["data"], shuffle_after_epoch=True, name="reader")
+        options = {"hw_decoder_load": settings["hw_decoder_load"]} if gpu else {}
+        if settings["form"] == "image_random_crop":
+            images = fn.decoders.image_random_crop(encoded, device=decode_on, output_type=types.RGB, **options)
+            images = fn.resize(images, device=rest_on, resize_x=the_job.SIDE, resize_y=the_job.SIDE)
+        else:
+            images = fn.decoders.image(encoded, device=decode_on, output_type=types.RGB, **options)
+            images = fn.random_resized_crop(images, device=rest_on, size=(the_job.SIDE, the_job.SIDE))
+        images = fn.crop_mirror_normalize(
+            images, device=rest_on, dtype=types.FLOAT16, output_layout="CHW", mirror=fn.random.coin_flip(),
+            mean=[255 * it for it in the_job.MEAN], std=[255 * it for it in the_job.STD])
+        return images, labels
+
+    def make():
+        pipe = pipeline()
+        pipe.build()
+        batches = -(-pipe.epoch_size("reader") // job["batch"])
+
+        def epoch():
+            # `run` waits for the batch, so nothing is left to wait for at the end.
+            for _ in range(batches):
+                images, _ = pipe.run()
+                sizes = images.shape()
+                yield [len(sizes), *sizes[0]], str(images.dtype).rpartition(".")[2].lower()
+
+        return epoch, lambda: None
+
+    return f"DALI {dali.__version__}", make
+
+
+if __name__ == "__main__":
+    the_job.main(peer)
+    sys.stdout.flush()

@@ -1,0 +1,66 @@
+"""The job that every peer does, and how a peer written in Python is measured.
+
+The job: every JPEG of a folder with one sub-folder per class, in a random order, through RandomResizedCrop 224 (bilinear,
+antialiased), a horizontal flip of every other picture, ImageNet's normalization, into f16 NCHW batches which are dropped. An
+epoch to warm up, then epochs until SECONDS have passed."""
+
+import json
+import os
+import sys
+import time
+
+START = time.monotonic()
+
+SIDE = 224
+MEAN = [0.485, 0.456, 0.406]
+STD = [0.229, 0.224, 0.225]
+PREFETCH = 2
+# Twin of `SECONDS` in src/cli/bench/case.rs.
+SECONDS = 3.0
+
+
+def command(peer, job):
+    """How a peer's process is started."""
+    return [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{peer}.py"), json.dumps(job)]
+
+
+def result(stdout):
+    """What a peer has told at its end."""
+    return json.loads(stdout.strip().splitlines()[-1])
+
+
+def main(peer):
+    """Does the job of the command line with `peer(job)`, which gives a peer's versions and a function that makes one epoch's
+    batches: an iterator of (shape, name of the element type)."""
+    import measure
+
+    job = json.loads(sys.argv[1])
+    versions, make = peer(job)
+    built = time.monotonic()
+    epoch, finish = make()
+    first = None
+    for shape, dtype in epoch():
+        if first is None:
+            finish()
+            first = (time.monotonic() - built, list(shape), dtype)
+    finish()
+
+    root = os.getpid()
+    cpu, begin, images, epochs = measure.tree_cpu_seconds(root), time.monotonic(), 0, 0
+    while epochs < job["epochs"] if job["epochs"] else time.monotonic() - begin < SECONDS:
+        images += sum(shape[0] for shape, _ in epoch())
+        finish()
+        epochs += 1
+    seconds = time.monotonic() - begin
+    print(json.dumps({
+        "versions": versions,
+        "epochs": epochs,
+        "images": images,
+        "seconds": seconds,
+        "images_per_second": images / seconds,
+        "cpu_seconds_per_1000_images": 1e3 * (measure.tree_cpu_seconds(root) - cpu) / images,
+        "import_seconds": built - START,
+        "first_batch_seconds": first[0],
+        "shape": first[1],
+        "dtype": first[2],
+    }))

@@ -1,0 +1,240 @@
+"""The same job in feedwater and its peers, on the same files, in the same run: one table with ratios.
+
+    python3 benches/peers/run.py                 # see README.md beside this file
+
+First every peer's settings are searched, one short run each; then the peers take turns, round after round, with the best
+settings of each, and what counts is the median over the rounds, and of each round's ratio for the ratios. Every run is a
+process of its own. A peer that is not installed, or that fails, is named in the table with the reason."""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import dali_peer
+import feedwater_peer
+import job as the_job
+import measure
+import torchvision_peer
+
+PEERS = {peer.NAME: peer for peer in (feedwater_peer, torchvision_peer, dali_peer)}
+MODULES = {"torchvision": ["torch", "torchvision"], "dali": ["nvidia.dali"]}
+REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+SIZES = {"500x375": (500, 375, 1), "2048x1536": (2048, 1536, 8)}
+
+# Column, key of a run, unit, digits, whether more is better.
+COLUMNS = [
+    ("images/s", "images_per_second", 1, 0, True),
+    ("CPU s/1000", "cpu_seconds_per_1000_images", 1, 3, False),
+    ("host MiB", "host_bytes", 1 << 20, 0, False),
+    ("device MiB", "device_bytes", 1 << 20, 0, False),
+    ("first batch s", "first_batch_seconds", 1, 2, False),
+]
+
+
+def main():
+    options = arguments()
+    device_memory = open_device(options)
+    device = "gpu" if device_memory else "cpu"
+    batch = options.batch or (256 if device == "gpu" else 64)
+    context = measure.context_bytes(device_memory) if device_memory else 0
+    print(f"{platform.machine()}, {processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python "
+          f"{platform.python_version()}; device {device}, batch {batch}")
+    if device_memory:
+        print(f"a CUDA context with nothing in it takes {context / 2**20:.0f} MiB, which the table leaves out")
+    reports = []
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, data in datasets(options):
+            base = {"data": data, "batch": batch, "device": device, "epochs": options.epochs,
+                    "feedwater": options.feedwater, "scratch": scratch}
+            reports.append(compare(name, base, options, device_memory, context))
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump(reports, file, indent=1)
+
+
+def compare(name, base, options, device_memory, context):
+    """One set: search, rounds, table."""
+    print(f"\n{name}", flush=True)
+    absent, best = {}, {}
+    for peer in options.peers:
+        reason = unavailable(peer, options)
+        if reason:
+            absent[peer] = reason
+            continue
+        tried = []
+        for settings in PEERS[peer].candidates(base["device"], os.cpu_count()):
+            run = measured(peer, base | {"settings": settings}, options, device_memory, context)
+            tried.append((settings, run))
+            if settings:
+                rate = run.get("reason") or f"{run['images_per_second']:.0f} images/s"
+                print(f"  tried {peer} {words(settings)}: {rate}", flush=True)
+        sound = [it for it in tried if "reason" not in it[1]]
+        if sound:
+            best[peer] = max(sound, key=lambda it: it[1]["images_per_second"])[0]
+        else:
+            absent[peer] = tried[0][1]["reason"]
+    rounds = []
+    for number in range(options.rounds):
+        # The order turns.
+        peers = list(best)[number % len(best):] + list(best)[:number % len(best)] if best else []
+        runs = {}
+        for peer in peers:
+            runs[peer] = measured(peer, base | {"settings": best[peer]}, options, device_memory, context)
+        broken = {peer: run["reason"] for peer, run in runs.items() if "reason" in run}
+        for peer, reason in broken.items():
+            absent[peer] = f"round {number}: {reason}"
+            del best[peer]
+        rounds.append({peer: run for peer, run in runs.items() if peer not in broken})
+    rounds = [{peer: runs[peer] for peer in best} for runs in rounds]
+    table(best, rounds, absent, base["device"])
+    return {"set": name, "best": best, "absent": absent, "rounds": rounds}
+
+
+def measured(peer, job, options, device_memory, context):
+    """One run in a process of its own; a `reason` instead of figures where it failed."""
+    module = PEERS[peer]
+    own = hasattr(module, "command")
+    argv = module.command(job) if own else the_job.command(f"{peer}_peer", job)
+    peaks = measure.Peaks(device_memory)
+    busy, cpu, begin = measure.machine_busy_seconds(), measure.children_cpu_seconds(), time.monotonic()
+    with tempfile.TemporaryFile("w+") as stdout, tempfile.TemporaryFile("w+") as stderr:
+        process = subprocess.Popen(argv, stdout=stdout, stderr=stderr)
+        peaks.watch(process.pid)
+        try:
+            code = process.wait(options.timeout)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            code = f"no end after {options.timeout} s"
+        finally:
+            peaks.stop()
+        wall = time.monotonic() - begin
+        stdout.seek(0)
+        stderr.seek(0)
+        said, complaint = stdout.read(), stderr.read().strip().splitlines()
+    if code != 0:
+        return {"reason": f"exit {code}: {complaint[-1] if complaint else 'it said nothing'}"}
+    result = module.result(said, job) if own else the_job.result(said)
+    shape = [job["batch"], 3, the_job.SIDE, the_job.SIDE]
+    if (result["shape"][1:], result["dtype"]) != (shape[1:], "float16"):
+        return {"reason": f"it made {result['shape']} {result['dtype']}, not {shape} float16"}
+    others = measure.machine_busy_seconds() - busy - (measure.children_cpu_seconds() - cpu)
+    return result | {
+        "host_bytes": peaks.host_bytes,
+        "device_bytes": max(0, peaks.device_bytes - context),
+        "others_cores": max(0.0, others / wall),
+    }
+
+
+def table(best, rounds, absent, device):
+    """The medians, and feedwater's ratio to each peer."""
+    columns = [it for it in COLUMNS if it[1] != "device_bytes" or device == "gpu"]
+    print(f"{'':<34}" + "".join(f"{title:>15}" for title, *_ in columns) + f"{'imports s':>11}{'others':>8}")
+    for peer, settings in best.items():
+        runs = [it[peer] for it in rounds]
+        cells = "".join(f"{statistics.median(run[key] / unit for run in runs):>15.{digits}f}"
+                        for _, key, unit, digits, _ in columns)
+        imports = statistics.median(run["import_seconds"] for run in runs)
+        others = statistics.median(run["others_cores"] for run in runs)
+        print(f"{runs[0]['versions'].split(',')[0]:<34}{cells}{imports:>11.2f}{others:>8.2f}   {words(settings)}")
+    for peer in best:
+        if "feedwater" not in best or peer == "feedwater":
+            continue
+        cells = "".join(f"{ratio(rounds, peer, key):>15}" for _, key, *_ in columns)
+        print(f"{'feedwater / ' + peer:<34}{cells}")
+    for peer, reason in absent.items():
+        print(f"{peer:<34}skipped: {reason}")
+    print(f"medians of {len(rounds)} rounds; others: cores that other programs of the machine kept busy", flush=True)
+
+
+def ratio(rounds, peer, key):
+    """The median over the rounds of feedwater's figure by the peer's."""
+    ratios = [runs["feedwater"][key] / runs[peer][key] for runs in rounds if runs[peer][key]]
+    return f"{statistics.median(ratios):.3f}" if ratios else "-"
+
+
+def unavailable(peer, options):
+    """Why a peer cannot run here, or None: its modules are imported in a process of their own."""
+    if peer == "feedwater":
+        return feedwater_peer.unavailable(options.feedwater)
+    imports = "; ".join(f"import {module}" for module in MODULES[peer])
+    done = subprocess.run([sys.executable, "-c", imports], capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else None
+
+
+def datasets(options):
+    """Name and folder of each set: the user's, or photo-like JPEGs that feedwater makes once."""
+    if options.data:
+        return [(options.data, os.path.abspath(options.data))]
+    sets = []
+    for size in options.sets:
+        width, height, part = SIZES[size]
+        images = max(1, options.images // part)
+        folder = os.path.join(options.cache, f"peers-{images}-{size}")
+        if not os.path.exists(os.path.join(folder, ".feedwater-synth.json")):
+            subprocess.run([options.feedwater, "synth", folder, "--images", str(images), "--width", str(width), "--height",
+                            str(height)], check=True)
+        sets.append((f"{images} images of {size}", folder))
+    return sets
+
+
+def open_device(options):
+    """GPU 0's memory, or None for the CPU."""
+    if options.device == "cpu":
+        return None
+    try:
+        return measure.DeviceMemory()
+    except OSError as error:
+        if options.device == "gpu":
+            sys.exit(f"no GPU: {error}")
+        print(f"no GPU, the CPU paths are compared: {error}")
+        return None
+
+
+def processor():
+    """The processor's name."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next((line.split(": ", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
+
+
+def words(settings):
+    """Settings in one line."""
+    return ", ".join(f"{key} {value}" for key, value in settings.items() if value is not None)
+
+
+def arguments():
+    """The command line."""
+    target = os.environ.get("CARGO_TARGET_DIR", os.path.join(REPOSITORY, "target"))
+    parser = argparse.ArgumentParser(description="feedwater and its peers on the same job; see README.md beside this file")
+    parser.add_argument("--data", help="a folder with one sub-folder of JPEGs per class, instead of pictures that are made")
+    parser.add_argument("--images", type=int, default=2000, help="pictures of 500x375; of 2048x1536 an eighth")
+    parser.add_argument("--sets", type=lambda it: it.split(","), default=list(SIZES), help=",".join(SIZES))
+    parser.add_argument("--cache", default=os.path.join(target, "peers"), help="where pictures are kept")
+    parser.add_argument("--feedwater", default=os.path.join(target, "release", "feedwater"), help="the program")
+    parser.add_argument("--peers", type=lambda it: it.split(","), default=list(PEERS), help=",".join(PEERS))
+    parser.add_argument("--device", choices=["auto", "cpu", "gpu"], default="auto")
+    parser.add_argument("--batch", type=int, help="default: 256 on a GPU, 64 on the CPU")
+    parser.add_argument("--epochs", type=int, help="measured epochs of a run; default: until 3 seconds have passed")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run counts as failed")
+    parser.add_argument("--json", metavar="FILE", help="every figure of every round")
+    options = parser.parse_args()
+    for name in options.peers:
+        if name not in PEERS:
+            parser.error(f"--peers: {name} is none of {', '.join(PEERS)}")
+    for name in options.sets:
+        if name not in SIZES:
+            parser.error(f"--sets: {name} is none of {', '.join(SIZES)}")
+    if not options.data and not os.access(options.feedwater, os.X_OK):
+        parser.error(f"no program at {options.feedwater}, which makes the pictures: cargo build --release, or --feedwater")
+    return options
+
+
+if __name__ == "__main__":
+    main()

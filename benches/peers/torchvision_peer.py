@@ -1,0 +1,75 @@
+"""torchvision: ImageFolder, DataLoader with worker processes, v2 transforms.
+
+On the CPU two ways are tried: pictures that Pillow decodes and crops, and tensors that torchvision's own `decode_image` makes.
+On a GPU workers read files, and `decode_jpeg(device="cuda")` decodes a whole batch; crops and the rest run there."""
+
+import sys
+
+import job as the_job
+
+NAME = "torchvision"
+
+
+def candidates(device, cores):
+    """What is tried; the fastest is kept."""
+    workers = sorted({max(1, cores // 2), cores, 2 * cores})
+    ways = ["cuda"] if device == "gpu" else ["pillow", "tensor"]
+    return [{"way": way, "workers": count} for way in ways for count in workers]
+
+
+def peer(job):
+    """Versions, and what makes an epoch's batches."""
+    import PIL
+    import torch
+    import torchvision
+    from torchvision.transforms import v2
+
+    versions = f"torch {torch.__version__}, torchvision {torchvision.__version__}, Pillow {PIL.__version__}"
+    way, workers = job["settings"]["way"], job["settings"]["workers"]
+    crop = [v2.RandomResizedCrop(the_job.SIDE, antialias=True), v2.RandomHorizontalFlip(0.5)]
+    finish = [v2.ToDtype(torch.float32, scale=True), v2.Normalize(the_job.MEAN, the_job.STD), v2.ToDtype(torch.float16)]
+
+    def loader(dataset, collate=None):
+        return torch.utils.data.DataLoader(dataset, batch_size=job["batch"], shuffle=True, num_workers=workers,
+                                           prefetch_factor=the_job.PREFETCH, persistent_workers=True, collate_fn=collate)
+
+    def on_cpu():
+        if way == "pillow":
+            load, chain = torchvision.datasets.folder.pil_loader, [*crop, v2.PILToTensor(), *finish]
+        else:
+            load, chain = decode, [*crop, *finish]
+        batches = loader(torchvision.datasets.ImageFolder(job["data"], v2.Compose(chain), loader=load))
+        return (lambda: (name(images) for images, _ in batches)), lambda: None
+
+    def on_gpu():
+        batches = loader(torchvision.datasets.ImageFolder(job["data"], loader=torchvision.io.read_file), files)
+        each, together = v2.Compose(crop), v2.Compose(finish)
+
+        def epoch():
+            for encoded, _ in batches:
+                pictures = torchvision.io.decode_jpeg(encoded, mode=torchvision.io.ImageReadMode.RGB, device="cuda")
+                yield name(together(torch.stack([each(picture) for picture in pictures])))
+
+        return epoch, torch.cuda.synchronize
+
+    def name(images):
+        return images.shape, str(images.dtype).removeprefix("torch.")
+
+    return versions, on_gpu if way == "cuda" else on_cpu
+
+
+def decode(path):
+    """A file as a tensor of bytes, decoded by torchvision itself."""
+    import torchvision
+
+    return torchvision.io.decode_image(path, mode=torchvision.io.ImageReadMode.RGB)
+
+
+def files(samples):
+    """A batch of encoded files stays a list: they differ in length."""
+    return [data for data, _ in samples], [label for _, label in samples]
+
+
+if __name__ == "__main__":
+    the_job.main(peer)
+    sys.stdout.flush()

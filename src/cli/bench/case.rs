@@ -1,0 +1,156 @@
+//! One case of `bench`, in the process that does nothing else.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Instant;
+
+use feedwater::Error;
+use feedwater::config::Pipeline;
+use feedwater::loader::{Batch, Loader, Stats};
+use feedwater::plan::Route;
+use serde::{Deserialize, Serialize};
+
+use super::super::Failure;
+use super::super::report::{cpu_seconds, status_bytes};
+use super::Options;
+
+/// What a case has come to. Rates, times and counts are of the measured epochs, memory is of the whole process.
+#[derive(Serialize, Deserialize)]
+pub struct Measured {
+    /// The device, and why it is that one.
+    pub device: String,
+    /// Samples in a batch.
+    pub batch: usize,
+    /// Threads.
+    pub workers: usize,
+    /// Measured epochs.
+    pub epochs: u32,
+    /// Samples handed out, padding not counted.
+    pub images: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// `images / seconds`.
+    pub images_per_second: f64,
+    /// Time that processors worked for this process, all its threads and the driver's work for it together. `None` where
+    /// the system does not tell.
+    pub cpu_seconds_per_1000_images: Option<f64>,
+    /// The same for one image.
+    pub host_microseconds_per_image: Option<f64>,
+    /// From the start of building the loader until the first batch was ready.
+    pub first_batch_seconds: f64,
+    /// Share of the wall time that the consumer waited for batches.
+    pub consumer_waited: f64,
+    /// Samples by what became of them.
+    pub outcomes: BTreeMap<String, u64>,
+    /// Samples that were made wholly on the CPU although the plan has operators on the device.
+    pub finished_on_cpu: u64,
+    pub device_bytes_predicted: u64,
+    pub device_bytes_peak: u64,
+    /// Device memory of the driver and the libraries, which no plan names.
+    pub device_bytes_of_driver: u64,
+    pub pinned_bytes_predicted: u64,
+    pub pinned_bytes_peak: u64,
+    /// Host memory that the plan names, pinned memory included.
+    pub host_bytes_predicted: u64,
+    /// Most host memory that the process has had resident.
+    pub peak_rss_bytes: u64,
+}
+
+/// Seconds after which no further epoch begins, where their number is left open.
+const SECONDS: f64 = 3.0;
+
+/// Runs the file's pipeline by one route, or by all that it allows: an epoch to warm up, then the measured ones.
+pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<Measured, Failure> {
+    let mut pipeline = Pipeline::from_file(file)?;
+    if let Some(route) = route {
+        pipeline.settings.decode.routes = vec![route];
+    }
+    if let Some(workers) = options.workers {
+        pipeline.settings.loader.workers = workers.into();
+    }
+    if let Some(batch) = options.batch {
+        pipeline.settings.loader.batch = batch as usize;
+    }
+
+    let start = Instant::now();
+    let loader = pipeline.builder()?.device(options.device.choice()).build()?;
+    let mut first_batch = None;
+    epoch(&loader, |batch| {
+        if first_batch.is_none() {
+            ready(batch)?;
+            first_batch = Some(start.elapsed().as_secs_f64());
+        }
+        Ok(())
+    })?;
+    let first_batch_seconds = first_batch.unwrap_or_default();
+
+    let (before, cpu_before, begin) = (loader.stats(), cpu_seconds(), Instant::now());
+    let mut epochs = 0;
+    while options.epochs.map_or(begin.elapsed().as_secs_f64() < SECONDS, |all| epochs < all) {
+        epoch(&loader, |_| Ok(()))?;
+        epochs += 1;
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    let cpu = cpu_seconds().zip(cpu_before).map(|(after, before)| after - before);
+    let stats = since(loader.stats(), &before);
+
+    let images = stats.images as f64;
+    let settings = &loader.plan().settings.loader;
+    let memory = stats.memory;
+    Ok(Measured {
+        device: loader.device().to_string(),
+        batch: settings.batch,
+        workers: settings.workers,
+        epochs,
+        images: stats.images,
+        seconds,
+        images_per_second: images / seconds,
+        cpu_seconds_per_1000_images: cpu.map(|cpu| 1e3 * cpu / images),
+        host_microseconds_per_image: cpu.map(|cpu| 1e6 * cpu / images),
+        first_batch_seconds,
+        consumer_waited: stats.stages.consumer_waiting / seconds,
+        outcomes: stats.outcomes.iter().map(|(&name, &count)| (name.to_string(), count)).collect(),
+        finished_on_cpu: stats.finished_on_cpu,
+        device_bytes_predicted: memory.device_bytes_predicted,
+        device_bytes_peak: memory.device_bytes_peak,
+        device_bytes_of_driver: memory.device_bytes_of_driver,
+        pinned_bytes_predicted: memory.pinned_bytes_predicted,
+        pinned_bytes_peak: memory.pinned_bytes_peak,
+        host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
+        peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
+    })
+}
+
+/// An epoch whose batches are dropped; at its end the device has made them all.
+fn epoch(
+    loader: &Loader,
+    mut each: impl FnMut(&Batch) -> Result<(), Error>,
+) -> Result<(), Failure> {
+    let mut left = loader.batches_per_epoch();
+    for batch in loader {
+        let batch = batch?;
+        each(&batch)?;
+        left -= 1;
+        if left == 0 {
+            ready(&batch)?;
+        }
+    }
+    Ok(())
+}
+
+/// Waits until the device has made the batch, and with it all before it.
+fn ready(batch: &Batch) -> Result<(), Error> {
+    batch.stream().map_or(Ok(()), |stream| stream.synchronize())
+}
+
+/// What was done between two points in time; memory as it is at the second.
+fn since(after: Stats, before: &Stats) -> Stats {
+    let mut done = after;
+    done.images -= before.images;
+    done.finished_on_cpu -= before.finished_on_cpu;
+    done.stages.consumer_waiting -= before.stages.consumer_waiting;
+    for (name, count) in &mut done.outcomes {
+        *count -= before.outcomes.get(name).copied().unwrap_or(0);
+    }
+    done
+}

@@ -1,0 +1,259 @@
+//! `bench`: what the training chain reaches by every route of decoding, alone and balanced.
+//!
+//! * Every case is a process of its own, so that its memory, its processor time and its first batch are its own, and so
+//!   that a library which brings a case down does not end the others: the case counts as failed, with the reason.
+//! * A case is an epoch to warm up, then the measured ones. Its consumer drops batches.
+//! * Without a file the sets are photo-like JPEGs that are made once and kept: 500x375, 2048x1536, progressive ones of
+//!   500x375, and the first with an eighth of them progressive. Beside them lie their pipeline files, which `run`, `plan`
+//!   and `dump` take as well.
+//! * Where pictures are decoded on the CPU there is one way to do it, and it is measured alone; what was asked for
+//!   besides is named with the reason.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::{env, fs};
+
+use clap::{Args, ValueEnum};
+use feedwater::config::Pipeline;
+use feedwater::plan::{Place, Route};
+use serde::Serialize;
+use serde_json::json;
+
+use super::pictures::cache;
+use super::{DeviceOption, Failure, print, print_json, progress};
+use case::Measured;
+use sets::Set;
+use table::Table;
+
+mod case;
+mod sets;
+mod table;
+
+/// Measures the training chain by every route of decoding: rate, processor time, memory, first batch
+///
+/// Each route alone, then all of them balanced. Without a pipeline file the pictures are made once and kept in
+/// $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or ~/.cache.
+#[derive(Args)]
+#[command(after_help = "Example:\n  feedwater bench --images 500 --epochs 3 --json")]
+pub struct Options {
+    /// A pipeline file (TOML) instead of the sets that are made
+    file: Option<PathBuf>,
+    /// Pictures of 500x375; of the progressive there are a quarter, of the large an eighth
+    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
+    images: u64,
+    /// Measured epochs of each case; without it, until 3 seconds have passed
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    epochs: Option<u32>,
+    /// What to measure, by comma
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = By::ALL)]
+    routes: Vec<By>,
+    /// Where to run; auto is the GPU where there is one, else the CPU
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceOption,
+    /// Threads, instead of loader.workers
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Samples in a batch; of the sets that are made 256 on a GPU and 64 on the CPU
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    batch: Option<u32>,
+    /// End with the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+    /// Measure this one case of the file, in this process
+    #[arg(long, value_enum, hide = true, requires = "file")]
+    case: Option<By>,
+}
+
+/// By what pictures are decoded in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum By {
+    /// The GPU's JPEG engines alone
+    Hardware,
+    /// Kernels of the GPU alone, entropy decoding included
+    Cuda,
+    /// Entropy decoding on the CPU, the rest on the GPU
+    Host,
+    /// libjpeg-turbo on the CPU
+    Cpu,
+    /// All that the settings allow, by measured queue times
+    Balanced,
+}
+
+impl By {
+    const ALL: [By; 5] = [By::Hardware, By::Cuda, By::Host, By::Cpu, By::Balanced];
+
+    fn route(self) -> Option<Route> {
+        match self {
+            By::Hardware => Some(Route::Hardware),
+            By::Cuda => Some(Route::Cuda),
+            By::Host => Some(Route::Host),
+            By::Cpu => Some(Route::Cpu),
+            By::Balanced => None,
+        }
+    }
+
+    fn name(self) -> &'static str {
+        self.route().map_or("balanced", Route::name)
+    }
+}
+
+/// One set by one route, and how it went.
+#[derive(Serialize)]
+struct Case {
+    set: String,
+    route: By,
+    #[serde(flatten)]
+    result: CaseResult,
+}
+
+/// How a case went.
+#[derive(Serialize)]
+#[serde(tag = "result", rename_all = "lowercase")]
+enum CaseResult {
+    Measured(Box<Measured>),
+    /// It cannot be, for this reason.
+    Skipped {
+        reason: String,
+    },
+    Failed {
+        reason: String,
+    },
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    if let (Some(file), Some(by)) = (&options.file, options.case) {
+        return print_json(&case::measure(file, by.route(), options)?);
+    }
+    options.device.require()?;
+    let sets = match &options.file {
+        Some(file) => vec![Set::of_file(file)],
+        None => sets::make(&cache()?, options.images, options.json)?,
+    };
+    let cases = run(options, &sets)?;
+    let count = |like: fn(&CaseResult) -> bool| cases.iter().filter(|it| like(&it.result)).count();
+    let measured = count(|it| matches!(it, CaseResult::Measured(_)));
+    let skipped = count(|it| matches!(it, CaseResult::Skipped { .. }));
+    let failed = count(|it| matches!(it, CaseResult::Failed { .. }));
+    print(Table(&cases))?;
+    if options.json {
+        print_json(&json!({
+            "cases": cases, "measured": measured, "skipped": skipped, "failed": failed,
+            "cores": std::thread::available_parallelism().map_or(1, usize::from),
+            "bar_host_microseconds_per_image": table::HOST_BAR,
+        }))?;
+    }
+    match (failed, measured) {
+        (0, 1..) => Ok(()),
+        (0, 0) => Err(Failure::Failed("no route of --routes can be measured here".into())),
+        _ => Err(Failure::Failed(format!("{failed} of {} cases failed", cases.len()))),
+    }
+}
+
+/// Every case of every set, one after the other.
+fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, Failure> {
+    let bar = progress((sets.len() * options.routes.len()) as u64, "cases");
+    let mut cases = Vec::new();
+    for set in sets {
+        let ways = Ways::of(set, options)?;
+        for &by in &options.routes {
+            let result = match ways.reason_against(by, set) {
+                Some(reason) => CaseResult::Skipped { reason },
+                None => measure(set, by, &ways, options),
+            };
+            cases.push(Case { set: set.name.clone(), route: by, result });
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    Ok(cases)
+}
+
+/// In which ways a set can be decoded here.
+struct Ways {
+    /// Those that the settings allow where decoding is on the device, else none.
+    routes: Vec<Route>,
+    /// Why decoding is on the CPU, where it is.
+    on_cpu: Option<String>,
+}
+
+impl Ways {
+    fn of(set: &Set, options: &Options) -> Result<Self, Failure> {
+        let pipeline = Pipeline::from_file(&set.file)?;
+        let routes = pipeline.settings.decode.routes.clone();
+        let plan = pipeline.builder()?.device(options.device.choice()).plan()?;
+        let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
+            true => "pictures are decoded on the CPU, as the file says".into(),
+            false => "no GPU is used here, the CPU path alone is measured".into(),
+        });
+        Ok(Self { routes, on_cpu })
+    }
+
+    /// Why a case cannot be.
+    fn reason_against(&self, by: By, set: &Set) -> Option<String> {
+        match (by.route(), &self.on_cpu) {
+            (Some(Route::Cpu), Some(_)) => None,
+            (_, Some(why)) => Some(why.clone()),
+            (Some(route), None) if !self.routes.contains(&route) => {
+                Some(format!("decode.routes leaves {} out", route.name()))
+            }
+            (Some(Route::Hardware | Route::Cuda), None) if set.progressive => {
+                Some("it takes baseline JPEGs only, and these are progressive".into())
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Runs one case in a process of its own.
+fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
+    let failed = |reason: String| CaseResult::Failed { reason };
+    let program = match env::current_exe() {
+        Ok(program) => program,
+        Err(error) => return failed(format!("the path of this program: {error}")),
+    };
+    let device = match options.device {
+        DeviceOption::Auto if ways.on_cpu.is_none() => DeviceOption::Gpu,
+        device => device,
+    };
+    let mut command = Command::new(program);
+    command.arg("bench").arg(&set.file).args(["--case", by.name(), "--device", device.name()]);
+    let own_batch = if ways.on_cpu.is_some() { 64 } else { 256 };
+    let batch = options.batch.or((!set.is_users).then_some(own_batch));
+    let numbers = [
+        ("--batch", batch),
+        ("--workers", options.workers.map(u32::from)),
+        ("--epochs", options.epochs),
+    ];
+    for (name, value) in numbers {
+        if let Some(value) = value {
+            command.args([name, &value.to_string()]);
+        }
+    }
+    let output = match command.stdin(Stdio::null()).output() {
+        Ok(output) => output,
+        Err(error) => return failed(format!("the case could not be started: {error}")),
+    };
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    if !output.status.success() {
+        let words = stderr.trim().lines().next_back().unwrap_or_default();
+        let words = words.strip_prefix("feedwater: ").unwrap_or(words);
+        return failed(match words {
+            "" => output.status.to_string(),
+            words => words.to_string(),
+        });
+    }
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    match serde_json::from_str(stdout.lines().next_back().unwrap_or_default()) {
+        Ok(measured) => CaseResult::Measured(Box::new(measured)),
+        Err(error) => failed(format!("the case told nothing that can be read: {error}")),
+    }
+}
+
+/// Puts a text into a file, unless it is there already.
+fn keep(path: &Path, text: &str) -> Result<(), Failure> {
+    if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
+        return Ok(());
+    }
+    fs::write(path, text).map_err(|error| super::io_failure(path, &error))
+}

@@ -1,0 +1,148 @@
+//! The result of `bench` for people.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use feedwater::footprint::bytes;
+
+use super::case::Measured;
+use super::{By, Case, CaseResult};
+
+/// Host time of an image in all threads together that must not be reached where hardware or cuda carry the load, in
+/// microseconds.
+pub const HOST_BAR: f64 = 60.0;
+
+/// All cases, one line each; what could not be measured, with the reason; the bar of host time where it applies.
+pub struct Table<'a>(pub &'a [Case]);
+
+impl fmt::Display for Table<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(measured) = self.0.iter().find_map(measured) {
+            let Measured { device, workers, .. } = measured;
+            writeln!(f, "device    {device}")?;
+            writeln!(f, "threads   {workers}")?;
+        }
+        writeln!(
+            f,
+            "{:<22}{:<10}{:>9}{:>12}{:>10}{:>13}{:>8}{:>12}{:>12}{:>12}{:>12}   decoded by",
+            "set",
+            "route",
+            "images/s",
+            "CPU s/1000",
+            "us/image",
+            "first batch",
+            "waited",
+            "device",
+            "peak",
+            "pinned",
+            "peak RSS",
+        )?;
+        for case in self.0 {
+            if let Some(measured) = measured(case) {
+                row(f, case, measured)?;
+            }
+        }
+        for (reason, names) in self.apart() {
+            writeln!(f, "{reason}: {}", names.join("; "))?;
+        }
+        self.bar(f)?;
+        write!(
+            f,
+            "CPU s/1000 and us/image: processor time of all threads; waited: share of the time that the consumer \
+             waited; device: predicted"
+        )
+    }
+}
+
+impl Table<'_> {
+    /// What was not measured, by reason: a route, and of which sets where it is not all of them.
+    fn apart(&self) -> BTreeMap<String, Vec<String>> {
+        let mut sets: BTreeMap<String, Vec<(By, Vec<&str>)>> = BTreeMap::new();
+        for case in self.0 {
+            let reason = match &case.result {
+                CaseResult::Measured(_) => continue,
+                CaseResult::Skipped { reason } => format!("skipped   {reason}"),
+                CaseResult::Failed { reason } => format!("FAILED    {reason}"),
+            };
+            let routes = sets.entry(reason).or_default();
+            match routes.iter_mut().find(|(route, _)| *route == case.route) {
+                Some((_, sets)) => sets.push(&case.set),
+                None => routes.push((case.route, vec![&case.set])),
+            }
+        }
+        let name = |(route, sets): (By, Vec<&str>)| {
+            let all = self.0.iter().filter(|case| case.route == route).count() == sets.len();
+            if all {
+                route.name().into()
+            } else {
+                format!("{} of {}", route.name(), sets.join(", "))
+            }
+        };
+        sets.into_iter().map(|(why, it)| (why, it.into_iter().map(name).collect())).collect()
+    }
+
+    /// Whether host time stays under the bar, case by case where it applies.
+    fn bar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for case in self.0 {
+            let Some(measured) = measured(case).filter(|it| share_without_host(it) > 0.5) else {
+                continue;
+            };
+            let Some(host) = measured.host_microseconds_per_image else { continue };
+            let word = if host < HOST_BAR { "met" } else { "MISSED" };
+            let Case { set, route, .. } = case;
+            let name = route.name();
+            writeln!(
+                f,
+                "host time {set} {name}: {host:.1} us an image (bar: under {HOST_BAR:.0}), {word}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn measured(case: &Case) -> Option<&Measured> {
+    match &case.result {
+        CaseResult::Measured(measured) => Some(measured),
+        _ => None,
+    }
+}
+
+fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Result {
+    let number = |value: Option<f64>, digits: usize| match value {
+        Some(value) => format!("{value:.digits$}"),
+        None => "-".into(),
+    };
+    writeln!(
+        f,
+        "{:<22}{:<10}{:>9.0}{:>12}{:>10}{:>11.3} s{:>6.0} %{:>12}{:>12}{:>12}{:>12}   {}",
+        case.set,
+        case.route.name(),
+        measured.images_per_second,
+        number(measured.cpu_seconds_per_1000_images, 3),
+        number(measured.host_microseconds_per_image, 1),
+        measured.first_batch_seconds,
+        100.0 * measured.consumer_waited,
+        bytes(measured.device_bytes_predicted),
+        bytes(measured.device_bytes_peak),
+        bytes(measured.pinned_bytes_peak),
+        bytes(measured.peak_rss_bytes),
+        shares(&measured.outcomes),
+    )
+}
+
+/// Share of each outcome that there was, in percent.
+fn shares(outcomes: &BTreeMap<String, u64>) -> String {
+    let all: u64 = outcomes.values().sum();
+    let some: Vec<_> = outcomes
+        .iter()
+        .filter(|&(_, &count)| count > 0)
+        .map(|(name, &count)| format!("{name} {:.1} %", 100.0 * count as f64 / all as f64))
+        .collect();
+    some.join(", ")
+}
+
+/// Share of the samples whose entropy decoding was not the host's.
+fn share_without_host(measured: &Measured) -> f64 {
+    let count = |name| measured.outcomes.get(name).copied().unwrap_or(0);
+    (count("hardware") + count("cuda")) as f64 / measured.images.max(1) as f64
+}
