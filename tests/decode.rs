@@ -7,7 +7,7 @@ mod jpeg;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedwater::decode::{HostDecoder, can_reduce, reduced_size};
+use feedwater::decode::{HostDecoder, can_reduce, memory_bytes, reduced_size};
 use feedwater::error::{Fault, Reason};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::{Format, Header};
@@ -122,6 +122,23 @@ fn a_window_of_a_file_with_restart_markers_equals_the_same_part() {
             assert_windows_are_parts(&Recipe { restart, ..Recipe::new(61, 49, sampling) });
         }
     }
+}
+
+/// libjpeg holds all coefficients of a file of several scans, and a few rows of any other.
+#[test]
+fn memory_for_coefficients_is_counted_where_there_are_several_scans() {
+    let memory = |scans, sampling: &[(u8, u8)]| {
+        let bytes = Recipe { scans, ..Recipe::new(64, 48, sampling) }.make();
+        memory_bytes(&Header::parse(&bytes).unwrap())
+    };
+    let full: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
+    let half: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
+    for scans in [Scans::Separate, Scans::Progressive] {
+        assert_eq!(memory(scans, full), 2 * 3 * 64 * 48, "{scans:?}");
+        assert_eq!(memory(scans, half), 2 * 64 * 48 * 3 / 2, "{scans:?}");
+    }
+    assert_eq!(memory(Scans::Interleaved, half), 0);
+    assert_eq!(memory(Scans::Separate, &[(1, 1)]), 0, "one component is one scan");
 }
 
 #[test]

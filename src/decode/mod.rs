@@ -85,12 +85,12 @@ pub const fn can_reduce(format: Format) -> bool {
     matches!(format, Format::Jpeg)
 }
 
-/// Most bytes that decoding a picture takes besides rows: nothing for sequential JPEGs, which go row by row; all
-/// coefficients (two bytes each) for JPEGs of several scans; the whole picture for interlaced PNGs and for WebPs.
+/// Most bytes that decoding a picture takes besides rows: nothing for JPEGs of one scan, which go row by row; all
+/// coefficients (two bytes each) for those of several, progressive or not; the whole picture for interlaced PNGs and for WebPs.
 pub fn memory_bytes(header: &Header) -> u64 {
     let pixels = header.size.pixels();
     match (&header.jpeg, header.format) {
-        (Some(jpeg), _) if jpeg.is_progressive() => {
+        (Some(jpeg), _) if jpeg.is_progressive() || !jpeg.is_interleaved() => {
             let components = jpeg.components();
             let most = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).max();
             let all: u64 = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).sum();

@@ -28,7 +28,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     }
     let note = format!("tables and rows of a {} picture", facts.picture);
     rows.add(Memory::Host, "worker scratch", scratch_bytes(plan, facts), workers, note);
-    let note = "coefficients of progressive JPEGs, whole PNGs and WebPs";
+    let note = "coefficients of JPEGs of several scans, whole PNGs and WebPs";
     rows.add(Memory::Host, "decoders", facts.decoder_bytes, workers, note);
     match &plan.device {
         Some(device) => {
