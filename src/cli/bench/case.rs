@@ -42,8 +42,8 @@ pub struct Measured {
     pub consumer_waited: f64,
     /// Samples by what became of them.
     pub outcomes: BTreeMap<String, u64>,
-    /// Samples that were made wholly on the CPU although the plan has operators on the device.
-    pub finished_on_cpu: u64,
+    /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
+    pub finished_on_cpu: BTreeMap<String, u64>,
     pub device_bytes_predicted: u64,
     pub device_bytes_peak: u64,
     /// Device memory of the driver and the libraries, which no plan names.
@@ -109,8 +109,8 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
         host_microseconds_per_image: cpu.map(|cpu| 1e6 * cpu / images),
         first_batch_seconds,
         consumer_waited: stats.stages.consumer_waiting / seconds,
-        outcomes: stats.outcomes.iter().map(|(&name, &count)| (name.to_string(), count)).collect(),
-        finished_on_cpu: stats.finished_on_cpu,
+        outcomes: owned(&stats.outcomes),
+        finished_on_cpu: owned(&stats.finished_on_cpu),
         device_bytes_predicted: memory.device_bytes_predicted,
         device_bytes_peak: memory.device_bytes_peak,
         device_bytes_of_driver: memory.device_bytes_of_driver,
@@ -147,10 +147,18 @@ fn ready(batch: &Batch) -> Result<(), Error> {
 fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;
-    done.finished_on_cpu -= before.finished_on_cpu;
     done.stages.consumer_waiting -= before.stages.consumer_waiting;
-    for (name, count) in &mut done.outcomes {
-        *count -= before.outcomes.get(name).copied().unwrap_or(0);
+    for (counts, before) in [
+        (&mut done.outcomes, &before.outcomes),
+        (&mut done.finished_on_cpu, &before.finished_on_cpu),
+    ] {
+        for (name, count) in counts {
+            *count -= before.get(name).copied().unwrap_or(0);
+        }
     }
     done
+}
+
+fn owned(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
+    counts.iter().map(|(&name, &count)| (name.to_string(), count)).collect()
 }
