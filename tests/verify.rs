@@ -104,7 +104,7 @@ fn corrupt(good: &[u8], bytes: &[u8], words: &str) {
 #[test]
 fn well_formed_files_pass() {
     for (name, bytes) in good() {
-        verify(&bytes).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        verify(bytes).unwrap_or_else(|fault| panic!("{name}: {fault}"));
         let followed = [&bytes[..], &[0xFF, 0xD8, 0xFF, 7]].concat();
         verify(&followed).unwrap();
     }
@@ -113,7 +113,7 @@ fn well_formed_files_pass() {
 #[test]
 fn a_file_cut_anywhere_is_truncated() {
     for (name, bytes) in good() {
-        let header = Header::parse(&bytes).unwrap();
+        let header = Header::parse(bytes).unwrap();
         let end = bytes.windows(2).rposition(|pair| pair == [0xFF, 0xD9]).unwrap();
         for length in 2..end + 2 {
             let fault = header.verify(&bytes[..length]).unwrap_err();

@@ -8,7 +8,7 @@ use super::{FrameKind, JpegHeader, be16, corrupt, truncated};
 use crate::error::{Fault, Reason};
 use crate::geometry::Size;
 
-/// Zeros before the first coefficient's bits are known.
+/// The lowest coded bit of a coefficient of which none was coded yet.
 const UNSEEN: i8 = -1;
 /// The most bits that a block can have: 63 coefficients, and DC, with codes of 16 bits each.
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);

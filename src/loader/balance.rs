@@ -23,7 +23,7 @@ use serde::Serialize;
 
 use crate::plan::Route;
 
-use cost::{Cost, Span, Terms, assume};
+use cost::{Cost, Measuring, Terms, assume};
 
 mod cost;
 #[cfg(test)]
@@ -133,8 +133,6 @@ impl Balancer {
     }
 }
 
-/// Pictures that end a span: few at first, so that a wrong assumption does not last.
-const SPAN_PICTURES: [u32; 4] = [4, 8, 16, 32];
 /// A lane below this share of the fastest lane's speed may idle.
 const NEGLIGIBLE: f64 = 0.02;
 /// Choices without a picture for an idle lane until it is tried again.
@@ -165,6 +163,8 @@ struct LaneState {
     outstanding: VecDeque<Outstanding>,
     /// Expected seconds of all of them.
     backlog: f64,
+    /// Places that go on taking pictures: not those with one that two rounds of later ones have overtaken.
+    places: usize,
     /// When the submitted work is expected to be over.
     free_at: f64,
     /// When the next completion is expected.
@@ -189,27 +189,8 @@ struct Outstanding {
     terms: Terms,
     expected: f64,
     submitted: f64,
-}
-
-/// The span that is being measured, up to now and up to its last completion.
-#[derive(Clone, Copy, Default)]
-struct Measuring {
-    terms: Terms,
-    pictures: u32,
-    now: Times,
-    completed: Times,
-    completed_at: f64,
-}
-
-/// Seconds.
-#[derive(Clone, Copy, Default)]
-struct Times {
-    /// Summed over the places that are taken.
-    busy: f64,
-    /// With any picture.
-    working: f64,
-    /// With more pictures than places.
-    full: f64,
+    /// Later pictures that were over before it.
+    overtaken: usize,
 }
 
 /// What a lane would mean for a picture.
@@ -339,6 +320,7 @@ impl LaneState {
             cost: Cost::new(),
             outstanding: VecDeque::with_capacity(lane.capacity),
             backlog: 0.0,
+            places: lane.parallel,
             free_at: 0.0,
             next_due: 0.0,
             lateness: 0.0,
@@ -385,11 +367,8 @@ impl LaneState {
     fn estimate(&self, lane: usize, work: PictureWork, now: f64) -> Estimate {
         let own = self.cost.seconds(assume(self.lane.route, work));
         let late = self.late(now);
-        let waiting = if self.outstanding.len() < self.lane.parallel {
-            0.0
-        } else {
-            (self.free_at - now).max(0.0)
-        };
+        let waiting =
+            if self.outstanding.len() < self.places { 0.0 } else { (self.free_at - now).max(0.0) };
         // What has been late for so long may well be so for as long again.
         Estimate { lane, finish: waiting + late + own, overdue: late > 0.0 }
     }
@@ -411,19 +390,29 @@ impl LaneState {
         if self.outstanding.is_empty() {
             self.next_due = now + expected;
         }
-        self.free_at = self.free_at.max(now) + expected / self.lane.parallel as f64;
+        self.free_at = self.free_at.max(now) + expected / self.places as f64;
         self.backlog += expected;
-        self.outstanding.push_back(Outstanding { id, terms, expected, submitted: now });
+        self.outstanding.push_back(Outstanding {
+            id,
+            terms,
+            expected,
+            submitted: now,
+            overtaken: 0,
+        });
     }
 
     fn end(&mut self, id: u64, now: f64, finished: bool, others_queue: bool) {
         self.advance(now);
         let Some(at) = self.outstanding.iter().position(|it| it.id == id) else { return };
         let Some(picture) = self.outstanding.remove(at) else { return };
+        self.outstanding.iter_mut().take(at).for_each(|earlier| earlier.overtaken += 1);
+        let round = self.outstanding.iter().take(self.lane.parallel);
+        let held = round.filter(|it| it.overtaken > 2 * self.lane.parallel).count();
+        self.places = (self.lane.parallel - held).max(1);
         // Sums of differences drift; an empty lane begins anew.
         self.backlog =
             if self.outstanding.is_empty() { 0.0 } else { self.backlog - picture.expected };
-        let most = now + self.backlog / self.lane.parallel as f64;
+        let most = now + self.backlog / self.places as f64;
         self.free_at = if self.free_at < now { most } else { self.free_at.min(most) };
         if !finished {
             return;
@@ -448,45 +437,13 @@ impl LaneState {
     /// Brings the measured times up to now, and ends a span that has enough pictures once the burst that
     /// completed them is over.
     fn advance(&mut self, now: f64) {
-        let target = SPAN_PICTURES[(self.cost.spans() as usize).min(SPAN_PICTURES.len() - 1)];
-        let measuring = &mut self.measuring;
-        if measuring.pictures >= target && now > measuring.completed_at {
-            let Times { busy, working, full } = measuring.completed;
-            let span = Span { terms: measuring.terms, busy, saturated: full >= 0.8 * working };
+        if let Some(span) = self.measuring.end(self.cost.spans(), now) {
             self.cost.learn(span);
-            measuring.restart();
         }
         let seconds = (now - self.changed).max(0.0);
         self.changed = self.changed.max(now);
         let taken = self.outstanding.len().min(self.lane.parallel);
         self.busy_seconds += seconds * taken as f64;
-        self.measuring.now.add(seconds, taken, self.outstanding.len() > self.lane.parallel);
-    }
-}
-
-impl Measuring {
-    fn complete(&mut self, terms: Terms, now: f64) {
-        self.terms.add(terms);
-        self.pictures += 1;
-        (self.completed, self.completed_at) = (self.now, now);
-    }
-
-    /// The next span begins with the last completion.
-    fn restart(&mut self) {
-        let Times { busy, working, full } = self.completed;
-        let now = Times {
-            busy: self.now.busy - busy,
-            working: self.now.working - working,
-            full: self.now.full - full,
-        };
-        *self = Self { now, ..Self::default() };
-    }
-}
-
-impl Times {
-    fn add(&mut self, seconds: f64, taken: usize, full: bool) {
-        self.busy += seconds * taken as f64;
-        self.working += if taken > 0 { seconds } else { 0.0 };
-        self.full += if full { seconds } else { 0.0 };
+        self.measuring.add(seconds, taken, self.outstanding.len() > self.lane.parallel);
     }
 }

@@ -9,6 +9,10 @@ use crate::plan::Route;
 
 use super::PictureWork;
 
+/// Pictures that end a span: few at first, so that a wrong assumption does not last.
+const SPAN_PICTURES: [u32; 4] = [4, 8, 16, 32];
+/// Share of a span in which more pictures than places were there, from which on the engine cannot have idled.
+const SATURATED: f64 = 0.8;
 /// Share of the old evidence that is kept after a span of full weight.
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
@@ -65,6 +69,61 @@ pub(super) struct Span {
     pub busy: f64,
     /// The engine had more pictures than places for nearly all of the time.
     pub saturated: bool,
+}
+
+/// The span that is being measured, up to now and up to its last completion.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Measuring {
+    terms: Terms,
+    pictures: u32,
+    now: Times,
+    completed: Times,
+    completed_at: f64,
+}
+
+/// Seconds.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    /// Summed over the places that are taken.
+    busy: f64,
+    /// With any picture.
+    working: f64,
+    /// With more pictures than places.
+    full: f64,
+}
+
+impl Measuring {
+    /// So many seconds went by with so many places taken; `full` where more pictures than places were there.
+    pub fn add(&mut self, seconds: f64, taken: usize, full: bool) {
+        self.now.busy += seconds * taken as f64;
+        self.now.working += if taken > 0 { seconds } else { 0.0 };
+        self.now.full += if full { seconds } else { 0.0 };
+    }
+
+    /// A picture is over.
+    pub fn complete(&mut self, terms: Terms, now: f64) {
+        self.terms.add(terms);
+        self.pictures += 1;
+        (self.completed, self.completed_at) = (self.now, now);
+    }
+
+    /// The span, where it has enough pictures and the burst that completed them is over. The next one begins with its
+    /// last completion.
+    pub fn end(&mut self, spans: u32, now: f64) -> Option<Span> {
+        let enough = SPAN_PICTURES[(spans as usize).min(SPAN_PICTURES.len() - 1)];
+        if self.pictures < enough || now <= self.completed_at {
+            return None;
+        }
+        let Times { busy, working, full } = self.completed;
+        let span = Span { terms: self.terms, busy, saturated: full >= SATURATED * working };
+        let now = Times {
+            busy: self.now.busy - busy,
+            working: self.now.working - working,
+            full: self.now.full - full,
+        };
+        *self = Self { now, ..Self::default() };
+        Some(span)
+    }
 }
 
 /// Least squares over spans with fading memory; `scale * assumed` for each of the two terms.
@@ -126,15 +185,8 @@ impl Cost {
         let keep = MEMORY.powf(weight);
         let new = [x * x, x * y, y * y];
         self.matrix = [0, 1, 2].map(|at| keep * self.matrix[at] + weight * new[at]);
-        self.right = [x, y]
-            .map(|term| weight * term * measured)
-            .into_iter()
-            .zip(self.right)
-            .fold(([0.0; 2], 0), |(mut right, at), (new, old)| {
-                right[at] = keep * old + new;
-                (right, at + 1)
-            })
-            .0;
+        let new = [x, y].map(|term| weight * term * measured);
+        self.right = [0, 1].map(|at| keep * self.right[at] + new[at]);
         self.solve();
     }
 

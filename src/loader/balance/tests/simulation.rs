@@ -1,0 +1,345 @@
+//! Engines of given speeds, in virtual time, with what is around them: pictures of many sizes, few pages, and
+//! completions that are seen late.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use crate::plan::Route;
+use crate::random::{SampleKey, SampleRng};
+
+use super::super::{Balancer, Lane, PictureWork, Ticket};
+
+pub const ROUTES: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
+
+/// An engine of known speed: so many seconds a picture, a byte and a pixel, in each of its places.
+#[derive(Clone, Copy, Debug)]
+pub struct Engine {
+    pub places: usize,
+    pub picture: f64,
+    pub byte: f64,
+    pub pixel: f64,
+    /// Pictures that are taken and end together in one call, and what a call costs besides. 1 where each is alone.
+    pub group: usize,
+    pub call: f64,
+    pub capacity: usize,
+    /// From the given second on, all of it takes so many times as long.
+    pub later: (f64, f64),
+}
+
+impl Engine {
+    pub fn new(places: usize, picture: f64, byte: f64, pixel: f64) -> Self {
+        let capacity = USUAL.pages;
+        Self { places, picture, byte, pixel, group: 1, call: 0.0, capacity, later: (f64::MAX, 1.0) }
+    }
+
+    pub fn batched(self, group: usize, call: f64) -> Self {
+        Self { group, call, ..self }
+    }
+
+    pub fn lane(&self, route: Route) -> Lane {
+        Lane {
+            route,
+            parallel: if self.group > 1 { self.group } else { self.places },
+            capacity: self.capacity,
+        }
+    }
+
+    pub fn seconds(&self, picture: &Picture, now: f64) -> f64 {
+        let PictureWork { pixels, bytes, .. } = picture.work;
+        let slower = if now >= self.later.0 { self.later.1 } else { 1.0 };
+        let plain = self.picture + bytes as f64 * self.byte + pixels as f64 * self.pixel;
+        plain * picture.trouble * slower
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Picture {
+    pub work: PictureWork,
+    /// How many times longer than others of its size it takes.
+    pub trouble: f64,
+}
+
+/// Sizes with a heavy tail: half around 0.19 megapixels, one in twenty above 3, the largest 24.
+pub fn pictures(count: usize, seed: u64) -> Vec<Picture> {
+    let picture = |index: usize| {
+        let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: index as u64 }, 0);
+        let pixels = (130_000.0 / (1.0 - rng.uniform()).powf(1.05)).min(24e6);
+        let bytes = pixels * rng.between(0.3, 0.8);
+        let window = pixels * rng.between(0.1, 1.0);
+        let work = PictureWork {
+            pixels: pixels as u64,
+            window_pixels: window as u64,
+            bytes: bytes as u64,
+        };
+        Picture { work, trouble: rng.between(0.8, 1.25) }
+    };
+    (0..count).map(picture).collect()
+}
+
+/// Who says where the next picture goes.
+pub trait Choice {
+    fn choose(
+        &mut self,
+        free: &[bool],
+        picture: &Picture,
+        now: f64,
+    ) -> Option<(usize, Option<Ticket>)>;
+    fn finish(&mut self, _: Option<Ticket>, _: f64) {}
+}
+
+pub struct Balanced {
+    pub balancer: Balancer,
+    pub base: Instant,
+    pub allowed: [bool; 3],
+}
+
+impl Balanced {
+    pub fn new(engines: &[Engine]) -> Self {
+        let lanes: Vec<Lane> =
+            engines.iter().zip(ROUTES).map(|(it, route)| it.lane(route)).collect();
+        Self { balancer: Balancer::new(&lanes), base: Instant::now(), allowed: [true; 3] }
+    }
+
+    fn at(&self, seconds: f64) -> Instant {
+        self.base + Duration::from_secs_f64(seconds)
+    }
+}
+
+pub fn lane_of(route: Route) -> usize {
+    ROUTES.iter().position(|&it| it == route).unwrap()
+}
+
+impl Choice for Balanced {
+    fn choose(
+        &mut self,
+        free: &[bool],
+        picture: &Picture,
+        now: f64,
+    ) -> Option<(usize, Option<Ticket>)> {
+        let allowed = |route| self.allowed[lane_of(route)];
+        let ticket = self.balancer.choose(allowed, picture.work, self.at(now))?;
+        let lane = lane_of(ticket.route());
+        assert!(free[lane], "no more than the lane's capacity");
+        assert!(self.allowed[lane], "only routes that are allowed");
+        Some((lane, Some(ticket)))
+    }
+
+    fn finish(&mut self, ticket: Option<Ticket>, now: f64) {
+        self.balancer.finish(ticket.unwrap(), self.at(now));
+    }
+}
+
+/// Shares that are fixed beforehand: each picture goes to the lane that is most behind its share.
+struct Fixed {
+    shares: Vec<f64>,
+    given: Vec<f64>,
+}
+
+impl Choice for Fixed {
+    fn choose(&mut self, free: &[bool], _: &Picture, _: f64) -> Option<(usize, Option<Ticket>)> {
+        let total: f64 = self.given.iter().sum::<f64>() + 1.0;
+        let behind = |lane: usize| self.shares[lane] * total - self.given[lane];
+        let lane = (0..self.shares.len()).max_by(|&a, &b| behind(a).total_cmp(&behind(b)))?;
+        if !free[lane] {
+            return None;
+        }
+        self.given[lane] += 1.0;
+        Some((lane, None))
+    }
+}
+
+/// How the loader around the engines behaves.
+#[derive(Clone, Copy)]
+pub struct Surroundings {
+    /// Pictures that may be in flight.
+    pub pages: usize,
+    /// Seconds from one picture's being read to the next one's.
+    pub read: f64,
+    /// Seconds between two looks at what is over.
+    pub look: f64,
+}
+
+pub const USUAL: Surroundings = Surroundings { pages: 128, read: 15e-6, look: 400e-6 };
+
+#[derive(Default)]
+pub struct Outcome {
+    /// Pictures a second, until all but the last 200 were over: the rest is over when its slowest is.
+    pub rate: f64,
+    /// Lane of each picture.
+    pub lanes: Vec<usize>,
+    /// Seconds from the choice until it was over, of each picture.
+    pub latencies: Vec<f64>,
+    /// Share of the time in which an engine had a free place while another had more pictures waiting than it works on at
+    /// once twice over.
+    pub idle: f64,
+}
+
+/// A picture on its way.
+struct Running {
+    picture: usize,
+    begun: f64,
+    ticket: Option<Ticket>,
+}
+
+/// An engine at work, in its own time: what is over is seen by nobody until somebody looks.
+struct Working<'a> {
+    engine: Engine,
+    pictures: &'a [Picture],
+    waiting: VecDeque<Running>,
+    /// End and pictures of each call.
+    calls: Vec<(f64, Vec<Running>)>,
+    over: Vec<(f64, Running)>,
+    /// Pictures that nobody has seen to be over.
+    taken: usize,
+}
+
+impl<'a> Working<'a> {
+    fn new(engine: Engine, pictures: &'a [Picture]) -> Self {
+        let (waiting, calls, over) = (VecDeque::new(), Vec::new(), Vec::new());
+        Self { engine, pictures, waiting, calls, over, taken: 0 }
+    }
+
+    /// Ends and begins calls in the order of their times, up to now.
+    fn run(&mut self, now: f64) {
+        self.begin(0.0);
+        loop {
+            let ends = self.calls.iter().map(|call| call.0).enumerate();
+            let Some((at, end)) = ends.min_by(|a, b| a.1.total_cmp(&b.1)) else { return };
+            if end > now {
+                return;
+            }
+            let (_, content) = self.calls.swap_remove(at);
+            self.over.extend(content.into_iter().map(|it| (end, it)));
+            self.begin(end);
+        }
+    }
+
+    /// Begins as many calls as there are free places, not before `since`.
+    fn begin(&mut self, since: f64) {
+        let Engine { group, call, places, .. } = self.engine;
+        let most = if group > 1 { 1 } else { places };
+        while self.calls.len() < most && !self.waiting.is_empty() {
+            let content: Vec<Running> =
+                self.waiting.drain(..group.min(self.waiting.len())).collect();
+            let begin = content.iter().fold(since, |begin, it| begin.max(it.begun));
+            let works =
+                content.iter().map(|it| self.engine.seconds(&self.pictures[it.picture], begin));
+            // The engine's places share the pictures of a group.
+            let shared = if group > 1 { places as f64 } else { 1.0 };
+            self.calls.push((begin + call + works.sum::<f64>() / shared, content));
+        }
+    }
+}
+
+/// Runs all pictures through the engines.
+pub fn simulate(
+    engines: &[Engine],
+    pictures: &[Picture],
+    choice: &mut impl Choice,
+    around: Surroundings,
+) -> Outcome {
+    let mut working: Vec<Working> = engines.iter().map(|&it| Working::new(it, pictures)).collect();
+    let mut outcome = Outcome { latencies: vec![0.0; pictures.len()], ..Outcome::default() };
+    let (mut now, mut next, mut done, mut looked, mut idle) = (0.0, 0, 0, 0.0, 0.0);
+    while done < pictures.len() {
+        working.iter_mut().for_each(|engine| engine.run(now));
+        let idles = |it: &Working| it.waiting.is_empty() && it.calls.is_empty();
+        let queues = |it: &Working| it.waiting.len() > 2 * it.engine.lane(Route::Cpu).parallel;
+        if next < pictures.len() && working.iter().any(idles) && working.iter().any(queues) {
+            idle += around.read;
+        }
+        if now >= looked + around.look {
+            looked = now;
+            for engine in &mut working {
+                for (end, running) in engine.over.drain(..) {
+                    outcome.latencies[running.picture] = end - running.begun;
+                    choice.finish(running.ticket, now);
+                    engine.taken -= 1;
+                    done += 1;
+                    if done + 200 == pictures.len() {
+                        outcome.rate = done as f64 / now;
+                    }
+                }
+            }
+        }
+        let in_flight: usize = working.iter().map(|it| it.taken).sum();
+        if next < pictures.len() && in_flight < around.pages {
+            let free: Vec<bool> = working.iter().map(|it| it.taken < it.engine.capacity).collect();
+            if let Some((lane, ticket)) = choice.choose(&free, &pictures[next], now) {
+                working[lane].taken += 1;
+                working[lane].waiting.push_back(Running { picture: next, begun: now, ticket });
+                outcome.lanes.push(lane);
+                next += 1;
+            }
+        }
+        now += around.read;
+    }
+    outcome.idle = idle / now;
+    outcome
+}
+
+/// The rate of the best fixed share, and the share.
+pub fn best_fixed(
+    engines: &[Engine],
+    pictures: &[Picture],
+    around: Surroundings,
+) -> (f64, Vec<f64>) {
+    let rate = |shares: &[f64]| {
+        let mut fixed = Fixed { shares: shares.to_vec(), given: vec![0.0; shares.len()] };
+        simulate(engines, pictures, &mut fixed, around).rate
+    };
+    let mut best = (0.0, Vec::new());
+    let mut consider = |first: f64, second: f64| {
+        let shares = vec![first, second, 1.0 - first - second];
+        if shares.iter().all(|&share| share > -1e-9) {
+            let rate = rate(&shares);
+            if rate > best.0 {
+                best = (rate, shares);
+            }
+        }
+        best.1.clone()
+    };
+    let mut centre = Vec::new();
+    for first in 0..=10 {
+        for second in 0..=10 - first {
+            centre = consider(f64::from(first) / 10.0, f64::from(second) / 10.0);
+        }
+    }
+    for step in [0.05, 0.025, 0.0125] {
+        let [first, second, _] = centre[..] else { unreachable!() };
+        for (a, b) in [(-1.0, 0.0), (1.0, 0.0), (0.0, -1.0), (0.0, 1.0), (-1.0, 1.0), (1.0, -1.0)] {
+            centre = consider(first + a * step, second + b * step);
+        }
+    }
+    best
+}
+
+/// Five mixes of speeds, by name.
+pub fn mixes() -> [(&'static str, [Engine; 3]); 5] {
+    let hardware = Engine::new(7, 60e-6, 0.0, 4e-9).batched(16, 300e-6);
+    let cuda = Engine::new(4, 150e-6, 1e-9, 1e-9);
+    let host = Engine::new(8, 60e-6, 8e-9, 0.5e-9);
+    [
+        (
+            "hardware fast, cuda slow",
+            [hardware, Engine::new(2, 900e-6, 3e-9, 6e-9), Engine::new(4, 400e-6, 9e-9, 1e-9)],
+        ),
+        (
+            "all alike",
+            [
+                Engine::new(4, 100e-6, 0.0, 4e-9),
+                Engine::new(4, 100e-6, 0.0, 4e-9),
+                Engine::new(4, 100e-6, 0.0, 4e-9),
+            ],
+        ),
+        ("few CPU threads", [hardware, cuda, Engine::new(1, 60e-6, 9e-9, 2e-9)]),
+        (
+            "one engine with a high cost per call and large groups",
+            [Engine::new(7, 10e-6, 0.0, 2e-9).batched(32, 6e-3), cuda, host],
+        ),
+        (
+            "one engine becomes four times slower midway",
+            [hardware, Engine { later: (0.25, 4.0), ..Engine::new(6, 100e-6, 1e-9, 1e-9) }, host],
+        ),
+    ]
+}
