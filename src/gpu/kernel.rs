@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
 
+use super::library::{self, Name};
 use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
-use super::library::{self, Name};
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
 

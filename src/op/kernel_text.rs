@@ -197,9 +197,7 @@ pub fn write_sample<'a>(
 /// Whether nothing but operators that follow come after the last one that resamples.
 fn is_tiled(operators: &[&dyn AnyOperator]) -> bool {
     let last = operators.iter().rposition(|op| op.tiling() == Tiling::Resamples);
-    last.is_some_and(|last| {
-        operators[last + 1..].iter().all(|op| op.tiling() == Tiling::Follows)
-    })
+    last.is_some_and(|last| operators[last + 1..].iter().all(|op| op.tiling() == Tiling::Follows))
 }
 
 const fn out_type(dtype: DType) -> &'static str {
