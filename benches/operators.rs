@@ -1,6 +1,7 @@
 //! What operators cost: on the CPU, one core, every operator's examples by reference and fast path, and
 //! resampling beside `fast_image_resize`, which is within a level of Pillow where ours is exact; on a GPU, where there is
-//! one, every operator's kernel alone for a launch of 64 samples.
+//! one, every operator's kernel alone for a launch of 64 samples, and the fused kernel of training beside a copy on the
+//! device, as lines of JSON. A simulated device is named as such, and no rate is given for it.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -11,11 +12,13 @@ use fast_image_resize as fir;
 
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::gpu::{Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Staged, Stream};
+use feedwater::gpu::{self, Device, DeviceBuffer, DevicePool, Kernel, PinnedPool};
+use feedwater::gpu::{Staged, Stream, Upload};
 use feedwater::image::{HostImage, Image, PixelType};
-use feedwater::op::kernel_text::{FloatsParams, Leaf, RoiParams, kernel_text, write_sample};
+use feedwater::op::kernel_text::{FloatsParams, KernelText, Leaf, RoiParams};
+use feedwater::op::kernel_text::{kernel_text, write_sample};
 use feedwater::op::resample::{self, Filter, Resampler};
-use feedwater::op::{self, AnyOperator, Normalize, Wanted, normalize};
+use feedwater::op::{self, AnyOperator, Flip, Normalize, RandomResizedCrop, Wanted, normalize};
 use feedwater::output::Tail;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
@@ -151,7 +154,7 @@ impl Launch {
         }
         pixels.upload(&stream, 0..rows[0].1)?;
         samples.upload(&stream, 0..rows[1].1)?;
-        let kernel = Kernel::load(device, &text.source, "fused", text.sample_bytes)?;
+        let kernel = Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
         let launch = Self { kernel, stream, samples, _pixels: pixels, _out: out, size };
         launch.time(1)?;
         Ok(launch)
@@ -167,6 +170,222 @@ impl Launch {
         }
         self.stream.synchronize()?;
         Ok(begin.elapsed())
+    }
+}
+
+/// The training kernel's time beside that of a copy on the device which moves as many bytes, and what its second start
+/// costs.
+fn training_on_gpu(_: &mut Criterion) {
+    let device = match Device::open(0) {
+        Ok(device) => device,
+        Err(error) => return eprintln!("training/device=gpu is left out: {error}"),
+    };
+    // What the simulated driver of the tests calls itself.
+    let simulated = device.name().starts_with("Simulated");
+    let samples = if simulated { 8 } else { 256 };
+    let measured = || -> feedwater::Result<()> {
+        start(&device, simulated)?;
+        for size in [PICTURE, Size::new(2048, 1536)] {
+            let training = Training::new(&device, size, samples)?;
+            for group in [samples, 8] {
+                training.measure(&device, size, group, simulated)?;
+            }
+        }
+        Ok(())
+    };
+    if let Err(error) = measured() {
+        eprintln!("training/device=gpu is left out: {error}");
+    }
+}
+
+fn training_chain() -> [Arc<dyn AnyOperator>; 3] {
+    let flip = Flip { horizontal: 0.5, vertical: 0.0 };
+    [Arc::new(RandomResizedCrop::to(224, 224)), Arc::new(flip), Arc::new(Normalize::IMAGENET)]
+}
+
+fn training_text() -> KernelText {
+    let chain = training_chain();
+    let operators = chain.each_ref().map(|op| &**op);
+    kernel_text(Leaf::Roi, &operators, DType::F16, Layout::Nchw)
+}
+
+/// Time to compile and load the kernel, and to load it once it is kept.
+fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
+    let directory = std::env::temp_dir().join(format!("feedwater-bench-{}", std::process::id()));
+    gpu::kernel::override_cache_directory(&directory);
+    let text = training_text();
+    let load = || -> feedwater::Result<f64> {
+        let begin = Instant::now();
+        Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
+        Ok(1e3 * begin.elapsed().as_secs_f64())
+    };
+    let compiled = load()?;
+    let kept = (0..5).map(|_| load()).collect::<feedwater::Result<Vec<f64>>>()?;
+    let kept = kept.into_iter().fold(f64::INFINITY, f64::min);
+    // A bench's directory that stays behind harms nobody.
+    let _ = std::fs::remove_dir_all(directory);
+    println!(
+        "{{\"bench\":\"kernel_start\",\"device\":\"{}\",\"simulated\":{simulated},\
+         \"compile_ms\":{compiled:.1},\"kept_ms\":{kept:.2},\"bar_ms\":20}}",
+        device.name()
+    );
+    Ok(())
+}
+
+/// The main job's samples on the device: windows as the decoder leaves them, and room for what comes of them.
+struct Training {
+    kernel: Kernel,
+    stream: Stream,
+    samples: Staged,
+    sample_bytes: usize,
+    count: usize,
+    _pixels: DeviceBuffer,
+    _out: DeviceBuffer,
+    /// Where a copy comes from and goes to: half of the bytes each.
+    copied: [DeviceBuffer; 2],
+    /// Bytes that a launch for all samples reads and writes, each once.
+    bytes: usize,
+}
+
+impl Training {
+    fn new(device: &Arc<Device>, size: Size, count: usize) -> feedwater::Result<Self> {
+        const OUT_BYTES: usize = 3 * 224 * 224 * 2;
+        const ALIGN: usize = 256;
+        let (chain, text) = (training_chain(), training_text());
+        let (mut plans, mut tables, mut pixel_bytes, mut read) = (Vec::new(), Vec::new(), 0, 0);
+        for index in 0..count {
+            let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
+            let (mut input, mut params, mut sizes) = (size, Vec::new(), Vec::new());
+            for (place, op) in chain.iter().enumerate() {
+                sizes.push(input);
+                let (output, prepared) = op.prepare(input, &mut SampleRng::new(key, place as u16));
+                params.push(prepared);
+                input = output;
+            }
+            let (mut window, start) = (input.window(), tables.len());
+            for (place, op) in chain.iter().enumerate().rev() {
+                let wanted = Wanted { input: sizes[place], reduction: 1, output: window };
+                window = op.demand(&mut params[place], wanted, &mut tables);
+            }
+            plans.push((params, window, pixel_bytes, start));
+            let bytes = 3 * window.size().pixels() as usize;
+            read += bytes;
+            pixel_bytes += bytes.next_multiple_of(ALIGN);
+        }
+        let bytes = read + count * OUT_BYTES;
+        let described = (count * text.sample_bytes).next_multiple_of(8);
+        let rows = [
+            ("picture", 3 * size.pixels() as usize),
+            ("samples", described + size_of_val(&tables[..])),
+            ("pixels", pixel_bytes),
+            ("out", count * OUT_BYTES),
+            ("copy", bytes / 2),
+        ];
+        let (mut footprint, mut pinned) = (Footprint::default(), Footprint::default());
+        for (name, bytes) in rows {
+            let copies = if name == "copy" { 2 } else { 1 };
+            footprint.add(Memory::Device, name, bytes as u64, copies, "");
+        }
+        for (name, bytes) in &rows[..2] {
+            pinned.add(Memory::Pinned, *name, *bytes as u64, 1, "");
+        }
+        let (on_device, pinned) =
+            (DevicePool::take(device, &footprint)?, PinnedPool::take(device, &pinned)?);
+        let buffer = |row: usize| on_device.buffer(rows[row].0, rows[row].1);
+        let (pixels, out) = (buffer(2)?, buffer(3)?);
+        let mut samples = Staged::new(pinned.buffer(rows[1].0, rows[1].1)?, buffer(1)?)?;
+
+        let stream = Stream::new(device)?;
+        let mut upload = Upload::new(pinned.buffer(rows[0].0, rows[0].1)?)?;
+        upload.bytes()?.copy_from_slice(picture(size).data());
+        let table_address = samples.device().address() + described as u64;
+        let block = samples.bytes()?;
+        block[described..].copy_from_slice(bytemuck::cast_slice(&tables));
+        for (place, sample) in block[..described].chunks_exact_mut(text.sample_bytes).enumerate() {
+            let (params, window, offset, table) = &mut plans[place];
+            chain[0].set_table(&mut params[0], table_address + 4 * *table as u64);
+            let window_bytes = 3 * window.size().pixels() as usize;
+            upload.copy(&stream, 0..window_bytes, &pixels, *offset)?;
+            let (address, pitch) = (pixels.address() + *offset as u64, 3 * window.width);
+            let leaf = RoiParams::new(address, pitch, *window, size, Orientation::UPRIGHT);
+            let to = out.address() + (place * OUT_BYTES) as u64;
+            write_sample(sample, to, bytemuck::bytes_of(&leaf), &*params);
+        }
+        samples.upload(&stream, 0..rows[1].1)?;
+        stream.synchronize()?;
+        Ok(Self {
+            kernel: Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?,
+            stream,
+            samples,
+            sample_bytes: text.sample_bytes,
+            count,
+            _pixels: pixels,
+            _out: out,
+            copied: [buffer(4)?, buffer(4)?],
+            bytes,
+        })
+    }
+
+    /// Prints one line for launches of `group` samples.
+    fn measure(
+        &self,
+        device: &Device,
+        size: Size,
+        group: usize,
+        simulated: bool,
+    ) -> feedwater::Result<()> {
+        const BAR: f64 = 0.70;
+        let kernel = self.seconds(simulated, || {
+            for first in (0..self.count).step_by(group) {
+                let (samples, offset) = (self.samples.device(), first * self.sample_bytes);
+                self.kernel.launch(&self.stream, samples, offset, group as u32, 224, 224)?;
+            }
+            Ok(())
+        })?;
+        let [from, to] = &self.copied;
+        // A copy of half the bytes reads and writes that many: all of them are moved once.
+        let copy = self.seconds(simulated, || gpu::copy(&self.stream, from, to, self.bytes / 2))?;
+        let rates = if simulated {
+            String::from("\"simulated\":true")
+        } else {
+            let rate = |seconds: f64| self.bytes as f64 / seconds / 1e9;
+            format!(
+                "\"simulated\":false,\"kernel_us\":{:.1},\"kernel_gb_per_s\":{:.0},\
+                 \"copy_gb_per_s\":{:.0},\"ratio\":{:.3},\"bar\":{BAR}",
+                1e6 * kernel,
+                rate(kernel),
+                rate(copy),
+                copy / kernel
+            )
+        };
+        println!(
+            "{{\"bench\":\"fused_training\",\"device\":\"{}\",\"size\":\"{size}\",\"samples\":{},\
+             \"group\":{group},\"bytes\":{},{rates}}}",
+            device.name(),
+            self.count,
+            self.bytes
+        );
+        Ok(())
+    }
+
+    /// Seconds of one call's work on the device: the best of some runs of some calls each.
+    fn seconds(
+        &self,
+        once: bool,
+        work: impl Fn() -> feedwater::Result<()>,
+    ) -> feedwater::Result<f64> {
+        let (runs, calls) = if once { (1, 1) } else { (7, 20) };
+        let mut best = f64::INFINITY;
+        for _ in 0..runs {
+            self.stream.synchronize()?;
+            let begin = Instant::now();
+            for _ in 0..calls {
+                work()?;
+            }
+            self.stream.synchronize()?;
+            best = best.min(begin.elapsed().as_secs_f64() / f64::from(calls));
+        }
+        Ok(best)
     }
 }
 
@@ -247,6 +466,6 @@ criterion_group! {
     config = Criterion::default()
         .warm_up_time(std::time::Duration::from_millis(300))
         .measurement_time(std::time::Duration::from_secs(1));
-    targets = resampling, operators, operators_on_gpu
+    targets = training_on_gpu, resampling, operators, operators_on_gpu
 }
 criterion_main!(benches);

@@ -46,21 +46,17 @@ struct BF16 {
     }
 };
 
-// Two elements that lie side by side, with one store where the address allows it.
+// Two elements that lie side by side, for one store.
 template <class T> struct alignas(2 * sizeof(T)) Two {
     T first, second;
 };
 template <class T> __device__ inline void store_side_by_side(T* at, T first, T second) {
-    if ((unsigned long long)at % sizeof(Two<T>) == 0) {
-        const Two<T> two = {first, second};
-        *(Two<T>*)at = two;
-    } else {
-        at[0] = first;
-        at[1] = second;
-    }
+    const Two<T> two = {first, second};
+    *(Two<T>*)at = two;
 }
 
-// A pixel as elements; `store` converts it first. `store_two` takes a pixel and its right neighbour.
+// A pixel as elements; `store` converts it first. `store_two` takes a pixel and its right neighbour; the tensor must be
+// aligned for two elements, and its width and the pixel's column must be even.
 struct Nchw {
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {

@@ -114,35 +114,46 @@ __device__ inline void quad_of_pixels(const Src& src, int x, int y, int first, i
     }
 }
 
-// The same as fast as the source allows; `start` is a pixel from which on every fourth is the best to begin with.
+// The same for a rectangle of `rows` rows, from row `y` on, and of `words` words, from pixel `x` on, as fast as the
+// source allows; `start` is a pixel from which on every fourth is the best to begin with.
 template <class Src> struct Quads {
+    const Src& src;
+    int x, y, first, end;
     static __device__ int start(const Src&) { return 0; }
-    static __device__ void get(const Src& src, int x, int y, int first, int end, unsigned words[3]) {
-        quad_of_pixels(src, x, y, first, end, words);
+    __device__ Quads(const Src& src, int x, int y, int, int, int first, int end)
+        : src(src), x(x), y(y), first(first), end(end) {}
+    __device__ void get(int word, int row, unsigned quad[3]) const {
+        quad_of_pixels(src, x + 4 * word, y + row, first, end, quad);
     }
 };
 
 // Upright pixels come as the 12 bytes that they are, in words. Rows may begin at any address: words are read where they
-// are aligned and shifted together. Only at the very ends of the memory they come one by one.
+// are aligned and shifted together, up to four bytes more than are needed. Only where those are outside of the memory,
+// after the last row or before the first, pixels come one by one.
 template <> struct Quads<Roi> {
+    const Roi& src;
+    int x, y, first, end;
+    const unsigned char* at;
+    int pitch, whole;           // bytes from a row to the next; rows that can be read in words
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
-    static __device__ void get(const Roi& src, int x, int y, int first, int end, unsigned words[3]) {
-        const unsigned char* at = src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x);
-        const unsigned past = (unsigned)(unsigned long long)at & 3;
-        const unsigned char* aligned = at - past;
-        const bool inside = aligned >= src.pixels && aligned + 16 <= src.pixels + (long long)src.pitch * src.height;
-        if (src.orientation || !inside) return quad_of_pixels(src, x, y, first, end, words);
-        const unsigned* from = (const unsigned*)aligned;
-        unsigned a = from[0], b = from[1], c = from[2];
-        if (past) {
-            const unsigned d = from[3], bits = 8 * past;
-            a = shifted(a, b, bits);
-            b = shifted(b, c, bits);
-            c = shifted(c, d, bits);
-        }
-        words[0] = picked(picked(a, b, 0x0630), c, 0x5210);
-        words[1] = picked(picked(a, b, 0x0741), c, 0x6210);
-        words[2] = picked(picked(a, b, 0x0052), c, 0x7410);
+    __device__ Quads(const Roi& src, int x, int y, int rows, int words, int first, int end)
+        : src(src), x(x), y(y), first(first), end(end),
+          at(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0) {
+        const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
+        if (src.orientation || at - (unsigned long long)at % 4 < src.pixels) return;
+        for (whole = rows; whole > 0; whole--)
+            if (at + (long long)pitch * (whole - 1) + 12 * words + 4 <= after) return;
+    }
+    __device__ void get(int word, int row, unsigned quad[3]) const {
+        if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end, quad);
+        const unsigned long long from = (unsigned long long)(at + pitch * row + 12 * word);
+        const unsigned* aligned = (const unsigned*)(from & ~3ull);
+        const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
+        const unsigned low = shifted(aligned[0], b, bits), middle = shifted(b, c, bits);
+        const unsigned high = shifted(c, aligned[3], bits);
+        quad[0] = picked(picked(low, middle, 0x0630), high, 0x5210);
+        quad[1] = picked(picked(low, middle, 0x0741), high, 0x6210);
+        quad[2] = picked(picked(low, middle, 0x0052), high, 0x7410);
     }
 };
 
@@ -173,6 +184,15 @@ struct Parts {
     // What they are together, rounded, and not yet clamped to a byte.
     __device__ int value() const { return (int)(low + (middle << 8) + ((unsigned)high << 16)) >> 22; }
 };
+
+// Where an output row's taps are.
+struct alignas(16) Taps {
+    int place, groups;          // of the first group, from the ring's beginning on, and how many there are
+    int end;                    // the first source row after them, counted from the tile's first
+    int unused;
+};
+
+__device__ inline int byte_of_sum(int value) { return larger(0, smaller(255, value)); }
 
 // A rectangle of the tensor, half open.
 struct Window {
@@ -219,7 +239,7 @@ template <class Src> struct Tile {
 
     unsigned* shared;           // [rows][row_groups] Factors, and then, by their places:
     int table;                  // [3][256] elements
-    int row_taps;               // [rows][2]: first source row, counted from the tile's first, and number
+    int row_taps;               // [rows] Taps
     int column_taps;            // [columns][2]: first source pixel, counted from the strip's first, and words of taps
     int column_factors;         // [column_groups][3][columns]
     int planes;                 // [4 * loaded][3][words + 1]
@@ -233,6 +253,7 @@ template <class Src> struct Tile {
                  smaller(all.bottom, down.end)},
           rows(p, false, down, window.top, window.bottom), shared(shared) {}
 
+    __device__ const Taps& taps(int row) const { return ((const Taps*)(shared + row_taps))[row]; }
     __device__ Element* elements() const { return (Element*)(shared + table); }
     __device__ const Factors& row_factors(int row, int group) const {
         return ((const Factors*)shared)[row * row_groups + group];
@@ -254,7 +275,7 @@ template <class Src> struct Tile {
         if (is_empty() || (p.h_taps == 1 && p.v_taps == 1)) return false;
         row_groups = (p.v_taps + 6) / 4;
         column_groups = (p.h_taps + 3) / 4;
-        const int fixed = (int)(768 * sizeof(Element)) + rows.len * (8 + 16 * row_groups);
+        const int fixed = (int)(768 * sizeof(Element)) + 4 + 16 * rows.len * (1 + row_groups);
         NOT_UNROLLED for (columns = window.right - window.left;; columns = (columns + 1) / 2) {
             words = 0;
             NOT_UNROLLED for (int left = window.left; left < window.right; left += columns) {
@@ -269,9 +290,9 @@ template <class Src> struct Tile {
         }
         loaded = smaller(loaded, MOST_LOADED);
         kept = row_groups - 1 + loaded;
-        table = 4 * rows.len * row_groups;
-        row_taps = table + (int)(192 * sizeof(Element));
-        column_taps = row_taps + 2 * rows.len;
+        row_taps = 4 * rows.len * row_groups;
+        table = row_taps + 4 * rows.len;
+        column_taps = table + (int)(192 * sizeof(Element));
         column_factors = column_taps + 2 * columns;
         planes = column_factors + 3 * column_groups * columns;
         ring = planes + 12 * loaded * (words + 1);
@@ -289,8 +310,9 @@ template <class Src> struct Tile {
             elements()[512 + i] = Out::of(pixel.b);
         }
         NOT_UNROLLED for (int i = thread; i < rows.len; i += blockDim.x) {
-            shared[row_taps + 2 * i] = rows.bounds[2 * i] - rows.first;
-            shared[row_taps + 2 * i + 1] = rows.bounds[2 * i + 1];
+            const int first = rows.bounds[2 * i] - rows.first, end = first + rows.bounds[2 * i + 1];
+            const Taps it = {first / 4 % kept * 3 * columns, (end + 3) / 4 - first / 4, end, 0};
+            ((Taps*)(shared + row_taps))[i] = it;
         }
         NOT_UNROLLED for (int i = thread; i < rows.len * row_groups; i += blockDim.x) {
             const int row = i / row_groups, group = i % row_groups;
@@ -314,13 +336,14 @@ template <class Src> struct Tile {
 
     // `groups` groups of four source rows, from group `first` on. What is past the last row repeats it.
     __device__ void load(int thread, const TileAxis& strip, int first, int groups) const {
-        const int from = start(strip), len = (strip.end - from + 3) / 4;
+        const int from = start(strip), len = (strip.end - from + 3) / 4, y = rows.first + 4 * first;
+        const int last = smaller(4 * groups, rows.end - y) - 1;
+        const Quads<Src> quads(src, from, y, last + 1, len, strip.first, strip.end);
         const Divisor by(len);
-        for (int i = thread; i < 4 * groups * len; i += blockDim.x) {
+        NOT_UNROLLED for (int i = thread; i < 4 * groups * len; i += blockDim.x) {
             const int row = by.of(i), word = i - row * len;
-            const int y = smaller(rows.first + 4 * first + row, rows.end - 1);
             unsigned quad[3];
-            Quads<Src>::get(src, from + 4 * word, y, strip.first, strip.end, quad);
+            quads.get(word, smaller(row, last), quad);
             const int to = planes + 3 * row * (words + 1) + word;
             for (int channel = 0; channel < 3; channel++) shared[to + channel * (words + 1)] = quad[channel];
         }
@@ -354,7 +377,7 @@ template <class Src> struct Tile {
                     }
                     for (int i = 0; i < 3; i++) bytes[i] = clamped(values[i], values[3 + i], bytes[i]);
                 }
-                keep(column, first + group, around, bytes);
+                keep(column, strip, first + group, around, bytes);
             }
         }
     }
@@ -389,7 +412,7 @@ template <class Src> struct Tile {
                     for (int i = 0; i < 3; i++)
                         bytes[i] = clamped(parts[i].value(), parts[3 + i].value(), bytes[i]);
                 }
-                keep(column, first + group, around, bytes);
+                keep(column, strip, first + group, around, bytes);
             }
         }
     }
@@ -400,8 +423,11 @@ template <class Src> struct Tile {
         return k;
     }
 
-    __device__ void keep(int column, int group, const Divisor& around, const unsigned bytes[3]) const {
-        const int to = ring + 3 * (group - around.of(group) * kept) * columns + column;
+    // The ring's columns are in the order of the tensor.
+    __device__ void keep(int column, const TileAxis& strip, int group, const Divisor& around,
+                         const unsigned bytes[3]) const {
+        const int x = across.step > 0 ? column : strip.len - 1 - column;
+        const int to = ring + 3 * (group - around.of(group) * kept) * columns + x;
         for (int channel = 0; channel < 3; channel++) shared[to + channel * columns] = bytes[channel];
     }
 
@@ -413,44 +439,45 @@ template <class Src> struct Tile {
         }
     }
 
-    // The output rows from number `begin` to before `end`, of the columns from `left` on. A thread keeps its two columns.
+    // The output rows from number `begin` to before `end`, of the columns from `left` on. A thread keeps its two columns;
+    // where one of them is not the strip's, what it reads from beside the ring's columns is not used.
     __device__ void store(int thread, const TileAxis& strip, int left, int begin, int end) const {
         const int right = left + strip.len, even = left & ~1, pairs = (right - even + 1) / 2;
+        const bool aligned = width % 2 == 0 && (unsigned long long)out % sizeof(Two<Element>) == 0;
+        const int around = 3 * kept * columns;
         const Lanes lanes(thread, pairs);
-        const Divisor around(kept);
         NOT_UNROLLED for (int pair = lanes.first; pair < pairs; pair += lanes.count) {
             const int x = even + 2 * pair;
-            // Where one of the two is another's, its neighbour stands in.
-            const int a = larger(x, left), b = smaller(x + 1, right - 1);
-            const int first = ring + (across.step > 0 ? a - left : right - 1 - a);
-            const int second = ring + (across.step > 0 ? b - left : right - 1 - b);
+            const bool first = x >= left, second = x + 1 < right, both = first && second && aligned;
+            const unsigned* column = shared + ring + x - left;
             NOT_UNROLLED for (int row = begin + lanes.slot; row < end; row += lanes.slots) {
-                const int y = down.step > 0 ? window.top + row : window.bottom - 1 - row;
-                const unsigned at = shared[row_taps + 2 * row], group = at / 4;
-                const unsigned groups = ((at & 3) + shared[row_taps + 2 * row + 1] + 3) / 4;
-                int slot = group - around.of(group) * kept;
+                const Taps at = taps(row);
+                const unsigned* from = column + at.place;
                 Parts parts[6];
                 for (int i = 0; i < 3; i++) {
-                    parts[i].add(shared[first + (3 * slot + i) * columns], row_factors(row, 0));
-                    parts[3 + i].add(shared[second + (3 * slot + i) * columns], row_factors(row, 0));
+                    parts[i].add(from[i * columns], row_factors(row, 0));
+                    parts[3 + i].add(from[i * columns + 1], row_factors(row, 0));
                 }
-                NOT_UNROLLED for (unsigned it = 1; it < groups; it++) {
-                    slot = slot + 1 == kept ? 0 : slot + 1;
+                int place = at.place;
+                NOT_UNROLLED for (int it = 1; it < at.groups; it++) {
+                    place += 3 * columns;
+                    if (place == around) place = 0;
+                    from = column + place;
                     const Factors k = row_factors(row, it);
                     for (int i = 0; i < 3; i++) {
-                        parts[i].add(shared[first + (3 * slot + i) * columns], k);
-                        parts[3 + i].add(shared[second + (3 * slot + i) * columns], k);
+                        parts[i].add(from[i * columns], k);
+                        parts[3 + i].add(from[i * columns + 1], k);
                     }
                 }
                 Element pixels[2][3];
                 for (int i = 0; i < 6; i++)
-                    pixels[i / 3][i % 3] = elements()[256 * (i % 3) + larger(0, smaller(255, parts[i].value()))];
-                if (x >= left && x + 1 < right) {
+                    pixels[i / 3][i % 3] = elements()[256 * (i % 3) + byte_of_sum(parts[i].value())];
+                const int y = down.step > 0 ? window.top + row : window.bottom - 1 - row;
+                if (both) {
                     Order::store_two<Out>(out, x, y, width, height, pixels[0], pixels[1]);
-                } else if (x >= left) {
-                    Order::store_elements<Out>(out, x, y, width, height, pixels[0]);
                 } else {
-                    Order::store_elements<Out>(out, x + 1, y, width, height, pixels[1]);
+                    if (first) Order::store_elements<Out>(out, x, y, width, height, pixels[0]);
+                    if (second) Order::store_elements<Out>(out, x + 1, y, width, height, pixels[1]);
                 }
             }
         }
@@ -471,9 +498,7 @@ template <class Src> struct Tile {
                 BARRIER;
                 // Rows end in the order in which they begin.
                 int complete = done;
-                while (complete < rows.len &&
-                       (int)(shared[row_taps + 2 * complete] + shared[row_taps + 2 * complete + 1]) <= 4 * (first + now))
-                    complete++;
+                while (complete < rows.len && taps(complete).end <= 4 * (first + now)) complete++;
                 EACH_THREAD store(thread, strip, left, done, complete);
                 done = complete;
             }

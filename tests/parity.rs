@@ -198,3 +198,71 @@ fn a_picture_that_the_decoder_reduced() {
         }
     }
 }
+
+/// The main job in its real size: every window, mirrored or not, ends at other addresses.
+#[test]
+fn training_in_its_real_size() {
+    let chain: Operators = vec![
+        Arc::new(RandomResizedCrop::to(224, 224)),
+        Arc::new(Flip { horizontal: 0.5, vertical: 0.0 }),
+        Arc::new(Normalize::IMAGENET),
+    ];
+    for (size, samples) in [(Size::new(500, 375), 4), (Size::new(1531, 1024), 1)] {
+        let picture = random_picture(size, 12);
+        for index in 0..samples {
+            let key = SampleKey { seed: 13, epoch: 0, index };
+            Case { dtype: DType::F16, key, ..case(&chain, &picture) }.check();
+        }
+    }
+}
+
+/// What resampling gives is cropped at every border, inside and outside, and mirrored in between.
+#[test]
+fn tiles_that_are_cropped_padded_and_mirrored() {
+    let (width, height) = (29, 23);
+    let picture = random_picture(Size::new(width, height), 14);
+    let crops: [Arc<dyn AnyOperator>; 6] = [
+        Arc::new(op::Crop { x: 0, y: 0, width: 9, height: 30 }),
+        Arc::new(op::Crop { x: 13, y: 11, width: 9, height: 9 }),
+        Arc::new(op::Crop { x: 2, y: 50, width: 30, height: 9 }),
+        Arc::new(CenterCrop::to(37, 14)),
+        Arc::new(RandomCrop {
+            padding: [5, 3, 2, 7],
+            fill: [9.0, 1.0, 200.0],
+            ..RandomCrop::to(24, 22)
+        }),
+        Arc::new(CenterCrop::to(5, 41)),
+    ];
+    for (place, crop) in crops.iter().enumerate() {
+        for (horizontal, vertical) in [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (1.0, 1.0)] {
+            let flip: Arc<dyn AnyOperator> = Arc::new(Flip { horizontal, vertical });
+            let chain: Operators = vec![
+                Arc::new(Resize::to(21, 19)),
+                flip.clone(),
+                crop.clone(),
+                flip,
+                Arc::new(Normalize::IMAGENET),
+                crops[(place + 1) % crops.len()].clone(),
+            ];
+            let layout = if place % 2 == 0 { Layout::Nchw } else { Layout::Nhwc };
+            Case { dtype: DType::BF16, layout, ..case(&chain, &picture) }.check();
+        }
+    }
+}
+
+/// Pictures that shrink so far that no tile holds a column's taps, and such as hardly have any.
+#[test]
+fn extreme_reductions() {
+    let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
+    for filter in filters {
+        let filter: Filter = serde_json::from_value(filter.into()).expect("a filter's name");
+        for (from, to) in [((9000, 40), (7, 9)), ((37, 4000), (41, 7)), ((6001, 11), (300, 30))] {
+            let op: Operators = vec![
+                Arc::new(Resize { filter, ..Resize::to(to.0, to.1) }),
+                Arc::new(Normalize::IMAGENET),
+            ];
+            let picture = random_picture(Size::new(from.0, from.1), 15);
+            Case { dtype: DType::F16, layout: Layout::Nhwc, ..case(&op, &picture) }.check();
+        }
+    }
+}

@@ -26,7 +26,7 @@ pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, 
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 pub use slot::TensorSlot;
 pub use stream::{Event, Stream};
-pub use transfer::{Staged, Upload, fill, read_back};
+pub use transfer::{Staged, Upload, copy, fill, read_back};
 
 mod arena;
 mod cache;

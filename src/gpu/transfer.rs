@@ -170,6 +170,28 @@ pub fn fill(stream: &Stream, target: &DeviceBuffer, range: Range<usize>, value: 
     driver("cuMemsetD8Async", filled)
 }
 
+/// Puts a copy of the first `bytes` bytes from one buffer to the beginning of another into the stream.
+pub fn copy(
+    stream: &Stream,
+    source: &DeviceBuffer,
+    target: &DeviceBuffer,
+    bytes: usize,
+) -> Result<()> {
+    let len = source.len().min(target.len());
+    if bytes > len {
+        return Err(out_of_bounds(&(0..bytes), len));
+    }
+    if bytes == 0 {
+        return Ok(());
+    }
+    stream.device().bind()?;
+    // SAFETY: both buffers are device memory of at least so many bytes.
+    let copied = unsafe {
+        result::memcpy_dtod_async(target.address(), source.address(), bytes, stream.handle())
+    };
+    driver("cuMemcpyDtoDAsync", copied)
+}
+
 fn out_of_bounds(range: &Range<usize>, len: usize) -> Error {
     let problem = format!("bytes {} to {} of a buffer of {len} bytes", range.start, range.end);
     Error::Internal { problem }
