@@ -144,7 +144,8 @@ impl Pools {
                 Route::Cpu => lanes.push(lane(threads, threads)),
             }
         }
-        Ok((Lanes::new(device, &lanes, decoders, threads)?, batch_decoders))
+        let workers = plan.settings.loader.workers;
+        Ok((Lanes::new(device, &lanes, decoders, threads, workers)?, batch_decoders))
     }
 
     fn software(
