@@ -12,9 +12,18 @@
 // put together at the end: the same integers as in resample.cu, modulo 2^32. The highest byte is signed, so a
 // coefficient must be in [-2, 2) once it is scaled back, which the filters' are.
 //
-// What decides how a tile is made is a function of its sample alone (`Tile::fits`): where not even a narrow strip's
-// shares of shared memory suffice, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated
-// one by one as in fused.cu. So one launch takes samples of every size, and an odd one costs only itself.
+// How a tile is made is decided by its sample alone (`Tile::fits`). Where not even one column's shares of shared memory
+// suffice, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated one by one as in fused.cu.
+// So one launch takes samples of every size, and an odd one costs only itself.
+//
+// What it should cost; counted in the machine code for sm_90 (NVRTC 13.0, 64 registers), measured on no device yet. A
+// multiprocessor begins 128 instructions of threads per cycle. Loading takes 47 for 4 source pixels, the sums along rows
+// 37, 52, 67, 93 or 108 for a pixel of 1 to 5 words of taps (of which 9 to 45 are dp4a), the rest 105 for two output
+// pixels, and 36 more for each further word of taps. With these, an average window of 500x375 (318x318; 604 kB with its
+// f16 output) is 59,000 cycles of one multiprocessor, one of 2048x1536 (1303x1303; 5.4 MB) 380,000. An H200 with 132 of
+// them at 1.75 GHz, should it copy at 4.2 TB/s (read and written), copies as many bytes in 33,000 and 300,000. So where
+// every cycle begins all it can, 0.56 and 0.79 of the rate of a copy is the most that can come out, and less in practice:
+// the instructions are the limit, not the memory.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
@@ -101,17 +110,21 @@ struct Lanes {
     }
 };
 
+struct Quad {
+    unsigned r, g, b;
+};
+
 // Four pixels of a row as a word of each channel, one by one. Those that are not from `first` to before `end` are not
 // used, so others are read in their place.
-template <class Src>
-__device__ inline void quad_of_pixels(const Src& src, int x, int y, int first, int end, unsigned words[3]) {
-    words[0] = words[1] = words[2] = 0;
+template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
+    Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {
         const Bytes pixel = src.at(larger(first, smaller(x + i, end - 1)), y);
-        words[0] |= (unsigned)pixel.r << 8 * i;
-        words[1] |= (unsigned)pixel.g << 8 * i;
-        words[2] |= (unsigned)pixel.b << 8 * i;
+        quad.r |= (unsigned)pixel.r << 8 * i;
+        quad.g |= (unsigned)pixel.g << 8 * i;
+        quad.b |= (unsigned)pixel.b << 8 * i;
     }
+    return quad;
 }
 
 // The same for a rectangle of `rows` rows, from row `y` on, and of `words` words, from pixel `x` on, as fast as the
@@ -122,9 +135,7 @@ template <class Src> struct Quads {
     static __device__ int start(const Src&) { return 0; }
     __device__ Quads(const Src& src, int x, int y, int, int, int first, int end)
         : src(src), x(x), y(y), first(first), end(end) {}
-    __device__ void get(int word, int row, unsigned quad[3]) const {
-        quad_of_pixels(src, x + 4 * word, y + row, first, end, quad);
-    }
+    __device__ Quad at(int word, int row) const { return quad_of_pixels(src, x + 4 * word, y + row, first, end); }
 };
 
 // Upright pixels come as the 12 bytes that they are, in words. Rows may begin at any address: words are read where they
@@ -133,27 +144,28 @@ template <class Src> struct Quads {
 template <> struct Quads<Roi> {
     const Roi& src;
     int x, y, first, end;
-    const unsigned char* at;
+    const unsigned char* pixels;
     int pitch, whole;           // bytes from a row to the next; rows that can be read in words
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
     __device__ Quads(const Roi& src, int x, int y, int rows, int words, int first, int end)
         : src(src), x(x), y(y), first(first), end(end),
-          at(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0) {
+          pixels(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0) {
         const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
-        if (src.orientation || at - (unsigned long long)at % 4 < src.pixels) return;
+        if (src.orientation || pixels - (unsigned long long)pixels % 4 < src.pixels) return;
         for (whole = rows; whole > 0; whole--)
-            if (at + (long long)pitch * (whole - 1) + 12 * words + 4 <= after) return;
+            if (pixels + (long long)pitch * (whole - 1) + 12 * words + 4 <= after) return;
     }
-    __device__ void get(int word, int row, unsigned quad[3]) const {
-        if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end, quad);
-        const unsigned long long from = (unsigned long long)(at + pitch * row + 12 * word);
+    __device__ Quad at(int word, int row) const {
+        if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end);
+        const unsigned long long from = (unsigned long long)(pixels + pitch * row + 12 * word);
         const unsigned* aligned = (const unsigned*)(from & ~3ull);
         const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
         const unsigned low = shifted(aligned[0], b, bits), middle = shifted(b, c, bits);
         const unsigned high = shifted(c, aligned[3], bits);
-        quad[0] = picked(picked(low, middle, 0x0630), high, 0x5210);
-        quad[1] = picked(picked(low, middle, 0x0741), high, 0x6210);
-        quad[2] = picked(picked(low, middle, 0x0052), high, 0x7410);
+        const Quad quad = {picked(picked(low, middle, 0x0630), high, 0x5210),
+                           picked(picked(low, middle, 0x0741), high, 0x6210),
+                           picked(picked(low, middle, 0x0052), high, 0x7410)};
+        return quad;
     }
 };
 
@@ -342,10 +354,11 @@ template <class Src> struct Tile {
         const Divisor by(len);
         NOT_UNROLLED for (int i = thread; i < 4 * groups * len; i += blockDim.x) {
             const int row = by.of(i), word = i - row * len;
-            unsigned quad[3];
-            quads.get(word, smaller(row, last), quad);
-            const int to = planes + 3 * row * (words + 1) + word;
-            for (int channel = 0; channel < 3; channel++) shared[to + channel * (words + 1)] = quad[channel];
+            const Quad quad = quads.at(word, smaller(row, last));
+            unsigned* to = shared + planes + 3 * row * (words + 1) + word;
+            to[0] = quad.r;
+            to[words + 1] = quad.g;
+            to[2 * (words + 1)] = quad.b;
         }
     }
 
@@ -435,6 +448,9 @@ template <class Src> struct Tile {
         switch (column_groups) {
             case 1: return sum_words<1>(thread, strip, first, groups);
             case 2: return sum_words<2>(thread, strip, first, groups);
+            case 3: return sum_words<3>(thread, strip, first, groups);
+            case 4: return sum_words<4>(thread, strip, first, groups);
+            case 5: return sum_words<5>(thread, strip, first, groups);
             default: return sum_taps(thread, strip, first, groups);
         }
     }
