@@ -1,5 +1,5 @@
 // The tiled form of the kernel, for chains in which pixels only move, or are mapped each channel by itself, after the
-// last resampling: a block makes a tile of one sample's tensor. Twin of `launch_tiled` in src/gpu/kernel.rs.
+// last resampling: a block makes a tile of one sample's tensor. Twin of `Shape::tiles` in src/gpu/kernel.rs.
 //
 // The threads of a block work in phases with a barrier between them, and all of them walk the same loops:
 //   tables   what becomes of each byte (normalized, converted) and the rows' coefficients go into shared memory;

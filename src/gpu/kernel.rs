@@ -66,7 +66,7 @@ impl Shape {
     /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's waiting. So shared memory
     /// is a quarter of a multiprocessor's, but 32 to 48 KiB: with less, tiles are made in strips of few columns, and
     /// more would have to be asked for. A tile is at most 256 columns wide, one for each thread. It is as high as can
-    /// be, since the source rows at its edge are summed for its neighbour too, as long as there are twice as many
+    /// be, since the source rows at its edge are summed for its neighbour too, as long as there are about twice as many
     /// blocks as run at once; and 8 to 64 rows high.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
         const BLOCKS: u32 = 4;
@@ -76,7 +76,7 @@ impl Shape {
         let across = width.div_ceil(256).max(1);
         let threads = width.div_ceil(across).next_multiple_of(32).clamp(128, 256);
         let wanted = (2 * BLOCKS * on.count.max(1)).div_ceil(count.max(1) * across);
-        let rows = (height / wanted).clamp(8, 64);
+        let rows = height.div_ceil(wanted).clamp(8, 64);
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
     }
@@ -261,7 +261,7 @@ mod tests {
     #[test]
     fn tiles_are_as_high_as_there_are_blocks_enough() {
         let rows = |count| Shape::tiles(H200, count, 224, 224).grid.1;
-        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [28, 28, 18, 5, 4]);
+        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [28, 28, 16, 5, 4]);
     }
 
     #[test]
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn shared_memory_is_within_what_every_device_gives() {
-        let shared = |kib| {
+        let shared = |kib: u32| {
             let on = Multiprocessors { count: 40, shared_bytes: kib << 10 };
             Shape::tiles(on, 8, 224, 224).shared_bytes >> 10
         };
