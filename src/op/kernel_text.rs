@@ -168,6 +168,7 @@ pub fn kernel_text(
     add("fused", include_str!("../../kernels/fused.cu"));
     let tiled = is_tiled(operators);
     if tiled {
+        add("quads", include_str!("../../kernels/quads.cu"));
         add("tile", include_str!("../../kernels/tile.cu"));
     }
     KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes, tiled }
