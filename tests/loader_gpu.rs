@@ -268,6 +268,19 @@ fn nothing_that_looks_damaged_reaches_the_device() {
     assert_eq!(stats.outcomes["cuda"] + stats.outcomes["hardware"], 0, "{stats:?}");
 }
 
+#[test]
+fn a_version_that_is_known_to_be_unsafe_is_told() {
+    let machine = machine();
+    let warnings = || {
+        let loader = builder(jpegs(4), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+        loader.warnings()
+    };
+    assert_eq!(warnings(), Vec::<String>::new());
+    machine.nvjpeg_version(13, 2, 2);
+    let [warning] = &warnings()[..] else { panic!("one warning") };
+    assert!(warning.contains("13.2.2") && warning.contains("13.2.3"), "{warning}");
+}
+
 /// With `decode.prescale` the routes that can reduce give what the CPU gives, and the others are left out.
 #[test]
 fn reduced_pictures_go_where_they_can_be_reduced() {

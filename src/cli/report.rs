@@ -45,6 +45,13 @@ pub struct Report {
     pub device_bytes_of_driver: u64,
 }
 
+/// Tells on standard error what is known to be wrong with the libraries in use.
+pub fn warn(loader: &Loader) {
+    for warning in loader.warnings() {
+        eprintln!("warning: {warning}");
+    }
+}
+
 impl Report {
     /// As of now.
     pub fn new(loader: &Loader) -> Self {

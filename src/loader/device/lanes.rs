@@ -146,6 +146,15 @@ impl Lanes {
         Ok(())
     }
 
+    /// What is known to be wrong with the libraries that decode.
+    pub fn warnings(&self) -> Vec<String> {
+        let Decoders { hardware, cuda, host } = &self.decoders;
+        let software = [cuda, host].map(|route| route.as_ref().map(|it| &it.jpeg));
+        // All routes share the library.
+        let jpeg = hardware.as_ref().into_iter().chain(software.into_iter().flatten()).next();
+        jpeg.map_or(Vec::new(), |jpeg| jpeg.library().warnings())
+    }
+
     /// The shares that the routes have reached.
     pub fn report(&self) -> Vec<LaneReport> {
         self.balancer.report()
