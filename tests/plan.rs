@@ -423,8 +423,8 @@ fn a_plan_prints_places_operators_output_and_every_row() {
     let text_of_routes = decoding.to_string();
     let states = decoding.device.unwrap().routes[1].decoders;
     let wanted = match states {
-        1 => "gpu     decode by hardware, cuda\n".to_string(),
-        _ => format!("gpu     decode by hardware, cuda x{states}\n"),
+        1 => "gpu     decode by hardware x2, cuda\n".to_string(),
+        _ => format!("gpu     decode by hardware x2, cuda x{states}\n"),
     };
     assert!(text_of_routes.starts_with(&wanted), "{text_of_routes}");
     for row in &plan.footprint.rows {

@@ -50,7 +50,7 @@ pub struct Reduction {
 impl Counts {
     /// What the rest is not reduced below before `prefetch` gives way: with less, engines wait for pages.
     pub const LEAN: Counts =
-        Counts { reading: 4, hardware_group: 7, decoders: 2, group: 4, prefetch: 1 };
+        Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
 
     /// The least that works.
     pub const ONE: Counts =
@@ -64,8 +64,8 @@ impl Counts {
         let most = if hardware { 4 } else { 8 };
         Self {
             reading: workers,
-            // Two pictures for each of the seven engines of a large GPU: while one is decoded, the next is there.
-            hardware_group: if hardware { 14 } else { 0 },
+            // A picture for each of the seven engines of a large GPU, in each of two calls.
+            hardware_group: if hardware { 7 } else { 0 },
             decoders: if device.has(Route::Cuda) {
                 most.min(workers)
             } else if device.has(Route::Host) {

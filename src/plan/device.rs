@@ -1,8 +1,8 @@
 //! What a plan adds where something runs on the device: the kernel, and the buffers that go round.
 //!
 //! Between reading and launch a sample lies in a page. A page is in one of these hands, and there are as many pages
-//! as all of them can hold: the workers (a page each, while they read and decode), the hardware engines (a group that
-//! is being decoded, a group that is being gathered), and the launch (a group). See [`Counts`].
+//! as all of them can hold: the workers (a page each, while they read and decode), the hardware engines (two groups that
+//! are being decoded, a group that is being gathered), and the launch (a group). See [`Counts`].
 //!
 //! Sizes are those of the largest picture among a few that were looked at, and a quarter more. A picture that
 //! needs more of anything is made on the CPU to the same bits, and counted.
@@ -156,13 +156,14 @@ impl DevicePlan {
         let on_cpu = on_cpu(plan);
         self.group = counts.group;
         self.hardware_group = counts.hardware_group;
-        self.pages = counts.reading + counts.group + 2 * counts.hardware_group;
+        self.pages = counts.reading + counts.group + 3 * counts.hardware_group;
         // Without the route, only what the others refuse is made on the CPU. One more is on its way to the device.
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
         self.uploads = making + 1;
         let routes = self.routes.iter().map(|it| {
             let decoders = match it.route {
-                Route::Hardware => 1,
+                // One group is decoded while the call for the next one is made.
+                Route::Hardware => counts.hardware_group.min(2),
                 Route::Cuda => counts.decoders,
                 Route::Host => counts.decoders.min(on_cpu),
                 Route::Cpu => on_cpu,
