@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
-use crate::gpu::nvjpeg::DecodeFault;
+use crate::gpu::nvjpeg::{DecodeFault, Window};
 use crate::gpu::{DeviceBuffer, Event, Stream, Upload};
 use crate::header::Header;
 use crate::image::HostImage;
@@ -206,12 +206,8 @@ impl PageWorker {
     ) -> Result<Option<Pixels>, Trouble> {
         let lanes = self.parts.lanes.clone();
         let sample = &self.maker.sample;
-        let stored = Pixels {
-            window: sample.stored_window,
-            pitch: 0,
-            stored: sample.stored,
-            orientation: sample.orientation,
-        };
+        let SamplePlan { stored, orientation, .. } = *sample;
+        let pixels = |window: Window| Pixels::dense(window.decoded, stored, orientation);
         match submitted.route() {
             Route::Cpu => self.upload(target, header, bytes, submitted).map(Some),
             Route::Hardware => {
@@ -225,7 +221,7 @@ impl PageWorker {
                     wanted: sample.stored_window,
                     reduction: sample.reduction,
                 });
-                Ok(Some(stored.of(window.decoded)))
+                Ok(Some(pixels(window)))
             }
             route @ (Route::Cuda | Route::Host) => {
                 let Some(software) = lanes.software(route) else { return Ok(None) };
@@ -243,7 +239,7 @@ impl PageWorker {
                     Ok(window) => {
                         target.decoded.record(&self.stream)?;
                         lanes.track([submitted], &self.stream)?;
-                        Ok(Some(stored.of(window.decoded)))
+                        Ok(Some(pixels(window)))
                     }
                     Err(fault) => Ok(on_cpu_instead(fault).map(|()| None)?),
                 }
@@ -260,9 +256,9 @@ impl PageWorker {
         submitted: Submitted,
     ) -> Result<Pixels, Trouble> {
         let window = upright_window(&self.parts.plan, &self.maker.sample);
-        let (image, pitch): (&[u8], _) = match self.maker.prefix(header, bytes)? {
-            HostImage::U8(image) => (image.data(), 3 * window.width),
-            HostImage::F32(image) => (bytemuck::cast_slice(image.data()), 3 * window.width),
+        let image: &[u8] = match self.maker.prefix(header, bytes)? {
+            HostImage::U8(image) => image.data(),
+            HostImage::F32(image) => bytemuck::cast_slice(image.data()),
         };
         submitted.finish();
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
@@ -272,7 +268,7 @@ impl PageWorker {
         target.decoded.record(&self.stream)?;
         self.parts.uploads.put_back(upload);
         let stored = Size::new(window.right(), window.bottom());
-        Ok(Pixels { window, pitch, stored, orientation: Orientation::UPRIGHT })
+        Ok(Pixels::dense(window, stored, Orientation::UPRIGHT))
     }
 
     /// The whole sample on the CPU.
@@ -315,9 +311,9 @@ struct Target<'a> {
 }
 
 impl Pixels {
-    /// The same picture with another window, in dense rows.
-    fn of(self, window: Roi) -> Self {
-        Self { window, pitch: 3 * window.width, ..self }
+    /// A window in rows without gaps.
+    fn dense(window: Roi, stored: Size, orientation: Orientation) -> Self {
+        Self { window, pitch: 3 * window.width, stored, orientation }
     }
 }
 
