@@ -8,7 +8,7 @@
 //!
 //! * the peak of resident memory (VmHWM) is within 32 MiB of the sum of the plan's rows;
 //! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (A worker's scratch is as
-//!   large as its largest sample so far, which with a few large pictures comes late.);
+//!   large as its largest sample so far, which with a few large pictures comes late);
 //! * the first batch of 2,000 files is there 0.5 s after the start of the process.
 //!
 //! On a GPU:
