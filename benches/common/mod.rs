@@ -27,6 +27,22 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     dir
 }
 
+/// A list file below the target directory, for [`FileList`](feedwater::source::FileList): of these pictures, each of
+/// which may come several times.
+pub fn list(name: &str, pictures: &[PathBuf]) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let lines = pictures.iter().map(|picture| format!("{}\t0\n", picture.display()));
+    fs::write(&file, lines.collect::<String>()).expect("the target directory can be written");
+    file
+}
+
+/// The pictures of a set that [`set`] makes.
+pub fn pictures(images: u64, (width, height): (u32, u32)) -> Vec<PathBuf> {
+    let dir = set(images, (width, height));
+    let settings = synth::Settings { images, width, height, ..Default::default() };
+    (0..images).map(|index| dir.join(settings.file(index))).collect()
+}
+
 /// Bytes per pixel of a set that [`set`] made.
 pub fn bytes_per_pixel(dir: &Path, images: u64, (width, height): (u32, u32)) -> f64 {
     let settings = synth::Settings { images, width, height, ..Default::default() };
