@@ -101,11 +101,11 @@ pub struct DecodeSettings {
     /// The routes that pictures may take where decoding is on the GPU, in any order. Default all.
     ///
     /// Without `cpu` no picture is given to the CPU that one of the others takes. What none of them takes, or
-    /// what nvJPEG refuses, is made on the CPU all the same: it is the judge of last resort, so that a file is
-    /// good or bad whatever the routes are, and each such sample is counted.
+    /// what nvJPEG refuses, is made on the CPU all the same: it is the judge of last resort, and each such
+    /// sample is counted.
     pub routes: Vec<Route>,
     /// Most workers that decode on the CPU (routes `host` and `cpu`) at one time where anything runs on the
-    /// GPU. Default: as many as there are workers.
+    /// GPU. Default: all workers, or all but one where the routes `hardware` or `cuda` are there to be read for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
     /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the size that

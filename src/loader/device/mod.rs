@@ -15,8 +15,8 @@
 //! * The balancer gives each picture to the route on which it is expected to be over first, among those that its header
 //!   and the settings allow. The route changes when a sample arrives and never where it stands.
 //! * What no route takes, what a route refuses, and what does not fit into a page is made on the CPU to the same bits
-//!   as without a device and uploaded as a finished sample, with the reason. So a file is good or bad on every
-//!   machine alike.
+//!   as without a device and uploaded as a finished sample, with the reason. What looks damaged never reaches the device:
+//!   the CPU judges it. Damage inside the coded data that leaves every marker right is seen only by a decoder that tells.
 //! * The host waits for the device only where it must: for a page, a decoder or an upload that is still in use,
 //!   and before a picture goes to the hardware engine, which on Hopper writes when it is called and not in the order
 //!   of its stream.

@@ -372,8 +372,7 @@ pub(super) fn device_tables(sample: &SamplePlan, cpu_steps: usize) -> &[i32] {
     &sample.table[..end]
 }
 
-/// What nvJPEG refuses, for whatever reason of its own, the CPU decides: so that a file is good or bad on every
-/// machine alike. Only a failure of the machine comes back.
+/// What nvJPEG refuses, for whatever reason of its own, the CPU decides. Only a failure of the machine comes back.
 pub(super) fn on_cpu_instead(fault: DecodeFault) -> Result<()> {
     match fault {
         DecodeFault::Sample(_) | DecodeFault::Fatal(Error::Budget { .. }) => Ok(()),
