@@ -82,8 +82,8 @@ impl Header {
     ///   shorter nor longer than the blocks that it must hold can be.
     /// * There is an end-of-image marker; what follows it does not matter.
     ///
-    /// A file that is refused here is not thereby bad: it goes to the CPU's decoder, which decides, so that a file is
-    /// good or bad everywhere alike. To refuse too much costs speed; to accept too much would cost safety.
+    /// A file that is refused here is not thereby bad: it goes to the CPU's decoder, which decides. To refuse too much
+    /// costs speed; to accept too much would cost safety.
     ///
     /// Faults: `Truncated` where the file ends before the picture does, `Unsupported` for what this does not know
     /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.

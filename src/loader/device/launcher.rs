@@ -67,22 +67,20 @@ impl Launcher {
         }
     }
 
-    /// Takes the pages whose pixels are there, and those that were passed over before; all where that is none.
+    /// Takes the pages whose pixels are there.
     fn choose(
         &self,
         group: usize,
         held: &mut Vec<Held>,
         ready: &mut Vec<Using<DevicePage>>,
     ) -> Result<()> {
-        let mut reached = Vec::with_capacity(held.len());
+        let mut there = Vec::with_capacity(held.len());
         for Held { page, passed } in &*held {
-            reached.push(*passed || page.decoded.query()?);
+            there.push(*passed || page.decoded.query()?);
         }
-        let none = !reached.contains(&true);
-        let mut reached = reached.into_iter();
-        for Held { page, .. } in std::mem::take(held) {
-            let taken = none || reached.next() == Some(true);
-            if taken && ready.len() < group {
+        let chosen = chosen(&there, group);
+        for (Held { page, .. }, chosen) in std::mem::take(held).into_iter().zip(chosen) {
+            if chosen {
                 ready.push(page);
             } else {
                 held.push(Held { page, passed: true });
@@ -190,5 +188,42 @@ impl Launcher {
         write_sample(&mut bytes[*count * sample_bytes..][..sample_bytes], out, leaf, params);
         *count += 1;
         Ok(())
+    }
+}
+
+/// Which of the pages are launched, at most `group`: those whose pixels are there or that were passed over before, or the
+/// first ones where that is none, since the stream can wait for them as well as the host.
+fn chosen(there: &[bool], group: usize) -> Vec<bool> {
+    let none = !there.contains(&true);
+    let mut room = group;
+    let mut choose = |there: bool| {
+        let chosen = (there || none) && room > 0;
+        room -= usize::from(chosen);
+        chosen
+    };
+    there.iter().map(|&there| choose(there)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_picture_is_passed_over_once_and_holds_up_nobody() {
+        assert_eq!(chosen(&[false, true, true], 8), [false, true, true]);
+        // Now it was passed over, and others have come.
+        assert_eq!(chosen(&[true, false, true], 8), [true, false, true]);
+    }
+
+    #[test]
+    fn where_nothing_is_there_the_stream_waits() {
+        assert_eq!(chosen(&[false, false], 8), [true, true]);
+        assert_eq!(chosen(&[], 8), [false; 0]);
+    }
+
+    #[test]
+    fn no_more_are_launched_than_a_group() {
+        assert_eq!(chosen(&[true, true, true], 2), [true, true, false]);
+        assert_eq!(chosen(&[false, false, false], 2), [true, true, false]);
     }
 }
