@@ -13,7 +13,7 @@ use crate::plan::{DeviceFacts, Facts, Last, Limits, OnError, Plan, Route, Settin
 use crate::source::{HostPage, Source};
 use crate::tensor::{DType, Layout};
 
-use super::Loader;
+use super::{Loader, LoaderState};
 
 /// Where a loader may run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,6 +31,7 @@ pub enum DeviceChoice {
 pub struct LoaderBuilder {
     pub(super) source: Arc<dyn Source>,
     pub(super) start_epoch: u32,
+    pub(super) resumed: Option<LoaderState>,
     pub(super) epochs: Option<u32>,
     pub(super) consumer: Option<Arc<Stream>>,
     chain: Chain,
@@ -45,6 +46,7 @@ impl LoaderBuilder {
             source,
             chain,
             start_epoch: 0,
+            resumed: None,
             epochs: None,
             consumer: None,
             settings: Settings::default(),
@@ -178,6 +180,16 @@ impl LoaderBuilder {
     /// The epoch to begin with. Default 0.
     pub fn start_epoch(mut self, epoch: u32) -> Self {
         self.start_epoch = epoch;
+        self
+    }
+
+    /// Goes on where another loader of the same source was, see [`Loader::state`]. The seed, the shuffling and the epoch to
+    /// begin with become those of the state; workers, batch, prefetch, device, rank and world may be others than before.
+    pub fn resume(mut self, state: LoaderState) -> Self {
+        self.settings.loader.seed = state.seed;
+        self.settings.loader.shuffle = state.shuffle;
+        self.start_epoch = state.epoch;
+        self.resumed = Some(state);
         self
     }
 

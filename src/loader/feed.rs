@@ -114,7 +114,7 @@ impl<S: BatchSlot> Feed<S> {
             if self.end_epoch.is_some_and(|end| cursor.epoch >= end) {
                 return None;
             }
-            if cursor.number == self.order.batches() {
+            if cursor.number == cursor.order.batches() {
                 let next = cursor.epoch.checked_add(1)?;
                 cursor.start(next, &self.order);
                 continue;
@@ -126,7 +126,7 @@ impl<S: BatchSlot> Feed<S> {
             if cursor.epoch < self.wanted_epoch.load(Ordering::Acquire) {
                 continue;
             }
-            let len = self.order.batch_len(cursor.number);
+            let len = cursor.order.batch_len(cursor.number);
             slot.info_mut().start(cursor.epoch, cursor.number, len);
             let sequence = cursor.sequence;
             cursor.sequence += 1;
@@ -205,9 +205,8 @@ impl<S: BatchSlot> Feed<S> {
     fn hand_out(&self, cursor: &mut Cursor) -> Job<S::Cell> {
         let sequence = cursor.sequence - 1;
         let (number, place) = (cursor.number, cursor.place);
-        let len = self.order.batch_len(number);
-        let start: u64 = number * self.order.batch_len(0) as u64;
-        let position = cursor.order.at(start + place as u64);
+        let len = cursor.order.batch_len(number);
+        let position = cursor.order.at(number, place);
         cursor.place += 1;
         if cursor.place == len {
             cursor.place = 0;
@@ -232,7 +231,7 @@ impl<S: BatchSlot> Feed<S> {
             let mut open = lock(&self.open);
             let batch = open.back_mut().expect("the batch of the cursor is open");
             batch.abandoned = true;
-            batch.remaining -= self.order.batch_len(cursor.number) - cursor.place;
+            batch.remaining -= cursor.order.batch_len(cursor.number) - cursor.place;
             self.publish(&mut open);
         }
     }

@@ -18,12 +18,14 @@ mod feed;
 mod host;
 mod order;
 mod policy;
+mod state;
 mod stats;
 
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use order::{EpochOrder, Order, Position};
+pub use state::LoaderState;
 pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
 
 use builder::Resolved;
@@ -32,7 +34,7 @@ use stats::Counters;
 
 /// Gives batches that are ready for the model, epoch after epoch.
 ///
-/// Its life, each sentence with a test in `tests/loader.rs`:
+/// Its life, each sentence with a test in `tests/loader.rs` or `tests/resume.rs`:
 ///
 /// * Building it plans, checks, takes all memory and starts the threads, which begin to fill batches at once.
 /// * `for batch in &loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the
@@ -41,6 +43,8 @@ use stats::Counters;
 /// * A loop that is left early ends its epoch: what is ready is given up, and the next `for` begins the next epoch.
 /// * When a sample cannot be used and the policy is `stop`, the batches before it come first, then its error, and
 ///   after that nothing but the same error. Every other error ends the loader in the same way.
+/// * [`state`](Self::state) tells where the consumer is, at any time, and another loader goes on there. After a loop that was
+///   left early the state is where it was left, until the next loop begins.
 /// * A batch that is dropped gives its slot back. When all slots are with the user, `next` waits, since no batch can
 ///   be filled: `prefetch + 1` batches at most can be held ([`Plan::slots`]).
 /// * A batch that is leaked shortens the ring by one slot; the loader goes on with the others.
@@ -64,6 +68,8 @@ pub struct Loader {
 struct State {
     next_epoch: u32,
     end_epoch: Option<u32>,
+    /// The epoch that was begun last, and how many of its batches were handed out.
+    at: (u32, u64),
     /// The error that ended the loader.
     ended: Option<Error>,
 }
@@ -77,8 +83,12 @@ impl Loader {
     fn start(builder: LoaderBuilder) -> Result<Self> {
         let Resolved { plan, line, device } = builder.resolve()?;
         let plan = Arc::new(plan);
-        let order = Order::new(builder.source.len(), &plan.settings.loader);
-        if order.batches() == 0 {
+        let mut order = Order::new(builder.source.len(), &plan.settings.loader);
+        if let Some(state) = &builder.resumed {
+            state.check(builder.source.len())?;
+            order = order.begin_at(state.epoch, state.position);
+        }
+        if order.whole().batches() == 0 {
             let loader = &plan.settings.loader;
             return Err(Error::config(
                 "loader.batch",
@@ -86,7 +96,7 @@ impl Loader {
                     "is {}, but this shard has {} samples and the last batch is dropped: no batch would come; \
                      lower batch, or set loader.last to partial or pad",
                     loader.batch,
-                    order.own()
+                    order.whole().own()
                 ),
             ));
         }
@@ -108,7 +118,8 @@ impl Loader {
             (_, false) => Engine::on_host(&parts)?,
         };
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
-        let state = State { next_epoch: builder.start_epoch, end_epoch, ended: None };
+        let at = (builder.start_epoch, 0);
+        let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
             source: builder.source,
             plan,
@@ -143,17 +154,34 @@ impl Loader {
 
     /// Batches in an epoch of this shard.
     pub fn batches_per_epoch(&self) -> u64 {
-        self.order.batches()
+        self.order.whole().batches()
     }
 
     /// Places in an epoch of this shard: samples, and what pads the last batch.
     pub fn places_per_epoch(&self) -> u64 {
-        self.order.places()
+        self.order.whole().places()
     }
 
     /// What is known to be wrong with the versions of the libraries that this loader uses, with the way out; for people.
     pub fn warnings(&self) -> Vec<String> {
         self.engine.warnings()
+    }
+
+    /// Where this loader is: what [`LoaderBuilder::resume`] goes on from. A few numbers, whatever the set.
+    ///
+    /// What was handed out counts as consumed; what is being prepared ahead does not. Every shard has the same state when
+    /// each has had the same number of batches, as in data-parallel training; at the end of an epoch whose last batches are
+    /// not full on every shard, that of rank 0 is the one to keep.
+    pub fn state(&self) -> LoaderState {
+        let settings = &self.plan.settings.loader;
+        let (epoch, batches) = self.lock().at;
+        let over = batches > 0 && batches == self.order.epoch(epoch).batches();
+        let (epoch, position) = match over {
+            true => (epoch.saturating_add(1), 0),
+            false => (epoch, self.order.consumed(epoch, batches)),
+        };
+        let (seed, shuffle) = (settings.seed, settings.shuffle);
+        LoaderState { seed, shuffle, epoch, position, samples: self.source.len() }
     }
 
     /// What has been done so far.
@@ -162,7 +190,7 @@ impl Loader {
         Stats { memory, routes: self.engine.routes(), ..self.counters.stats() }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
@@ -176,11 +204,14 @@ impl<'a> IntoIterator for &'a Loader {
         if self.iterating.swap(true, Ordering::AcqRel) {
             return Epoch { loader: self, epoch: 0, remaining: 0, turn: Turn::Refused };
         }
-        let mut state = self.state();
+        let mut state = self.lock();
         let epoch = state.next_epoch;
         let over = state.end_epoch.is_some_and(|end| epoch >= end);
-        let remaining = if over { 0 } else { self.order.batches() };
+        let remaining = if over { 0 } else { self.order.epoch(epoch).batches() };
         state.next_epoch = epoch.saturating_add(1);
+        if !over {
+            state.at = (epoch, 0);
+        }
         drop(state);
         self.engine.want_epoch(epoch);
         Epoch { loader: self, epoch, remaining, turn: Turn::Running }
@@ -224,7 +255,7 @@ impl Iterator for Epoch<'_> {
                 return Some(Err(Error::Internal { problem }));
             }
         }
-        if let Some(error) = &self.loader.state().ended
+        if let Some(error) = &self.loader.lock().ended
             && self.remaining > 0
         {
             self.remaining = 0;
@@ -249,11 +280,12 @@ impl Iterator for Epoch<'_> {
             Ok(batch) => {
                 self.loader.counters.hand_out(batch.info());
                 self.remaining -= 1;
+                self.loader.lock().at.1 += 1;
                 Some(Ok(batch))
             }
             Err(error) => {
                 self.loader.engine.stop();
-                self.loader.state().ended = Some(error.clone());
+                self.loader.lock().ended = Some(error.clone());
                 self.remaining = 0;
                 Some(Err(error))
             }
