@@ -1,7 +1,10 @@
-//! Decoding on the CPU, one thread: whole pictures, windows and reductions.
+//! Decoding on the CPU, one thread: whole pictures, windows and reductions; and what is left for the CPU where the GPU
+//! decodes.
 //!
 //! `cargo bench --bench decode`. Throughput counts stored pixels, also where only a part of them is decoded, so
 //! that rates of one size compare as images per second do.
+
+mod common;
 
 use std::hint::black_box;
 
@@ -9,9 +12,12 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use feedwater::decode::{HostDecoder, reduced_size, simd};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
+use feedwater::plan::{DeviceFacts, Facts, Plan, Route, SamplePlan, Settings};
+use feedwater::random::SampleKey;
+use feedwater::source::{Directory, HostPage, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-criterion_group!(benches, decode, header);
+criterion_group!(benches, decode, header, host);
 criterion_main!(benches);
 
 const PHOTO: Size = Size::new(500, 375);
@@ -60,10 +66,49 @@ fn decode(criterion: &mut Criterion) {
 }
 
 fn header(criterion: &mut Criterion) {
-    let bytes = jpeg(PHOTO, false);
-    criterion.bench_function(&format!("header/format=jpeg/size={PHOTO}"), |bencher| {
-        bencher.iter(|| Header::parse(black_box(&bytes)));
-    });
+    for size in [PHOTO, LARGE] {
+        let bytes = jpeg(size, false);
+        let header = Header::parse(&bytes).expect("the file was just made");
+        criterion.bench_function(&format!("header/step=parse/size={size}"), |bencher| {
+            bencher.iter(|| Header::parse(black_box(&bytes)));
+        });
+        criterion.bench_function(&format!("header/step=verify/size={size}"), |bencher| {
+            bencher.iter(|| header.verify(black_box(&bytes)));
+        });
+    }
+}
+
+/// What a CPU thread does for a picture that the GPU decodes, but for the calls of CUDA: it reads the file (from the page
+/// cache), parses its header, verifies its markers and plans its sample. All threads together have 60 us.
+fn host(criterion: &mut Criterion) {
+    for (size, images) in [(PHOTO, 64u64), (LARGE, 16)] {
+        let source = Directory::open(common::set(images, (size.width, size.height)))
+            .expect("the set was just made");
+        let facts = Facts {
+            largest_bytes: source.largest_bytes(),
+            picture: size,
+            device: DeviceFacts::Gpu { nvjpeg: Ok(Route::ALL.into()) },
+            ..Facts::default()
+        };
+        let plan = Plan::new(&common::training(), &Settings::default(), &facts)
+            .expect("the training chain can be planned");
+        let (mut page, mut sample) = (HostPage::default(), SamplePlan::default());
+        let mut number = 0;
+        let group = &mut criterion.benchmark_group("host");
+        group.throughput(Throughput::Elements(1));
+        group.bench_function(BenchmarkId::from_parameter(format!("size={size}")), |bencher| {
+            bencher.iter(|| {
+                let index = number % images;
+                number += 1;
+                source.read(index, &mut page, u64::MAX).expect("the file is there");
+                let header = Header::parse(page.bytes()).expect("it is a picture");
+                header.verify(page.bytes()).expect("it is whole");
+                let key = SampleKey { seed: 1, epoch: number as u32, index };
+                plan.sample(key, &header, &mut sample).expect("it is not too large");
+                black_box(&sample);
+            });
+        });
+    }
 }
 
 /// Waves with noise over them: about 0.6 bytes per pixel as a JPEG, near ImageNet's 0.56.

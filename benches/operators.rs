@@ -182,7 +182,7 @@ fn training_on_gpu(_: &mut Criterion) {
     };
     // What the simulated driver of the tests calls itself.
     let simulated = device.name().starts_with("Simulated");
-    let samples = if simulated { 8 } else { 256 };
+    let samples = if simulated { 16 } else { 256 };
     let measured = || -> feedwater::Result<()> {
         start(&device, simulated)?;
         for size in [PICTURE, Size::new(2048, 1536)] {

@@ -66,15 +66,16 @@ struct Nchw {
     template <class Out>
     static __device__ void store_elements(typename Out::type* out, int x, int y, int width, int height,
                                           const typename Out::type p[3]) {
-        const long long plane = (long long)width * height, at = (long long)y * width + x;
-        for (int channel = 0; channel < 3; channel++) out[at + channel * plane] = p[channel];
+        const long long plane = (long long)width * height;
+        for (int channel = 0; channel < 3; channel++) out[y * width + x + channel * plane] = p[channel];
     }
     template <class Out>
     static __device__ void store_two(typename Out::type* out, int x, int y, int width, int height,
                                      const typename Out::type a[3], const typename Out::type b[3]) {
-        const long long plane = (long long)width * height, at = (long long)y * width + x;
+        const long long plane = (long long)width * height;
+        typename Out::type* at = out + (y * width + x);
         for (int channel = 0; channel < 3; channel++)
-            store_side_by_side(out + at + channel * plane, a[channel], b[channel]);
+            store_side_by_side(at + channel * plane, a[channel], b[channel]);
     }
 };
 
@@ -87,13 +88,13 @@ struct Nhwc {
     template <class Out>
     static __device__ void store_elements(typename Out::type* out, int x, int y, int width, int,
                                           const typename Out::type p[3]) {
-        typename Out::type* at = out + 3 * ((long long)y * width + x);
+        typename Out::type* at = out + 3ll * (y * width + x);
         for (int channel = 0; channel < 3; channel++) at[channel] = p[channel];
     }
     template <class Out>
     static __device__ void store_two(typename Out::type* out, int x, int y, int width, int,
                                      const typename Out::type a[3], const typename Out::type b[3]) {
-        typename Out::type* at = out + 3 * ((long long)y * width + x);
+        typename Out::type* at = out + 3ll * (y * width + x);
         store_side_by_side(at, a[0], a[1]);
         store_side_by_side(at + 2, a[2], b[0]);
         store_side_by_side(at + 4, b[1], b[2]);

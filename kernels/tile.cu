@@ -1,5 +1,5 @@
 // The tiled form of the kernel, for chains in which pixels only move, or are mapped each channel by itself, after the
-// last resampling: a block makes a tile of one sample's tensor. Twin of `launch_tiled` in src/gpu/kernel.rs.
+// last resampling: a block makes a tile of one sample's tensor. Twin of `Shape::tiles` in src/gpu/kernel.rs.
 //
 // The threads of a block work in phases with a barrier between them, and all of them walk the same loops:
 //   tables   what becomes of each byte (normalized, converted) and the rows' coefficients go into shared memory;
@@ -12,151 +12,18 @@
 // put together at the end: the same integers as in resample.cu, modulo 2^32. The highest byte is signed, so a
 // coefficient must be in [-2, 2) once it is scaled back, which the filters' are.
 //
-// What decides how a tile is made is a function of its sample alone (`Tile::fits`): where not even a narrow strip's
-// shares of shared memory suffice, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated
-// one by one as in fused.cu. So one launch takes samples of every size, and an odd one costs only itself.
-#ifdef __CUDACC__
-#define EACH_THREAD if (const int thread = threadIdx.x; true)
-#define BARRIER __syncthreads()
-#define NOT_INLINE __noinline__
-#define NOT_UNROLLED _Pragma("unroll 1")
-#else
-// On the host a phase is a loop over the threads, so a barrier has nothing left to do.
-#define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
-#define BARRIER (void)0
-#define NOT_INLINE
-#define NOT_UNROLLED
-#endif
-
-__device__ inline int smaller(int a, int b) { return a < b ? a : b; }
-__device__ inline int larger(int a, int b) { return a < b ? b : a; }
-
-#ifdef __CUDACC__
-__device__ inline unsigned dot_unsigned(unsigned bytes, unsigned factors, unsigned sum) {
-    asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
-    return sum;
-}
-__device__ inline int dot_signed(unsigned bytes, unsigned factors, int sum) {
-    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
-    return sum;
-}
-// `low` and `high`, each clamped to 0..255, as the lowest bytes of a word whose upper half was `above`'s lower one.
-__device__ inline unsigned clamped(int low, int high, unsigned above) {
-    unsigned word;
-    asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
-    return word;
-}
-__device__ inline unsigned shifted(unsigned low, unsigned high, unsigned bits) {
-    return __funnelshift_r(low, high, bits);
-}
-__device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) {
-    return __byte_perm(low, high, places);
-}
-__device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-#else
-static inline unsigned byte_of(unsigned word, int place) { return word >> 8 * place & 255; }
-static inline unsigned dot_unsigned(unsigned bytes, unsigned factors, unsigned sum) {
-    for (int i = 0; i < 4; i++) sum += byte_of(bytes, i) * byte_of(factors, i);
-    return sum;
-}
-static inline int dot_signed(unsigned bytes, unsigned factors, int sum) {
-    for (int i = 0; i < 4; i++) sum += (int)byte_of(bytes, i) * (signed char)byte_of(factors, i);
-    return sum;
-}
-static inline unsigned clamped(int low, int high, unsigned above) {
-    return above << 16 | (unsigned)larger(0, smaller(255, high)) << 8 | (unsigned)larger(0, smaller(255, low));
-}
-static inline unsigned shifted(unsigned low, unsigned high, unsigned bits) {
-    return (unsigned)(((unsigned long long)high << 32 | low) >> bits);
-}
-static inline unsigned picked(unsigned low, unsigned high, unsigned places) {
-    unsigned word = 0;
-    for (int i = 0; i < 4; i++) {
-        const int place = places >> 4 * i & 7;
-        word |= byte_of(place < 4 ? low : high, place & 3) << 8 * i;
-    }
-    return word;
-}
-static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
-#endif
-
-// Division of numbers below 2^16 by one of them; exact, as the inverse is over by less than 2^16 parts in 2^32.
-struct Divisor {
-    int by;
-    unsigned inverse;
-    explicit __device__ Divisor(int by) : by(by), inverse(by > 1 ? 0xffffffffu / by + 1 : 0) {}
-    __device__ int of(int number) const { return by > 1 ? (int)high_product(number, inverse) : number; }
-};
-
-// How the threads share out a rectangle: each keeps to every `count`th column, and to every `slots`th row.
-struct Lanes {
-    int count, slots, first, slot;
-    __device__ Lanes(int thread, int columns) {
-        const int threads = blockDim.x;
-        count = smaller(columns, threads);
-        slots = threads / count;
-        slot = thread / count;
-        // Threads that are left over have nothing to do.
-        first = slot < slots ? thread - slot * count : columns;
-    }
-};
-
-// Four pixels of a row as a word of each channel, one by one. Those that are not from `first` to before `end` are not
-// used, so others are read in their place.
-template <class Src>
-__device__ inline void quad_of_pixels(const Src& src, int x, int y, int first, int end, unsigned words[3]) {
-    words[0] = words[1] = words[2] = 0;
-    for (int i = 0; i < 4; i++) {
-        const Bytes pixel = src.at(larger(first, smaller(x + i, end - 1)), y);
-        words[0] |= (unsigned)pixel.r << 8 * i;
-        words[1] |= (unsigned)pixel.g << 8 * i;
-        words[2] |= (unsigned)pixel.b << 8 * i;
-    }
-}
-
-// The same for a rectangle of `rows` rows, from row `y` on, and of `words` words, from pixel `x` on, as fast as the
-// source allows; `start` is a pixel from which on every fourth is the best to begin with.
-template <class Src> struct Quads {
-    const Src& src;
-    int x, y, first, end;
-    static __device__ int start(const Src&) { return 0; }
-    __device__ Quads(const Src& src, int x, int y, int, int, int first, int end)
-        : src(src), x(x), y(y), first(first), end(end) {}
-    __device__ void get(int word, int row, unsigned quad[3]) const {
-        quad_of_pixels(src, x + 4 * word, y + row, first, end, quad);
-    }
-};
-
-// Upright pixels come as the 12 bytes that they are, in words. Rows may begin at any address: words are read where they
-// are aligned and shifted together, up to four bytes more than are needed. Only where those are outside of the memory,
-// after the last row or before the first, pixels come one by one.
-template <> struct Quads<Roi> {
-    const Roi& src;
-    int x, y, first, end;
-    const unsigned char* at;
-    int pitch, whole;           // bytes from a row to the next; rows that can be read in words
-    static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
-    __device__ Quads(const Roi& src, int x, int y, int rows, int words, int first, int end)
-        : src(src), x(x), y(y), first(first), end(end),
-          at(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0) {
-        const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
-        if (src.orientation || at - (unsigned long long)at % 4 < src.pixels) return;
-        for (whole = rows; whole > 0; whole--)
-            if (at + (long long)pitch * (whole - 1) + 12 * words + 4 <= after) return;
-    }
-    __device__ void get(int word, int row, unsigned quad[3]) const {
-        if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end, quad);
-        const unsigned long long from = (unsigned long long)(at + pitch * row + 12 * word);
-        const unsigned* aligned = (const unsigned*)(from & ~3ull);
-        const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
-        const unsigned low = shifted(aligned[0], b, bits), middle = shifted(b, c, bits);
-        const unsigned high = shifted(c, aligned[3], bits);
-        quad[0] = picked(picked(low, middle, 0x0630), high, 0x5210);
-        quad[1] = picked(picked(low, middle, 0x0741), high, 0x6210);
-        quad[2] = picked(picked(low, middle, 0x0052), high, 0x7410);
-    }
-};
-
+// How a tile is made is decided by its sample alone (`Tile::fits`). Where not even one column's shares of shared memory
+// suffice, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated one by one as in fused.cu.
+// So one launch takes samples of every size, and an odd one costs only itself.
+//
+// What it should cost; counted in the machine code for sm_90 (NVRTC 13.0, 64 registers), measured on no device yet. A
+// multiprocessor begins 128 instructions of threads per cycle. Loading takes 47 for 4 source pixels, the sums along rows
+// 37, 52, 67, 93 or 108 for a pixel of 1 to 5 words of taps (of which 9 to 45 are dp4a), the rest 105 for two output
+// pixels, and 36 more for each further word of taps. With these, an average window of 500x375 (318x318; 604 kB with its
+// f16 output) is 59,000 cycles of one multiprocessor, one of 2048x1536 (1303x1303; 5.4 MB) 380,000. An H200 with 132 of
+// them at 1.75 GHz, should it copy at 4.2 TB/s (read and written), copies as many bytes in 33,000 and 300,000. So where
+// every cycle begins all it can, 0.56 and 0.79 of the rate of a copy is the most that can come out, and less in practice:
+// the instructions are the limit, not the memory.
 // Byte number `part` of four coefficients, from number `first` on; 0 for those that there are not.
 __device__ inline unsigned factors(const int* coefs, int count, int first, int part) {
     unsigned word = 0;
@@ -342,10 +209,11 @@ template <class Src> struct Tile {
         const Divisor by(len);
         NOT_UNROLLED for (int i = thread; i < 4 * groups * len; i += blockDim.x) {
             const int row = by.of(i), word = i - row * len;
-            unsigned quad[3];
-            quads.get(word, smaller(row, last), quad);
-            const int to = planes + 3 * row * (words + 1) + word;
-            for (int channel = 0; channel < 3; channel++) shared[to + channel * (words + 1)] = quad[channel];
+            const Quad quad = quads.at(word, smaller(row, last));
+            unsigned* to = shared + planes + 3 * row * (words + 1) + word;
+            to[0] = quad.r;
+            to[words + 1] = quad.g;
+            to[2 * (words + 1)] = quad.b;
         }
     }
 
@@ -435,6 +303,9 @@ template <class Src> struct Tile {
         switch (column_groups) {
             case 1: return sum_words<1>(thread, strip, first, groups);
             case 2: return sum_words<2>(thread, strip, first, groups);
+            case 3: return sum_words<3>(thread, strip, first, groups);
+            case 4: return sum_words<4>(thread, strip, first, groups);
+            case 5: return sum_words<5>(thread, strip, first, groups);
             default: return sum_taps(thread, strip, first, groups);
         }
     }

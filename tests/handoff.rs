@@ -37,7 +37,7 @@ fn builder(device: DeviceChoice) -> LoaderBuilder {
         .decode(Placement::Cpu)
         .batch(4)
         .workers(2)
-        .prefetch(1)
+        .prefetch(2)
         .shuffle(true)
         .last(Last::Partial)
 }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use feedwater::geometry::{Orientation, Size};
 use feedwater::image::{Image, PixelType};
-use feedwater::op::resample::Filter;
+use feedwater::op::resample::{self, Filter};
 use feedwater::op::{self, AnyOperator, CenterCrop, Flip, Normalize, RandomCrop};
-use feedwater::op::{RandomResizedCrop, Resize};
+use feedwater::op::{RandomResizedCrop, Resize, Wanted};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
@@ -265,4 +265,26 @@ fn extreme_reductions() {
             Case { dtype: DType::F16, layout: Layout::Nhwc, ..case(&op, &picture) }.check();
         }
     }
+}
+
+/// The tiled kernel multiplies the three bytes of a coefficient apart, the highest one signed.
+#[test]
+fn coefficients_fit_into_three_bytes() {
+    let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];
+    let mut largest = 0;
+    for filter in filters {
+        let filter: Filter = serde_json::from_value(filter.into()).expect("a filter's name");
+        for (from, to) in (1..60).flat_map(|from| (1..60).map(move |to| (from, to))) {
+            let input = Size::new(from, 1000 + from);
+            let output = Size::new(to, 20 * to);
+            let mut params = resample::Params::new(input.window(), output);
+            let wanted = Wanted { input, reduction: 1, output: output.window() };
+            let mut table = Vec::new();
+            resample::fill_table(&mut params, wanted, filter, &mut table);
+            let axes = [params.columns(&table), params.rows(&table)];
+            let coefs = axes.iter().flat_map(|axis| (0..axis.len()).map(|at| axis.output(at).1));
+            largest = coefs.flatten().map(|k| k.abs()).fold(largest, i32::max);
+        }
+    }
+    assert!((1 << 22..1 << 23).contains(&largest), "{largest}");
 }

@@ -81,7 +81,8 @@ class DeviceMemory:
 class Peaks:
     """The most memory that a process tree, and the GPU beyond what was in use before, had while the block ran.
 
-    Host memory is looked at once a second, since looking costs the tree time; device memory fifty times."""
+    Host memory is looked at often in the beginning and then once a second, since looking costs the tree time; device memory
+    fifty times a second."""
 
     def __init__(self, device_memory):
         self._device_memory = device_memory
@@ -101,13 +102,13 @@ class Peaks:
         self._thread.join()
 
     def _look(self, root):
-        next_host = 0
-        while not self._over.wait(0.02 if self._device_memory else 0.2):
+        next_host, pause = 0, 0.02
+        while not self._over.wait(0.02):
             if self._device_memory:
                 self.device_bytes = max(self.device_bytes, self._device_memory.used_bytes() - self._idle)
             if time.monotonic() >= next_host:
                 self.host_bytes = max(self.host_bytes, tree_memory_bytes(root))
-                next_host = time.monotonic() + 1
+                next_host, pause = time.monotonic() + pause, min(2 * pause, 1)
 
 
 def context_bytes(device_memory):

@@ -61,7 +61,7 @@ def main():
 def compare(name, base, options, device_memory, context):
     """One set: search, rounds, table."""
     print(f"\n{name}", flush=True)
-    absent, best = {}, {}
+    absent, best, search = {}, {}, {}
     for peer in options.peers:
         reason = unavailable(peer, options)
         if reason:
@@ -72,8 +72,10 @@ def compare(name, base, options, device_memory, context):
             run = measured(peer, base | {"settings": settings}, options, device_memory, context)
             tried.append((settings, run))
             if settings:
-                rate = run.get("reason") or f"{run['images_per_second']:.0f} images/s"
-                print(f"  tried {peer} {words(settings)}: {rate}", flush=True)
+                figures = run.get("reason") or (f"{run['images_per_second']:.0f} images/s, "
+                                                f"{run['cpu_seconds_per_1000_images']:.2f} CPU s/1000")
+                print(f"  tried {peer} {words(settings)}: {figures}", flush=True)
+        search[peer] = tried
         sound = [it for it in tried if "reason" not in it[1]]
         if sound:
             best[peer] = max(sound, key=lambda it: it[1]["images_per_second"])[0]
@@ -93,7 +95,7 @@ def compare(name, base, options, device_memory, context):
         rounds.append({peer: run for peer, run in runs.items() if peer not in broken})
     rounds = [{peer: runs[peer] for peer in best} for runs in rounds]
     table(best, rounds, absent, base["device"])
-    return {"set": name, "best": best, "absent": absent, "rounds": rounds}
+    return {"set": name, "search": search, "best": best, "absent": absent, "rounds": rounds}
 
 
 def measured(peer, job, options, device_memory, context):

@@ -11,7 +11,7 @@ use feedwater::synth::Settings;
 use serde_json::json;
 
 use super::pictures::{self, cache};
-use super::report::Report;
+use super::report::{Report, warn};
 use super::sheet::Sheet;
 use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 
@@ -40,6 +40,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let data = pictures::make(&cache, &settings, options.json)?;
 
     let loader = builder(&data, options)?.build()?;
+    warn(&loader);
     let bar = progress(loader.batches_per_epoch(), "batches");
     let mut sheet = None;
     for batch in &loader {

@@ -60,6 +60,7 @@ struct SampleEntry {
 pub fn main(options: &Options) -> Result<(), Failure> {
     let builder = options.pipeline.builder()?.start_epoch(options.epoch);
     let loader = builder.epochs(Some(1)).build()?;
+    super::report::warn(&loader);
     let out = &options.out;
     fs::create_dir_all(out).map_err(|error| io_failure(out, &error))?;
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 
 use feedwater::footprint::bytes;
-use feedwater::loader::{Loader, StageSeconds};
+use feedwater::loader::{LaneReport, Loader, StageSeconds};
 use serde::Serialize;
 
 /// What a loader has done, and what it took.
@@ -29,6 +29,8 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u64>,
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
+    /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
+    pub routes: Vec<LaneReport>,
     /// Busy and waiting seconds, summed over threads.
     pub stages: StageSeconds,
     /// Host memory that the plan names, pinned memory included.
@@ -41,6 +43,13 @@ pub struct Report {
     pub device_bytes_peak: u64,
     /// Device memory of the driver and the libraries, which no plan names.
     pub device_bytes_of_driver: u64,
+}
+
+/// Tells on standard error what is known to be wrong with the libraries in use.
+pub fn warn(loader: &Loader) {
+    for warning in loader.warnings() {
+        eprintln!("warning: {warning}");
+    }
 }
 
 impl Report {
@@ -59,6 +68,7 @@ impl Report {
             outcomes: stats.outcomes,
             faults: stats.faults,
             finished_on_cpu: stats.finished_on_cpu,
+            routes: stats.routes,
             stages: stats.stages,
             host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
@@ -88,6 +98,9 @@ impl fmt::Display for Report {
         )?;
         writeln!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
+        if !self.routes.is_empty() {
+            writeln!(f, "routes    {}", shares(&self.routes))?;
+        }
         if !self.finished_on_cpu.is_empty() {
             writeln!(f, "made on the cpu  {}", counts(&self.finished_on_cpu))?;
         }
@@ -146,6 +159,15 @@ fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     if some.is_empty() { "none".into() } else { some.join(", ") }
+}
+
+/// The share of each route that took pictures, and how busy it was.
+fn shares(routes: &[LaneReport]) -> String {
+    let used = routes.iter().filter(|route| route.pictures > 0).map(|it| {
+        let (share, busy) = (100.0 * it.share, 100.0 * it.busy);
+        format!("{} {share:.0} % (busy {busy:.0} %)", it.route.name())
+    });
+    used.collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use clap::Args;
 use feedwater::loader::Loader;
 
-use super::report::Report;
+use super::report::{Report, warn};
 use super::{Failure, PipelineOptions, print, print_json, progress};
 
 /// Loads whole epochs and shows the rate, where the time went and the memory
@@ -32,6 +32,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         builder = builder.workers(workers.into());
     }
     let loader = builder.build()?;
+    warn(&loader);
     consume(&loader, options.epochs, options.batches)?;
     let report = Report::new(&loader);
     match options.json {

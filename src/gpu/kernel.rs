@@ -63,19 +63,20 @@ impl Shape {
 
     /// A block for each tile.
     ///
-    /// Shared memory is a fifth of a multiprocessor's, so that five blocks hide each other's waiting, but 32 to 48 KiB:
-    /// less makes strips of a tile's columns, and more is to be asked for. A tile is at most 256 columns wide, one for
-    /// each thread. It is as high as can be, since the source rows at its edge are summed for the neighbour too, as
-    /// long as each multiprocessor gets its five blocks twice over; and 8 to 64 rows high.
+    /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's waiting. So shared memory
+    /// is a quarter of a multiprocessor's, but 32 to 48 KiB: with less, tiles are made in strips of few columns, and
+    /// more would have to be asked for. A tile is at most 256 columns wide, one for each thread. It is as high as can
+    /// be, since the source rows at its edge are summed for its neighbour too, as long as there are about twice as many
+    /// blocks as run at once; and 8 to 64 rows high.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
-        const BLOCKS: u32 = 5;
+        const BLOCKS: u32 = 4;
         // CUDA takes 1 KiB of each block's share for itself.
         let share = (on.shared_bytes / BLOCKS).saturating_sub(1 << 10);
         let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, 48 << 10);
-        let across = width.div_ceil(256);
+        let across = width.div_ceil(256).max(1);
         let threads = width.div_ceil(across).next_multiple_of(32).clamp(128, 256);
         let wanted = (2 * BLOCKS * on.count.max(1)).div_ceil(count.max(1) * across);
-        let rows = (height / wanted).clamp(8, 64);
+        let rows = height.div_ceil(wanted).clamp(8, 64);
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
     }
@@ -254,4 +255,41 @@ pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
         cache::write(&directory, &key, &by, &cubin);
     }
     Ok(cubin)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const H200: Multiprocessors = Multiprocessors { count: 132, shared_bytes: 228 << 10 };
+
+    #[test]
+    fn tiles_are_as_high_as_there_are_blocks_enough() {
+        let rows = |count| Shape::tiles(H200, count, 224, 224).grid.1;
+        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [28, 28, 16, 5, 4]);
+    }
+
+    #[test]
+    fn a_tile_is_at_most_as_wide_as_a_block_has_threads() {
+        for (width, across, threads) in [
+            (1, 1, 128),
+            (224, 1, 224),
+            (256, 1, 256),
+            (257, 2, 160),
+            (384, 2, 192),
+            (1000, 4, 256),
+        ] {
+            let shape = Shape::tiles(H200, 256, width, 224);
+            assert_eq!((shape.grid.0, shape.block), (across, (threads, 1)), "{width}");
+        }
+    }
+
+    #[test]
+    fn shared_memory_is_within_what_every_device_gives() {
+        let shared = |kib: u32| {
+            let on = Multiprocessors { count: 40, shared_bytes: kib << 10 };
+            Shape::tiles(on, 8, 224, 224).shared_bytes >> 10
+        };
+        assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 48]);
+    }
 }

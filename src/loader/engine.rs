@@ -129,6 +129,14 @@ impl Engine {
         }
     }
 
+    /// What is known to be wrong with the libraries in use.
+    pub fn warnings(&self) -> Vec<String> {
+        match self {
+            Engine::Host(_) => Vec::new(),
+            Engine::Device(.., lanes) => lanes.warnings(),
+        }
+    }
+
     /// What the routes have done.
     pub fn routes(&self) -> Vec<LaneReport> {
         match self {

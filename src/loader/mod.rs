@@ -151,6 +151,11 @@ impl Loader {
         self.order.places()
     }
 
+    /// What is known to be wrong with the versions of the libraries that this loader uses, with the way out; for people.
+    pub fn warnings(&self) -> Vec<String> {
+        self.engine.warnings()
+    }
+
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
         let memory = self.engine.memory(&self.plan.footprint);

@@ -67,7 +67,8 @@ pub struct RoiParams {
 
 impl RoiParams {
     /// The stored window `window` of a picture of `stored` size: interleaved RGB from the address `pixels`
-    /// on, `pitch` bytes from a row to the next.
+    /// on, `pitch` bytes from a row to the next. All of `pitch` times the window's rows can be read, behind the last row
+    /// too; what is there besides pixels does not matter.
     pub fn new(pixels: u64, pitch: u32, window: Roi, stored: Size, turn: Orientation) -> Self {
         Self {
             pixels,
@@ -168,6 +169,7 @@ pub fn kernel_text(
     add("fused", include_str!("../../kernels/fused.cu"));
     let tiled = is_tiled(operators);
     if tiled {
+        add("quads", include_str!("../../kernels/quads.cu"));
         add("tile", include_str!("../../kernels/tile.cu"));
     }
     KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes, tiled }
@@ -235,6 +237,19 @@ mod tests {
         assert_eq!(text.name, "Normalize<Crop<Flip<Crop<Resample<Roi>>>>> f16 nhwc");
         assert_eq!(text.source.matches("struct CropParams").count(), 1);
         assert_eq!(text.source.matches("#line 1 \"crop.cu\"").count(), 1);
+    }
+
+    #[test]
+    fn tiles_need_a_resampling_and_only_what_follows_it_after_it() {
+        let (resize, crop, flip) =
+            (RandomResizedCrop::to(9, 9), CenterCrop::to(8, 8), Flip::default());
+        let entry = |chain: &[&dyn AnyOperator]| {
+            kernel_text(Leaf::Roi, chain, DType::F16, Layout::Nchw).entry()
+        };
+        assert_eq!(entry(&[&crop, &resize, &flip, &crop, &Normalize::IMAGENET]), "tiled");
+        assert_eq!(entry(&[&resize, &resize]), "tiled");
+        assert_eq!(entry(&[&crop, &flip, &Normalize::IMAGENET]), "fused");
+        assert_eq!(entry(&[]), "fused");
     }
 
     #[test]

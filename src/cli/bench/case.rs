@@ -15,7 +15,7 @@ use super::super::report::{cpu_seconds, status_bytes};
 use super::Options;
 
 /// What a case has come to. Rates, times and counts are of the measured epochs, memory is of the whole process.
-#[derive(Serialize, Deserialize)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Measured {
     /// The device, and why it is that one.
     pub device: String,

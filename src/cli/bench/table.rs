@@ -146,3 +146,52 @@ fn share_without_host(measured: &Measured) -> f64 {
     let count = |name| measured.outcomes.get(name).copied().unwrap_or(0);
     (count("hardware") + count("cuda")) as f64 / measured.images.max(1) as f64
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case(set: &str, route: By, result: CaseResult) -> Case {
+        Case { set: set.into(), route, result }
+    }
+
+    fn measured(host_microseconds: f64, outcomes: &[(&str, u64)]) -> CaseResult {
+        CaseResult::Measured(Box::new(Measured {
+            images: outcomes.iter().map(|(_, count)| count).sum(),
+            host_microseconds_per_image: Some(host_microseconds),
+            outcomes: outcomes.iter().map(|&(name, count)| (name.into(), count)).collect(),
+            ..Measured::default()
+        }))
+    }
+
+    #[test]
+    fn the_bar_of_host_time_applies_where_hardware_or_cuda_carry_the_load() {
+        let cases = [
+            case("a", By::Balanced, measured(41.0, &[("hardware", 3), ("cuda", 3), ("host", 4)])),
+            case("b", By::Hardware, measured(60.0, &[("hardware", 9), ("cpu", 1)])),
+            case("c", By::Host, measured(900.0, &[("host", 10)])),
+        ];
+        let text = Table(&cases).to_string();
+        let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
+        let expected = [
+            "host time a balanced: 41.0 us an image (bar: under 60), met",
+            "host time b hardware: 60.0 us an image (bar: under 60), MISSED",
+        ];
+        assert_eq!(bars, expected);
+        assert!(text.contains("   cuda 30.0 %, hardware 30.0 %, host 40.0 %\n"), "{text}");
+    }
+
+    #[test]
+    fn what_was_not_measured_is_told_by_reason_and_of_which_sets_unless_of_all() {
+        let skipped = |reason: &str| CaseResult::Skipped { reason: reason.into() };
+        let cases = [
+            case("a", By::Cuda, skipped("no")),
+            case("b", By::Cuda, skipped("no")),
+            case("a", By::Host, skipped("no")),
+            case("b", By::Host, CaseResult::Failed { reason: "broken".into() }),
+        ];
+        let text = Table(&cases).to_string();
+        assert!(text.contains("skipped   no: cuda; host of a\n"), "{text}");
+        assert!(text.contains("FAILED    broken: host of b\n"), "{text}");
+    }
+}

@@ -48,16 +48,18 @@ struct State {
 }
 
 impl Lanes {
-    /// `lanes` says how much each route takes at a time.
+    /// `lanes` says how much each route takes at a time; `workers` submit pictures.
     pub fn new(
         device: &Arc<Device>,
         lanes: &[Lane],
         decoders: Decoders,
         max_cpu_threads: usize,
+        workers: usize,
     ) -> Result<Self> {
         let capacity = lanes.iter().map(|lane| lane.capacity).sum();
-        let marks =
-            (0..capacity).map(|_| Event::new(device).map(Arc::new)).collect::<Result<_>>()?;
+        // A worker that waits for room holds the mark that it waits for, even when that is reached.
+        let marks = (0..capacity + workers).map(|_| Event::new(device).map(Arc::new));
+        let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
         let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
         let balancer = Balancer::new(lanes);
@@ -142,6 +144,15 @@ impl Lanes {
         }
         self.change(state);
         Ok(())
+    }
+
+    /// What is known to be wrong with the libraries that decode.
+    pub fn warnings(&self) -> Vec<String> {
+        let Decoders { hardware, cuda, host } = &self.decoders;
+        let software = [cuda, host].map(|route| route.as_ref().map(|it| &it.jpeg));
+        // All routes share the library.
+        let jpeg = hardware.as_ref().into_iter().chain(software.into_iter().flatten()).next();
+        jpeg.map_or(Vec::new(), |jpeg| jpeg.library().warnings())
     }
 
     /// The shares that the routes have reached.

@@ -128,10 +128,9 @@ impl Pools {
                         let group = on_device.hardware_group;
                         batch_decoders.push(BatchDecoder::new(&jpeg, group, largest)?);
                     }
-                    let engines =
-                        jpeg.engines().map_or(1, |it| it.engines * it.cores_per_engine.max(1));
-                    let capacity = on_device.hardware_group * planned.decoders;
-                    lanes.push(lane(engines as usize, capacity));
+                    // One group is decoded while the next one is gathered.
+                    let group = on_device.hardware_group;
+                    lanes.push(lane(group, group * (planned.decoders + 1)));
                     decoders.hardware = Some(jpeg);
                 }
                 Route::Cuda => {
@@ -145,7 +144,8 @@ impl Pools {
                 Route::Cpu => lanes.push(lane(threads, threads)),
             }
         }
-        Ok((Lanes::new(device, &lanes, decoders, threads)?, batch_decoders))
+        let workers = plan.settings.loader.workers;
+        Ok((Lanes::new(device, &lanes, decoders, threads, workers)?, batch_decoders))
     }
 
     fn software(

@@ -1,0 +1,173 @@
+//! What fails on the device's path: every call of the driver and of nvJPEG, by every route, against the simulated machine.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+mod common;
+mod simulated;
+
+use common::{jpegs, training};
+use feedwater::decode::HostDecoder;
+use feedwater::error::Error;
+use feedwater::header::Header;
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::plan::Route;
+use feedwater::source::Memory;
+use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
+
+/// The mocked nvJPEG decodes as libjpeg-turbo does.
+unsafe extern "C" fn libjpeg(
+    bytes: *const u8,
+    count: usize,
+    reduction: i32,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    rgb: *mut u8,
+) -> i32 {
+    const BAD_JPEG: i32 = 3;
+    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    let (bytes, rgb) = unsafe {
+        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
+        (std::slice::from_raw_parts(bytes, count), rgb)
+    };
+    let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
+    let window = feedwater::geometry::Roi::new(x as u32, y as u32, width as u32, height as u32);
+    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
+    let decoded =
+        HostDecoder::new().decode(bytes, &header, window, reduction as u32, &mut |_, row| {
+            rows.next().unwrap().copy_from_slice(row);
+        });
+    if decoded.is_ok() { 0 } else { BAD_JPEG }
+}
+
+/// An epoch by these routes: samples that were handed out.
+fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
+    let loader = Loader::builder(Memory::new(jpegs(16)).unwrap(), training())
+        .batch(4)
+        .workers(2)
+        .shuffle(true)
+        .seed(seed)
+        .routes(routes)
+        .epochs(Some(1))
+        .device(DeviceChoice::Gpu(0))
+        .build()?;
+    for batch in &loader {
+        batch?.to_host()?;
+    }
+    let stats = loader.stats();
+    assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{stats:?}");
+    Ok(stats.images)
+}
+
+/// The machine as after a reset, without giving it to another test.
+fn restart(machine: &Simulated, schedule: u64) {
+    machine.restart();
+    machine.set_decoder(Some(libjpeg));
+    machine.schedule(Schedule::Random(schedule));
+}
+
+/// After a run with a failure: an error or all samples with a counted outcome, and nothing is left.
+fn check(machine: &Simulated, result: &Result<u64, Error>, what: &str) {
+    let counts = machine.counts();
+    assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+    if let Ok(images) = result {
+        assert_eq!(*images, 16, "{what}");
+    }
+}
+
+/// Whatever call fails, while building or while running: an error, or the CPU makes the sample; never a panic, a hang or
+/// a leak.
+#[test]
+fn a_failure_at_any_call_is_an_error_and_leaves_nothing_behind() {
+    let machine = exclusive();
+    let (mut failed, mut nth) = (0, 1);
+    loop {
+        restart(&machine, nth);
+        machine.fail("", nth, if nth % 2 == 0 { OUT_OF_MEMORY } else { LAUNCH_FAILED });
+        let result = epoch(&Route::ALL, nth);
+        check(&machine, &result, &format!("call {nth}"));
+        failed += u64::from(result.is_err());
+        if machine.counts().injected == 0 {
+            assert!(result.is_ok(), "call {nth}: {result:?}");
+            break;
+        }
+        // Every call at the start, then ever larger steps: a run is many hundred calls.
+        nth += 1 + nth / 40;
+    }
+    assert!(failed > 20, "{failed} failures");
+}
+
+/// Every function by its name: its first call, one in the middle and the last, by each route that uses it.
+#[test]
+fn a_failure_of_any_function_is_an_error_and_leaves_nothing_behind() {
+    let machine = exclusive();
+    let mut reached = 0;
+    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+        for name in FUNCTIONS {
+            restart(&machine, 1);
+            epoch(&[route], 1).unwrap();
+            let calls = machine.calls(name);
+            let mut places = vec![1, calls / 2, calls];
+            places.retain(|&nth| nth > 0 && nth <= calls);
+            places.dedup();
+            for nth in places {
+                restart(&machine, nth);
+                machine.fail(name, nth, LAUNCH_FAILED);
+                let result = epoch(&[route], nth);
+                check(&machine, &result, &format!("{name}, call {nth}, by {}", route.name()));
+                reached += machine.counts().injected;
+            }
+        }
+    }
+    assert!(reached > 200, "{reached} failures");
+}
+
+/// What a loader calls; destroying is left out, whose failures nobody can act on.
+const FUNCTIONS: [&str; 45] = [
+    "cuInit",
+    "cuDeviceGet",
+    "cuDeviceGetAttribute",
+    "cuDeviceGetCount",
+    "cuDeviceGetName",
+    "cuDevicePrimaryCtxRetain",
+    "cuDriverGetVersion",
+    "cuCtxGetCurrent",
+    "cuCtxSetCurrent",
+    "cuCtxSynchronize",
+    "cuEventCreate",
+    "cuEventQuery",
+    "cuEventRecord",
+    "cuEventSynchronize",
+    "cuLaunchKernel",
+    "cuMemAlloc",
+    "cuMemGetInfo",
+    "cuMemHostAlloc",
+    "cuMemcpyDtoHAsync",
+    "cuMemcpyHtoDAsync",
+    "cuModuleGetFunction",
+    "cuModuleLoadData",
+    "cuStreamCreate",
+    "cuStreamSynchronize",
+    "cuStreamWaitEvent",
+    "nvjpegBufferDeviceCreateV2",
+    "nvjpegBufferDeviceResize",
+    "nvjpegBufferPinnedCreateV2",
+    "nvjpegBufferPinnedResize",
+    "nvjpegCreateExV2",
+    "nvjpegDecodeBatchedEx",
+    "nvjpegDecodeBatchedInitialize",
+    "nvjpegDecodeBatchedPreAllocate",
+    "nvjpegDecodeJpegDevice",
+    "nvjpegDecodeJpegHost",
+    "nvjpegDecodeJpegTransferToDevice",
+    "nvjpegDecodeParamsCreate",
+    "nvjpegDecodeParamsSetOutputFormat",
+    "nvjpegDecodeParamsSetROI",
+    "nvjpegDecodeParamsSetScaleFactor",
+    "nvjpegDecoderCreate",
+    "nvjpegDecoderStateCreate",
+    "nvjpegGetHardwareDecoderInfo",
+    "nvjpegJpegStreamCreate",
+    "nvjpegJpegStreamParse",
+];
