@@ -26,9 +26,9 @@ use super::{Check, Epoch, Found, epoch, words};
 pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
 
 /// The same where the decoder reduces the picture. libjpeg-turbo takes the low frequencies of each block; what the
-/// engines do nobody says. A mean of the pixels that stand for one, which is the other usual way, is within this bound; a
-/// picture that is off by a pixel is not.
-const BOUND_REDUCED: Bound = Bound { most: 32, mean: 2.5 };
+/// engines do nobody says. The mean of the pixels that stand for one, which is the other usual way, differs from it by up
+/// to 37 levels and by 0.6 on average in these pictures, and a picture that is off by a pixel by 210 and by 17.
+const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 
 /// Columns and rows of the pictures: no multiple of a block, and large enough for many.
 const SIZE: Size = Size::new(203, 149);

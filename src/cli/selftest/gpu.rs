@@ -8,7 +8,7 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::{Check, decode, files, hazard, kernels, life, loaders, memory};
+use super::{Check, Found, decode, files, hazard, kernels, life, loaders, memory, words};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -41,6 +41,14 @@ impl Gpu {
         }
     }
 
+    /// Its version, and what is known to be wrong with it.
+    fn nvjpeg(&self) -> Found {
+        let library = nvjpeg::Library::open(Some(self.device.driver_version() / 1000));
+        let library = library.map_err(words)?;
+        let told = [vec![format!("nvJPEG {}", library.version())], library.warnings()];
+        Ok(told.concat().join("; "))
+    }
+
     fn name(&self) -> String {
         let (major, minor) = self.device.capability();
         format!("{} (sm_{major}{minor})", self.device.name())
@@ -62,9 +70,10 @@ pub fn checks(found: &Result<Gpu, (&'static str, String)>, required: bool) -> Ve
         Check::new("gpu/device", Ok(gpu.name())),
         Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
     ];
-    if let Err(why) = &gpu.routes {
-        checks.push(absent("gpu/nvjpeg", why));
-    }
+    checks.push(match &gpu.routes {
+        Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
+        Err(why) => absent("gpu/nvjpeg", why),
+    });
     checks.extend(kernels::checks(gpu));
     checks.extend(decode::checks(gpu));
     checks.extend(hazard::checks(gpu));
