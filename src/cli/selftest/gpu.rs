@@ -15,8 +15,11 @@ pub struct Gpu {
     pub device: Arc<Device>,
     compiler: (u32, u32),
     /// The routes by which nvJPEG decodes, or why it does not.
-    routes: Result<Vec<(Route, Result<(), String>)>, String>,
+    routes: Result<Vec<Offered>, String>,
 }
+
+/// A route, and whether this device has it, or why not.
+type Offered = (Route, Result<(), String>);
 
 impl Gpu {
     /// The first, or what is missing and why.

@@ -111,7 +111,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         let builder = builder.batch(4).workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
         on_route(builder, Route::Hardware)
     };
-    let limit = small_limit(&make)?;
+    let limit = small_limit(make)?;
     let make = || make().device_memory(Some(limit)).epochs(Some(1));
     let calm = epoch(make())?;
     let other = calm.records.iter().find(|record| record.outcome != Outcome::Hardware);

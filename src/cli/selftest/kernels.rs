@@ -6,24 +6,18 @@
 use std::sync::Arc;
 use std::thread;
 
-use feedwater::decode::HostDecoder;
-use feedwater::footprint::{Footprint, Memory as Sort};
-use feedwater::geometry::{Orientation, Size};
-use feedwater::gpu::{Device, DevicePool, Kernel, PinnedPool, Stream, Upload, read_back};
-use feedwater::header::Header;
-use feedwater::image::{HostImage, PixelType};
+use feedwater::gpu::Device;
+use feedwater::image::PixelType;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
-use feedwater::op::kernel_text::{FloatsParams, RoiParams, write_sample};
 use feedwater::op::{self, AnyOperator, CenterCrop, Chain, Normalize, Placement, Resize};
 use feedwater::output;
-use feedwater::plan::{Last, Plan, SamplePlan};
+use feedwater::plan::Last;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
-use feedwater::transform::{HostTransform, Picture};
 
 use super::gpu::Gpu;
-use super::{Check, epoch, loaders, read, words};
+use super::{Check, by_hand, epoch, loaders, read, words};
 
 /// A check for each operator and for each chain.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
@@ -168,8 +162,7 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
     let plan = loader.plan();
     let tiled = plan.device.as_ref().is_some_and(|it| it.kernel.tiled);
     if tiled {
-        let without = Raw::take(device, plan, samples.len()).map_err(words)?;
-        let given = without.launch(plan, &samples)?;
+        let given = by_hand::tensors(device, plan, &samples, SEED)?;
         equal(&expected.data, &given, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
@@ -188,107 +181,5 @@ fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {
     }
 }
 
+/// Key of the draws of all samples here.
 const SEED: u64 = 7;
-
-/// What a launch of a kernel by hand needs.
-struct Raw {
-    device: Arc<Device>,
-    memory: DevicePool,
-    pinned: PinnedPool,
-    stream: Stream,
-}
-
-/// Most bytes of a sample's pixels on their way to the device, and of its parameters and tables.
-const PIXELS: usize = 12 * 160 * 128;
-const PARAMETERS: usize = 64 << 10;
-
-impl Raw {
-    fn take(device: &Arc<Device>, plan: &Plan, samples: usize) -> feedwater::Result<Self> {
-        let mut rows = Footprint::default();
-        for memory in [Sort::Device, Sort::Pinned] {
-            rows.add(memory, "pixels", PIXELS as u64, samples as u64, "");
-            rows.add(memory, "parameters", PARAMETERS as u64, samples as u64, "");
-        }
-        rows.add(Sort::Device, "out", plan.shape.sample_bytes() as u64, samples as u64, "");
-        Ok(Self {
-            device: device.clone(),
-            memory: DevicePool::take(device, &rows)?,
-            pinned: PinnedPool::take(device, &rows)?,
-            stream: Stream::new(device)?,
-        })
-    }
-
-    /// Makes the samples one after another with the kernel that has a thread for each pixel.
-    fn launch(&self, plan: &Plan, samples: &[(Vec<u8>, i64)]) -> Result<Vec<u8>, String> {
-        let Some(on_device) = &plan.device else { return Err("there is no kernel".into()) };
-        let text = &on_device.kernel;
-        let kernel = Kernel::load(&self.device, &text.source, "fused", text.sample_bytes);
-        let kernel = kernel.map_err(words)?;
-        let mut all = Vec::new();
-        for (index, (file, _)) in samples.iter().enumerate() {
-            let key = SampleKey { seed: SEED, epoch: 0, index: index as u64 };
-            all.extend(self.sample(plan, &kernel, key, file)?);
-        }
-        Ok(all)
-    }
-
-    fn sample(
-        &self,
-        plan: &Plan,
-        kernel: &Kernel,
-        key: SampleKey,
-        file: &[u8],
-    ) -> Result<Vec<u8>, String> {
-        let Some(on_device) = &plan.device else { return Err("there is no kernel".into()) };
-        let mut sample = SamplePlan::default();
-        let header = Header::parse(file).map_err(|fault| fault.to_string())?;
-        plan.sample(key, &header, &mut sample).map_err(|fault| fault.to_string())?;
-        let mut transform = HostTransform::new(plan);
-        let picture = Picture { plan, sample: &sample, header: &header, bytes: file };
-        transform
-            .run_prefix(picture, &mut HostDecoder::new(), plan.cpu_steps())
-            .map_err(|fault| fault.to_string())?;
-        let window = transform.image().window();
-        let run = || -> feedwater::Result<Vec<u8>> {
-            let pixels = self.memory.buffer("pixels", PIXELS)?;
-            let out = self.memory.buffer("out", plan.shape.sample_bytes())?;
-            let block = self.memory.buffer("parameters", PARAMETERS)?;
-            let (bytes, leaf): (&[u8], Vec<u8>) = match transform.image() {
-                HostImage::U8(image) => {
-                    let whole = Size::new(window.right(), window.bottom());
-                    let (address, upright) = (pixels.address(), Orientation::UPRIGHT);
-                    let leaf = RoiParams::new(address, 3 * window.width, window, whole, upright);
-                    (image.data(), bytemuck::bytes_of(&leaf).to_vec())
-                }
-                HostImage::F32(image) => {
-                    let leaf = FloatsParams::new(pixels.address(), 3 * window.width, window);
-                    (bytemuck::cast_slice(image.data()), bytemuck::bytes_of(&leaf).to_vec())
-                }
-            };
-            let mut upload = Upload::new(self.pinned.buffer("pixels", PIXELS)?)?;
-            upload.bytes()?[..bytes.len()].copy_from_slice(bytes);
-            upload.copy(&self.stream, 0..bytes.len(), &pixels, 0)?;
-
-            let mut parameters = Upload::new(self.pinned.buffer("parameters", PARAMETERS)?)?;
-            let tables = on_device.kernel.sample_bytes.next_multiple_of(8);
-            let table = bytemuck::cast_slice(&sample.table);
-            parameters.bytes()?[tables..tables + table.len()].copy_from_slice(table);
-            let first = plan.cpu_steps();
-            let params = plan.steps.iter().zip(&sample.steps).skip(first).map(|(step, planned)| {
-                let mut params = planned.params.clone();
-                let address = block.address() + (tables + 4 * planned.table.start) as u64;
-                step.operator.set_table(&mut params, address);
-                params
-            });
-            let params: Vec<_> = params.collect();
-            let text_bytes = on_device.kernel.sample_bytes;
-            write_sample(&mut parameters.bytes()?[..text_bytes], out.address(), &leaf, &params);
-            parameters.copy(&self.stream, 0..tables + table.len(), &block, 0)?;
-            kernel.launch(&self.stream, &block, 0, 1, plan.shape.width, plan.shape.height)?;
-            let mut tensor = vec![0; plan.shape.sample_bytes()];
-            read_back(&self.stream, &out, 0, &mut tensor)?;
-            Ok(tensor)
-        };
-        run().map_err(words)
-    }
-}

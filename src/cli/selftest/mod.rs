@@ -10,9 +10,10 @@ use serde_json::json;
 
 use super::{Failure, print, print_json};
 
+mod by_hand;
 pub mod decode;
 mod difference;
-mod files;
+pub mod files;
 pub mod gpu;
 pub mod hazard;
 mod kernels;
