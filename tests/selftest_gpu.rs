@@ -89,25 +89,28 @@ fn kernels_pass_bit_for_bit_and_a_pattern_is_no_picture() {
     let args = ["selftest", "--require-gpu", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
     let all = checks(&result);
-    let mut expected: Vec<String> =
-        feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}")).collect();
-    expected.extend(
-        ["device", "compiler", "chain/training", "chain/evaluation", "chain/composed-1", "ring"]
-            .map(|name| format!("gpu/{name}")),
-    );
-    expected.push("gpu/footprint".into());
-    for name in &expected {
-        let check = all.iter().find(|check| check.0 == *name);
-        let (_, result, detail) = check.unwrap_or_else(|| panic!("{name} is not there"));
-        assert_eq!(result, "pass", "{name}: {detail}");
+    let operators = feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
+    let others = ["device", "compiler", "chain/training", "chain/evaluation", "chain/composed-1"]
+        .map(|name| format!("gpu/{name}"));
+    for name in operators.chain(others) {
+        assert!(all.iter().any(|check| check.0 == name), "{name} is not there");
     }
     // Everything but decoding is well, and decoding is seen not to be.
     for (name, result, detail) in &all {
-        let decode = name.starts_with("gpu/decode/");
-        assert_eq!(result == "fail", decode, "{name}: {detail}");
-        assert!(!decode || detail.contains("levels"), "{name}: {detail}");
+        let by_any_route = is_balanced(name);
+        assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
+        assert!(result == "pass" || detail.contains("levels"), "{name}: {detail}");
     }
-    assert_eq!(result["failed"], 4);
+    assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());
+    // A rate for each route, and for all together.
+    let rates = result["throughput"].as_array().unwrap();
+    let routes: Vec<_> = rates.iter().map(|rate| rate["route"].as_str().unwrap()).collect();
+    assert_eq!(routes, ["hardware", "cuda", "host", "cpu", "balanced"]);
+    for rate in rates {
+        let [rate, images, seconds] =
+            ["images_per_second", "images", "seconds"].map(|key| rate[key].as_f64().unwrap());
+        assert!(images > 0.0 && (rate * seconds - images).abs() < 1.0, "{rates:?}");
+    }
 
     // The same again, with one kernel that a compiler has got wrong: that one is found.
     let broken = dir.path().join("broken");
@@ -137,10 +140,30 @@ exec c++ "$@"
     }
     let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &broken)]), 1);
     let failed = checks(&result).into_iter().filter(|check| check.1 == "fail");
-    let failed: Vec<_> = failed.filter(|(name, ..)| !name.starts_with("gpu/decode/")).collect();
+    let failed: Vec<_> =
+        failed.filter(|(name, ..)| !shows_a_pattern(name) && !is_balanced(name)).collect();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert_eq!(failed[0].0, "gpu/operator/normalize");
     assert!(failed[0].2.contains("as f32 nchw: byte 0 (sample 0) is "), "{failed:?}");
+}
+
+/// Whether a check compares what nvJPEG has decoded with the picture.
+fn shows_a_pattern(name: &str) -> bool {
+    // What a route leaves to the CPU, and what does not look at pixels, is well all the same.
+    let well = ["route=cpu/", "route=hardware/progressive", "route=cuda/progressive"];
+    ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
+        && !well.iter().any(|it| name.contains(it))
+}
+
+/// Whether a check does so with pictures of which the loader chooses the route, which may be the CPU's.
+fn is_balanced(name: &str) -> bool {
+    ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
+}
+
+/// How many samples a route has decoded, whichever.
+fn decoded(result: &Value) -> u64 {
+    let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
+    ["hardware", "cuda", "host", "cpu"].map(count).iter().sum()
 }
 
 #[test]
@@ -151,10 +174,12 @@ fn run_names_the_device_and_its_memory() {
     assert_eq!(result["device"], "gpu");
     assert_eq!(result["device_reason"], "gpu 0: Simulated device (sm_90)");
     assert_eq!(result["images"], 20);
-    assert_eq!(result["outcomes"]["host"], 20);
-    // All of nvJPEG's buffers are preset, so every predicted byte is in use.
-    assert!(result["device_bytes_predicted"].as_u64().unwrap() > 10 * 3 * 80 * 60);
-    assert_eq!(result["device_bytes_predicted"], result["device_bytes_peak"]);
+    assert_eq!(decoded(&result), 20);
+    assert_eq!(result["finished_on_cpu"], serde_json::json!({}));
+    let [predicted, peak] =
+        ["predicted", "peak"].map(|it| result[format!("device_bytes_{it}")].as_u64().unwrap());
+    // nvJPEG may leave some of its rows unused.
+    assert!(peak > 10 * 3 * 80 * 60 && peak <= predicted, "{result}");
 
     let plan = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
     let plan = json(&feedwater(dir.path(), &plan, &[]), 0);
@@ -168,7 +193,7 @@ fn auto_takes_the_gpu_and_demo_runs_on_it() {
     let args = ["demo", "--images", "6", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &cache)]), 0);
     assert_eq!(result["device"], "gpu");
-    assert_eq!(result["outcomes"]["host"], 6);
+    assert_eq!(decoded(&result), 6);
     let sheet = fs::read(result["sheet"].as_str().unwrap()).unwrap();
     assert_eq!(sheet[..4], *b"\x89PNG");
 }

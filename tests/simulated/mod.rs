@@ -136,6 +136,7 @@ impl Simulated {
         self.hopper(true);
         self.lenient(false);
         self.set_decoder(None);
+        self.stray(Backend::Host, 0);
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_reset", |f: extern "C" fn()| f());
     }
 
@@ -249,14 +250,18 @@ impl Simulated {
 
     /// How many pictures a backend has decoded since the reset.
     pub fn decoded(&self, backend: Backend) -> u64 {
-        let number = match backend {
-            Backend::Host => 1,
-            Backend::Cuda => 2,
-            Backend::Hardware => 3,
-        };
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_decoded", |f: extern "C" fn(c_int) -> u64| {
-            f(number)
+            f(number(backend))
         })
+    }
+
+    /// By how many levels every byte that a backend decodes is wrong; none after the reset.
+    pub fn stray(&self, backend: Backend, levels: u8) {
+        self.call(
+            &self.libraries.nvjpeg,
+            "sim_nvjpeg_set_stray",
+            |f: extern "C" fn(c_int, c_int)| f(number(backend), levels.into()),
+        );
     }
 
     /// What decodes; `None` is a pattern of the file's bytes and the position.
@@ -277,6 +282,15 @@ impl Simulated {
         // SAFETY: `F` is the type of that function in the sources beside this file; the library is never closed.
         let function = unsafe { library.get::<F>(name.as_bytes()) }.unwrap();
         call(*function)
+    }
+}
+
+/// A backend's number in nvjpeg.h.
+fn number(backend: Backend) -> c_int {
+    match backend {
+        Backend::Host => 1,
+        Backend::Cuda => 2,
+        Backend::Hardware => 3,
     }
 }
 

@@ -100,6 +100,7 @@ int version[3] = {13, 3, 2};
 Decode decode = nullptr;
 bool scratch = false, hopper = true, lenient = false;
 int engines = 7;
+int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_pictures[4];
 
 // A picture that depends on the file's bytes and on the position; reduced, every so many pixels of it.
@@ -183,14 +184,16 @@ void taint_edges(uint8_t* rgb, const Window& w, int width, int height) {
         }
 }
 
-// The window's pixels, with this version's faults.
-int decode_window(const uint8_t* bytes, size_t count, const Window& w, int width, int height,
+// The window's pixels, with the faults of this version and backend.
+int decode_window(int backend, const uint8_t* bytes, size_t count, const Window& w, int width, int height,
                   std::vector<uint8_t>& rgb) {
     rgb.assign(size_t(3) * w.width * w.height, 0xEE);
     Decode decoder = decode ? decode : pattern;
     int code = decoder(bytes, count, w.reduction, w.x, w.y, w.width, w.height, rgb.data());
     bool old = version[0] < 13 || (version[0] == 13 && version[1] < 2);
     if (!code && old && w.reduction == 1) taint_edges(rgb.data(), w, width, height);
+    if (backend == stray_backend)
+        for (uint8_t& byte : rgb) byte += byte < 128 ? stray_levels : -stray_levels;
     return code;
 }
 
@@ -212,6 +215,7 @@ API void sim_nvjpeg_set_scratch(int wanted) { scratch = wanted; }
 API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
 API void sim_nvjpeg_set_hopper(int wanted) { hopper = wanted; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
+API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_pictures[backend]; }
 API void sim_nvjpeg_reset() {
@@ -349,7 +353,7 @@ API int nvjpegDecodeJpegHost(Handle*, Decoder* decoder, State* state, Params* pa
     if (int code = takes(decoder->backend, *stream)) return code;
     if (!choose(*params, *stream, &state->window)) return INVALID_PARAMETER;
     std::vector<uint8_t> rgb;
-    int code = decode_window(stream->bytes, stream->count, state->window, stream->width, stream->height, rgb);
+    int code = decode_window(decoder->backend, stream->bytes, stream->count, state->window, stream->width, stream->height, rgb);
     if (code && !(decoder->backend == GPU_HYBRID && lenient)) return code;
     // HYBRID keeps coefficients of the whole picture, 16 bits each; GPU_HYBRID some tables.
     size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
@@ -408,6 +412,7 @@ API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state
 
 // A file that is decoded when the operation runs: from the device buffer, or from the caller's memory.
 struct Picture {
+    int backend;
     const uint8_t* bytes;
     size_t count;
     Window window;
@@ -419,7 +424,7 @@ struct Picture {
 
 static void decode_picture(const Picture& it) {
     std::vector<uint8_t> rgb;
-    decode_window(it.bytes, it.count, it.window, it.width, it.height, rgb);
+    decode_window(it.backend, it.bytes, it.count, it.window, it.width, it.height, rgb);
     size_t row = size_t(3) * it.window.width;
     for (int y = 0; y < it.window.height; y++) memcpy(it.target + y * it.pitch, rgb.data() + y * row, row);
 }
@@ -436,8 +441,9 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     size_t rows = window.height;
     Copy copy = {image[0], state->device->data, row_bytes, rows, pitch, state->in_use, state->device->in_use, {}};
     if (decoder->backend == GPU_HYBRID) {
-        auto* picture = new Picture{(const uint8_t*)state->device->data, state->count, window, state->picture_width,
-                                    state->picture_height, image[0], pitch, state->in_use, state->device->in_use};
+        auto* picture = new Picture{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
+                                    state->picture_width, state->picture_height, image[0], pitch, state->in_use,
+                                    state->device->in_use};
         if (sim_enqueue(stream, [](void* data) {
                 std::unique_ptr<Picture> it((Picture*)data);
                 decode_picture(*it);
@@ -502,10 +508,10 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
         if (!code && images[i].pitch[0] < size_t(3) * window.width) code = INVALID_PARAMETER;
         std::vector<uint8_t> rgb;
         if (!code && !lenient)
-            code = decode_window(files[i], counts[i], window, parsed.width, parsed.height, rgb);
+            code = decode_window(HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, rgb);
         if (code) break;
         needed += size_t(3) * parsed.width * parsed.height;
-        pictures->push_back({files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
+        pictures->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
     if (!code) code = state->own->grow(needed, stream);

@@ -1,9 +1,7 @@
-//! Loaders on the CPU: the same batches however they are made, every sample once, rings that come to an end,
-//! memory as planned.
+//! Loaders on the CPU: the same batches however they are made, every sample once.
 
 use std::sync::OnceLock;
 
-use feedwater::footprint::{Memory as Place, bytes};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Last;
@@ -11,7 +9,6 @@ use feedwater::source::Memory;
 use feedwater::synth;
 
 use super::{Check, Found, epoch, words};
-use crate::cli::report::status_bytes;
 
 const SAMPLES: u64 = 50;
 const BATCH: usize = 8;
@@ -19,13 +16,11 @@ const BATCH: usize = 8;
 /// Encoded pictures with their labels.
 type Samples = Vec<(Vec<u8>, i64)>;
 
-/// All checks; the footprint's first, since what the others leave behind would hide what a loader takes.
+/// All checks.
 pub fn checks() -> Vec<Check> {
     vec![
-        Check::new("loader/footprint", footprint()),
         Check::new("loader/determinism", determinism()),
         Check::new("loader/every-sample-once", every_sample_once()),
-        Check::new("loader/ring", ring()),
     ]
 }
 
@@ -64,7 +59,7 @@ fn determinism() -> Found {
     let first = epoch(builder()?.workers(1).prefetch(1))?;
     for (workers, prefetch, batch) in [(2, 2, BATCH), (4, 3, BATCH), (3, 1, 5)] {
         let other = epoch(builder()?.workers(workers).prefetch(prefetch).batch(batch))?;
-        if other != first {
+        if other.data != first.data || other.records != first.records {
             let words = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
             return Err(format!("{words} gives other bytes than one worker"));
         }
@@ -75,7 +70,7 @@ fn determinism() -> Found {
 fn every_sample_once() -> Found {
     let mut seen = Vec::new();
     for rank in 0..3 {
-        let (records, _) = epoch(builder()?.shard(rank, 3))?;
+        let records = epoch(builder()?.shard(rank, 3))?.records;
         seen.extend(records.iter().map(|record| record.index));
     }
     seen.sort_unstable();
@@ -83,47 +78,4 @@ fn every_sample_once() -> Found {
         true => Ok(format!("3 shards see each of {SAMPLES} samples once")),
         false => Err(format!("3 shards see {seen:?}")),
     }
-}
-
-fn ring() -> Found {
-    shut_down(builder)
-}
-
-/// Epochs left early, batches held as long as can be, and an end in the middle.
-pub fn shut_down(builder: impl Fn() -> Result<LoaderBuilder, String>) -> Found {
-    const ROUNDS: usize = 20;
-    for round in 0..ROUNDS {
-        let prefetch = 1 + round % 3;
-        let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
-        let loader = loader.build().map_err(words)?;
-        for taken in [round % 5, 1 + round % 3] {
-            let mut held = Vec::new();
-            for batch in loader.into_iter().take(taken) {
-                let batch = batch.map_err(words)?;
-                held.push(batch);
-                if held.len() > prefetch {
-                    held.remove(0);
-                }
-            }
-        }
-    }
-    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, came to an end"))
-}
-
-/// Resident memory that a loader adds, against its plan.
-fn footprint() -> Found {
-    const SLACK: u64 = 32 << 20;
-    let Some(before) = status_bytes("VmRSS") else {
-        return Ok("resident memory cannot be read here; not compared".into());
-    };
-    let loader = builder()?.build().map_err(words)?;
-    for _ in 0..3 {
-        for batch in &loader {
-            batch.map_err(words)?;
-        }
-    }
-    let taken = status_bytes("VmRSS").unwrap_or(before).saturating_sub(before);
-    let predicted = loader.footprint().total_bytes(Place::Host);
-    let words = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
-    if taken <= predicted + SLACK { Ok(words) } else { Err(words) }
 }

@@ -1,18 +1,30 @@
 //! `selftest`: this build on this machine, check by check.
 
+use std::time::Instant;
+
 use clap::Args;
-use feedwater::loader::{LoaderBuilder, SampleRecord};
+use feedwater::error::SampleError;
+use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{Failure, print, print_json};
 
-mod gpu;
+mod by_hand;
+pub mod decode;
+mod difference;
+pub mod files;
+pub mod gpu;
+pub mod hazard;
+mod kernels;
+mod life;
 mod loaders;
-pub mod nvjpeg;
+mod memory;
 mod operators;
+mod pictures;
+mod throughput;
 
-/// Checks this build on this machine: fast paths against references, CPU against GPU, rings, memory
+/// Checks this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater selftest --json")]
 pub struct Options {
@@ -62,47 +74,99 @@ impl Check {
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {
-    let mut checks = loaders::checks();
-    checks.extend(operators::checks());
-    checks.extend(gpu::checks(options.require_gpu));
+    let begin = Instant::now();
+    let mut report = Report { checks: Vec::new(), json: options.json };
+    // Memory first, since what the others leave behind would hide what a loader takes.
+    report.add(memory::on_cpu())?;
+    report.add(loaders::checks())?;
+    report.add(life::on_cpu())?;
+    report.add(files::on_cpu())?;
+    report.add(operators::checks())?;
+    let found = gpu::Gpu::find();
+    report.add(gpu::checks(&found, options.require_gpu))?;
+    let (rates, failed) = throughput::measure(found.as_ref().ok());
+    report.add(failed)?;
+    report.end(&rates, begin.elapsed().as_secs_f64())
+}
 
-    let count = |result| checks.iter().filter(|check| check.result == result).count();
-    let (passed, failed, skipped) =
-        (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
-    if options.json {
-        print_json(&json!({
-            "passed": passed,
-            "failed": failed,
-            "skipped": skipped,
-            "checks": checks,
-        }))?;
-    } else {
+/// The checks so far; told as they come, or all at the end as JSON.
+struct Report {
+    checks: Vec<Check>,
+    json: bool,
+}
+
+impl Report {
+    fn add(&mut self, checks: Vec<Check>) -> Result<(), Failure> {
         for check in &checks {
+            if self.json {
+                break;
+            }
             let result = match check.result {
                 Outcome::Pass => "pass",
                 Outcome::Fail => "FAIL",
                 Outcome::Skip => "skip",
             };
-            print(format!("{result}  {:<36}{}", check.name, check.detail))?;
+            print(format!("{result}  {:<46}{}", check.name, check.detail))?;
         }
-        print(format!("{passed} passed, {failed} failed, {skipped} skipped"))?;
+        self.checks.extend(checks);
+        Ok(())
     }
-    match failed {
-        0 => Ok(()),
-        _ => Err(Failure::Failed(format!("{failed} of {} checks failed", checks.len()))),
+
+    fn end(self, rates: &[throughput::Rate], seconds: f64) -> Result<(), Failure> {
+        let Self { checks, json } = self;
+        let count = |result| checks.iter().filter(|check| check.result == result).count();
+        let (passed, failed, skipped) =
+            (count(Outcome::Pass), count(Outcome::Fail), count(Outcome::Skip));
+        if json {
+            print_json(&json!({
+                "passed": passed,
+                "failed": failed,
+                "skipped": skipped,
+                "seconds": seconds,
+                "checks": checks,
+                "throughput": rates,
+            }))?;
+        } else {
+            for rate in rates {
+                let throughput::Rate { route, images_per_second, images, seconds } = rate;
+                print(format!(
+                    "rate  {route:<46}{images_per_second:.0} images/s ({images} of 500x375 to 224x224 in \
+                     {seconds:.1} s: short, no bench)"
+                ))?;
+            }
+            print(format!(
+                "{passed} passed, {failed} failed, {skipped} skipped in {seconds:.0} s"
+            ))?;
+        }
+        match failed {
+            0 => Ok(()),
+            _ => Err(Failure::Failed(format!("{failed} of {} checks failed", checks.len()))),
+        }
     }
 }
 
-/// The records and the tensors of one epoch, batch after batch.
-fn epoch(builder: LoaderBuilder) -> Result<(Vec<SampleRecord>, Vec<u8>), String> {
-    let loader = builder.epochs(Some(1)).build().map_err(words)?;
-    let (mut records, mut data) = (Vec::new(), Vec::new());
-    for batch in &loader {
+/// What one epoch has given, batch after batch.
+#[derive(Clone)]
+struct Epoch {
+    records: Vec<SampleRecord>,
+    /// The tensors.
+    data: Vec<u8>,
+    faults: Vec<SampleError>,
+}
+
+fn epoch(builder: LoaderBuilder) -> Result<Epoch, String> {
+    read(&builder.epochs(Some(1)).build().map_err(words)?)
+}
+
+fn read(loader: &Loader) -> Result<Epoch, String> {
+    let mut seen = Epoch { records: Vec::new(), data: Vec::new(), faults: Vec::new() };
+    for batch in loader {
         let batch = batch.map_err(words)?;
-        records.extend_from_slice(batch.samples());
-        data.extend(batch.to_host().map_err(words)?);
+        seen.records.extend_from_slice(batch.samples());
+        seen.faults.extend_from_slice(batch.faults());
+        seen.data.extend(batch.to_host().map_err(words)?);
     }
-    Ok((records, data))
+    Ok(seen)
 }
 
 fn words(error: feedwater::Error) -> String {

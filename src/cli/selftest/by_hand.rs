@@ -1,0 +1,145 @@
+//! The kernel with a thread for each pixel, launched by hand, a sample at a time.
+//!
+//! A loader launches the tiled kernel where a chain has one, so that nobody else sees this one at work.
+
+use std::sync::Arc;
+
+use feedwater::Result;
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Error, Fault};
+use feedwater::footprint::{Footprint, Memory as Sort};
+use feedwater::geometry::{Orientation, Size};
+use feedwater::gpu::{
+    Device, DeviceBuffer, DevicePool, Kernel, PinnedPool, Stream, Upload, read_back,
+};
+use feedwater::header::Header;
+use feedwater::image::HostImage;
+use feedwater::op::ParamBytes;
+use feedwater::op::kernel_text::{FloatsParams, RoiParams, write_sample};
+use feedwater::plan::{DevicePlan, Plan, SamplePlan};
+use feedwater::random::SampleKey;
+use feedwater::transform::{HostTransform, Picture};
+
+use super::words;
+
+/// The tensors of all samples in epoch 0, in their order; decoded on the CPU, as the plan must have it.
+pub fn tensors(
+    device: &Arc<Device>,
+    plan: &Plan,
+    samples: &[(Vec<u8>, i64)],
+    seed: u64,
+) -> Result<Vec<u8>, String> {
+    let Some(on_device) = &plan.device else { return Err("there is no kernel".into()) };
+    let hand = Hand::new(device, plan, on_device).map_err(words)?;
+    let keys = (0..).map(|index| SampleKey { seed, epoch: 0, index });
+    let tensors = samples.iter().zip(keys).map(|((file, _), key)| hand.tensor(key, file));
+    Ok(tensors.collect::<Result<Vec<_>>>().map_err(words)?.concat())
+}
+
+/// What a launch needs.
+struct Hand<'a> {
+    plan: &'a Plan,
+    on_device: &'a DevicePlan,
+    kernel: Kernel,
+    memory: DevicePool,
+    pinned: PinnedPool,
+    stream: Stream,
+}
+
+/// Most bytes of a sample's pixels on their way to the device, and of its parameters and tables.
+const PIXELS: usize = 12 * 160 * 128;
+const PARAMETERS: usize = 64 << 10;
+
+impl<'a> Hand<'a> {
+    fn new(device: &Arc<Device>, plan: &'a Plan, on_device: &'a DevicePlan) -> Result<Self> {
+        let mut rows = Footprint::default();
+        for memory in [Sort::Device, Sort::Pinned] {
+            rows.add(memory, "pixels", PIXELS as u64, 1, "");
+            rows.add(memory, "parameters", PARAMETERS as u64, 1, "");
+        }
+        rows.add(Sort::Device, "tensor", plan.shape.sample_bytes() as u64, 1, "");
+        let text = &on_device.kernel;
+        Ok(Self {
+            plan,
+            on_device,
+            kernel: Kernel::load(device, &text.source, "fused", text.sample_bytes)?,
+            memory: DevicePool::take(device, &rows)?,
+            pinned: PinnedPool::take(device, &rows)?,
+            stream: Stream::new(device)?,
+        })
+    }
+
+    fn tensor(&self, key: SampleKey, file: &[u8]) -> Result<Vec<u8>> {
+        let plan = self.plan;
+        let mut sample = SamplePlan::default();
+        let header = Header::parse(file).map_err(broken)?;
+        plan.sample(key, &header, &mut sample).map_err(broken)?;
+        let picture = Picture { plan, sample: &sample, header: &header, bytes: file };
+        let mut transform = HostTransform::new(plan);
+        let mut decoder = HostDecoder::new();
+        transform.run_prefix(picture, &mut decoder, plan.cpu_steps()).map_err(broken)?;
+
+        let pixels = self.memory.buffer("pixels", PIXELS)?;
+        let (bytes, leaf) = leaf(transform.image(), &pixels);
+        self.upload("pixels", bytes, &pixels)?;
+        let tensor = self.memory.buffer("tensor", plan.shape.sample_bytes())?;
+        let block = self.memory.buffer("parameters", PARAMETERS)?;
+        let described = self.describe(&mut sample, &leaf, &tensor, &block);
+        self.upload("parameters", &described, &block)?;
+        self.kernel.launch(&self.stream, &block, 0, 1, plan.shape.width, plan.shape.height)?;
+        let mut made = vec![0; tensor.len()];
+        read_back(&self.stream, &tensor, 0, &mut made)?;
+        Ok(made)
+    }
+
+    /// Parameters, then tables, as they are to lie in the block.
+    fn describe(
+        &self,
+        sample: &mut SamplePlan,
+        leaf: &[u8],
+        tensor: &DeviceBuffer,
+        block: &DeviceBuffer,
+    ) -> Vec<u8> {
+        let sample_bytes = self.on_device.kernel.sample_bytes;
+        let tables = sample_bytes.next_multiple_of(8);
+        let first = self.plan.cpu_steps();
+        for (step, planned) in self.plan.steps.iter().zip(&mut sample.steps).skip(first) {
+            let address = block.address() + (tables + 4 * planned.table.start) as u64;
+            step.operator.set_table(&mut planned.params, address);
+        }
+        let params: Vec<&ParamBytes> = sample.steps[first..].iter().map(|it| &it.params).collect();
+        let mut described = vec![0; tables];
+        write_sample(&mut described[..sample_bytes], tensor.address(), leaf, params);
+        described.extend_from_slice(bytemuck::cast_slice(&sample.table));
+        described
+    }
+
+    fn upload(&self, row: &str, bytes: &[u8], target: &DeviceBuffer) -> Result<()> {
+        let mut upload = Upload::new(self.pinned.buffer(row, bytes.len())?)?;
+        upload.bytes()?.copy_from_slice(bytes);
+        upload.copy(&self.stream, 0..bytes.len(), target, 0)
+    }
+}
+
+/// The bytes of an image, and what describes it to the kernel when they lie in `pixels`.
+fn leaf<'a>(image: &'a HostImage, pixels: &DeviceBuffer) -> (&'a [u8], Vec<u8>) {
+    let window = image.window();
+    let pitch = 3 * window.width;
+    match image {
+        HostImage::U8(image) => {
+            let whole = Size::new(window.right(), window.bottom());
+            let upright = Orientation::UPRIGHT;
+            let leaf = RoiParams::new(pixels.address(), pitch, window, whole, upright);
+            (image.data(), bytemuck::bytes_of(&leaf).to_vec())
+        }
+        HostImage::F32(image) => {
+            let leaf = FloatsParams::new(pixels.address(), pitch, window);
+            (bytemuck::cast_slice(image.data()), bytemuck::bytes_of(&leaf).to_vec())
+        }
+    }
+}
+
+/// The pictures here are good.
+fn broken(fault: Fault) -> Error {
+    Error::Internal { problem: fault.to_string() }
+}

@@ -1,0 +1,81 @@
+//! How far bytes of pixels are from those of the CPU, and how far they may be.
+
+use super::Found;
+
+/// How far bytes may be from others.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound {
+    /// Most levels by which a byte may differ.
+    pub most: u8,
+    /// Most levels on average.
+    pub mean: f64,
+}
+
+/// How far bytes are from others.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Difference {
+    most: u8,
+    sum: u64,
+    bytes: u64,
+}
+
+impl Difference {
+    /// Of as many bytes as both have.
+    pub fn between(a: &[u8], b: &[u8]) -> Self {
+        let all = || a.iter().zip(b).map(|(a, b)| a.abs_diff(*b));
+        let most = all().max().unwrap_or(0);
+        Self { most, sum: all().map(u64::from).sum(), bytes: a.len().min(b.len()) as u64 }
+    }
+
+    /// Of these bytes and others together.
+    pub fn add(&mut self, other: Self) {
+        self.most = self.most.max(other.most);
+        self.sum += other.sum;
+        self.bytes += other.bytes;
+    }
+
+    /// Most levels.
+    pub fn most(&self) -> u8 {
+        self.most
+    }
+
+    /// Levels on average.
+    pub fn mean(&self) -> f64 {
+        self.sum as f64 / self.bytes.max(1) as f64
+    }
+
+    /// Whether it is within a bound, in words.
+    pub fn within(&self, bound: Bound) -> Found {
+        let (most, mean) = (self.most, self.mean());
+        if most > bound.most {
+            return Err(format!("differs by up to {most} levels, {} are allowed", bound.most));
+        }
+        if mean > bound.mean {
+            return Err(format!(
+                "differs by {mean:.3} levels on average, {} are allowed",
+                bound.mean
+            ));
+        }
+        let Bound { most: most_allowed, mean: mean_allowed } = bound;
+        Ok(format!(
+            "within {most} levels of the CPU ({most_allowed} allowed), {mean:.3} on average ({mean_allowed})"
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn differences_are_largest_and_mean() {
+        assert_eq!(Difference::between(&[1, 2, 3, 4], &[1, 2, 3, 4]).most(), 0);
+        let mut all = Difference::between(&[10, 20, 30, 40], &[11, 20, 27, 40]);
+        assert_eq!((all.most(), all.mean()), (3, 1.0));
+        all.add(Difference::between(&[1; 4], &[1; 4]));
+        assert_eq!((all.most(), all.mean()), (3, 0.5));
+        assert!(all.within(Bound { most: 3, mean: 0.5 }).is_ok());
+        assert!(all.within(Bound { most: 2, mean: 0.5 }).is_err());
+        assert!(all.within(Bound { most: 3, mean: 0.4 }).is_err());
+    }
+}

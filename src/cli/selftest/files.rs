@@ -1,0 +1,225 @@
+//! Odd and damaged files: the same records and the same reasons on every route as on the CPU, under every policy.
+
+use std::sync::Arc;
+
+use feedwater::Error;
+use feedwater::error::Reason;
+use feedwater::geometry::Size;
+use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome, SampleRecord};
+use feedwater::op::{Chain, Placement, Resize};
+use feedwater::plan::{Last, OnError, Route};
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+
+use super::decode::BOUND;
+use super::difference::{Bound, Difference};
+use super::gpu::{Gpu, on_route};
+use super::pictures::{self, Damaged, Odd, SORTS};
+use super::{Check, Epoch, Found, epoch, words};
+
+/// On the CPU alone.
+pub fn on_cpu() -> Vec<Check> {
+    vec![
+        Check::new("loader/files/odd", odd_on_cpu()),
+        Check::new("loader/files/damaged", damaged_on_cpu()),
+    ]
+}
+
+/// By every route against the CPU.
+pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
+    let mut checks = Vec::new();
+    for route in Route::ALL {
+        let name = |what: &str| format!("gpu/files/route={}/{what}", route.name());
+        if let Err(why) = gpu.offers(route) {
+            checks.push(Check::skip(name("odd"), why.clone()));
+            checks.push(Check::skip(name("damaged"), why));
+            continue;
+        }
+        let way = |builder| on_route(builder, route);
+        let bound = if route == Route::Cpu { EXACT } else { BOUND };
+        checks.push(Check::new(name("odd"), odd_on_gpu(way, bound)));
+        checks.push(Check::new(name("damaged"), damaged_on_gpu(way, bound, OnError::Skip)));
+    }
+    let balanced = |builder: LoaderBuilder| builder.device(DeviceChoice::Gpu(0));
+    let found = damaged_on_gpu(balanced, BOUND, OnError::Skip);
+    checks.push(Check::new("gpu/policy/skip", found));
+    let found = damaged_on_gpu(balanced, BOUND, OnError::Substitute);
+    checks.push(Check::new("gpu/policy/substitute", found));
+    checks.push(Check::new("gpu/policy/stop", stop(balanced)));
+    checks
+}
+
+const EXACT: Bound = Bound { most: 0, mean: 0.0 };
+
+/// Every odd file is read, with its upright size, and none is left out.
+fn odd_on_cpu() -> Found {
+    let odd = pictures::odd()?;
+    let seen = epoch(odd_builder(&odd)?)?;
+    complete(&odd, &seen)?;
+    // One picture, stored in two ways: the second is the first from right to left.
+    let bytes = seen.data.len() / odd.len();
+    let [first, second] = [0, 1].map(|place| &seen.data[place * bytes..][..bytes]);
+    let rows = first.chunks_exact(3 * TO as usize).zip(second.chunks_exact(3 * TO as usize));
+    let mirrored = |(a, b): (&[u8], &[u8])| {
+        let most = a.chunks_exact(3).zip(b.chunks_exact(3).rev());
+        most.map(|(a, b)| Difference::between(a, b).most()).max().unwrap_or(0)
+    };
+    match rows.map(mirrored).max() {
+        Some(0..=4) => Ok(format!("{} files are read", odd.len())),
+        _ => Err("orientation 2 is not orientation 1 from right to left".into()),
+    }
+}
+
+/// Every file is there in its place, and as large as it says.
+fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
+    if let Some(fault) = seen.faults.first() {
+        let name = odd.get(fault.index as usize).map_or("?", |it| it.name);
+        return Err(format!("{name}: {fault}"));
+    }
+    let turned = |record: &&SampleRecord| record.size == Size::new(53, 75);
+    match seen.records.iter().filter(turned).count() {
+        4 if seen.records.len() == odd.len() => Ok(()),
+        count => Err(format!("{} of {} files, {count} turned", seen.records.len(), odd.len())),
+    }
+}
+
+fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Found {
+    let odd = pictures::odd()?;
+    let expected = epoch(odd_builder(&odd)?)?;
+    let given = epoch(way(odd_builder(&odd)?))?;
+    complete(&odd, &given)?;
+    same_records(&expected, &given)?;
+    let bytes = expected.data.len() / odd.len();
+    let mut all = Difference::default();
+    let pairs = expected.data.chunks_exact(bytes).zip(given.data.chunks_exact(bytes));
+    for ((a, b), file) in pairs.zip(&odd) {
+        let difference = Difference::between(a, b);
+        if difference.most() > bound.most {
+            difference.within(bound).map_err(|problem| format!("{}: {problem}", file.name))?;
+        }
+        all.add(difference);
+    }
+    let found = all.within(bound)?;
+    let by_cpu = given.records.iter().filter(|it| it.outcome == Outcome::Cpu).count();
+    Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
+}
+
+/// Every damaged file has its named fault, and the good ones beside it are unharmed.
+fn damaged_on_cpu() -> Found {
+    let damaged = pictures::damaged()?;
+    let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
+    named(&damaged, &seen)?;
+    Ok(format!("{} files have their named faults", damaged.len()))
+}
+
+/// The reasons are those that were to be.
+fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
+    let mut found: Vec<Option<Reason>> = vec![None; 2 * damaged.len()];
+    for fault in &seen.faults {
+        if let Some(found) = found.get_mut(fault.index as usize) {
+            *found = Some(fault.reason);
+        }
+    }
+    for (place, file) in damaged.iter().enumerate() {
+        let reasons = [found[2 * place], found[2 * place + 1]];
+        if reasons != [None, Some(file.reason)] {
+            let name = file.name;
+            let [good, bad] = reasons.map(|it| it.map_or("good", Reason::name));
+            return Err(format!(
+                "{name}: {bad} instead of {}, and the picture before it is {good}",
+                file.reason.name()
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn damaged_on_gpu(
+    way: impl Fn(LoaderBuilder) -> LoaderBuilder,
+    bound: Bound,
+    policy: OnError,
+) -> Found {
+    let damaged = pictures::damaged()?;
+    let make = || Ok::<_, String>(damaged_builder(&damaged)?.on_error(policy));
+    let (expected, given) = (epoch(make()?)?, epoch(way(make()?))?);
+    same_records(&expected, &given)?;
+    if policy == OnError::Substitute {
+        named(&damaged, &given)?;
+    }
+    let found = Difference::between(&expected.data, &given.data).within(bound)?;
+    Ok(format!("{} files have the CPU's outcomes; the others are {found}", damaged.len()))
+}
+
+/// Each damaged file alone ends the loader with its own error, after the batch before it.
+fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
+    let damaged = pictures::damaged()?;
+    for file in &damaged {
+        let mut samples = good_files(4)?;
+        samples.push(file.bytes.clone());
+        let loader = way(builder(samples)?.batch(2)).build().map_err(words)?;
+        let mut epoch = (&loader).into_iter();
+        let before = epoch.by_ref().take(2).all(|batch| batch.is_ok());
+        match epoch.next() {
+            Some(Err(Error::Sample(error)))
+                if before && error.index == 4 && error.reason == file.reason => {}
+            Some(Err(error)) => return Err(format!("{}: {error}", file.name)),
+            _ => return Err(format!("{}: does not stop the loader", file.name)),
+        }
+    }
+    Ok(format!("{} files stop a loader, each with its own fault", damaged.len()))
+}
+
+/// The same samples in the same places, with the same faults.
+fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
+    let of = |it: &SampleRecord| {
+        let substituted = it.outcome == Outcome::Substituted;
+        (it.index, it.label, it.size, it.trace, it.replaces, it.padding, substituted)
+    };
+    let pairs = expected.records.iter().zip(&given.records);
+    if let Some((a, b)) = pairs.into_iter().find(|(a, b)| of(a) != of(b)) {
+        return Err(format!("{b:?} instead of {a:?}"));
+    }
+    if expected.records.len() != given.records.len() {
+        return Err(format!("{} samples", given.records.len()));
+    }
+    // Within a batch they come in any order.
+    let sorted = |epoch: &Epoch| {
+        let mut all: Vec<_> =
+            epoch.faults.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();
+        all.sort();
+        all
+    };
+    let (a, b) = (sorted(expected), sorted(given));
+    match a == b {
+        true => Ok(()),
+        false => Err(format!("faults {b:?} instead of {a:?}")),
+    }
+}
+
+/// Columns and rows that leave.
+const TO: u32 = 24;
+
+fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
+    let samples = files.into_iter().map(|file| (file, 0)).collect();
+    let source = Arc::new(Memory::new(samples).map_err(words)?);
+    let chain = Chain::new().then(Resize::to(TO, TO));
+    let builder = LoaderBuilder::new(source, chain).batch(7).workers(3).last(Last::Partial);
+    let builder = builder.output(DType::U8, Layout::Nhwc).decode(Placement::Cpu);
+    Ok(builder.device(DeviceChoice::Cpu))
+}
+
+fn odd_builder(odd: &[Odd]) -> Result<LoaderBuilder, String> {
+    Ok(builder(odd.iter().map(|file| file.bytes.clone()).collect())?.on_error(OnError::Substitute))
+}
+
+/// A good file before each damaged one.
+fn damaged_builder(damaged: &[Damaged]) -> Result<LoaderBuilder, String> {
+    let good = good_files(damaged.len())?;
+    let files = good.into_iter().zip(damaged).flat_map(|(good, bad)| [good, bad.bytes.clone()]);
+    builder(files.collect())
+}
+
+fn good_files(count: usize) -> Result<Vec<Vec<u8>>, String> {
+    let file = |index| pictures::jpeg(40 + index, Size::new(64, 50), SORTS[2]);
+    (0..count as u64).map(file).collect()
+}

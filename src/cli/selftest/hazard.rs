@@ -1,0 +1,167 @@
+//! What the JPEG engines of Hopper do: they write when they are called, not when their stream gets there.
+//!
+//! Used by hand without the wait on the host, the hazard is counted, as a fact of this device. The loader waits, and
+//! must give the same bits however late the consumer's work is.
+
+use std::sync::Arc;
+
+use feedwater::footprint::{Footprint, Memory as Sort};
+use feedwater::geometry::Size;
+use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, Jpeg, SeenFree};
+use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, copy, fill, read_back};
+use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome};
+use feedwater::op::{Chain, RandomResizedCrop};
+use feedwater::plan::Route;
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+
+use super::gpu::{Gpu, on_route};
+use super::pictures::{self, SORTS};
+use super::{Check, Found, epoch, words};
+
+const PICTURE: Size = Size::new(320, 240);
+
+/// The hazard, and the loader in its way.
+pub fn checks(gpu: &Gpu) -> Vec<Check> {
+    let (by_hand, loader) = ("gpu/hazard/by-hand", "gpu/hazard/loader");
+    match gpu.offers(Route::Hardware) {
+        Err(why) => vec![Check::skip(by_hand, why.clone()), Check::skip(loader, why)],
+        Ok(()) => {
+            vec![Check::new(by_hand, by_hand_of(gpu)), Check::new(loader, the_loader_waits(gpu))]
+        }
+    }
+}
+
+/// Much work on a page, then a picture into it: whoever keeps the stream's order writes the picture last. Once without
+/// a wait on the host, which tells what the engines do, and once with it, after which the picture must be right.
+fn by_hand_of(gpu: &Gpu) -> Found {
+    const ROUNDS: u32 = 20;
+    const FILLS: u8 = 200;
+    let page_bytes = 3 * PICTURE.pixels() as usize;
+    let file = pictures::jpeg(0, PICTURE, SORTS[2])?;
+    let run = || -> feedwater::Result<(u32, u32)> {
+        let device = &gpu.device;
+        let mut rows = Footprint::default();
+        rows.add(Sort::Device, "page", page_bytes as u64, 1, "");
+        // Far more than is expected: here it is not memory that is checked.
+        rows.add(Sort::Device, "nvjpeg", 256 << 20, 1, "");
+        rows.add(Sort::Pinned, "nvjpeg", 32 << 20, 1, "");
+        rows.add(Sort::Pinned, "file", file.len() as u64, 1, "");
+        let memory = DevicePool::take(device, &rows)?;
+        let pinned = PinnedPool::take(device, &rows)?;
+        let stream = Stream::new(device)?;
+        let source =
+            nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
+        let jpeg = Jpeg::open(device, Backend::Hardware, &source)?;
+        let mut decoder = BatchDecoder::new(&jpeg, 1, PICTURE)?;
+        let mut bytes = pinned.buffer("file", file.len())?;
+        bytes.copy_from_slice(&file);
+        let page = memory.buffer("page", page_bytes)?;
+        let (unused, used) = (Event::new(device)?, Event::new(device)?);
+        let mut decode = |fills: u8, last_use: &Event| -> feedwater::Result<Vec<u8>> {
+            decoder.done().synchronize()?;
+            for value in 0..fills {
+                fill(&stream, &page, 0..page_bytes, value)?;
+            }
+            used.record(&stream)?;
+            let job = BatchJob {
+                bytes: &bytes,
+                picture: PICTURE,
+                wanted: PICTURE.window(),
+                reduction: 1,
+                destination: SeenFree::wait(&page, last_use)?,
+            };
+            decoder
+                .decode(&stream, &[job])
+                .map_err(|fault| feedwater::Error::Internal { problem: format!("{fault:?}") })?;
+            let mut pixels = vec![0; page_bytes];
+            read_back(&stream, &page, 0, &mut pixels)?;
+            Ok(pixels)
+        };
+        let right = decode(0, &used)?;
+        let (mut ahead, mut wrong) = (0, 0);
+        for _ in 0..ROUNDS {
+            // An event that was never recorded proves nothing: this is the misuse.
+            ahead += u32::from(decode(FILLS, &unused)? != right);
+            wrong += u32::from(decode(FILLS, &used)? != right);
+        }
+        Ok((ahead, wrong))
+    };
+    let (ahead, wrong) = run().map_err(words)?;
+    let words = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
+    match wrong {
+        0 => Ok(format!("{words}; after a wait on the host in none")),
+        _ => Err(format!("{words}, and in {wrong} of {ROUNDS} after a wait on the host too")),
+    }
+}
+
+/// Few pages, which go round at once, and a consumer whose copies of the batches are behind much other work: each copy
+/// must be the batch as it is when nothing else runs.
+fn the_loader_waits(gpu: &Gpu) -> Found {
+    const BATCHES: usize = 24;
+    const FILLS: u8 = 250;
+    const SCRATCH: usize = 1 << 20;
+    let files = (0..4 * BATCHES as u64).map(|index| {
+        Ok::<_, String>((pictures::jpeg(index, Size::new(96, 80), SORTS[index as usize % 4])?, 0))
+    });
+    let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(words)?);
+    let make = || {
+        let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
+        let builder = LoaderBuilder::new(source.clone(), chain);
+        let builder = builder.batch(4).workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
+        on_route(builder, Route::Hardware)
+    };
+    let limit = small_limit(make)?;
+    let make = || make().device_memory(Some(limit)).epochs(Some(1));
+    let calm = epoch(make())?;
+    let other = calm.records.iter().find(|record| record.outcome != Outcome::Hardware);
+    if let Some(record) = other {
+        return Err(format!("picture {} went by {}", record.index, record.outcome.name()));
+    }
+    let run = || -> feedwater::Result<(usize, Vec<u8>)> {
+        let consumer = Arc::new(Stream::new(&gpu.device)?);
+        let batch_bytes = calm.data.len() / BATCHES;
+        let mut rows = Footprint::default();
+        rows.add(Sort::Device, "scratch", SCRATCH as u64, 1, "");
+        rows.add(Sort::Device, "copies", batch_bytes as u64, BATCHES as u64, "");
+        let memory = DevicePool::take(&gpu.device, &rows)?;
+        let scratch = memory.buffer("scratch", SCRATCH)?;
+        let copies = (0..BATCHES)
+            .map(|_| memory.buffer("copies", batch_bytes))
+            .collect::<Result<Vec<_>, _>>()?;
+        let loader = make().device(DeviceChoice::Gpu(0)).consumer(consumer.clone()).build()?;
+        let pages = loader.plan().device.as_ref().map_or(0, |device| device.pages);
+        for (batch, target) in (&loader).into_iter().zip(&copies) {
+            let batch = batch?;
+            for value in 0..FILLS {
+                fill(&consumer, &scratch, 0..SCRATCH, value)?;
+            }
+            if let Some(tensor) = batch.device_buffer() {
+                copy(&consumer, tensor, target, batch_bytes)?;
+            }
+        }
+        let mut seen = vec![0; calm.data.len()];
+        for (copied, bytes) in copies.iter().zip(seen.chunks_exact_mut(batch_bytes)) {
+            read_back(&consumer, copied, 0, bytes)?;
+        }
+        Ok((pages, seen))
+    };
+    let (pages, seen) = run().map_err(words)?;
+    match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
+        None => Ok(format!(
+            "{BATCHES} batches through {pages} pages, read behind much other work, have the same bits"
+        )),
+        Some(at) => Err(format!("batch {} changes with what else runs", at * BATCHES / seen.len())),
+    }
+}
+
+/// A limit of device memory under which a loader has not much more than it must have.
+fn small_limit(make: impl Fn() -> LoaderBuilder) -> Result<u64, String> {
+    let fits = |limit| make().device_memory(Some(limit)).plan().is_ok();
+    let plan = make().plan().map_err(words)?;
+    let mut limit = plan.footprint.total_bytes(Sort::Device);
+    while fits(limit / 4 * 3) {
+        limit = limit / 4 * 3;
+    }
+    Ok(limit)
+}

@@ -1,0 +1,185 @@
+//! The kernels against the CPU: every operator and chains, bit for bit.
+//!
+//! Pictures are decoded on the CPU on both sides, so that nothing but the kernels differs. A loader launches the tiled
+//! kernel where a chain has one; the kernel with a thread for each pixel is launched besides, on the same samples.
+
+use std::sync::Arc;
+use std::thread;
+
+use feedwater::gpu::Device;
+use feedwater::image::PixelType;
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::op::{self, AnyOperator, CenterCrop, Chain, Normalize, Placement, Resize};
+use feedwater::output;
+use feedwater::plan::Last;
+use feedwater::random::{SampleKey, SampleRng};
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+
+use super::gpu::Gpu;
+use super::{Check, by_hand, epoch, loaders, read, words};
+
+/// A check for each operator and for each chain.
+pub fn checks(gpu: &Gpu) -> Vec<Check> {
+    let operators =
+        op::NAMES.iter().map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
+    let others =
+        chains().into_iter().map(|(name, chain)| (format!("gpu/chain/{name}"), vec![chain]));
+    let (names, chains): (Vec<_>, Vec<_>) = operators.chain(others).unzip();
+    let jobs =
+        chains.iter().enumerate().flat_map(|(check, all)| all.iter().map(move |it| (check, it)));
+    let jobs: Vec<_> = jobs.collect();
+    let mut found: Vec<Result<Cases, String>> = vec![Ok(Cases::default()); names.len()];
+    for (check, cases) in in_threads(&gpu.device, &jobs) {
+        found[check] = std::mem::replace(&mut found[check], Ok(Cases::default()))
+            .and_then(|so_far| Ok(so_far.and(cases?)));
+    }
+    names
+        .into_iter()
+        .zip(found)
+        .map(|(name, found)| Check::new(name, found.map(Cases::words)))
+        .collect()
+}
+
+/// How many cases were compared.
+#[derive(Clone, Copy, Default)]
+struct Cases {
+    all: u32,
+    tiled: u32,
+}
+
+impl Cases {
+    fn and(self, other: Self) -> Self {
+        Self { all: self.all + other.all, tiled: self.tiled + other.tiled }
+    }
+
+    fn words(self) -> String {
+        let Self { all, tiled } = self;
+        format!(
+            "equal to the CPU, bit for bit, in {all} cases; in {tiled} of them with tiles and without"
+        )
+    }
+}
+
+/// Compares chains, each with the number of its check: several at a time, since most of the time is the compiler's.
+fn in_threads(
+    device: &Arc<Device>,
+    jobs: &[(usize, &Chain)],
+) -> Vec<(usize, Result<Cases, String>)> {
+    const MOST: usize = 8;
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
+    let work = |first: usize| {
+        let mine = jobs.iter().skip(first).step_by(threads);
+        mine.map(|&(check, chain)| (check, parity(device, chain))).collect::<Vec<_>>()
+    };
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(move || work(first))).collect();
+        let panicked = || vec![(0, Err("a thread of the checks panicked".into()))];
+        threads.into_iter().flat_map(|it| it.join().unwrap_or_else(|_| panicked())).collect()
+    })
+}
+
+/// Every example of one operator.
+fn examples_of(name: &str) -> Vec<Chain> {
+    let examples = op::examples().into_iter().filter(|operator| operator.name() == name);
+    examples.map(|operator| batchable(vec![operator])).collect()
+}
+
+/// Chains as they are used, and some that nobody wrote.
+fn chains() -> Vec<(String, Chain)> {
+    let evaluation = Chain::new()
+        .then(Resize::shorter(44))
+        .then(CenterCrop::to(40, 40))
+        .then(Normalize::IMAGENET);
+    let mut all =
+        vec![("training".to_string(), loaders::training()), ("evaluation".into(), evaluation)];
+    all.extend((1..=3).map(|seed| (format!("composed-{seed}"), composed(seed))));
+    all
+}
+
+/// Examples drawn one after another, of those that take the pixels that there are.
+fn composed(seed: u64) -> Chain {
+    const LENGTH: usize = 4;
+    let examples = op::examples();
+    let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: 0 }, 0);
+    let (mut operators, mut pixels) = (Vec::new(), PixelType::U8);
+    while operators.len() < LENGTH {
+        let operator = &examples[rng.below(examples.len() as u64) as usize];
+        if let Ok(after) = operator.pixels(pixels) {
+            pixels = after;
+            operators.push(operator.clone());
+        }
+    }
+    batchable(operators)
+}
+
+/// A chain of these; where they do not give every sample the same size, a crop follows.
+fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
+    let size = operators.iter().fold(None, |size, operator| operator.fixed_output(size));
+    let chain = operators
+        .into_iter()
+        .fold(Chain::new(), |chain, operator| chain.then_any(Placement::Auto, operator));
+    if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
+}
+
+/// A chain in every element type and layout: the same records and the same bits as on the CPU.
+fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
+    let mut cases = Cases::default();
+    let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
+        step.operator.pixels(pixels).map_err(|problem| format!("{chain:?}: {problem}"))
+    })?;
+    for dtype in DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok()) {
+        for layout in Layout::ALL {
+            let tiled = same(device, chain, dtype, layout)
+                .map_err(|problem| format!("{chain:?} as {dtype} {layout}: {problem}"))?;
+            cases = cases.and(Cases { all: 1, tiled: tiled.into() });
+        }
+    }
+    Ok(cases)
+}
+
+/// Whether there is a tiled kernel, where all is well.
+fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
+    let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
+    let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+    let builder = |device| {
+        LoaderBuilder::new(source.clone(), chain.clone())
+            .batch(4)
+            .workers(2)
+            .last(Last::Partial)
+            .seed(SEED)
+            .decode(Placement::Cpu)
+            .output(dtype, layout)
+            .device(device)
+    };
+    let expected = epoch(builder(DeviceChoice::Cpu))?;
+    let loader = builder(DeviceChoice::Gpu(0)).epochs(Some(1)).build().map_err(words)?;
+    let given = read(&loader)?;
+    if expected.records != given.records {
+        return Err(format!("samples {:?} instead of {:?}", given.records, expected.records));
+    }
+    equal(&expected.data, &given.data, samples.len())?;
+    let plan = loader.plan();
+    let tiled = plan.device.as_ref().is_some_and(|it| it.kernel.tiled);
+    if tiled {
+        let given = by_hand::tensors(device, plan, &samples, SEED)?;
+        equal(&expected.data, &given, samples.len())
+            .map_err(|problem| format!("without tiles: {problem}"))?;
+    }
+    Ok(tiled)
+}
+
+fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {
+    match expected.iter().zip(given).position(|(a, b)| a != b) {
+        None if expected.len() == given.len() => Ok(()),
+        None => Err(format!("{} bytes instead of {}", given.len(), expected.len())),
+        Some(at) => {
+            let sample = at / (expected.len() / samples);
+            let (a, b) = (given[at], expected[at]);
+            Err(format!("byte {at} (sample {sample}) is {a} instead of {b}"))
+        }
+    }
+}
+
+/// Key of the draws of all samples here.
+const SEED: u64 = 7;

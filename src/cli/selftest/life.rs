@@ -1,0 +1,132 @@
+//! The life of loaders and batches: epochs left early, batches that are held or leaked, two loaders at once.
+
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::op::{Chain, Flip, Placement, RandomResizedCrop};
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+
+use super::decode::BOUND;
+use super::difference::{Bound, Difference};
+use super::{Check, Found, epoch, gpu, loaders, words};
+
+type Built = Result<LoaderBuilder, String>;
+
+/// On the CPU.
+pub fn on_cpu() -> Vec<Check> {
+    let exact = Bound { most: 0, mean: 0.0 };
+    vec![
+        Check::new("loader/ring", shut_down(loaders::builder)),
+        Check::new("loader/held-batch", held(loaders::builder)),
+        Check::new("loader/leaked-batch", leaked(loaders::builder)),
+        Check::new("loader/two-at-once", two_at_once(|seed| pixels(seed, false), exact)),
+    ]
+}
+
+/// On the GPU; where bits are compared, decoding is the CPU's.
+pub fn on_gpu() -> Vec<Check> {
+    let decoded_on_cpu = || Ok::<_, String>(gpu::builder()?.decode(Placement::Cpu));
+    vec![
+        Check::new("gpu/ring", shut_down(gpu::builder)),
+        Check::new("gpu/held-batch", held(decoded_on_cpu)),
+        Check::new("gpu/leaked-batch", leaked(decoded_on_cpu)),
+        Check::new("gpu/two-at-once", two_at_once(|seed| pixels(seed, true), BOUND)),
+    ]
+}
+
+/// Epochs left early, batches held as long as can be, and an end in the middle.
+fn shut_down(builder: impl Fn() -> Built) -> Found {
+    const ROUNDS: usize = 20;
+    for round in 0..ROUNDS {
+        let prefetch = 1 + round % 3;
+        let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
+        let loader = loader.build().map_err(words)?;
+        for taken in [round % 5, 1 + round % 3] {
+            let mut held = Vec::new();
+            for batch in loader.into_iter().take(taken) {
+                let batch = batch.map_err(words)?;
+                held.push(batch);
+                if held.len() > prefetch {
+                    held.remove(0);
+                }
+            }
+        }
+    }
+    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, came to an end"))
+}
+
+/// Batches that outlive their loader keep their pixels, on another thread too.
+fn held(builder: impl Fn() -> Built) -> Found {
+    let expected = epoch(builder()?)?.data;
+    let loader = builder()?.prefetch(2).build().map_err(words)?;
+    let held: Vec<_> = loader.into_iter().take(3).collect::<Result<_, _>>().map_err(words)?;
+    drop(loader);
+    let read = move || {
+        let all = held.iter().map(|batch| batch.to_host()).collect::<Result<Vec<_>, _>>();
+        all.map(|all| all.concat())
+    };
+    let read = std::thread::spawn(read).join().map_err(|_| "the reader panicked".to_string())?;
+    match expected.starts_with(&read.map_err(words)?) {
+        true => Ok("3 batches outlive their loader".into()),
+        false => Err("a batch changes when its loader is dropped".into()),
+    }
+}
+
+/// A batch that is never dropped takes its slot with it and nothing else.
+fn leaked(builder: impl Fn() -> Built) -> Found {
+    let expected = epoch(builder()?)?.data;
+    let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(words)?;
+    let mut seen = Vec::new();
+    for (number, batch) in loader.into_iter().enumerate() {
+        let batch = batch.map_err(words)?;
+        seen.extend(batch.to_host().map_err(words)?);
+        if number == 1 {
+            std::mem::forget(batch);
+        }
+    }
+    match seen == expected {
+        true => Ok("the epoch goes on with the slots that are left".into()),
+        false => Err("the batches after a leaked one are others".into()),
+    }
+}
+
+/// Two loaders that run at the same time, each of which makes what the CPU makes of its seed.
+fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
+    const EPOCHS: u32 = 3;
+    let run = |builder: LoaderBuilder| -> Result<Vec<u8>, String> {
+        let loader = builder.epochs(Some(EPOCHS)).build().map_err(words)?;
+        let mut data = Vec::new();
+        for _ in 0..EPOCHS {
+            for batch in &loader {
+                data.extend(batch.map_err(words)?.to_host().map_err(words)?);
+            }
+        }
+        Ok(data)
+    };
+    let expected = [run(pixels(1, false)?)?, run(pixels(2, false)?)?];
+    let builders = [builder(1)?, builder(2)?];
+    let given = std::thread::scope(|scope| {
+        builders.map(|builder| scope.spawn(|| run(builder))).map(|thread| {
+            thread.join().unwrap_or_else(|_| Err("a loader's consumer panicked".into()))
+        })
+    });
+    let mut all = Difference::default();
+    for (expected, given) in expected.iter().zip(given) {
+        let given = given?;
+        if given.len() != expected.len() {
+            return Err(format!("{} bytes instead of {}", given.len(), expected.len()));
+        }
+        all.add(Difference::between(expected, &given));
+    }
+    Ok(format!("{EPOCHS} epochs of each: {}", all.within(bound)?))
+}
+
+/// A loader of pixels as they are, on the CPU, or on the GPU with all that it can do.
+fn pixels(seed: u64, on_gpu: bool) -> Built {
+    let source = Memory::new(loaders::samples()?).map_err(words)?;
+    let chain = Chain::new()
+        .then(RandomResizedCrop::to(48, 40))
+        .then(Flip { horizontal: 0.5, ..Flip::default() });
+    let device = if on_gpu { DeviceChoice::Gpu(0) } else { DeviceChoice::Cpu };
+    let builder = LoaderBuilder::new(std::sync::Arc::new(source), chain).device(device);
+    Ok(builder.batch(8).workers(2).shuffle(true).seed(seed).output(DType::U8, Layout::Nhwc))
+}
