@@ -488,7 +488,8 @@ fn what_does_not_fit_is_refused() {
     let error = CudaTensor::<f32>::new(first(&host), &stream).unwrap_err().to_string();
     assert!(error.contains("lives on the host"), "{error}");
 
-    // A batch in host memory has nothing to wait for.
+    // A batch in host memory has nothing to wait for. The loader's threads would be counted too.
+    drop(loader);
     let device = Device::open(0).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let before = machine.calls("cuStreamWaitEvent");

@@ -300,7 +300,7 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     if (!strcmp(name, "tiled")) param_bytes.push_back(4);
     if (auto* sizes = (const unsigned*)dlsym(found->second.library, (std::string(name) + "__param_bytes").c_str()))
         for (param_bytes.clear(); *sizes; sizes++) param_bytes.push_back(*sizes);
-    auto* function = new Function{(decltype(Function::host))host, param_bytes};
+    auto* function = new Function{(decltype(Function::host))host, param_bytes, handle};
     found->second.functions.push_back(function);
     *out = function;
     return SUCCESS;
@@ -312,7 +312,8 @@ API int cuModuleUnload(void* handle) {
     auto found = modules.find(handle);
     if (found == modules.end()) return INVALID_HANDLE;
     for (auto& [name, stream] : streams)
-        if (!stream.queue.empty()) counts.destroyed_in_use++;
+        for (auto& operation : stream.queue)
+            if (operation.module == handle) counts.destroyed_in_use++;
     drain_all();
     for (Function* function : found->second.functions) delete function;
     dlclose(found->second.library);
@@ -339,7 +340,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         std::vector<void*> pointers;
         for (auto& copy : *copies) pointers.push_back(copy.data());
         host(pointers.data(), gx, gy, gz, bx, by, bz);
-    }, {}, {}, 0});
+    }, {}, {}, 0, function->module});
     counts.launches++;
     schedule();
     return SUCCESS;

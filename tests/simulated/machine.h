@@ -36,6 +36,7 @@ struct Operation {
     std::function<void()> run;             // empty for a wait
     EventRef wait, record;                 // which event it waits for or records
     unsigned long long generation = 0;
+    void* module = nullptr;                // whose code a kernel is
 };
 
 struct Stream {
@@ -50,6 +51,7 @@ struct Module {
 struct Function {
     void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
     std::vector<size_t> param_bytes;
+    void* module;
 };
 
 struct Failure {
