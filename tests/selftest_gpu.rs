@@ -263,12 +263,14 @@ fn selftest_requires_a_gpu_only_where_it_is_told_to() {
         (&["selftest", "--json", "--require-gpu"], "fail", 1),
     ] {
         let (stdout, _) = without_gpu(dir.path(), args, code);
-        let result = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
+        let result: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
         let all = checks(&result);
         let of_gpu: Vec<_> = all.iter().filter(|check| check.0.starts_with("gpu/")).collect();
         assert_eq!(of_gpu.len(), 1, "{of_gpu:?}");
         assert_eq!((of_gpu[0].0.as_str(), of_gpu[0].1.as_str()), ("gpu/device", outcome));
         assert!(of_gpu[0].2.starts_with(MISSING), "{of_gpu:?}");
+        let rates = result["throughput"].as_array().unwrap();
+        assert_eq!((rates.len(), &rates[0]["route"]), (1, &"cpu only".into()), "{rates:?}");
     }
 }
 

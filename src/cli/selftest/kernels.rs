@@ -31,8 +31,8 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let jobs: Vec<_> = jobs.collect();
     let mut found: Vec<Result<Cases, String>> = vec![Ok(Cases::default()); names.len()];
     for (check, cases) in in_threads(&gpu.device, &jobs) {
-        found[check] = std::mem::replace(&mut found[check], Ok(Cases::default()))
-            .and_then(|so_far| Ok(so_far.and(cases?)));
+        let Ok(so_far) = &found[check] else { continue };
+        found[check] = cases.map(|cases| so_far.and(cases));
     }
     names
         .into_iter()
@@ -68,14 +68,18 @@ fn in_threads(
 ) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
-    let work = |first: usize| {
-        let mine = jobs.iter().skip(first).step_by(threads);
-        mine.map(|&(check, chain)| (check, parity(device, chain))).collect::<Vec<_>>()
+    let of = |first: usize| jobs.iter().skip(first).step_by(threads);
+    let work = |first| of(first).map(|&(check, chain)| (check, parity(device, chain)));
+    let panicked = |first| {
+        let problem = "a thread of the checks panicked";
+        of(first).map(|&(check, _)| (check, Err(problem.to_string()))).collect()
     };
     thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(move || work(first))).collect();
-        let panicked = || vec![(0, Err("a thread of the checks panicked".into()))];
-        threads.into_iter().flat_map(|it| it.join().unwrap_or_else(|_| panicked())).collect()
+        let spawned: Vec<_> = (0..threads)
+            .map(|first| scope.spawn(move || work(first).collect::<Vec<_>>()))
+            .collect();
+        let joined = spawned.into_iter().enumerate();
+        joined.flat_map(|(first, it)| it.join().unwrap_or_else(|_| panicked(first))).collect()
     })
 }
 

@@ -200,3 +200,37 @@ fn webp(index: u64, size: Size) -> Result<Vec<u8>, String> {
 fn find(jpeg: &[u8], marker: u8) -> usize {
     jpeg.windows(2).position(|pair| pair == [0xff, marker]).unwrap_or(jpeg.len() - 2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use feedwater::header::{Header, Sampling};
+
+    #[test]
+    fn every_sort_of_jpeg_is_what_its_name_says() {
+        for sort in SORTS {
+            let header = Header::parse(&jpeg(1, Size::new(75, 53), sort).unwrap()).unwrap();
+            let jpeg = header.jpeg.unwrap();
+            let sampling = match sort.name.strip_prefix("sampling=") {
+                Some("4:4:4") => Sampling::S444,
+                Some("4:2:2") => Sampling::S422,
+                Some("4:4:0") => Sampling::S440,
+                Some("gray") => Sampling::Gray,
+                _ => Sampling::S420,
+            };
+            assert_eq!(jpeg.sampling(), sampling, "{}", sort.name);
+            assert_eq!(jpeg.is_progressive(), sort.name == "progressive");
+            assert_eq!(jpeg.restart_interval > 0, sort.name == "restart-markers");
+        }
+    }
+
+    #[test]
+    fn no_two_files_are_the_same() {
+        let mut files: Vec<_> = odd().unwrap().into_iter().map(|it| it.bytes).collect();
+        files.extend(damaged().unwrap().into_iter().map(|it| it.bytes));
+        let count = files.len();
+        files.sort();
+        files.dedup();
+        assert_eq!(files.len(), count);
+    }
+}
