@@ -12,44 +12,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::{evaluation, jpegs, training};
-use feedwater::decode::HostDecoder;
 use feedwater::error::{Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, DevicePool, Stream};
-use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
+use simulated::pictures::libjpeg;
 use simulated::{Schedule, Simulated, exclusive};
-
-/// The mocked nvJPEG decodes as libjpeg-turbo does.
-unsafe extern "C" fn libjpeg(
-    bytes: *const u8,
-    count: usize,
-    reduction: i32,
-    x: i32,
-    y: i32,
-    width: i32,
-    height: i32,
-    rgb: *mut u8,
-) -> i32 {
-    const BAD_JPEG: i32 = 3;
-    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
-    let (bytes, rgb) = unsafe {
-        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
-        (std::slice::from_raw_parts(bytes, count), rgb)
-    };
-    let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
-    let window = feedwater::geometry::Roi::new(x as u32, y as u32, width as u32, height as u32);
-    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
-    let decoded =
-        HostDecoder::new().decode(bytes, &header, window, reduction as u32, &mut |_, row| {
-            rows.next().unwrap().copy_from_slice(row);
-        });
-    if decoded.is_ok() { 0 } else { BAD_JPEG }
-}
 
 fn machine() -> Simulated {
     let machine = exclusive();

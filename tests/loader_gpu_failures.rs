@@ -1,45 +1,15 @@
 //! What fails on the device's path: every call of the driver and of nvJPEG, by every route, against the simulated machine.
 
-#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
-
 mod common;
 mod simulated;
 
 use common::{jpegs, training};
-use feedwater::decode::HostDecoder;
 use feedwater::error::Error;
-use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
+use simulated::pictures::libjpeg;
 use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
-
-/// The mocked nvJPEG decodes as libjpeg-turbo does.
-unsafe extern "C" fn libjpeg(
-    bytes: *const u8,
-    count: usize,
-    reduction: i32,
-    x: i32,
-    y: i32,
-    width: i32,
-    height: i32,
-    rgb: *mut u8,
-) -> i32 {
-    const BAD_JPEG: i32 = 3;
-    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
-    let (bytes, rgb) = unsafe {
-        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
-        (std::slice::from_raw_parts(bytes, count), rgb)
-    };
-    let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
-    let window = feedwater::geometry::Roi::new(x as u32, y as u32, width as u32, height as u32);
-    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
-    let decoded =
-        HostDecoder::new().decode(bytes, &header, window, reduction as u32, &mut |_, row| {
-            rows.next().unwrap().copy_from_slice(row);
-        });
-    if decoded.is_ok() { 0 } else { BAD_JPEG }
-}
 
 /// An epoch by these routes: samples that were handed out.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {

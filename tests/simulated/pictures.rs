@@ -1,6 +1,8 @@
 //! Files as far as the simulated nvJPEG looks at them, and what it decodes of them.
 
+use feedwater::decode::HostDecoder;
 use feedwater::geometry::{Roi, Size};
+use feedwater::header::Header;
 
 use super::Simulated;
 
@@ -55,4 +57,31 @@ pub fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!(counts.live(), 0, "{what}: something is left: {counts:?}");
     assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
+}
+
+/// The mocked nvJPEG decodes as libjpeg-turbo does.
+pub unsafe extern "C" fn libjpeg(
+    bytes: *const u8,
+    count: usize,
+    reduction: i32,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    rgb: *mut u8,
+) -> i32 {
+    const BAD_JPEG: i32 = 3;
+    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    let (bytes, rgb) = unsafe {
+        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
+        (std::slice::from_raw_parts(bytes, count), rgb)
+    };
+    let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
+    let window = Roi::new(x as u32, y as u32, width as u32, height as u32);
+    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
+    let decoded =
+        HostDecoder::new().decode(bytes, &header, window, reduction as u32, &mut |_, row| {
+            rows.next().unwrap().copy_from_slice(row);
+        });
+    if decoded.is_ok() { 0 } else { BAD_JPEG }
 }
