@@ -46,7 +46,7 @@ impl Library {
     /// Finds nvJPEG; `cuda_major` is the driver's CUDA version. Works without a GPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where it is not installed or lacks a function.
+    /// [`Error::Unavailable`](crate::error::Error::Unavailable) where it is not installed or lacks a function.
     pub fn open(cuda_major: Option<u32>) -> Result<Self> {
         let found = library::open(Name::NvJpeg, cuda_major)?;
         let calls = Calls::find(found)?;
