@@ -18,7 +18,9 @@ use crate::error::{Error, Result};
 use crate::loader::{Loader, LoaderBuilder};
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
-use crate::source::{Directory, FileList, TfRecord, TfRecordSettings};
+use crate::source::{
+    Directory, FileList, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
+};
 
 use node::{Problem, read, unknown};
 
@@ -46,6 +48,8 @@ pub enum SourceSettings {
     List(PathBuf),
     /// `tfrecord`: a file, a directory or a pattern, or a list of them; beside it the keys of [`TfRecordSettings`].
     TfRecord(Vec<PathBuf>, TfRecordSettings),
+    /// `webdataset`: as for `tfrecord`; beside it the keys of [`WebDatasetSettings`].
+    WebDataset(Vec<PathBuf>, WebDatasetSettings),
 }
 
 impl Pipeline {
@@ -88,6 +92,9 @@ impl Pipeline {
             SourceSettings::List(path) => Loader::builder(FileList::open(path)?, chain),
             SourceSettings::TfRecord(paths, settings) => {
                 Loader::builder(TfRecord::open(paths, settings)?, chain)
+            }
+            SourceSettings::WebDataset(paths, settings) => {
+                Loader::builder(WebDataset::open(paths, settings)?, chain)
             }
         };
         Ok(builder.settings(self.settings.clone()))
@@ -134,9 +141,9 @@ impl Pipeline {
 }
 
 fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
-    const KINDS: [&str; 3] = ["directory", "list", "tfrecord"];
-    const HELP: &str =
-        "write directory = \"…\" (one sub-folder per class), list = \"…\" or tfrecord = \"…\"";
+    const KINDS: [&str; 4] = ["directory", "list", "tfrecord", "webdataset"];
+    const HELP: &str = "write directory = \"…\" (one sub-folder per class), list = \"…\", tfrecord = \"…\" \
+         or webdataset = \"…\"";
     let Some(value) = value else {
         return Err(Error::config("source", format!("is missing; {HELP} under [source]")));
     };
@@ -160,38 +167,44 @@ fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
         let path: PathBuf = read(place).map_err(|it| it.at(kind).into_error("source"))?;
         Ok(base.join(path))
     };
-    let settings = match kind {
-        "directory" => SourceSettings::Directory(one(place)?),
-        "list" => SourceSettings::List(one(place)?),
-        _ => {
-            let paths = match place {
-                Value::Array(places) => places.into_iter().map(one).collect::<Result<_>>()?,
-                place => vec![one(place)?],
-            };
-            let settings = read(Value::Table(std::mem::take(&mut table)))
-                .map_err(|it| it.or_known(&["tfrecord"]).into_error("source"))?;
-            SourceSettings::TfRecord(paths, settings)
+    let many = |place: Value| -> Result<Vec<PathBuf>> {
+        match place {
+            Value::Array(places) => places.into_iter().map(one).collect(),
+            place => Ok(vec![one(place)?]),
         }
     };
-    match table.keys().next() {
-        Some(key) => Err(unknown(key, &KINDS).into_error("source")),
-        None => Ok(settings),
+    match kind {
+        "tfrecord" => Ok(SourceSettings::TfRecord(many(place)?, beside(table, kind)?)),
+        "webdataset" => Ok(SourceSettings::WebDataset(many(place)?, beside(table, kind)?)),
+        _ => match table.keys().next() {
+            Some(key) => Err(unknown(key, &KINDS).into_error("source")),
+            None if kind == "directory" => Ok(SourceSettings::Directory(one(place)?)),
+            None => Ok(SourceSettings::List(one(place)?)),
+        },
     }
+}
+
+/// The settings beside the key that names the source.
+fn beside<T: DeserializeOwned>(table: Table, kind: &'static str) -> Result<T> {
+    read(Value::Table(table)).map_err(|it| it.or_known(&[kind]).into_error("source"))
 }
 
 fn source_table(source: &SourceSettings) -> Result<Table> {
     let one = |key: &str, place: Value| Table::from_iter([(key.to_string(), place)]);
-    Ok(match source {
-        SourceSettings::Directory(path) => one("directory", value("directory", path)?),
-        SourceSettings::List(path) => one("list", value("list", path)?),
+    let (mut table, settings) = match source {
+        SourceSettings::Directory(path) => return Ok(one("directory", value("directory", path)?)),
+        SourceSettings::List(path) => return Ok(one("list", value("list", path)?)),
         SourceSettings::TfRecord(paths, settings) => {
-            let mut table = one("tfrecord", value("tfrecord", paths)?);
-            if let Value::Table(settings) = value("source", settings)? {
-                table.extend(settings);
-            }
-            table
+            (one("tfrecord", value("tfrecord", paths)?), value("source", settings)?)
         }
-    })
+        SourceSettings::WebDataset(paths, settings) => {
+            (one("webdataset", value("webdataset", paths)?), value("source", settings)?)
+        }
+    };
+    if let Value::Table(settings) = settings {
+        table.extend(settings);
+    }
+    Ok(table)
 }
 
 /// A section of the file, or its defaults.

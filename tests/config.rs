@@ -6,7 +6,7 @@ use feedwater::config::{Pipeline, SourceSettings};
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, OnError, Route, Settings};
-use feedwater::source::TfRecordSettings;
+use feedwater::source::{TfRecordSettings, WebDatasetSettings};
 use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
@@ -310,7 +310,12 @@ fn records_have_one_place_or_many_and_their_settings_beside_them() {
     let many = Pipeline::from_toml(text, "base").unwrap();
     let paths = vec!["base/a".into(), "/b".into()];
     assert_eq!(many.source, SourceSettings::TfRecord(paths, settings));
-    for pipeline in [one, many] {
+    let text = "[source]\nwebdataset = \"a.tar\"\nlabel = \"json\"\nlabel_key = \"id\"\n";
+    let settings =
+        WebDatasetSettings { label: "json".into(), label_key: "id".into(), ..Default::default() };
+    let tar = Pipeline::from_toml(text, "base").unwrap();
+    assert_eq!(tar.source, SourceSettings::WebDataset(vec!["base/a.tar".into()], settings));
+    for pipeline in [one, many, tar] {
         let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
         assert_eq!(again.source, pipeline.source);
     }

@@ -1,14 +1,16 @@
 """Makes tests/golden/records/: files that hold many samples, written by the formats' own tools, and beside them the
 pictures in them as `0.jpg`, `1.jpg`, ... (small JPEGs of a seeded pattern).
 
-Run with Pillow, numpy and tensorflow-cpu 2.21:  python tests/golden/records.py
+Run with Pillow, numpy and tensorflow-cpu 2.21 and webdataset 1.0:  python tests/golden/records.py
 """
 
 import io
 import pathlib
+import tarfile
 
 import numpy as np
 import tensorflow as tf
+import webdataset
 from PIL import Image
 
 OUT = pathlib.Path(__file__).parent / "records"
@@ -53,6 +55,22 @@ def write_tfrecord(name, samples, compression=None):
             writer.write(sample)
 
 
+def write_webdataset(name, pictures_and_labels, first):
+    with webdataset.TarWriter(str(OUT / name), mtime=0) as writer:
+        for number, (picture, label) in enumerate(pictures_and_labels, first):
+            key = f"train/sample-{number:04d}"
+            writer.write({"__key__": key, "jpg": picture, "cls": label, "json": {"id": number, "label": label + 1}})
+
+
+def write_tar(name, form, files):
+    """An archive by Python's tarfile, in one of its three forms."""
+    with tarfile.open(OUT / name, "w", format=form) as archive:
+        for path, content in files:
+            member = tarfile.TarInfo(path)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
 def main():
     OUT.mkdir(exist_ok=True)
     encoded = list(pictures())
@@ -63,6 +81,17 @@ def main():
     write_tfrecord("train-00001-of-00002", examples[3:])
     write_tfrecord("gzip.tfrecord", examples[:1], "GZIP")
     write_tfrecord("zlib.tfrecord", examples[:1], "ZLIB")
+    samples = list(zip(encoded, LABELS))
+    write_webdataset("train-000000.tar", samples[:3], 0)
+    write_webdataset("train-000001.tar", samples[3:], 3)
+    with webdataset.TarWriter(str(OUT / "train.tar.gz"), mtime=0) as writer:
+        writer.write({"__key__": "a", "jpg": encoded[0], "cls": 7})
+    # Names that need each form's way to write long ones: a prefix, a member before the member, an extended header.
+    long = "folder.with.dots/" + 10 * "0123456789" + "/sample"
+    files = [(long + ".jpg", encoded[0]), (long + ".cls", b"7\n")]
+    write_tar("ustar.tar", tarfile.USTAR_FORMAT, files)
+    for name, form in [("gnu.tar", tarfile.GNU_FORMAT), ("pax.tar", tarfile.PAX_FORMAT)]:
+        write_tar(name, form, [(2 * long[:-7] + file[len(long) - 7 :], content) for file, content in files])
 
 
 main()

@@ -13,6 +13,7 @@ pub struct Window<'a> {
     /// The byte of the file that is first in `buffer`.
     start: u64,
     buffer: Vec<u8>,
+    ahead: u64,
 }
 
 impl<'a> Window<'a> {
@@ -21,7 +22,13 @@ impl<'a> Window<'a> {
 
     /// A window over a file of this length.
     pub fn new(file: &'a File, len: u64) -> Self {
-        Self { file, len, start: 0, buffer: Vec::new() }
+        Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES }
+    }
+
+    /// Reads this many bytes at a time from now on, or what is asked for where that is more: for walks that pass over
+    /// most of a file.
+    pub fn read_ahead(&mut self, bytes: u64) {
+        self.ahead = bytes;
     }
 
     /// Bytes of the file.
@@ -34,7 +41,7 @@ impl<'a> Window<'a> {
         let end = offset.checked_add(count).filter(|&end| end <= self.len);
         let end = end.ok_or_else(|| self.cut(offset, count))?;
         if offset < self.start || end > self.start + self.buffer.len() as u64 {
-            let len = Self::BYTES.max(count).min(self.len - offset);
+            let len = self.ahead.max(count).min(self.len - offset);
             self.buffer.resize(len as usize, 0);
             self.start = offset;
             if let Err(error) = self.file.read_exact_at(&mut self.buffer, offset) {
