@@ -18,7 +18,9 @@ use crate::error::{Error, Result};
 use crate::loader::{Loader, LoaderBuilder};
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
-use crate::source::{Directory, FileList};
+use crate::source::{
+    Directory, FileList, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
+};
 
 use node::{Problem, read, unknown};
 
@@ -44,6 +46,10 @@ pub enum SourceSettings {
     Directory(PathBuf),
     /// `list`: a file with a path, a tab and a label on each line.
     List(PathBuf),
+    /// `tfrecord`: a file, a directory or a pattern, or a list of them; beside it the keys of [`TfRecordSettings`].
+    TfRecord(Vec<PathBuf>, TfRecordSettings),
+    /// `webdataset`: as for `tfrecord`; beside it the keys of [`WebDatasetSettings`].
+    WebDataset(Vec<PathBuf>, WebDatasetSettings),
 }
 
 impl Pipeline {
@@ -84,6 +90,12 @@ impl Pipeline {
         let builder = match &self.source {
             SourceSettings::Directory(path) => Loader::builder(Directory::open(path)?, chain),
             SourceSettings::List(path) => Loader::builder(FileList::open(path)?, chain),
+            SourceSettings::TfRecord(paths, settings) => {
+                Loader::builder(TfRecord::open(paths, settings)?, chain)
+            }
+            SourceSettings::WebDataset(paths, settings) => {
+                Loader::builder(WebDataset::open(paths, settings)?, chain)
+            }
         };
         Ok(builder.settings(self.settings.clone()))
     }
@@ -96,12 +108,7 @@ impl Pipeline {
     /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_toml(&self) -> Result<String> {
         let mut text = String::new();
-        let (key, path) = match &self.source {
-            SourceSettings::Directory(path) => ("directory", path),
-            SourceSettings::List(path) => ("list", path),
-        };
-        let source = Table::from_iter([(key.to_string(), value(key, path)?)]);
-        section(&mut text, "[source]", &source);
+        section(&mut text, "[source]", &source_table(&self.source)?);
         section(&mut text, "[loader]", &value("loader", &self.settings.loader)?);
         section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
@@ -134,30 +141,70 @@ impl Pipeline {
 }
 
 fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
-    const HELP: &str = "write directory = \"…\" (one sub-folder per class) or list = \"…\"";
+    const KINDS: [&str; 4] = ["directory", "list", "tfrecord", "webdataset"];
+    const HELP: &str = "write directory = \"…\" (one sub-folder per class), list = \"…\", tfrecord = \"…\" \
+         or webdataset = \"…\"";
     let Some(value) = value else {
         return Err(Error::config("source", format!("is missing; {HELP} under [source]")));
     };
     let Value::Table(mut table) = value else {
         return Err(wrong_type("source", "a table", &value));
     };
-    let known = ["directory", "list"];
-    if let Some(key) = table.keys().find(|key| !known.contains(&key.as_str())) {
-        return Err(unknown(key, &known).into_error("source"));
-    }
-    let mut path = |key: &str| -> Result<Option<PathBuf>> {
-        let Some(value) = table.remove(key) else { return Ok(None) };
-        let path: PathBuf = read(value).map_err(|it| it.at(key).into_error("source"))?;
-        Ok(Some(base.join(path)))
+    let mut kinds = KINDS.into_iter().filter(|kind| table.contains_key(*kind));
+    let (kind, second) = (kinds.next(), kinds.next());
+    let Some(kind) = kind else {
+        return Err(match table.keys().next() {
+            Some(key) => unknown(key, &KINDS).into_error("source"),
+            None => Error::config("source", format!("says nothing; {HELP}")),
+        });
     };
-    match (path("directory")?, path("list")?) {
-        (Some(directory), None) => Ok(SourceSettings::Directory(directory)),
-        (None, Some(list)) => Ok(SourceSettings::List(list)),
-        (None, None) => Err(Error::config("source", format!("says nothing; {HELP}"))),
-        (Some(_), Some(_)) => {
-            Err(Error::config("source", "has both directory and list; leave one of them out"))
-        }
+    if let Some(second) = second {
+        let problem = format!("has both {kind} and {second}; leave one of them out");
+        return Err(Error::config("source", problem));
     }
+    let place = table.remove(kind).expect("the key is there");
+    let one = |place: Value| -> Result<PathBuf> {
+        let path: PathBuf = read(place).map_err(|it| it.at(kind).into_error("source"))?;
+        Ok(base.join(path))
+    };
+    let many = |place: Value| -> Result<Vec<PathBuf>> {
+        match place {
+            Value::Array(places) => places.into_iter().map(one).collect(),
+            place => Ok(vec![one(place)?]),
+        }
+    };
+    match kind {
+        "tfrecord" => Ok(SourceSettings::TfRecord(many(place)?, beside(table, kind)?)),
+        "webdataset" => Ok(SourceSettings::WebDataset(many(place)?, beside(table, kind)?)),
+        _ => match table.keys().next() {
+            Some(key) => Err(unknown(key, &KINDS).into_error("source")),
+            None if kind == "directory" => Ok(SourceSettings::Directory(one(place)?)),
+            None => Ok(SourceSettings::List(one(place)?)),
+        },
+    }
+}
+
+/// The settings beside the key that names the source.
+fn beside<T: DeserializeOwned>(table: Table, kind: &'static str) -> Result<T> {
+    read(Value::Table(table)).map_err(|it| it.or_known(&[kind]).into_error("source"))
+}
+
+fn source_table(source: &SourceSettings) -> Result<Table> {
+    let one = |key: &str, place: Value| Table::from_iter([(key.to_string(), place)]);
+    let (mut table, settings) = match source {
+        SourceSettings::Directory(path) => return Ok(one("directory", value("directory", path)?)),
+        SourceSettings::List(path) => return Ok(one("list", value("list", path)?)),
+        SourceSettings::TfRecord(paths, settings) => {
+            (one("tfrecord", value("tfrecord", paths)?), value("source", settings)?)
+        }
+        SourceSettings::WebDataset(paths, settings) => {
+            (one("webdataset", value("webdataset", paths)?), value("source", settings)?)
+        }
+    };
+    if let Value::Table(settings) = settings {
+        table.extend(settings);
+    }
+    Ok(table)
 }
 
 /// A section of the file, or its defaults.

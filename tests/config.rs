@@ -6,6 +6,7 @@ use feedwater::config::{Pipeline, SourceSettings};
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, OnError, Route, Settings};
+use feedwater::source::{TfRecordSettings, WebDatasetSettings};
 use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
@@ -284,10 +285,39 @@ fn a_file_has_exactly_one_source() {
         ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source: has both directory and list"),
         ("[source]\ndirectry = \"a\"", "source.directry: unknown key, did you mean directory?"),
         ("[source]\ndirectory = 3", "source.directory: must be"),
+        ("[source]\nlist = \"a\"\nimage = \"x\"", "source.image: unknown key"),
+        ("[source]\ntfrecord = \"a\"\nlist = \"b\"", "source: has both list and tfrecord"),
+        (
+            "[source]\ntfrecord = \"a\"\nimag = \"x\"",
+            "source.imag: unknown key, did you mean image?",
+        ),
+        ("[source]\ntfrecord = [\"a\", 3]", "source.tfrecord: must be"),
         ("source = 3", "source: must be a table, is integer"),
     ] {
         let error = Pipeline::from_toml(text, "").unwrap_err().to_string();
         assert!(error.starts_with(words), "{error}");
+    }
+}
+
+#[test]
+fn records_have_one_place_or_many_and_their_settings_beside_them() {
+    let text = "[source]\ntfrecord = \"train-*\"\n";
+    let settings = TfRecordSettings::default();
+    let one = Pipeline::from_toml(text, "base").unwrap();
+    assert_eq!(one.source, SourceSettings::TfRecord(vec!["base/train-*".into()], settings));
+    let text = "[source]\ntfrecord = [\"a\", \"/b\"]\nimage = \"jpg\"\nlabel = \"\"\n";
+    let settings = TfRecordSettings { image: "jpg".into(), label: String::new() };
+    let many = Pipeline::from_toml(text, "base").unwrap();
+    let paths = vec!["base/a".into(), "/b".into()];
+    assert_eq!(many.source, SourceSettings::TfRecord(paths, settings));
+    let text = "[source]\nwebdataset = \"a.tar\"\nlabel = \"json\"\nlabel_key = \"id\"\n";
+    let settings =
+        WebDatasetSettings { label: "json".into(), label_key: "id".into(), ..Default::default() };
+    let tar = Pipeline::from_toml(text, "base").unwrap();
+    assert_eq!(tar.source, SourceSettings::WebDataset(vec!["base/a.tar".into()], settings));
+    for pipeline in [one, many, tar] {
+        let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
+        assert_eq!(again.source, pipeline.source);
     }
 }
 

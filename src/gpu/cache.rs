@@ -43,8 +43,8 @@ impl Compiler {
     }
 }
 
-/// Where kernels are kept; `None` where no variable says it.
-pub(super) fn directory() -> Option<PathBuf> {
+/// Where kernels, and other things that can be made again, are kept; `None` where no variable says it.
+pub(crate) fn directory() -> Option<PathBuf> {
     if let Some(directory) = OVERRIDE.lock().unwrap_or_else(PoisonError::into_inner).clone() {
         return Some(directory);
     }

@@ -7,10 +7,15 @@ use crate::error::Fault;
 mod directory;
 mod list;
 mod memory;
+mod records;
+mod tfrecord;
+mod webdataset;
 
 pub use directory::Directory;
 pub use list::FileList;
 pub use memory::Memory;
+pub use tfrecord::{TfRecord, TfRecordSettings};
+pub use webdataset::{WebDataset, WebDatasetSettings};
 
 /// A numbered set of encoded pictures, each with a label. Numbers and order never change.
 pub trait Source: Send + Sync {

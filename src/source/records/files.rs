@@ -1,0 +1,102 @@
+//! The files that a setting means.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result};
+
+/// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
+/// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
+/// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count.
+pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        let before = files.len();
+        if path.is_dir() {
+            list(path, |name| name.ends_with(ending.as_bytes()), &mut files)?;
+        } else if let Some(pattern) = pattern(path) {
+            let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
+            list(parent.unwrap_or(Path::new(".")), |name| matches(pattern, name), &mut files)?;
+        } else {
+            files.push(path.clone());
+        }
+        if files.len() == before {
+            let problem = format!("no files match {}", path.display());
+            return Err(Error::config(format!("source.{key}"), problem));
+        }
+    }
+    if files.is_empty() {
+        return Err(Error::config(format!("source.{key}"), "names no files; name at least one"));
+    }
+    Ok(files)
+}
+
+/// The last part of a path that is no file, if it is a pattern.
+fn pattern(path: &Path) -> Option<&[u8]> {
+    let name = path.file_name()?.as_bytes();
+    (!path.exists() && name.iter().any(|byte| b"*?".contains(byte))).then_some(name)
+}
+
+fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
+    let io = |error| Error::io(folder, &error);
+    let mut names = Vec::new();
+    for entry in fs::read_dir(folder).map_err(io)? {
+        let entry = entry.map_err(io)?;
+        let name = entry.file_name();
+        let seen = !name.as_bytes().starts_with(b".") && wanted(name.as_bytes());
+        if seen && !entry.path().is_dir() {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    files.extend(names.into_iter().map(|name| folder.join(name)));
+    Ok(())
+}
+
+/// Whether a name matches a pattern of `*` and `?`: on a mismatch the last `*` takes one byte more.
+fn matches(pattern: &[u8], name: &[u8]) -> bool {
+    let (mut p, mut n, mut star) = (0, 0, None);
+    while n < name.len() {
+        match pattern.get(p) {
+            Some(b'*') => {
+                star = Some((p, n));
+                p += 1;
+            }
+            Some(&byte) if byte == b'?' || byte == name[n] => {
+                p += 1;
+                n += 1;
+            }
+            _ => {
+                let Some((at, taken)) = star else { return false };
+                star = Some((at, taken + 1));
+                p = at + 1;
+                n = taken + 1;
+            }
+        }
+    }
+    pattern[p..].iter().all(|&byte| byte == b'*')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_is_any_text_and_a_question_mark_any_byte() {
+        for (pattern, name, expected) in [
+            ("*", "", true),
+            ("a*", "abc", true),
+            ("*c", "abcc", true),
+            ("a*b*c", "a-b-b-c", true),
+            ("a*b*c", "a-c-b", false),
+            ("a?c", "abc", true),
+            ("a?c", "ac", false),
+            ("train-*-of-?", "train-00-of-2", true),
+            ("train-*-of-?", "train-00-of-12", false),
+            ("abc", "abcd", false),
+        ] {
+            assert_eq!(matches(pattern.as_bytes(), name.as_bytes()), expected, "{pattern} {name}");
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! The table of a file on disk, so that the file is walked once and not at every start.
+//!
+//! It lies beside the file as `.NAME.XXXXXXXX.feedwater1`, or where that cannot be written in the cache's directory
+//! (`$FEEDWATER_CACHE`, `$XDG_CACHE_HOME/feedwater`, `~/.cache/feedwater`). The digits are those of a hash of all that
+//! the table depends on besides the file: the format and its settings. The table holds for one length and one time of
+//! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
+//! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
+//! written nowhere the file is walked each time, which is no error.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use sha2::{Digest, Sha256};
+
+use super::{DAMAGED, Entry, Stamp};
+use crate::gpu;
+
+/// The last digit is the version of the format.
+const MAGIC: &[u8; 16] = b"feedwater index1";
+/// Magic, checksum of what follows, hash, stamp.
+const HEAD_BYTES: usize = 16 + 4 + 32 + 24;
+const ENTRY_BYTES: usize = 24;
+
+/// Where the table of a file may lie.
+pub struct Index {
+    /// What the table depends on besides the file.
+    hash: [u8; 32],
+    places: Vec<PathBuf>,
+}
+
+impl Index {
+    /// Of this file, read with these settings.
+    pub fn new(path: &Path, format: &str, settings: &str) -> Self {
+        let hash: [u8; 32] = Sha256::digest(format!("{format}\n{settings}")).into();
+        let beside = path.file_name().map(|name| {
+            let mut hidden = std::ffi::OsString::from(".");
+            hidden.push(name);
+            hidden.push(format!(".{}.feedwater1", digits(&hash[..4])));
+            path.with_file_name(hidden)
+        });
+        let cached = gpu::cache_directory().and_then(|directory| {
+            let whole = env::current_dir().ok()?.join(path);
+            let name = Sha256::new().chain_update(hash).chain_update(whole.as_os_str().as_bytes());
+            Some(directory.join(format!("{}.feedwater1", digits(&name.finalize()))))
+        });
+        Self { hash, places: beside.into_iter().chain(cached).collect() }
+    }
+
+    /// The table, if it is that of the file as it is now.
+    pub fn read(&self, stamp: Stamp) -> Option<Vec<Entry>> {
+        self.places.iter().find_map(|place| self.read_from(place, stamp))
+    }
+
+    /// Keeps the table, if it can.
+    pub fn write(&self, stamp: Stamp, entries: &[Entry]) {
+        let mut content = Vec::with_capacity(HEAD_BYTES + entries.len() * ENTRY_BYTES);
+        content.extend_from_slice(&self.hash);
+        content.extend_from_slice(&stamp.to_bytes());
+        for Entry { offset, label, len, crc } in entries {
+            content.extend_from_slice(&offset.to_le_bytes());
+            content.extend_from_slice(&label.to_le_bytes());
+            content.extend_from_slice(&len.to_le_bytes());
+            content.extend_from_slice(&crc.to_le_bytes());
+        }
+        // The first place that takes it.
+        let _ = self.places.iter().any(|place| write_to(place, &content).is_ok());
+    }
+
+    fn read_from(&self, place: &Path, stamp: Stamp) -> Option<Vec<Entry>> {
+        let mut file = File::open(place).ok()?;
+        let bytes = (file.metadata().ok()?.len() as usize).checked_sub(HEAD_BYTES)?;
+        // A sample takes a byte of its file at least: what is longer is no table, and no memory is taken for it.
+        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > stamp.len {
+            return None;
+        }
+        let mut head = [0; HEAD_BYTES];
+        file.read_exact(&mut head).ok()?;
+        let (magic, rest) = head.split_at(16);
+        let (crc, facts) = rest.split_at(4);
+        if magic != MAGIC || facts != [&self.hash[..], &stamp.to_bytes()].concat() {
+            return None;
+        }
+        let mut table = vec![0; bytes];
+        file.read_exact(&mut table).ok()?;
+        if crc32c::crc32c_append(crc32c::crc32c(facts), &table).to_le_bytes() != crc {
+            return None;
+        }
+        table.chunks_exact(ENTRY_BYTES).map(|bytes| entry(bytes, stamp.len)).collect()
+    }
+}
+
+impl Stamp {
+    fn to_bytes(self) -> Vec<u8> {
+        let Self { len, seconds, nanoseconds } = self;
+        [len.to_le_bytes(), seconds.to_le_bytes(), nanoseconds.to_le_bytes()].concat()
+    }
+}
+
+/// An entry that lies within a file of this length.
+fn entry(bytes: &[u8], file_len: u64) -> Option<Entry> {
+    let (offset, rest) = bytes.split_first_chunk()?;
+    let (label, rest) = rest.split_first_chunk()?;
+    let (len, rest) = rest.split_first_chunk()?;
+    let entry = Entry {
+        offset: u64::from_le_bytes(*offset),
+        label: i64::from_le_bytes(*label),
+        len: u32::from_le_bytes(*len),
+        crc: u32::from_le_bytes(rest.try_into().ok()?),
+    };
+    let len = if entry.len == DAMAGED { 0 } else { entry.len.into() };
+    entry.offset.checked_add(len).is_some_and(|end| end <= file_len).then_some(entry)
+}
+
+fn write_to(place: &Path, content: &[u8]) -> io::Result<()> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let mut temporary = place.as_os_str().to_owned();
+    temporary.push(format!(".{}.{number}", process::id()));
+    let temporary = PathBuf::from(temporary);
+    let written = fs::create_dir_all(place.parent().unwrap_or(Path::new(""))).and_then(|()| {
+        let mut file = File::create(&temporary)?;
+        file.write_all(MAGIC)?;
+        file.write_all(&crc32c::crc32c(content).to_le_bytes())?;
+        file.write_all(content)?;
+        drop(file);
+        fs::rename(&temporary, place)
+    });
+    if written.is_err() {
+        // Half a file under a name that nobody reads.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+fn digits(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

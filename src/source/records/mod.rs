@@ -1,0 +1,270 @@
+//! Files that hold many samples each: where every sample lies, and positioned reads.
+//!
+//! * The table has 24 bytes for a sample. It is made by walking each file once, several files at a time, and kept on
+//!   disk (`index.rs`); a file of the same length and time is not walked again.
+//! * A sample is one positioned read, straight into the page. There is no shared cursor: any number of threads may
+//!   read at once.
+//! * After a read the file must still have the length and the time that it was indexed with. One that was changed or
+//!   cut is a fault of the sample, whatever was read.
+
+use std::fs::File;
+use std::io::ErrorKind;
+use std::ops::Range;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{io, thread};
+
+use super::{Page, file};
+use crate::error::{Error, Fault, Reason, Result};
+
+pub use files::expand;
+pub use window::Window;
+
+mod files;
+mod index;
+mod window;
+
+/// A format of such files.
+pub trait Format: Sync {
+    /// The key of `[source]` that names it.
+    const KEY: &'static str;
+
+    /// Whether entries carry checksums that hold for what is read.
+    const CHECKED: bool;
+
+    /// The settings that the table depends on: another text, another table.
+    fn settings(&self) -> String;
+
+    /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
+    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
+}
+
+/// Where a sample lies in its file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    offset: u64,
+    label: i64,
+    /// Bytes, or [`DAMAGED`].
+    len: u32,
+    /// CRC-32C of the bytes.
+    crc: u32,
+}
+
+/// The length of a sample that its file's own checksum says is not what was written.
+const DAMAGED: u32 = u32::MAX;
+
+/// Open files: as many as leave most of the usual 1024 descriptors to others. Further files are opened for each read.
+const HELD: usize = 256;
+
+/// What is wrong with a file as a whole, so that it cannot be a source.
+#[derive(Debug)]
+pub struct Wrong {
+    /// The byte where it is.
+    pub offset: u64,
+    /// What it is, with the way out.
+    pub problem: String,
+}
+
+/// The samples of many files.
+pub struct Records {
+    shards: Vec<Shard>,
+    entries: Vec<Entry>,
+    largest_bytes: u64,
+    checked: bool,
+}
+
+struct Shard {
+    path: PathBuf,
+    held: Option<File>,
+    stamp: Stamp,
+    /// The first sample after it.
+    end: u64,
+}
+
+/// A file's length and time of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    len: u64,
+    seconds: i64,
+    nanoseconds: i64,
+}
+
+impl Entry {
+    /// A sample in these bytes of the file. Fails where there are 4 GiB of them.
+    pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, Wrong> {
+        let (offset, len) = (bytes.start, bytes.end - bytes.start);
+        match u32::try_from(len) {
+            Ok(len) if len != DAMAGED => Ok(Self { offset, label, len, crc }),
+            _ => {
+                Err(Wrong::new(offset, format!("a sample of {len} bytes, at most 4 GiB are read")))
+            }
+        }
+    }
+
+    /// A sample that can never be read, at this byte of the file.
+    pub fn damaged(offset: u64) -> Self {
+        Self { offset, label: -1, len: DAMAGED, crc: 0 }
+    }
+}
+
+impl Wrong {
+    /// At this byte, this.
+    pub fn new(offset: u64, problem: impl Into<String>) -> Self {
+        Self { offset, problem: problem.into() }
+    }
+}
+
+impl Records {
+    /// The samples of these files, in their order, from the tables on disk or by walking the files.
+    pub fn open<F: Format>(files: Vec<PathBuf>, format: &F) -> Result<Self> {
+        let mut shards = Vec::with_capacity(files.len());
+        let mut tables = Vec::with_capacity(files.len());
+        let mut end = 0;
+        for (path, table) in files.iter().zip(tables_of(&files, format)) {
+            let (file, stamp, table) = table?;
+            end += table.len() as u64;
+            let held = (shards.len() < HELD).then_some(file);
+            shards.push(Shard { path: path.clone(), held, stamp, end });
+            tables.push(table);
+        }
+        let entries = tables.concat();
+        if entries.is_empty() {
+            let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
+            let problem = format!("no samples in {} files, the first is {first}", files.len());
+            return Err(Error::config(format!("source.{}", F::KEY), problem));
+        }
+        let bytes = entries.iter().filter(|entry| entry.len != DAMAGED).map(|entry| entry.len);
+        let largest_bytes = bytes.max().unwrap_or(0).into();
+        Ok(Self { shards, entries, largest_bytes, checked: F::CHECKED })
+    }
+
+    pub fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    pub fn label(&self, index: u64) -> i64 {
+        self.entries[index as usize].label
+    }
+
+    /// The file and, in brackets, the number of the sample in it.
+    pub fn location(&self, index: u64) -> String {
+        let number = self.shard_number(index);
+        let first = if number == 0 { 0 } else { self.shards[number - 1].end };
+        format!("{}[{}]", self.shards[number].path.display(), index - first)
+    }
+
+    pub fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let shard = &self.shards[self.shard_number(index)];
+        let Entry { offset, len, crc, .. } = self.entries[index as usize];
+        if len == DAMAGED {
+            let problem = format!("the checksum of the record at byte {offset} does not match it");
+            return Err(Fault::new(Reason::Corrupt, problem));
+        }
+        file::check_size(len.into(), limit)?;
+        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
+        let opened;
+        let file = match &shard.held {
+            Some(file) => file,
+            None => {
+                opened = File::open(&shard.path).map_err(unreadable)?;
+                &opened
+            }
+        };
+        let space = page.space(len as usize);
+        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                let problem = format!("the file ends before byte {}", offset + u64::from(len));
+                Fault::new(Reason::Truncated, problem)
+            }
+            _ => unreadable(error),
+        })?;
+        if Stamp::of(file).map_err(unreadable)? != shard.stamp {
+            let problem = "the file was changed after it was indexed; open the source again";
+            return Err(Fault::new(Reason::Unreadable, problem));
+        }
+        if self.checked && crc32c::crc32c(space) != crc {
+            let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
+            return Err(Fault::new(Reason::Corrupt, problem));
+        }
+        Ok(())
+    }
+
+    pub fn largest_bytes(&self) -> u64 {
+        self.largest_bytes
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let paths: usize = self.shards.iter().map(|shard| shard.path.capacity()).sum();
+        let shards = self.shards.capacity() * size_of::<Shard>();
+        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64
+    }
+
+    /// The first file, and how many files and samples there are.
+    pub fn describe(&self) -> String {
+        let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
+        match more {
+            0 => format!("{first}: {} samples", self.entries.len()),
+            _ => format!("{first} and {more} more: {} samples", self.entries.len()),
+        }
+    }
+
+    fn shard_number(&self, index: u64) -> usize {
+        self.shards.partition_point(|shard| shard.end <= index)
+    }
+}
+
+impl Stamp {
+    fn of(file: &File) -> io::Result<Self> {
+        let facts = file.metadata()?;
+        Ok(Self { len: facts.len(), seconds: facts.mtime(), nanoseconds: facts.mtime_nsec() })
+    }
+}
+
+type Table = (File, Stamp, Vec<Entry>);
+
+/// The tables in the order of the files, made by as many threads as there are processors.
+fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut made = Vec::new();
+        while let number = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(path) = files.get(number)
+        {
+            made.push((number, table_of(path, format)));
+        }
+        made
+    };
+    let mut made: Vec<(usize, Result<Table>)> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
+    });
+    made.sort_unstable_by_key(|(number, _)| *number);
+    made.into_iter().map(|(_, table)| table).collect()
+}
+
+fn table_of<F: Format>(path: &PathBuf, format: &F) -> Result<Table> {
+    let io = |error: io::Error| Error::io(path, &error);
+    let file = File::open(path).map_err(io)?;
+    if !file.metadata().map_err(io)?.is_file() {
+        return Err(Error::Io { path: path.clone(), problem: "not a regular file".into() });
+    }
+    let stamp = Stamp::of(&file).map_err(io)?;
+    let index = index::Index::new(path, F::KEY, &format.settings());
+    if let Some(entries) = index.read(stamp) {
+        return Ok((file, stamp, entries));
+    }
+    let mut entries = Vec::new();
+    format.walk(&mut Window::new(&file, stamp.len), &mut entries).map_err(|wrong| {
+        let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
+        Error::config(place, wrong.problem)
+    })?;
+    if Stamp::of(&file).map_err(io)? != stamp {
+        let problem = "was changed while it was indexed; wait until it is written".into();
+        return Err(Error::Io { path: path.clone(), problem });
+    }
+    entries.shrink_to_fit();
+    index.write(stamp, &entries);
+    Ok((file, stamp, entries))
+}

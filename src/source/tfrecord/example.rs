@@ -1,0 +1,221 @@
+//! The little of protocol buffers that `tf.train.Example` needs (tensorflow/core/example/{example,feature}.proto):
+//!
+//! ```text
+//! Example { Features features = 1 }      Features { map<string, Feature> feature = 1 }
+//! Feature { oneof { BytesList bytes_list = 1; FloatList float_list = 2; Int64List int64_list = 3 } }
+//! BytesList { repeated bytes value = 1 }      Int64List { repeated int64 value = 1 [packed] }
+//! ```
+//!
+//! Fields that are not among these are skipped; of a feature that is there twice the last counts. Nothing is copied.
+
+use std::ops::Range;
+
+use super::TfRecordSettings;
+use crate::source::records::{Window, Wrong};
+
+/// The bytes of a record's picture in its file, and its label.
+pub fn find(
+    window: &mut Window,
+    record: Range<u64>,
+    settings: &TfRecordSettings,
+) -> Result<(Range<u64>, i64), Wrong> {
+    let TfRecordSettings { image, label } = settings;
+    let (mut picture, mut class) = (None, None);
+    let mut names = Vec::new();
+    each_feature(window, record.clone(), |window, name, feature| {
+        if equal(window, &name, image)? {
+            picture = Some(feature);
+        } else if !label.is_empty() && equal(window, &name, label)? {
+            class = Some(feature);
+        } else if names.len() < 32 {
+            names.push(name);
+        }
+        Ok(())
+    })?;
+    let missing = |window: &mut Window, key: &str, setting: &str, more: &str| {
+        let mut shown = Vec::new();
+        for name in &names {
+            let bytes = window.at(name.start, (name.end - name.start).min(100))?;
+            shown.push(String::from_utf8_lossy(bytes).into_owned());
+        }
+        shown.sort_unstable();
+        let problem = format!(
+            "the record has no feature {key:?}; name another one as source.{setting}{more}, there are {}",
+            shown.join(", ")
+        );
+        Err(Wrong::new(record.start, problem))
+    };
+    let Some(picture) = picture else {
+        return missing(window, image, "image", "");
+    };
+    let picture = one_bytes(window, picture, image)?;
+    let class = match class {
+        Some(class) => one_integer(window, class, label)?,
+        None if label.is_empty() => -1,
+        None => return missing(window, label, "label", " or none (\"\")"),
+    };
+    Ok((picture, class))
+}
+
+/// Calls `found` with name and value of every feature.
+fn each_feature(
+    window: &mut Window,
+    record: Range<u64>,
+    mut found: impl FnMut(&mut Window, Range<u64>, Range<u64>) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let mut example = Fields(record);
+    while let Some(field) = example.next(window)? {
+        let (1, Value::Bytes(features)) = field else { continue };
+        let mut features = Fields(features);
+        while let Some(field) = features.next(window)? {
+            let (1, Value::Bytes(entry)) = field else { continue };
+            // What is left out is empty.
+            let (mut name, mut value) = (entry.start..entry.start, entry.start..entry.start);
+            let mut entry = Fields(entry);
+            while let Some(field) = entry.next(window)? {
+                match field {
+                    (1, Value::Bytes(bytes)) => name = bytes,
+                    (2, Value::Bytes(bytes)) => value = bytes,
+                    _ => {}
+                }
+            }
+            found(window, name, value)?;
+        }
+    }
+    Ok(())
+}
+
+fn equal(window: &mut Window, name: &Range<u64>, wanted: &str) -> Result<bool, Wrong> {
+    let len = name.end - name.start;
+    Ok(len == wanted.len() as u64 && window.at(name.start, len)? == wanted.as_bytes())
+}
+
+/// The one value of a bytes list.
+fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Range<u64>, Wrong> {
+    let start = feature.start;
+    let (mut last, mut count) = (0..0, 0u64);
+    each_value(window, feature, 1, |_, value| {
+        if let Value::Bytes(bytes) = value {
+            last = bytes;
+            count += 1;
+        }
+        Ok(())
+    })?;
+    match count {
+        1 => Ok(last),
+        _ => Err(Wrong::new(start, not_one(name, count, "bytes list"))),
+    }
+}
+
+/// The one value of an integer list.
+fn one_integer(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, Wrong> {
+    let start = feature.start;
+    let (mut last, mut count) = (0, 0u64);
+    each_value(window, feature, 3, |window, value| {
+        match value {
+            Value::Number(value) => {
+                last = value;
+                count += 1;
+            }
+            Value::Bytes(packed) => {
+                let mut packed = Fields(packed);
+                while packed.0.start < packed.0.end {
+                    last = packed.number(window)?;
+                    count += 1;
+                }
+            }
+            Value::Fixed => {}
+        }
+        Ok(())
+    })?;
+    match count {
+        1 => Ok(last as i64),
+        _ => Err(Wrong::new(start, not_one(name, count, "int64 list"))),
+    }
+}
+
+/// Calls `found` with every value of the list that is this field of a feature.
+fn each_value(
+    window: &mut Window,
+    feature: Range<u64>,
+    list: u64,
+    mut found: impl FnMut(&mut Window, Value) -> Result<(), Wrong>,
+) -> Result<(), Wrong> {
+    let mut feature = Fields(feature);
+    while let Some((number, value)) = feature.next(window)? {
+        let Value::Bytes(values) = value else { continue };
+        if number != list {
+            continue;
+        }
+        let mut values = Fields(values);
+        while let Some((number, value)) = values.next(window)? {
+            if number == 1 {
+                found(window, value)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn not_one(name: &str, count: u64, list: &str) -> String {
+    format!("the feature {name:?} has {count} values in its {list}, one is needed")
+}
+
+/// The fields of a message that are still to be read.
+struct Fields(Range<u64>);
+
+enum Value {
+    Number(u64),
+    Bytes(Range<u64>),
+    /// 4 or 8 bytes, which nobody reads.
+    Fixed,
+}
+
+impl Fields {
+    /// Number and value of the next field; `None` at the end.
+    fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, Wrong> {
+        if self.0.start == self.0.end {
+            return Ok(None);
+        }
+        let start = self.0.start;
+        let tag = self.number(window)?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.number(window)?),
+            1 => self.skip(8).map(|_| Value::Fixed)?,
+            2 => {
+                let len = self.number(window)?;
+                Value::Bytes(self.skip(len)?)
+            }
+            5 => self.skip(4).map(|_| Value::Fixed)?,
+            _ => return Err(no_example(start)),
+        };
+        Ok(Some((tag >> 3, value)))
+    }
+
+    /// A variable-length integer.
+    fn number(&mut self, window: &mut Window) -> Result<u64, Wrong> {
+        let start = self.0.start;
+        let bytes = window.at(start, (self.0.end - start).min(10))?;
+        let mut value = 0;
+        for (place, &byte) in bytes.iter().enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte < 0x80 {
+                self.0.start += place as u64 + 1;
+                return Ok(value);
+            }
+        }
+        Err(no_example(start))
+    }
+
+    fn skip(&mut self, len: u64) -> Result<Range<u64>, Wrong> {
+        let start = self.0.start;
+        let end = start.checked_add(len).filter(|&end| end <= self.0.end);
+        let end = end.ok_or_else(|| no_example(start))?;
+        self.0.start = end;
+        Ok(start..end)
+    }
+}
+
+fn no_example(offset: u64) -> Wrong {
+    Wrong::new(offset, "the record is no tf.train.Example")
+}

@@ -1,0 +1,144 @@
+//! TFRecord files of `tf.train.Example`.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{Entry, Format, Records, Window, Wrong, expand};
+use super::{Page, Source};
+use crate::error::{Fault, Result};
+
+mod example;
+
+/// Pictures in TFRecord files, each in a `tf.train.Example`.
+///
+/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part).
+///   The samples are in the order of the paths, of the names, and of the records.
+/// * The picture is the one value of a bytes list, the label the one value of an integer list; the settings name
+///   both features. What a record has besides does not matter.
+/// * The files are walked on first use, and every checksum verified; the table is kept beside each file (a hidden file
+///   that ends in `.feedwater1`) or in the cache's directory. A picture is then one read, and is verified again.
+/// * A record whose data do not match their checksum is a sample that cannot be read (label -1): the policy for samples
+///   decides. A file whose lengths are damaged, that is cut, compressed, or holds something else than Examples with
+///   these features, is an error with the byte.
+pub struct TfRecord {
+    records: Records,
+}
+
+/// The features of a `tf.train.Example` that are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct TfRecordSettings {
+    /// The feature that holds the encoded picture. Default `image/encoded`.
+    pub image: String,
+    /// The feature that holds the label; empty where samples have none, which is label -1. Default
+    /// `image/class/label`.
+    pub label: String,
+}
+
+impl Default for TfRecordSettings {
+    fn default() -> Self {
+        Self { image: "image/encoded".into(), label: "image/class/label".into() }
+    }
+}
+
+impl TfRecord {
+    /// Opens the files, and walks those that have no table yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) where a file cannot be read, [`Error::Config`](crate::Error::Config) where there
+    /// are no samples or a file is not what it should be.
+    pub fn open(paths: &[PathBuf], settings: &TfRecordSettings) -> Result<Self> {
+        let files = expand(TfRecordSettings::KEY, paths, "")?;
+        Ok(Self { records: Records::open(files, settings)? })
+    }
+}
+
+impl Source for TfRecord {
+    fn len(&self) -> u64 {
+        self.records.len()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.records.label(index)
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.records.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.records.read(index, page, limit)
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.records.largest_bytes()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.records.memory_bytes()
+    }
+
+    fn describe(&self) -> String {
+        self.records.describe()
+    }
+}
+
+/// A record is its length (8 bytes), the length's checksum (4), the data, their checksum (4), all little endian
+/// (tensorflow/core/lib/io/record_writer.h).
+impl Format for TfRecordSettings {
+    const KEY: &'static str = "tfrecord";
+    const CHECKED: bool = true;
+
+    fn settings(&self) -> String {
+        format!("{:?} {:?}", self.image, self.label)
+    }
+
+    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+        let mut at = 0;
+        while at < window.len() {
+            let head: [u8; 12] = *window.at(at, 12)?.first_chunk().expect("12 bytes");
+            let len = u64::from_le_bytes(*head.first_chunk().expect("8 of 12 bytes"));
+            let crc = u32::from_le_bytes(*head.last_chunk().expect("4 of 12 bytes"));
+            if masked(crc32c::crc32c(&head[..8])) != crc {
+                return Err(Wrong::new(at, not_a_record(at, &head)));
+            }
+            let start = at + 12;
+            let end = start.checked_add(len).filter(|&end| window.len() - 4 >= end);
+            let end = end.ok_or_else(|| window.cut(start, len.saturating_add(4)))?;
+            // The whole record in one read, where it fits.
+            window.at(start, len.min(Window::BYTES))?;
+            let found = example::find(window, start..end, self);
+            // A damaged record may say anything, so this comes before what it says is believed.
+            let whole = window.crc32c(start..end)?;
+            let expected = window.at(end, 4)?.first_chunk().expect("4 bytes");
+            if masked(whole) != u32::from_le_bytes(*expected) {
+                table.push(Entry::damaged(at));
+            } else {
+                let (image, label) = found?;
+                // Summed again, not taken apart from the whole's: that takes longer for most records.
+                let crc = window.crc32c(image.clone())?;
+                table.push(Entry::new(image, label, crc)?);
+            }
+            at = end + 4;
+        }
+        Ok(())
+    }
+}
+
+/// The checksum as it is stored: of data that contain checksums themselves, a plain CRC is a poor one.
+fn masked(crc: u32) -> u32 {
+    crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+fn not_a_record(at: u64, head: &[u8; 12]) -> String {
+    let zlib = head[0] == 0x78 && u16::from_be_bytes([head[0], head[1]]).is_multiple_of(31);
+    if at == 0 && (head.starts_with(&[0x1f, 0x8b]) || zlib) {
+        return "the file is compressed, and samples in it have no place of their own; \
+                write it without compression, or unpack it (gunzip)"
+            .into();
+    }
+    let sort = if at == 0 { "the file is no TFRecord, or is damaged" } else { "it is damaged" };
+    format!("the length of the record does not match its checksum: {sort}")
+}

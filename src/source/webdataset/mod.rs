@@ -1,0 +1,200 @@
+//! Tar archives in the form of WebDataset.
+
+use std::ops::Range;
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{Entry, Format, Records, Window, Wrong, expand};
+use super::{Page, Source};
+use crate::error::{Fault, Result};
+
+mod tar;
+
+/// Pictures in uncompressed tar archives, as WebDataset writes them, in any order.
+///
+/// * A path is an archive, a directory (its visible files that end in `.tar`), or a pattern such as `train-*.tar` (`*`
+///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the members.
+/// * Files that follow one another and whose names are equal up to the first dot of the last part are one sample; what
+///   follows that dot, in lower case, is a file's extension. The settings name the picture's extension and the label's.
+///   A sample without a picture is left out. Files without a dot, or with nothing before it, and what `__NAME__` leads
+///   to, are not seen.
+/// * The headers are read on first use and their checksums verified; the table is kept beside each archive (a hidden
+///   file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. Tar has no checksums of
+///   contents: what was damaged before the archive was indexed is left to the picture's own format.
+/// * An archive that is cut, damaged, compressed, or whose samples have no label, is an error with the byte.
+pub struct WebDataset {
+    records: Records,
+}
+
+/// The files of a sample that are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WebDatasetSettings {
+    /// Extensions of the picture, with semicolons; the first of them that a sample has counts. Default
+    /// `jpg;jpeg;png;webp`.
+    pub image: String,
+    /// Extension of the label, an integer in digits; empty where samples have none, which is label -1. Default `cls`.
+    pub label: String,
+    /// Where the label's file is a JSON object (`label = "json"`), the key of the integer in it. Default empty: it is no
+    /// JSON.
+    pub label_key: String,
+}
+
+impl Default for WebDatasetSettings {
+    fn default() -> Self {
+        Self { image: "jpg;jpeg;png;webp".into(), label: "cls".into(), label_key: String::new() }
+    }
+}
+
+impl WebDataset {
+    /// Opens the archives, and walks those that have no table yet.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`](crate::Error::Io) where a file cannot be read, [`Error::Config`](crate::Error::Config) where there
+    /// are no samples or a file is not what it should be.
+    pub fn open(paths: &[PathBuf], settings: &WebDatasetSettings) -> Result<Self> {
+        let files = expand(WebDatasetSettings::KEY, paths, ".tar")?;
+        Ok(Self { records: Records::open(files, settings)? })
+    }
+}
+
+impl Source for WebDataset {
+    fn len(&self) -> u64 {
+        self.records.len()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.records.label(index)
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.records.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.records.read(index, page, limit)
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.records.largest_bytes()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.records.memory_bytes()
+    }
+
+    fn describe(&self) -> String {
+        self.records.describe()
+    }
+}
+
+impl Format for WebDatasetSettings {
+    const KEY: &'static str = "webdataset";
+    const CHECKED: bool = false;
+
+    fn settings(&self) -> String {
+        format!("{:?} {:?} {:?}", self.image, self.label, self.label_key)
+    }
+
+    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+        window.read_ahead(tar::AHEAD_BYTES);
+        let images: Vec<String> =
+            self.image.split(';').map(|it| it.trim().to_lowercase()).collect();
+        let wanted = self.label.to_lowercase();
+        let mut members = tar::Members::default();
+        let mut group = Group::default();
+        while let Some(tar::Member { offset, name, data }) = members.next(window)? {
+            let Some((key, extension)) = split(&name) else { continue };
+            if key != group.key {
+                std::mem::take(&mut group).finish(self, table)?;
+                group = Group { key: key.to_vec(), offset, image: None, label: None };
+            }
+            let twice = || {
+                let name = String::from_utf8_lossy(&name);
+                Wrong::new(offset, format!("the sample has a file {name:?} already"))
+            };
+            if let Some(rank) = images.iter().position(|it| *it == extension) {
+                match &group.image {
+                    Some((other, _)) if *other == rank => return Err(twice()),
+                    Some((other, _)) if *other < rank => {}
+                    _ => group.image = Some((rank, data.clone())),
+                }
+            }
+            if !wanted.is_empty() && extension == wanted {
+                let label = self.label_in(window, data)?;
+                if group.label.replace(label).is_some() {
+                    return Err(twice());
+                }
+            }
+        }
+        group.finish(self, table)
+    }
+}
+
+impl WebDatasetSettings {
+    /// The label that a file says.
+    fn label_in(&self, window: &mut Window, data: Range<u64>) -> Result<i64, Wrong> {
+        let len = data.end - data.start;
+        if len > Window::BYTES {
+            let problem = format!("a label of {len} bytes, at most {} are read", Window::BYTES);
+            return Err(Wrong::new(data.start, problem));
+        }
+        let bytes = window.at(data.start, len)?;
+        let start = || String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+        if self.label_key.is_empty() {
+            let label = str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok());
+            let problem = || format!("the label must be an integer, is {:?}", start());
+            return label.ok_or_else(|| Wrong::new(data.start, problem()));
+        }
+        let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
+        let label = json.and_then(|json| json.get(&self.label_key)?.as_i64());
+        let problem =
+            || format!("no integer under {:?} in the JSON text {:?}", self.label_key, start());
+        label.ok_or_else(|| Wrong::new(data.start, problem()))
+    }
+}
+
+/// The files of one sample, as far as they were met.
+#[derive(Default)]
+struct Group {
+    key: Vec<u8>,
+    /// Of its first file.
+    offset: u64,
+    /// Place of the extension in the settings, and the bytes.
+    image: Option<(usize, Range<u64>)>,
+    label: Option<i64>,
+}
+
+impl Group {
+    fn finish(self, settings: &WebDatasetSettings, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+        let Some((_, image)) = self.image else { return Ok(()) };
+        let label = match self.label {
+            Some(label) => label,
+            None if settings.label.is_empty() => -1,
+            None => {
+                let key = String::from_utf8_lossy(&self.key).into_owned();
+                let problem = format!(
+                    "the sample {key:?} has no file {:?}; name another extension as source.label or none (\"\")",
+                    settings.label
+                );
+                return Err(Wrong::new(self.offset, problem));
+            }
+        };
+        table.push(Entry::new(image, label, 0)?);
+        Ok(())
+    }
+}
+
+/// Key and extension, as `webdataset.tariterators` splits and skips names.
+fn split(name: &[u8]) -> Option<(&[u8], String)> {
+    let first = name.split(|&byte| byte == b'/').next().unwrap_or(name);
+    if first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__") {
+        return None;
+    }
+    let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
+    let dot = base + name[base..].iter().position(|&byte| byte == b'.')?;
+    let extension = String::from_utf8_lossy(&name[dot + 1..]).to_lowercase();
+    (dot > base).then_some((&name[..dot], extension))
+}

@@ -1,0 +1,405 @@
+//! Each sentence above `TfRecord` and the modules below it, on files that TensorFlow wrote (tests/golden/records.py)
+//! and on records made here to be wrong.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use feedwater::error::{Error, Reason};
+use feedwater::gpu::kernel::override_cache_directory;
+use feedwater::source::{HostPage, Source, TfRecord, TfRecordSettings};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
+
+fn golden(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    fs::read(folder.join(name)).unwrap()
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(root.path().join(name), bytes).unwrap();
+    }
+    root
+}
+
+/// The two files that TensorFlow wrote.
+fn written_by_tensorflow() -> TempDir {
+    let names = ["train-00000-of-00002", "train-00001-of-00002"];
+    let files = names.map(golden);
+    folder(&[(names[0], &files[0]), (names[1], &files[1])])
+}
+
+fn open(path: impl Into<PathBuf>) -> Result<TfRecord, Error> {
+    TfRecord::open(&[path.into()], &TfRecordSettings::default())
+}
+
+/// The words of a refusal.
+fn refused(path: impl Into<PathBuf>) -> String {
+    open(path).err().unwrap().to_string()
+}
+
+fn read(source: &TfRecord, index: u64) -> Result<Vec<u8>, Reason> {
+    let mut page = HostPage::default();
+    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
+    Ok(page.bytes().to_vec())
+}
+
+/// The hidden files of a folder.
+fn hidden(root: &TempDir) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root.path()).unwrap().map(|entry| entry.unwrap().path());
+    let is_hidden = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with('.');
+    entries.filter(is_hidden).collect()
+}
+
+fn masked(bytes: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+/// A record with checksums that are right.
+fn record(data: &[u8]) -> Vec<u8> {
+    let len = (data.len() as u64).to_le_bytes();
+    [&len, &masked(&len)[..], data, &masked(data)].concat()
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// A field that has a length.
+fn field(number: u64, bytes: &[u8]) -> Vec<u8> {
+    [varint(number << 3 | 2), varint(bytes.len() as u64), bytes.to_vec()].concat()
+}
+
+/// An entry of the map of features.
+fn feature(name: &str, value: &[u8]) -> Vec<u8> {
+    field(1, &[field(1, name.as_bytes()), field(2, value)].concat())
+}
+
+fn image(bytes: &[u8]) -> Vec<u8> {
+    feature("image/encoded", &field(1, &field(1, bytes)))
+}
+
+/// A label whose values are not packed.
+fn label(values: &[i64]) -> Vec<u8> {
+    let values: Vec<u8> =
+        values.iter().flat_map(|value| [varint(1 << 3), varint(*value as u64)].concat()).collect();
+    feature("image/class/label", &field(3, &values))
+}
+
+#[test]
+fn what_tensorflow_wrote_is_read_sample_for_sample() {
+    let root = written_by_tensorflow();
+    let source = open(root.path()).unwrap();
+    assert_eq!(source.len(), 4);
+    for index in 0..4 {
+        assert_eq!(source.label(index), LABELS[index as usize]);
+        assert_eq!(read(&source, index).unwrap(), golden(&format!("{index}.jpg")));
+    }
+    let first = root.path().join("train-00000-of-00002");
+    assert_eq!(source.location(2), format!("{}[2]", first.display()));
+    assert!(source.location(3).ends_with("train-00001-of-00002[0]"));
+    assert_eq!(source.describe(), format!("{} and 1 more: 4 samples", first.display()));
+    assert_eq!(source.largest_bytes(), golden("3.jpg").len() as u64);
+    assert!((4 * 24..1000).contains(&source.memory_bytes()), "{}", source.memory_bytes());
+    let mut page = HostPage::default();
+    let fault = source.read(3, &mut page, 700).unwrap_err();
+    assert_eq!(fault.to_string(), "oversized: 734 bytes, limits.max_file_bytes is 700");
+}
+
+#[test]
+fn a_path_is_a_file_a_directory_or_a_pattern_and_a_list_keeps_its_order() {
+    let root = written_by_tensorflow();
+    let at = |name: &str| root.path().join(name);
+    let labels = |paths: &[PathBuf]| {
+        let source = TfRecord::open(paths, &TfRecordSettings::default()).unwrap();
+        (0..source.len()).map(|index| source.label(index)).collect::<Vec<_>>()
+    };
+    assert_eq!(labels(&[at("")]), LABELS);
+    assert_eq!(labels(&[at("train-*-of-0000?")]), LABELS);
+    assert_eq!(labels(&[at("*1-of*"), at("train-00000-of-00002")]), [1 << 40, 7, 0, -3]);
+    let words = refused(at("val-*"));
+    assert_eq!(words, format!("source.tfrecord: no files match {}", at("val-*").display()));
+    assert!(matches!(open(at("val")), Err(Error::Io { path, .. }) if path == at("val")));
+    let words = TfRecord::open(&[], &TfRecordSettings::default()).err().unwrap().to_string();
+    assert!(words.starts_with("source.tfrecord: names no files"), "{words}");
+    let empty = folder(&[("a", b"")]);
+    assert!(refused(empty.path()).contains("no samples in 1 files"), "{}", refused(empty.path()));
+}
+
+#[test]
+fn more_files_than_are_held_open_are_read_by_many_threads_at_once() {
+    let root = tempfile::tempdir().unwrap();
+    for number in 0..300u32 {
+        let example = field(1, &[image(&number.to_le_bytes()), label(&[number.into()])].concat());
+        fs::write(root.path().join(format!("{number:03}")), record(&example)).unwrap();
+    }
+    let source = open(root.path()).unwrap();
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for index in 0..300 {
+                    assert_eq!(source.label(index), index as i64);
+                    assert_eq!(read(&source, index).unwrap(), (index as u32).to_le_bytes());
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn records_larger_than_the_window_are_read_and_verified() {
+    let large: Vec<u8> = (0..5_000_000u32).map(|it| (it * 7 / 8) as u8).collect();
+    let example = field(1, &[image(&large), label(&[5])].concat());
+    let small = field(1, &[label(&[6]), image(b"small")].concat());
+    let mut bytes = [record(&small), record(&example), record(&small)].concat();
+    let root = folder(&[("a", &bytes)]);
+    let source = open(root.path()).unwrap();
+    assert_eq!(read(&source, 1).unwrap(), large);
+    assert_eq!((read(&source, 2).unwrap(), source.label(2)), (b"small".to_vec(), 6));
+    bytes[4_000_000] ^= 1;
+    let source = open(folder(&[("a", &bytes)]).path()).unwrap();
+    assert_eq!([0, 1, 2].map(|index| source.label(index)), [6, -1, 6]);
+}
+
+#[test]
+fn the_table_is_kept_beside_the_file_and_a_file_of_the_same_length_and_time_is_not_walked_again() {
+    let root = written_by_tensorflow();
+    drop(open(root.path()).unwrap());
+    assert_eq!(hidden(&root).len(), 2);
+    let path = root.path().join("train-00000-of-00002");
+    let file = File::options().write(true).open(&path).unwrap();
+    let time = file.metadata().unwrap().modified().unwrap();
+    // A walk would stop at the damaged length.
+    file.write_all_at(b"x", 3).unwrap();
+    file.set_modified(time).unwrap();
+    assert_eq!(open(root.path()).unwrap().len(), 4);
+    file.set_modified(time + Duration::from_secs(1)).unwrap();
+    assert!(refused(root.path()).contains("train-00000-of-00002, byte 0: "));
+}
+
+#[test]
+fn other_settings_have_another_table() {
+    let root = written_by_tensorflow();
+    assert_eq!(open(root.path()).unwrap().label(0), 7);
+    let settings = TfRecordSettings { label: "image/height".into(), ..Default::default() };
+    let source = TfRecord::open(&[root.path().into()], &settings).unwrap();
+    assert_eq!((source.label(0), source.label(3)), (16, 16));
+    assert_eq!(open(root.path()).unwrap().label(0), 7);
+    assert_eq!(hidden(&root).len(), 4);
+}
+
+#[test]
+fn a_table_with_any_byte_changed_or_cut_is_made_anew() {
+    let root = folder(&[("a", &golden("train-00000-of-00002"))]);
+    drop(open(root.path()).unwrap());
+    let index = hidden(&root).pop().unwrap();
+    let whole = fs::read(&index).unwrap();
+    for position in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 0x10;
+        for bytes in [&damaged[..], &whole[..position]] {
+            fs::write(&index, bytes).unwrap();
+            let source = open(root.path()).unwrap();
+            assert_eq!([0, 1, 2].map(|index| source.label(index)), LABELS[..3]);
+            assert_eq!(fs::read(&index).unwrap(), whole, "byte {position}");
+        }
+    }
+}
+
+#[test]
+fn where_the_table_cannot_lie_beside_the_file_it_lies_in_the_cache() {
+    let root = folder(&[("a", &golden("train-00000-of-00002"))]);
+    drop(open(root.path()).unwrap());
+    let index = hidden(&root).pop().unwrap();
+    fs::remove_file(&index).unwrap();
+    fs::create_dir_all(index.join("in the way")).unwrap();
+    let cache = tempfile::tempdir().unwrap();
+    override_cache_directory(cache.path().join("cache"));
+    for _ in 0..2 {
+        assert_eq!(open(root.path()).unwrap().len(), 3);
+        assert_eq!(fs::read_dir(cache.path().join("cache")).unwrap().count(), 1);
+    }
+    assert_eq!(hidden(&root), [index], "a temporary file is left");
+}
+
+#[test]
+fn many_that_open_the_same_files_at_once_agree() {
+    let root = written_by_tensorflow();
+    thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..20 {
+                    assert_eq!(open(root.path()).unwrap().label(3), LABELS[3]);
+                    hidden(&root).iter().for_each(|index| drop(fs::remove_file(index)));
+                }
+            });
+        }
+    });
+    let left = hidden(&root);
+    assert!(left.iter().all(|path| path.extension().unwrap() == "feedwater1"), "{left:?}");
+}
+
+#[test]
+fn a_file_that_changes_or_shrinks_after_it_was_opened_is_a_fault() {
+    let root = folder(&[("a", &golden("train-00000-of-00002"))]);
+    let path = root.path().join("a");
+    let file = File::options().write(true).open(&path).unwrap();
+    let past = SystemTime::now() - Duration::from_secs(100);
+    file.set_modified(past).unwrap();
+    let source = open(&path).unwrap();
+    assert!(read(&source, 2).is_ok());
+    file.write_all_at(b"x", 300).unwrap();
+    assert_eq!(read(&source, 2), Err(Reason::Unreadable));
+    file.set_modified(past).unwrap();
+    assert!(read(&source, 2).is_ok());
+    assert_eq!(read(&source, 0), Err(Reason::Corrupt));
+    file.set_len(2000).unwrap();
+    assert_eq!(read(&source, 2), Err(Reason::Truncated));
+    assert_eq!(read(&source, 0), Err(Reason::Unreadable));
+}
+
+#[test]
+fn what_is_no_tfrecord_is_refused_with_the_way_out() {
+    let files = ["gzip.tfrecord", "zlib.tfrecord"].map(golden);
+    let root =
+        folder(&[("gzip", &files[0]), ("zlib", &files[1]), ("text", b"not a record at all")]);
+    for name in ["gzip", "zlib"] {
+        let words = refused(root.path().join(name));
+        assert!(words.contains(&format!("{name}, byte 0: the file is compressed")), "{words}");
+        assert!(words.ends_with("unpack it (gunzip)"), "{words}");
+    }
+    let words = refused(root.path().join("text"));
+    assert!(words.ends_with("the file is no TFRecord, or is damaged"), "{words}");
+}
+
+#[test]
+fn a_feature_that_is_missing_is_an_error_with_those_that_are_there() {
+    let root = written_by_tensorflow();
+    let with = |image: &str, label: &str| {
+        let settings = TfRecordSettings { image: image.into(), label: label.into() };
+        TfRecord::open(&[root.path().into()], &settings)
+    };
+    let words = with("image", "image/class/label").err().unwrap().to_string();
+    let expected = "the record has no feature \"image\"; name another one as source.image, there are \
+        image/class/synset, image/encoded, image/filename, ";
+    assert!(words.contains(expected), "{words}");
+    let words = with("image/encoded", "label").err().unwrap().to_string();
+    assert!(
+        words.contains("as source.label or none (\"\"), there are image/class/label,"),
+        "{words}"
+    );
+    assert_eq!(with("image/encoded", "").unwrap().label(0), -1);
+    let words = with("image/encoded", "image/object/bbox/label").err().unwrap().to_string();
+    assert!(words.ends_with("has 3 values in its int64 list, one is needed"), "{words}");
+    let words = with("image/height", "").err().unwrap().to_string();
+    assert!(words.ends_with("has 0 values in its bytes list, one is needed"), "{words}");
+}
+
+#[test]
+fn all_that_protocol_buffers_allow_is_read() {
+    let unknown =
+        [field(9, b"?"), varint(10 << 3), varint(u64::MAX), vec![11 << 3 | 5, 0, 0, 0, 0]];
+    let unknown = [unknown.concat(), vec![12 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
+    let value_first = field(
+        1,
+        &[field(2, &field(1, &field(1, b"picture"))), field(1, b"image/encoded")].concat(),
+    );
+    let example = [
+        unknown.clone(),
+        field(1, &[unknown.clone(), image(b"replaced"), value_first].concat()),
+        field(1, &[label(&[-5]), unknown].concat()),
+    ]
+    .concat();
+    let source = open(folder(&[("a", &record(&example))]).path()).unwrap();
+    assert_eq!((read(&source, 0).unwrap(), source.label(0)), (b"picture".to_vec(), -5));
+}
+
+#[test]
+fn a_cut_file_is_an_error_wherever_it_is_cut() {
+    let whole = golden("train-00000-of-00002");
+    let root = tempfile::tempdir().unwrap();
+    let mut opened = Vec::new();
+    for len in 0..whole.len() {
+        let path = root.path().join(len.to_string());
+        fs::write(&path, &whole[..len]).unwrap();
+        match open(&path) {
+            Ok(source) => opened.push(source.len()),
+            Err(error) => assert!(error.to_string().starts_with("source.tfrecord: "), "{error}"),
+        }
+    }
+    // Between two records nothing tells a cut file from a whole one.
+    assert_eq!(opened, [1, 2]);
+}
+
+#[test]
+fn a_flipped_byte_is_an_error_or_a_fault_of_its_sample_and_never_another_picture() {
+    let whole = golden("train-00000-of-00002");
+    let root = tempfile::tempdir().unwrap();
+    let (mut errors, mut faults) = (0, 0);
+    for position in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 1 << (position % 8);
+        let path = root.path().join(position.to_string());
+        fs::write(&path, &damaged).unwrap();
+        let Ok(source) = open(&path) else {
+            errors += 1;
+            continue;
+        };
+        assert_eq!(source.len(), 3);
+        for index in 0..3 {
+            match read(&source, index) {
+                Ok(bytes) => {
+                    assert_eq!(bytes, golden(&format!("{index}.jpg")), "byte {position}");
+                    assert_eq!(source.label(index), LABELS[index as usize]);
+                }
+                Err(reason) => {
+                    assert_eq!((reason, source.label(index)), (Reason::Corrupt, -1));
+                    faults += 1;
+                }
+            }
+        }
+    }
+    // Twelve bytes before each of the three records; every other byte belongs to one sample.
+    assert_eq!((errors, faults), (36, whole.len() - 36));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// Lengths that overflow, wire types that are none, numbers without an end: with checksums that are right.
+    #[test]
+    fn whatever_a_record_holds_the_answer_is_a_source_or_an_error(
+        pieces in prop::collection::vec(
+            prop_oneof![
+                prop::collection::vec(any::<u8>(), 0..12),
+                any::<u64>().prop_map(|len| [varint(1 << 3 | 2), varint(len)].concat()),
+                prop::collection::vec(any::<u8>(), 0..9).prop_map(|bytes| field(1, &bytes)),
+                Just(image(b"picture")),
+                any::<i64>().prop_map(|value| label(&[value])),
+            ],
+            0..6,
+        ),
+        inside in any::<bool>(),
+    ) {
+        let data = pieces.concat();
+        let data = if inside { field(1, &data) } else { data };
+        let root = folder(&[("a", &record(&data))]);
+        match open(root.path()) {
+            Ok(source) => prop_assert!(read(&source, 0).is_ok()),
+            Err(error) => prop_assert!(error.to_string().contains("/a, byte "), "{}", error),
+        }
+    }
+}

@@ -1,0 +1,310 @@
+//! Each sentence above `WebDataset` and its tar headers, on archives that webdataset and Python's tarfile wrote
+//! (tests/golden/records.py) and on archives made here. Tables, patterns and reads are those of tests/tfrecord.rs.
+
+use std::fs;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use feedwater::error::{Error, Reason};
+use feedwater::source::{HostPage, Source, WebDataset, WebDatasetSettings};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+const LABELS: [i64; 4] = [7, 0, -3, 1 << 40];
+
+fn golden(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    fs::read(folder.join(name)).unwrap()
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(root.path().join(name), bytes).unwrap();
+    }
+    root
+}
+
+fn open_with(bytes: &[u8], image: &str, label: &str, key: &str) -> Result<Vec<Sample>, Error> {
+    let root = folder(&[("a.tar", bytes)]);
+    let settings =
+        WebDatasetSettings { image: image.into(), label: label.into(), label_key: key.into() };
+    WebDataset::open(&[root.path().into()], &settings).map(|source| samples(&source))
+}
+
+fn open(bytes: &[u8]) -> Result<Vec<Sample>, Error> {
+    open_with(bytes, "jpg;png", "cls", "")
+}
+
+/// The words of a refusal.
+fn refused(bytes: &[u8]) -> String {
+    open(bytes).err().unwrap().to_string()
+}
+
+type Sample = (i64, Vec<u8>);
+
+fn samples(source: &WebDataset) -> Vec<Sample> {
+    let read = |index| {
+        let mut page = HostPage::default();
+        source.read(index, &mut page, 1 << 20).unwrap();
+        (source.label(index), page.bytes().to_vec())
+    };
+    (0..source.len()).map(read).collect()
+}
+
+/// The samples with these numbers that the archives were made of.
+fn written(numbers: Range<usize>) -> Vec<Sample> {
+    numbers.map(|number| (LABELS[number], golden(&format!("{number}.jpg")))).collect()
+}
+
+/// A header with a size as it is written, whose checksum is right.
+fn header(name: &str, size: &[u8], kind: u8) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..name.len()].copy_from_slice(name.as_bytes());
+    header[124..124 + size.len()].copy_from_slice(size);
+    header[148..156].fill(b' ');
+    header[156] = kind;
+    let sum: u32 = header.iter().map(|&byte| u32::from(byte)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    header
+}
+
+fn member(name: &str, content: &[u8], kind: u8) -> Vec<u8> {
+    let mut bytes = header(name, format!("{:011o}", content.len()).as_bytes(), kind);
+    bytes.extend_from_slice(content);
+    bytes.resize(bytes.len().next_multiple_of(512), 0);
+    bytes
+}
+
+/// An archive of these files.
+fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
+    let members = files.iter().map(|(name, content)| member(name, content, b'0'));
+    members.chain([vec![0; 1024]]).collect::<Vec<_>>().concat()
+}
+
+#[test]
+fn what_webdataset_wrote_is_read_sample_for_sample() {
+    let names = ["train-000000.tar", "train-000001.tar"];
+    let files = names.map(golden);
+    let root = folder(&[(names[0], &files[0]), (names[1], &files[1]), ("readme.txt", b"text")]);
+    for path in [root.path().to_path_buf(), root.path().join("train-*.tar")] {
+        let source = WebDataset::open(&[path], &WebDatasetSettings::default()).unwrap();
+        assert_eq!(samples(&source), written(0..4));
+        assert!(source.location(2).ends_with("train-000000.tar[2]"), "{}", source.location(2));
+        assert!(source.describe().ends_with(" and 1 more: 4 samples"), "{}", source.describe());
+        assert_eq!(source.largest_bytes(), golden("3.jpg").len() as u64);
+        let fault = source.read(3, &mut HostPage::default(), 700).unwrap_err();
+        assert_eq!(fault.reason, Reason::Oversized);
+    }
+    let by_json = open_with(&files[0], "jpg", "json", "label").unwrap();
+    assert_eq!(by_json.iter().map(|it| it.0).collect::<Vec<_>>(), [8, 1, -2]);
+    let without = open_with(&files[0], "jpg", "", "").unwrap();
+    assert!(without.iter().all(|it| it.0 == -1));
+}
+
+#[test]
+fn long_names_are_read_in_all_three_forms_of_tar() {
+    for name in ["ustar.tar", "gnu.tar", "pax.tar"] {
+        assert_eq!(open(&golden(name)).unwrap(), written(0..1), "{name}");
+    }
+}
+
+#[test]
+fn the_key_ends_at_the_first_dot_of_the_last_part_and_extensions_are_in_lower_case() {
+    let bytes = archive(&[
+        ("./a.b/c.JPG", b"one"),
+        ("./a.b/c.cls", b" 1\n"),
+        ("./a.b/c.left.jpg", b"of another extension"),
+        ("./a.d/c.jpg", b"two"),
+        ("./a.d/c.cls", b"2"),
+    ]);
+    assert_eq!(open(&bytes).unwrap(), [(1, b"one".to_vec()), (2, b"two".to_vec())]);
+}
+
+#[test]
+fn the_first_extension_of_the_settings_counts_and_samples_without_a_picture_are_left_out() {
+    let files: [(&str, &[u8]); 6] = [
+        ("a.png", b"png"),
+        ("a.jpg", b"jpg"),
+        ("a.cls", b"1"),
+        ("b.cls", b"2"),
+        ("c.png", b"alone"),
+        ("c.cls", b"3"),
+    ];
+    let with = |image| open_with(&archive(&files), image, "cls", "").unwrap();
+    assert_eq!(with("jpg;png"), [(1, b"jpg".to_vec()), (3, b"alone".to_vec())]);
+    assert_eq!(with("PNG; jpg"), [(1, b"png".to_vec()), (3, b"alone".to_vec())]);
+    assert_eq!(with("jpg"), [(1, b"jpg".to_vec())]);
+}
+
+#[test]
+fn what_is_no_file_of_a_sample_is_not_seen() {
+    let bytes = [
+        member("a.jpg", b"one", b'0'),
+        member("Makefile", b"x", b'0'),
+        member(".a.jpg", b"x", b'0'),
+        member("__meta__/a.jpg", b"x", b'0'),
+        member("__meta__", b"x", b'0'),
+        header("folder.jpg", b"00000000000", b'5'),
+        header("link.jpg", b"00000001000", b'2'),
+        member("pax_global_header", b"18 comment=abcdef\n", b'g'),
+        member("volume.jpg", b"x", b'V'),
+        member("a.cls", b"1", 0),
+        vec![0; 512],
+        b"what follows the end mark".to_vec(),
+    ];
+    assert_eq!(open(&bytes.concat()).unwrap(), [(1, b"one".to_vec())]);
+}
+
+#[test]
+fn sizes_are_octal_or_binary_or_in_an_extended_header() {
+    let mut content = vec![0; 512];
+    content[..5].copy_from_slice(b"12345");
+    let label = member("a.cls", b"1", b'0');
+    let with = |headers: &[Vec<u8>]| {
+        let bytes = [headers.concat(), content.clone(), label.clone(), vec![0; 1024]].concat();
+        open(&bytes)
+    };
+    let binary = header("a.jpg", b"\x80\0\0\0\0\0\0\0\0\0\0\x05", b'0');
+    let extended = [member("x", b"10 size=5\n", b'x'), header("a.jpg", b"00000000000", b'0')];
+    let blanks = header("a.jpg", b"         5 \0", b'0');
+    for headers in [vec![binary], extended.to_vec(), vec![blanks]] {
+        assert_eq!(with(&headers).unwrap(), [(1, b"12345".to_vec())]);
+    }
+    for size in [&b"\x80\x01\0\0\0\0\0\0\0\0\0\x05"[..], b"\xff\xff\xff\xff", b"9", b""] {
+        let words = with(&[header("a.jpg", size, b'0')]).err().unwrap().to_string();
+        assert!(words.contains("a.tar, byte 0: the header has no size"), "{words}");
+    }
+    let huge = header("a.jpg", b"\x80\0\0\0\xff\xff\xff\xff\xff\xff\xff\xff", b'0');
+    let words = with(&[huge]).err().unwrap().to_string();
+    assert!(words.contains("byte 512: 18446744073709551615 bytes should be here"), "{words}");
+}
+
+#[test]
+fn damaged_extended_headers_and_sparse_files_are_errors() {
+    let damaged: [&[u8]; 6] =
+        [b"x", b"99 path=a\n", b"0 path=a\n", b"8 path=a\n", b"7 path\n", b"10 size=x\n"];
+    for text in damaged {
+        let words = refused(&[member("x", text, b'x'), vec![0; 512]].concat());
+        assert!(words.ends_with("byte 512: an extended header is damaged"), "{words}");
+    }
+    let by_key = member("x", b"22 GNU.sparse.major=1\n", b'x');
+    for bytes in [by_key, member("a.jpg", b"", b'S')] {
+        let words = refused(&bytes);
+        assert!(words.ends_with("pack the archive without --sparse"), "{words}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
+    for (label, words) in [
+        ("cat", "byte 1536: the label must be an integer, is \"cat\""),
+        ("", "byte 1536: the label must be an integer, is \"\""),
+    ] {
+        let error = refused(&archive(&[("a.jpg", b"x"), ("a.cls", label.as_bytes())]));
+        assert!(error.ends_with(words), "{error}");
+    }
+    let none = refused(&archive(&[("a.cls", b"1"), ("a.jpg", b"x"), ("b.jpg", b"x")]));
+    let words = "byte 2048: the sample \"b\" has no file \"cls\"; name another extension as source.label \
+        or none (\"\")";
+    assert!(none.ends_with(words), "{none}");
+    for name in ["a.jpg", "a.cls"] {
+        let twice = archive(&[("a.jpg", b"x"), ("a.cls", b"1"), (name, b"1")]);
+        let words = format!("byte 2048: the sample has a file \"{name}\" already");
+        assert!(refused(&twice).ends_with(&words), "{}", refused(&twice));
+    }
+    for json in ["{\"other\": 1}", "{\"label\": 1.5}", "[1]", "{"] {
+        let bytes = archive(&[("a.jpg", b"x"), ("a.json", json.as_bytes())]);
+        let words = open_with(&bytes, "jpg", "json", "label").err().unwrap().to_string();
+        assert!(
+            words.contains("byte 1536: no integer under \"label\" in the JSON text"),
+            "{words}"
+        );
+    }
+    let words = refused(&archive(&[("a.txt", b"x")]));
+    assert!(words.contains("source.webdataset: no samples in 1 files"), "{words}");
+}
+
+#[test]
+fn what_is_no_archive_is_refused_with_the_way_out() {
+    let words = refused(&golden("train.tar.gz"));
+    assert!(words.contains("a.tar, byte 0: the archive is compressed"), "{words}");
+    assert!(words.ends_with("unpack it (gunzip)"), "{words}");
+    assert!(refused(b"\x28\xb5\x2f\xfd and so on").ends_with("unpack it (unzstd)"));
+    let words = refused(&[b'x'; 600]);
+    assert!(words.ends_with("the file is no tar archive, or is damaged"), "{words}");
+    let root = folder(&[("a.txt", b"x")]);
+    let paths: [PathBuf; 1] = [root.path().into()];
+    let error = WebDataset::open(&paths, &WebDatasetSettings::default()).err().unwrap();
+    assert!(error.to_string().contains("no files match"), "{error}");
+}
+
+/// Where the contents of an archive with sizes in octal lie, and where its end mark begins.
+fn contents(bytes: &[u8]) -> (Vec<Range<usize>>, usize) {
+    let (mut at, mut ranges) = (0, Vec::new());
+    while bytes[at] != 0 {
+        let size = str::from_utf8(&bytes[at + 124..at + 135]).unwrap();
+        let size = usize::from_str_radix(size, 8).unwrap();
+        ranges.push(at + 512..at + 512 + size);
+        at += 512 + size.next_multiple_of(512);
+    }
+    (ranges, at)
+}
+
+#[test]
+fn an_archive_that_is_cut_before_its_end_mark_is_an_error() {
+    let whole = golden("train-000000.tar");
+    let (_, end) = contents(&whole);
+    // Every byte around the headers, and some between.
+    for len in (0..end + 512).filter(|len| len % 512 < 3 || len % 97 == 0) {
+        assert!(open(&whole[..len]).is_err(), "{len} bytes");
+    }
+    assert_eq!(open(&whole[..end + 512]).unwrap(), written(0..3));
+}
+
+#[test]
+fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
+    let whole = golden("train-000000.tar");
+    let (ranges, end) = contents(&whole);
+    let mut errors = 0;
+    for position in 0..end + 512 {
+        if ranges.iter().any(|range| range.contains(&position)) {
+            continue;
+        }
+        let mut damaged = whole.clone();
+        damaged[position] ^= 1 << (position % 8);
+        match open(&damaged) {
+            Ok(samples) => assert_eq!(samples, written(0..3), "byte {position}"),
+            Err(_) => errors += 1,
+        }
+    }
+    // All but what fills the last block of a file, and what ends the checksum's digits.
+    assert!(errors > (ranges.len() + 1) * 500, "{errors}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    /// With checksums that are right, or the one of the first header only.
+    #[test]
+    fn whatever_an_archive_holds_the_answer_is_a_source_or_an_error(
+        blocks in prop::collection::vec(
+            prop_oneof![
+                ("[ab]\\.(jpg|cls)", prop::collection::vec(any::<u8>(), 0..13), any::<u8>())
+                    .prop_map(|(name, size, kind)| header(&name, &size[..size.len().min(12)], kind)),
+                ("[ab]\\.(jpg|cls)", "[0-9]{0,3}")
+                    .prop_map(|(name, text)| member(&name, text.as_bytes(), b'0')),
+                ("[0-9]{1,3} ?(path|size)?=?[0-9a.]{0,4}\n?")
+                    .prop_map(|text| member("x", text.as_bytes(), b'x')),
+                prop::collection::vec(any::<u8>(), 1..700),
+            ],
+            0..6,
+        ),
+    ) {
+        let bytes = [blocks.concat(), vec![0; 1024]].concat();
+        if let Err(error) = open(&bytes) {
+            prop_assert!(error.to_string().starts_with("source.webdataset: "), "{}", error);
+        }
+    }
+}
