@@ -268,7 +268,8 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
     let whole = golden("train-000000.tar");
     let (ranges, end) = contents(&whole);
     let mut errors = 0;
-    for position in 0..end + 512 {
+    // Every fifth byte: each is an archive, and a table on disk.
+    for position in (0..end + 512).step_by(5) {
         if ranges.iter().any(|range| range.contains(&position)) {
             continue;
         }
@@ -280,7 +281,7 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
         }
     }
     // All but what fills the last block of a file, and what ends the checksum's digits.
-    assert!(errors > (ranges.len() + 1) * 500, "{errors}");
+    assert!(errors > (ranges.len() + 1) * 100, "{errors}");
 }
 
 proptest! {
