@@ -284,6 +284,23 @@ fn a_flipped_byte_of_a_header_is_an_error_or_changes_nothing() {
     assert!(errors > (ranges.len() + 1) * 100, "{errors}");
 }
 
+/// As GNU tar writes numbers that its octal digits cannot hold.
+#[test]
+fn numbers_are_octal_digits_or_binary() {
+    let mut bytes = archive(&[("a.jpg", b"one"), ("a.cls", b"1")]);
+    let sum = u32::from_str_radix(str::from_utf8(&bytes[148..154]).unwrap(), 8).unwrap();
+    bytes[148..156].copy_from_slice(&(1 << 63 | u64::from(sum)).to_be_bytes());
+    assert_eq!(open(&bytes).unwrap(), [(1, b"one".to_vec())]);
+    // More than the file can hold, and more than a number can.
+    for place in [5, 1] {
+        let mut size = [0; 12];
+        (size[0], size[place]) = (0x80, 1);
+        let mut bytes = header("a.jpg", &size, b'0');
+        bytes.resize(4096, 0);
+        assert!(refused(&bytes).contains(", byte "), "{}", refused(&bytes));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

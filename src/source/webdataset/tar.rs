@@ -136,10 +136,10 @@ fn name(header: &[u8; 512]) -> Vec<u8> {
 
 /// Octal digits between blanks and up to NUL or a blank, or binary where the first bit is set.
 fn number(field: &[u8]) -> Option<u64> {
-    if field[0] == 0x80 {
-        let (high, low) = field.split_at(field.len() - 8);
-        let zero = high[1..].iter().all(|&byte| byte == 0);
-        return zero.then_some(u64::from_be_bytes(low.try_into().ok()?));
+    if let [0x80, digits @ ..] = field {
+        return digits.iter().try_fold(0u64, |number, &byte| {
+            number.checked_mul(256).map(|number| number + u64::from(byte))
+        });
     }
     let text = str::from_utf8(until_nul(field)).ok()?.trim();
     u64::from_str_radix(text, 8).ok()
