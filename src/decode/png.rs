@@ -50,7 +50,8 @@ pub(super) fn decode(
             samples.to_rgb(&scratch[stride * y as usize..][..stride], window, line)?;
             row(y, line);
         }
-        return Ok(());
+        // The whole picture was decoded to get here, so its checksums are looked at whatever the window.
+        return reader.finish().map_err(fault);
     }
     for y in 0..window.bottom() {
         let stored = reader.next_row().map_err(fault)?;
@@ -60,6 +61,10 @@ pub(super) fn decode(
             samples.to_rgb(stored.data(), window, line)?;
             row(y, line);
         }
+    }
+    if window.bottom() == size.height {
+        // The checksum of the last rows comes after them.
+        reader.finish().map_err(fault)?;
     }
     Ok(())
 }
