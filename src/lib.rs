@@ -13,6 +13,7 @@ pub mod loader;
 pub mod op;
 pub mod output;
 pub mod plan;
+pub mod probe;
 pub mod random;
 pub mod ring;
 pub mod source;

@@ -8,7 +8,8 @@ use feedwater::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 8] = ["demo", "doctor", "plan", "run", "dump", "bench", "synth", "selftest"];
+const COMMANDS: [&str; 9] =
+    ["demo", "doctor", "plan", "run", "dump", "bench", "synth", "probe", "selftest"];
 
 /// Runs the program in `dir`, on the CPU alone whatever the machine has.
 fn feedwater(dir: &Path, args: &[&str]) -> Output {

@@ -25,6 +25,7 @@ mod dump;
 mod npy;
 mod pictures;
 mod plan;
+mod probe;
 mod report;
 mod run;
 pub mod selftest;
@@ -43,6 +44,7 @@ const AFTER_HELP: &str = "\
 Begin with:
   feedwater doctor                                what this machine has
   feedwater demo                                  the main job, on pictures that it makes itself
+  feedwater probe data/train                      what a folder, archive or other source holds
   feedwater synth data/train --images 200         pictures for a pipeline file of your own
 
 Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file)";
@@ -56,6 +58,7 @@ enum Command {
     Dump(dump::Options),
     Bench(bench::Options),
     Synth(synth::Options),
+    Probe(probe::Options),
     Selftest(selftest::Options),
 }
 
@@ -140,6 +143,7 @@ pub fn main() -> ExitCode {
         Command::Dump(options) => dump::main(&options),
         Command::Bench(options) => bench::main(&options),
         Command::Synth(options) => synth::main(&options),
+        Command::Probe(options) => probe::main(&options),
         Command::Selftest(options) => selftest::main(&options),
     };
     let (code, text) = match done {

@@ -72,6 +72,10 @@ impl Configured for FileList {
     const KEY: &'static str = "list";
     type Settings = NoSettings;
 
+    fn recognises(name: &str, _: &[u8]) -> bool {
+        name.ends_with(".txt") || name.ends_with(".lst") || name.ends_with(".tsv")
+    }
+
     fn open(paths: &[PathBuf], _: &NoSettings) -> Result<Self> {
         Self::open(settings::only(Self::KEY, paths)?)
     }

@@ -2,17 +2,19 @@
 //!
 //! To add a source: a file here whose type implements [`Source`] and [`Configured`], and one line in `sources!`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
 use crate::error::{Fault, Result};
 
+pub use detect::detect;
 pub use memory::Memory;
-pub use settings::{Configured, NoSettings, SourceSettings};
+pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
+mod detect;
 mod file;
 mod memory;
 pub mod records;
@@ -42,6 +44,16 @@ macro_rules! sources {
                 ),)+
                 _ => None,
             }
+        }
+
+        /// The source, with the settings that it has by default, whose file this is; of a folder's file where `folder`.
+        fn recognise(path: &Path, name: &str, head: &[u8], folder: bool) -> Option<SourceSettings> {
+            $(if (<$type as Configured>::FOLDERS || !folder)
+                && <$type as Configured>::recognises(name, head)
+            {
+                return Some(SourceSettings::new::<$type>(vec![path.into()], Default::default()));
+            })+
+            None
         }
     };
 }

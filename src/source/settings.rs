@@ -18,6 +18,16 @@ pub trait Configured: Source + Sized + 'static {
     /// What stands beside the key; what is left out has its default.
     type Settings: Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
 
+    /// Whether a folder of such files is one source too, and not a folder of pictures.
+    const FOLDERS: bool = false;
+
+    /// Whether a file of this name, which begins with these bytes, is one of this source's; `head` has the first
+    /// [`HEAD_BYTES`], or all there are.
+    fn recognises(name: &str, head: &[u8]) -> bool {
+        let _ = (name, head);
+        false
+    }
+
     /// Opens the source.
     ///
     /// # Errors
@@ -26,6 +36,9 @@ pub trait Configured: Source + Sized + 'static {
     /// samples.
     fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self>;
 }
+
+/// Bytes of a file by which it is recognised.
+pub const HEAD_BYTES: usize = 1024;
 
 /// The settings of a source that has none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

@@ -41,6 +41,10 @@ pub trait Format:
     /// How the names of those files of a directory end that are read.
     const ENDING: &'static str;
 
+    /// Whether a file of this name, which begins with these bytes, is one of this format; `head` has the first
+    /// [`HEAD_BYTES`](super::HEAD_BYTES), or all there are.
+    fn recognises(name: &str, head: &[u8]) -> bool;
+
     /// Whether entries carry checksums that hold for what is read.
     const CHECKED: bool;
 
@@ -239,6 +243,11 @@ impl<F: Format> Source for Records<F> {
 impl<F: Format> Configured for Records<F> {
     const KEY: &'static str = F::KEY;
     type Settings = F;
+    const FOLDERS: bool = true;
+
+    fn recognises(name: &str, head: &[u8]) -> bool {
+        F::recognises(name, head)
+    }
 
     fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
         Self::open(paths, settings)

@@ -42,15 +42,18 @@ impl Format for TfRecordSettings {
     const ENDING: &'static str = "";
     const CHECKED: bool = true;
 
+    /// By the checksum of the first length.
+    fn recognises(_: &str, head: &[u8]) -> bool {
+        head.first_chunk::<12>().is_some_and(|head| checked_len(head).is_some())
+    }
+
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         let mut at = 0;
         while at < window.file_len() {
             let head: [u8; 12] = *window.at(at, 12)?.first_chunk().expect("12 bytes");
-            let len = u64::from_le_bytes(*head.first_chunk().expect("8 of 12 bytes"));
-            let crc = u32::from_le_bytes(*head.last_chunk().expect("4 of 12 bytes"));
-            if masked(crc32c::crc32c(&head[..8])) != crc {
+            let Some(len) = checked_len(&head) else {
                 return Err(Wrong::new(at, not_a_record(at, &head)));
-            }
+            };
             let start = at + 12;
             let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);
             let end = end.ok_or_else(|| window.cut(start, len.saturating_add(4)))?;
@@ -77,6 +80,12 @@ impl Format for TfRecordSettings {
 /// The checksum as it is stored: of data that contain checksums themselves, a plain CRC is a poor one.
 fn masked(crc: u32) -> u32 {
     crc.rotate_right(15).wrapping_add(0xa282_ead8)
+}
+
+/// The length that a record begins with, where its checksum is right.
+fn checked_len(head: &[u8; 12]) -> Option<u64> {
+    let (len, crc) = head.split_first_chunk()?;
+    (masked(crc32c::crc32c(len)).to_le_bytes() == crc).then(|| u64::from_le_bytes(*len))
 }
 
 fn not_a_record(at: u64, head: &[u8; 12]) -> String {

@@ -47,6 +47,11 @@ impl Format for WebDatasetSettings {
     const ENDING: &'static str = ".tar";
     const CHECKED: bool = false;
 
+    /// By the checksum of the first header.
+    fn recognises(_: &str, head: &[u8]) -> bool {
+        head.first_chunk().is_some_and(|head| head != &[0; 512] && tar::is_header(head))
+    }
+
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         window.read_ahead(tar::AHEAD_BYTES);
         let images: Vec<String> =

@@ -112,16 +112,21 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, Wrong> 
     if header == [0; 512] {
         return Ok(None);
     }
-    // The checksum's own field counts as blanks.
-    let sum: u64 = header.iter().map(|&byte| u64::from(byte)).sum();
-    let field: u64 = header[148..156].iter().map(|&byte| u64::from(byte)).sum();
-    if number(&header[148..156]) != Some(sum - field + 8 * u64::from(b' ')) {
+    if !is_header(&header) {
         let sort =
             if offset == 0 { "the file is no tar archive, or is damaged" } else { "it is damaged" };
         let problem = format!("the header does not match its checksum: {sort}");
         return Err(Wrong::new(offset, problem));
     }
     Ok(Some(header))
+}
+
+/// Whether the checksum is right.
+pub fn is_header(header: &[u8; 512]) -> bool {
+    // Its own field counts as blanks.
+    let sum: u64 = header.iter().map(|&byte| u64::from(byte)).sum();
+    let field: u64 = header[148..156].iter().map(|&byte| u64::from(byte)).sum();
+    number(&header[148..156]) == Some(sum - field + 8 * u64::from(b' '))
 }
 
 fn name(header: &[u8; 512]) -> Vec<u8> {

@@ -1,0 +1,49 @@
+//! What lies at a path.
+
+use std::path::Path;
+
+use super::{Directory, HEAD_BYTES, KEYS, NoSettings, SourceSettings, recognise};
+use crate::error::{Error, Result};
+use crate::storage::{self, File};
+
+/// Files of a folder that are looked at.
+const LOOKS: usize = 16;
+
+/// The source that lies at a path, with the settings that it has by default.
+///
+/// A file is known by its first bytes or by its name. A folder is what its own files are, of which the first few are
+/// looked at; where those are no source's, or there are none, it is a directory of pictures.
+///
+/// # Errors
+///
+/// [`Error::Io`] where the path cannot be read, [`Error::Config`] where a file is none of any source.
+pub fn detect(path: &Path) -> Result<SourceSettings> {
+    let io = |error| Error::io(path, &error);
+    if storage::is_folder(path) {
+        let entries = storage::list(path).map_err(io)?;
+        let files = entries.iter().filter(|entry| !entry.folder).take(LOOKS);
+        let found = files.filter_map(|entry| {
+            let head = head(&path.join(&entry.name)).ok()?;
+            recognise(path, &entry.name.to_string_lossy(), &head, true)
+        });
+        let pictures = || SourceSettings::new::<Directory>(vec![path.into()], NoSettings {});
+        return Ok(found.into_iter().next().unwrap_or_else(pictures));
+    }
+    let head = head(path).map_err(io)?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    recognise(path, &name, &head, false).ok_or_else(|| {
+        let problem = format!(
+            "{} is of no source that is known by its content or name; name the source in a pipeline file: one of {}",
+            path.display(),
+            KEYS.join(", ")
+        );
+        Error::config("source", problem)
+    })
+}
+
+fn head(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut head = vec![0; HEAD_BYTES];
+    let len = File::open(path)?.read_at(&mut head, 0)?;
+    head.truncate(len);
+    Ok(head)
+}
