@@ -18,7 +18,7 @@ use super::{Failure, print, print_json, progress};
 /// Shows what a source holds: formats, sizes, labels, what cannot be used, and how a GPU would decode it
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  feedwater probe data/train\n  feedwater probe shards/ --samples 1000 --json"
+    after_help = "Example:\n  feedwater probe data/train\n  feedwater probe shards/ --samples 1000 --json"
 )]
 pub struct Options {
     /// A folder, a file of any format that can be a source, or a pipeline file (.toml)
