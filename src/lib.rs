@@ -12,6 +12,7 @@ pub mod image;
 pub mod loader;
 pub mod op;
 pub mod output;
+pub mod pack;
 pub mod plan;
 pub mod probe;
 pub mod random;

@@ -12,7 +12,7 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (3, &["plan"]),
     (4, &["decode", "source", "transform"]),
     (5, &["loader"]),
-    (6, &["config", "handoff", "probe", "synth"]),
+    (6, &["config", "handoff", "pack", "probe", "synth"]),
 ];
 
 /// Imports within a floor: who, from whom, and why.

@@ -23,6 +23,7 @@ mod demo;
 mod doctor;
 mod dump;
 mod npy;
+mod pack;
 mod pictures;
 mod plan;
 mod probe;
@@ -59,6 +60,7 @@ enum Command {
     Bench(bench::Options),
     Synth(synth::Options),
     Probe(probe::Options),
+    Pack(pack::Options),
     Selftest(selftest::Options),
 }
 
@@ -144,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Bench(options) => bench::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
+        Command::Pack(options) => pack::main(&options),
         Command::Selftest(options) => selftest::main(&options),
     };
     let (code, text) = match done {

@@ -1,0 +1,245 @@
+//! Any source as a few large files, which disks and object stores read fastest; smaller pictures on the way, if wanted.
+//!
+//! * The samples are in the order of the source, with its labels. A picture is copied byte for byte, or made smaller.
+//! * A shard ends with the sample that brings it to the bytes that were asked for. Where it ends depends on nothing but
+//!   the source and the settings, so the same source gives the same files, whatever the number of threads.
+//! * A shard is written under a hidden name and gets its own when it is on the disk, so whoever reads the directory sees
+//!   whole shards only. A hidden manifest then names it: a run that was stopped goes on after the last such shard.
+//! * A sample that cannot be used, since it cannot be read or its header cannot be parsed (or, where it is made smaller,
+//!   decoded), is an error, or is left out and counted.
+
+use std::fs;
+use std::path::Path;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Fault, Reason, Result, SampleError};
+use crate::header::{Format, Header};
+use crate::plan::Limits;
+use crate::source::{HostPage, Source};
+
+pub use gain::{Gain, gain};
+pub use manifest::{Made, Manifest};
+pub use presize::{Presize, Presizer};
+pub use shard::{Shard, ShardFormat};
+pub use verify::verify;
+
+use shard::{Item, ShardWriter};
+
+mod gain;
+mod manifest;
+mod presize;
+mod shard;
+mod verify;
+
+/// How to pack.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The shards' format.
+    pub format: ShardFormat,
+    /// What their names begin with: `train` for `train-000000.tar`.
+    pub name: String,
+    /// Bytes after which a shard ends, at least 1. Default 256 MiB.
+    pub shard_bytes: u64,
+    /// Makes pictures smaller. Default: they are copied.
+    pub presize: Option<Presize>,
+    /// Leaves out samples that cannot be used, instead of stopping. Default false.
+    pub skip: bool,
+    /// Threads that read, and decode and encode what is made smaller. Default: the machine's cores.
+    pub threads: usize,
+    /// Samples beyond these cannot be used.
+    pub limits: Limits,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            format: ShardFormat::default(),
+            name: "train".into(),
+            shard_bytes: 256 << 20,
+            presize: None,
+            skip: false,
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the settings can be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the value that cannot be.
+    pub fn check(&self) -> Result<()> {
+        if self.shard_bytes == 0 {
+            return Err(Error::config("shard_bytes", "must be at least 1, is 0"));
+        }
+        if self.name.is_empty() || self.name.starts_with('.') || self.name.contains('/') {
+            let problem = format!("must be the visible name of a file, is {:?}", self.name);
+            return Err(Error::config("name", problem));
+        }
+        self.presize.as_ref().map_or(Ok(()), Presize::check)
+    }
+}
+
+/// A sample that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Its index in the source.
+    pub index: u64,
+    /// Where it is.
+    pub location: String,
+    /// Why it cannot be used.
+    pub problem: String,
+}
+
+/// Samples left out whose words are kept.
+const SKIPPED_KEPT: usize = 1000;
+
+/// Samples that each thread may be ahead of the writer.
+const AHEAD: usize = 4;
+
+/// Packs a source into a directory, or goes on with it; `progress` is told how many samples are done. The manifest of a
+/// directory that is complete is given back at once.
+///
+/// # Errors
+///
+/// [`Error::Config`] for settings that cannot be or are not those that the directory was begun with, [`Error::Io`] where
+/// a file cannot be written, [`Error::Sample`] for a sample that cannot be used.
+pub fn pack(
+    source: &dyn Source,
+    directory: &Path,
+    settings: &Settings,
+    progress: impl Fn(u64),
+) -> Result<Manifest> {
+    settings.check()?;
+    fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
+    let mut manifest = Manifest::begin(directory, source, settings)?;
+    if manifest.complete {
+        return Ok(manifest);
+    }
+    let begin = manifest.shards.last().map_or(0, |shard| shard.end);
+    thread::scope(|scope| {
+        // Thread t makes every so manieth sample, so that taking from them in turn gives the source's order.
+        let threads = settings.threads.max(1) as u64;
+        let made: Vec<Receiver<Sample>> = (0..threads)
+            .map(|thread| {
+                let (sender, receiver) = sync_channel(AHEAD);
+                let indices = (begin + thread..source.len()).step_by(threads as usize);
+                scope.spawn(move || {
+                    let mut maker = Maker::new(source, settings);
+                    // Nobody receives any more: the run has ended.
+                    let _ = indices.into_iter().try_for_each(|it| sender.send(maker.make(it)));
+                });
+                receiver
+            })
+            .collect();
+        let mut turns = made.iter().cycle();
+        let ended = || Error::Internal { problem: "a thread of pack panicked".into() };
+        let next = || turns.next().and_then(|it| it.recv().ok()).ok_or_else(ended);
+        write(source, directory, settings, &mut manifest, next, progress)
+    })?;
+    manifest.complete = true;
+    manifest.write(directory)?;
+    Ok(manifest)
+}
+
+/// Writes all shards that the manifest does not have yet.
+fn write(
+    source: &dyn Source,
+    directory: &Path,
+    settings: &Settings,
+    manifest: &mut Manifest,
+    mut next: impl FnMut() -> Result<Sample>,
+    progress: impl Fn(u64),
+) -> Result<()> {
+    let digits = source.len().to_string().len();
+    let mut writer: Option<ShardWriter> = None;
+    let mut skipped = Vec::new();
+    for index in manifest.shards.last().map_or(0, |shard| shard.end)..source.len() {
+        match next()? {
+            Ok(Picture { bytes, extension }) => {
+                let writer = match &mut writer {
+                    Some(writer) => writer,
+                    None => {
+                        let number = manifest.shards.len() as u64;
+                        let name = settings.format.file_name(&settings.name, number);
+                        writer.insert(ShardWriter::create(directory, settings.format, &name)?)
+                    }
+                };
+                let (key, location) = (format!("{index:0digits$}"), source.location(index));
+                let (label, bytes) = (source.label(index), &bytes);
+                let item = Item { key: &key, location: &location, extension, label, bytes };
+                writer.append(&item)?;
+            }
+            Err(Fault { reason, problem }) => {
+                let location = source.location(index);
+                if !settings.skip {
+                    return Err(Error::Sample(SampleError { index, location, reason, problem }));
+                }
+                let problem = format!("{}: {problem}", reason.name());
+                skipped.push(Skipped { index, location, problem });
+            }
+        }
+        progress(index + 1);
+        let full = writer.as_ref().is_some_and(|it| it.bytes() >= settings.shard_bytes);
+        if full || index + 1 == source.len() {
+            manifest.skipped += skipped.len() as u64;
+            manifest.skipped_first.append(&mut skipped);
+            manifest.skipped_first.truncate(SKIPPED_KEPT);
+            if let Some(writer) = writer.take() {
+                manifest.shards.push(writer.finish(index + 1)?);
+            }
+            manifest.write(directory)?;
+        }
+    }
+    Ok(())
+}
+
+/// One sample, ready to be written.
+struct Picture {
+    bytes: Vec<u8>,
+    extension: &'static str,
+}
+
+type Sample = Result<Picture, Fault>;
+
+/// Makes samples; one per thread.
+struct Maker<'a> {
+    source: &'a dyn Source,
+    limits: &'a Limits,
+    page: HostPage,
+    presizer: Option<Presizer>,
+}
+
+impl<'a> Maker<'a> {
+    fn new(source: &'a dyn Source, settings: &'a Settings) -> Self {
+        let presizer = settings.presize.map(Presizer::new);
+        Self { source, limits: &settings.limits, page: HostPage::default(), presizer }
+    }
+
+    fn make(&mut self, index: u64) -> Sample {
+        self.source.read(index, &mut self.page, self.limits.max_file_bytes)?;
+        let bytes = self.page.bytes();
+        let header = Header::parse(bytes)?;
+        if header.size.pixels() > self.limits.max_pixels {
+            let (pixels, limit) = (header.size.pixels(), self.limits.max_pixels);
+            let problem = format!("{} is {pixels} pixels, the limit is {limit}", header.size);
+            return Err(Fault::new(Reason::Oversized, problem));
+        }
+        if let Some(presizer) = &mut self.presizer
+            && let Some(bytes) = presizer.make(bytes, &header)?
+        {
+            return Ok(Picture { bytes, extension: "jpg" });
+        }
+        let extension = match header.format {
+            Format::Jpeg => "jpg",
+            Format::Png => "png",
+            Format::WebP => "webp",
+        };
+        Ok(Picture { bytes: bytes.to_vec(), extension })
+    }
+}
