@@ -93,7 +93,7 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, Fault> {
     let mut text = Text { bytes, at: 2 };
     let size = Size::new(text.number("width")?, text.number("height")?);
     let white = text.number("largest value")?;
-    if size.is_empty() || size.width > MAX_SIDE || size.height > MAX_SIDE {
+    if size.pixels() == 0 || size.width > MAX_SIDE || size.height > MAX_SIDE {
         return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
     }
     if white == 0 || white > MAX_VALUE {
@@ -138,10 +138,12 @@ impl Text<'_> {
         let (mut value, mut digits) = (0u32, false);
         loop {
             let at = self.at;
-            let byte = self.next().ok_or_else(|| truncated(&format!("the {what} of its header")))?;
+            let byte =
+                self.next().ok_or_else(|| truncated(&format!("the {what} of its header")))?;
             match byte {
                 b'0'..=b'9' => {
-                    let more = value.checked_mul(10).and_then(|it| it.checked_add((byte - b'0').into()));
+                    let more =
+                        value.checked_mul(10).and_then(|it| it.checked_add((byte - b'0').into()));
                     value = more.ok_or_else(|| {
                         corrupt(format!("the {what} at byte {at} of the header is too large"))
                     })?;

@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{Fault, Result};
 
+pub use beton::BetonSettings;
 pub use memory::Memory;
+pub use npy::NpySettings;
 pub use settings::{Configured, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
@@ -47,8 +49,10 @@ macro_rules! sources {
 }
 
 sources! {
+    beton::Beton,
     directory::Directory,
     list::FileList,
+    npy::Npy,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }
