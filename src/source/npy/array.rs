@@ -29,6 +29,7 @@ pub struct Item {
     /// NumPy's letter: `u`, `i`, `f`, `b`, ...
     pub kind: u8,
     pub bytes: u64,
+    /// Not of single bytes, which have no order.
     pub big_endian: bool,
 }
 
@@ -119,7 +120,7 @@ impl Item {
         let digits = std::str::from_utf8(digits).ok()?;
         let plain = kind.is_ascii_alphabetic() && digits.bytes().all(|it| it.is_ascii_digit());
         let bytes = u32::from_str_radix(digits, 10).ok()?.into();
-        plain.then_some(Self { kind, bytes, big_endian })
+        plain.then_some(Self { kind, bytes, big_endian: big_endian && bytes > 1 })
     }
 }
 
