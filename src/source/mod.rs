@@ -11,6 +11,8 @@ use crate::error::{Fault, Result};
 pub use detect::detect;
 pub use memory::Memory;
 pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
+pub use beton::BetonSettings;
+pub use npy::NpySettings;
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
@@ -59,8 +61,10 @@ macro_rules! sources {
 }
 
 sources! {
+    beton::Beton,
     directory::Directory,
     list::FileList,
+    npy::Npy,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }

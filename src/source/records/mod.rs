@@ -20,11 +20,12 @@ use serde::de::DeserializeOwned;
 
 use super::{Configured, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
+use crate::header::PnmHead;
 use crate::storage::{File, Stamp};
 
 pub use window::Window;
 
-use files::expand;
+pub(super) use files::expand;
 
 mod files;
 mod index;
@@ -48,6 +49,12 @@ pub trait Format:
     /// Whether entries carry checksums that hold for what is read.
     const CHECKED: bool;
 
+    /// What stands in the page before the bytes of a sample with this note: for formats whose files do not repeat with
+    /// every sample what the decoder must know.
+    fn head(_note: u32) -> Option<PnmHead> {
+        None
+    }
+
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
 }
@@ -55,19 +62,19 @@ pub trait Format:
 /// Where a sample lies in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    offset: u64,
-    label: i64,
+    pub(super) offset: u64,
+    pub(super) label: i64,
     /// Bytes, or [`DAMAGED`].
-    len: u32,
-    /// CRC-32C of the bytes.
-    crc: u32,
+    pub(super) len: u32,
+    /// CRC-32C of the bytes; where a format has none, the note that [`Format::head`] reads.
+    pub(super) crc: u32,
 }
 
 /// The length of a sample that its file's own checksum says is not what was written.
 const DAMAGED: u32 = u32::MAX;
 
 /// Open files: as many as leave most of the usual 1024 descriptors to others. Further files are opened for each read.
-const HELD: usize = 256;
+pub(super) const HELD: usize = 256;
 
 /// What is wrong with a file as a whole, so that it cannot be a source.
 #[derive(Debug)]
@@ -86,12 +93,15 @@ pub struct Records<F> {
     format: PhantomData<F>,
 }
 
-struct Shard {
-    path: PathBuf,
-    held: Option<File>,
-    stamp: Stamp,
+/// A file of samples.
+pub(super) struct Shard {
+    pub path: PathBuf,
+    /// The file, where it is one of those that stay open.
+    pub held: Option<File>,
+    /// That of the file when it was walked.
+    pub stamp: Stamp,
     /// The first sample after it.
-    end: u64,
+    pub end: u64,
 }
 
 impl Entry {
@@ -145,8 +155,11 @@ impl<F: Format> Records<F> {
             let problem = format!("no samples in {} files, the first is {first}", files.len());
             return Err(Error::config(format!("source.{}", F::KEY), problem));
         }
-        let bytes = entries.iter().filter(|entry| entry.len != DAMAGED).map(|entry| entry.len);
-        let largest_bytes = bytes.max().unwrap_or(0).into();
+        let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
+        let bytes = whole.map(|entry| {
+            u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
+        });
+        let largest_bytes = bytes.max().unwrap_or(0);
         Ok(Self { shards, entries, largest_bytes, format: PhantomData })
     }
 
@@ -165,29 +178,10 @@ impl<F: Format> Records<F> {
             let problem = format!("the checksum of the record at byte {offset} does not match it");
             return Err(Fault::new(Reason::Corrupt, problem));
         }
-        file::check_size(len.into(), limit)?;
-        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
-        let opened;
-        let file = match &shard.held {
-            Some(file) => file,
-            None => {
-                opened = File::open(&shard.path).map_err(unreadable)?;
-                &opened
-            }
-        };
+        file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
-        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                let problem = format!("the file ends before byte {}", offset + u64::from(len));
-                Fault::new(Reason::Truncated, problem)
-            }
-            _ => unreadable(error),
-        })?;
-        if file.stamp().map_err(unreadable)? != shard.stamp {
-            let problem = "the file was changed after it was indexed; open the source again";
-            return Err(Fault::new(Reason::Unreadable, problem));
-        }
+        shard.read(offset, space)?;
         if F::CHECKED && crc32c::crc32c(space) != crc {
             let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
             return Err(Fault::new(Reason::Corrupt, problem));
@@ -217,7 +211,10 @@ impl<F: Format> Source for Records<F> {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        self.read_after(&[], index, page, limit)
+        match F::head(self.entries[index as usize].crc) {
+            Some(head) => self.read_after(head.bytes(), index, page, limit),
+            None => self.read_after(&[], index, page, limit),
+        }
     }
 
     fn largest_bytes(&self) -> u64 {
@@ -251,6 +248,33 @@ impl<F: Format> Configured for Records<F> {
 
     fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
         Self::open(paths, settings)
+    }
+}
+
+impl Shard {
+    /// Fills the space from this byte of the file on. The file must be the one that was walked.
+    pub fn read(&self, offset: u64, space: &mut [u8]) -> Result<(), Fault> {
+        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
+        let opened;
+        let file = match &self.held {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path).map_err(unreadable)?;
+                &opened
+            }
+        };
+        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                let end = offset + space.len() as u64;
+                Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+            }
+            _ => unreadable(error),
+        })?;
+        if file.stamp().map_err(unreadable)? != self.stamp {
+            let problem = "the file was changed after it was indexed; open the source again";
+            return Err(Fault::new(Reason::Unreadable, problem));
+        }
+        Ok(())
     }
 }
 
