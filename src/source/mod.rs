@@ -8,7 +8,9 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{Fault, Result};
 
+pub use lmdb::{LmdbSettings, LmdbValues};
 pub use memory::Memory;
+pub use recordio::{RecordIoLabel, RecordIoSettings};
 pub use settings::{Configured, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
@@ -49,6 +51,8 @@ macro_rules! sources {
 sources! {
     directory::Directory,
     list::FileList,
+    lmdb::Lmdb,
+    recordio::RecordIo,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }

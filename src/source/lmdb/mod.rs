@@ -1,15 +1,34 @@
 //! LMDB environments.
 
+use std::ops::Range;
+
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Window, Wrong, matches};
+use super::records::{Entry, Format, Records, Window, Wrong, matches};
 
 mod datum;
 mod pages;
 
 use pages::{Environment, Node, Value};
 
-/// How an LMDB environment is read.
+/// Pictures in LMDB environments: the values of keys, as they are or each in Caffe's Datum.
+///
+/// * A path is a `data.mdb`, or whatever an environment of one file is called; a directory (its files that end in
+///   `data.mdb`); or a pattern of files. The samples are in the order of the paths, and in an environment of its keys.
+/// * Files of 64-bit little-endian machines are read, by LMDB 0.9 or 1.0, of any page size. The library is not used and
+///   the file is not mapped: damaged and hostile files end in errors with the byte, and none needs a lock.
+/// * Of the database in the settings every value is a sample whose key is wanted. Keys that lead to other databases are
+///   not seen. A database with several values per key (DUPSORT) is refused.
+/// * A Datum's data are its picture, and its label the label; a picture as it is has label -1. Which of both the values
+///   are, the first tells, where the settings do not. A Datum of plain pixels or floats is an error.
+/// * The pages of keys are read on first use, and of each value the beginning; the table is kept beside each file (a
+///   hidden file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. LMDB has no
+///   checksums of contents: what was damaged before is left to the picture's own format.
+/// * Nobody may write to the environment meanwhile. The newest transaction that was over when it was opened is read; where
+///   the file changes afterwards, samples cannot be read.
+pub type Lmdb = Records<LmdbSettings>;
+
+/// How LMDB environments are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LmdbSettings {
@@ -50,11 +69,8 @@ impl Default for LmdbSettings {
 
 impl Format for LmdbSettings {
     const KEY: &'static str = "lmdb";
+    const ENDING: &'static str = "data.mdb";
     const CHECKED: bool = false;
-
-    fn settings(&self) -> String {
-        format!("{:?} {:?} {:?} {:?}", self.database, self.values, self.keys, self.skip)
-    }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         let mut environment = Environment::open(window)?;
@@ -116,7 +132,7 @@ impl LmdbSettings {
         window: &mut Window,
         node: u64,
         key: &[u8],
-        value: std::ops::Range<u64>,
+        value: Range<u64>,
         values: &mut LmdbValues,
         table: &mut Vec<Entry>,
     ) -> Result<(), Wrong> {

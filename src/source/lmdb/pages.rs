@@ -111,7 +111,7 @@ impl Environment {
             return Err(Wrong::new(page_bytes, problem));
         }
         let newest = if second.transaction > first.transaction { second } else { first };
-        let pages = newest.last_page.saturating_add(1).min(window.len() / page_bytes);
+        let pages = newest.last_page.saturating_add(1).min(window.file_len() / page_bytes);
         let main = newest.main;
         window.read_ahead(page_bytes.max(4096));
         Ok(Self { layout, page_bytes, pages, main, tree_pages: HashSet::new(), overflow: Vec::new() })
@@ -331,7 +331,7 @@ struct MetaPage {
 
 /// The layout of a file that begins as an environment of this machine's kind does.
 fn layout(window: &mut Window) -> Result<Layout, Wrong> {
-    let head = window.at(0, window.len().min(32))?;
+    let head = window.at(0, window.file_len().min(32))?;
     let at = |place: usize| head.get(place..place + 4);
     let version = |place: usize| at(place + 4).map(|bytes| u32(bytes, 0));
     for layout in LAYOUTS {

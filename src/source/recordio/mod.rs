@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Window, Wrong};
+use super::records::{Entry, Format, Records, Window, Wrong};
 use crate::error::{Fault, Reason};
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
@@ -12,6 +12,19 @@ const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 const HEAD_BYTES: u64 = 8;
 /// `IRHeader`: flag 4, label 4, id 8, id2 8.
 const IR_BYTES: usize = 24;
+
+/// Pictures in RecordIO files, each with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
+///
+/// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such as `train-*.rec` (`*`
+///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the records. An `.idx`
+///   file beside it is neither needed nor read: the order in it is the order of the records as long as they are written
+///   one after another, as both tools do.
+/// * A label is an integer in a float. A record with a list of labels has one that counts only where the settings say so.
+/// * The headers are read on first use; the table is kept beside each file (a hidden file that ends in `.feedwater1`) or
+///   in the cache's directory. A picture is then one read, also that of a record in several parts. RecordIO has no
+///   checksums: what was damaged before is left to the picture's own format.
+/// * A file that is cut or damaged, or whose records are no pictures with labels, is an error with the byte.
+pub type RecordIo = Records<RecordIoSettings>;
 
 /// How RecordIO files are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,16 +60,13 @@ struct Record {
 
 impl Format for RecordIoSettings {
     const KEY: &'static str = "recordio";
+    const ENDING: &'static str = ".rec";
     const CHECKED: bool = false;
-
-    fn settings(&self) -> String {
-        format!("{:?}", self.label)
-    }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         window.read_ahead(4096);
         let mut at = 0;
-        while at < window.len() {
+        while at < window.file_len() {
             let record = Record::read(window, at)?;
             // What pads the last record may be missing.
             at = record.bytes.end.next_multiple_of(4);
@@ -115,7 +125,7 @@ impl Record {
             }
             let data = at + HEAD_BYTES;
             let end = data + len;
-            if end > window.len() {
+            if end > window.file_len() {
                 return Err(window.cut(data, len));
             }
             let wanted = (record.head.len() as u64).saturating_sub(record.len).min(len);

@@ -9,7 +9,6 @@
 
 use std::fmt::Debug;
 use std::io::ErrorKind;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -22,12 +21,14 @@ use super::{Configured, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::storage::{File, Stamp};
 
+pub use files::matches;
 pub use window::Window;
 
 use files::expand;
 
 mod files;
 mod index;
+pub(in crate::source) mod protobuf;
 mod window;
 
 /// A format of such files, and its settings in a pipeline file. The table depends on nothing but the file, the key and
@@ -46,6 +47,12 @@ pub trait Format:
 
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
+
+    /// Makes the picture of the bytes of an entry that is [packed](Entry::packed), in their place; gives its length. Asked
+    /// for only where entries carry no checksums.
+    fn unpack(&self, bytes: &mut [u8]) -> Result<usize, Fault> {
+        Ok(bytes.len())
+    }
 }
 
 /// Where a sample lies in its file.
@@ -55,9 +62,12 @@ pub struct Entry {
     label: i64,
     /// Bytes, or [`DAMAGED`].
     len: u32,
-    /// CRC-32C of the bytes.
+    /// CRC-32C of the bytes; where entries carry none, 0 or [`PACKED`].
     crc: u32,
 }
+
+/// In the checksum's place, of a sample whose bytes in the file are not yet the picture's.
+const PACKED: u32 = 1;
 
 /// The length of a sample that its file's own checksum says is not what was written.
 const DAMAGED: u32 = u32::MAX;
@@ -79,7 +89,7 @@ pub struct Records<F> {
     shards: Vec<Shard>,
     entries: Vec<Entry>,
     largest_bytes: u64,
-    format: PhantomData<F>,
+    format: F,
 }
 
 struct Shard {
@@ -100,6 +110,11 @@ impl Entry {
                 Err(Wrong::new(offset, format!("a sample of {len} bytes, at most 4 GiB are read")))
             }
         }
+    }
+
+    /// A sample that is made of these bytes by [`Format::unpack`], in a format whose entries carry no checksums.
+    pub fn packed(bytes: Range<u64>, label: i64) -> Result<Self, Wrong> {
+        Self::new(bytes, label, PACKED)
     }
 
     /// A sample that can never be read, at this byte of the file.
@@ -143,7 +158,7 @@ impl<F: Format> Records<F> {
         }
         let bytes = entries.iter().filter(|entry| entry.len != DAMAGED).map(|entry| entry.len);
         let largest_bytes = bytes.max().unwrap_or(0).into();
-        Ok(Self { shards, entries, largest_bytes, format: PhantomData })
+        Ok(Self { shards, entries, largest_bytes, format: format.clone() })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -187,6 +202,10 @@ impl<F: Format> Records<F> {
         if F::CHECKED && crc32c::crc32c(space) != crc {
             let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
             return Err(Fault::new(Reason::Corrupt, problem));
+        }
+        if !F::CHECKED && crc == PACKED {
+            let kept = self.format.unpack(space)?;
+            page.truncate(prefix.len() + kept);
         }
         Ok(())
     }
