@@ -13,6 +13,8 @@ pub use memory::Memory;
 pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use beton::BetonSettings;
 pub use npy::NpySettings;
+pub use lmdb::{LmdbSettings, LmdbValues};
+pub use recordio::{RecordIoLabel, RecordIoSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
@@ -65,6 +67,8 @@ sources! {
     directory::Directory,
     list::FileList,
     npy::Npy,
+    lmdb::Lmdb,
+    recordio::RecordIo,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }

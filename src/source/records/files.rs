@@ -45,8 +45,8 @@ fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>)
     Ok(())
 }
 
-/// Whether a name matches a pattern of `*` and `?`: on a mismatch the last `*` takes one byte more.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+/// Whether a name matches a pattern of `*` (any text) and `?` (any byte): on a mismatch the last `*` takes one byte more.
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

@@ -9,7 +9,6 @@
 
 use std::fmt::Debug;
 use std::io::ErrorKind;
-use std::marker::PhantomData;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,12 +22,14 @@ use crate::error::{Error, Fault, Reason, Result};
 use crate::header::PnmHead;
 use crate::storage::{File, Stamp};
 
+pub use files::matches;
 pub use window::Window;
 
 pub(super) use files::expand;
 
 mod files;
 mod index;
+pub(in crate::source) mod protobuf;
 mod window;
 
 /// A format of such files, and its settings in a pipeline file. The table depends on nothing but the file, the key and
@@ -57,6 +58,12 @@ pub trait Format:
 
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
+
+    /// Makes the picture of the bytes of an entry that is [packed](Entry::packed), in their place; gives its length. Asked
+    /// for only where entries carry no checksums.
+    fn unpack(&self, bytes: &mut [u8]) -> Result<usize, Fault> {
+        Ok(bytes.len())
+    }
 }
 
 /// Where a sample lies in its file.
@@ -66,9 +73,12 @@ pub struct Entry {
     pub(super) label: i64,
     /// Bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the bytes; where a format has none, the note that [`Format::head`] reads.
+    /// CRC-32C of the bytes; where entries carry none, [`PACKED`] or the note that [`Format::head`] reads.
     pub(super) crc: u32,
 }
+
+/// In the checksum's place, of a sample whose bytes in the file are not yet the picture's.
+const PACKED: u32 = 1;
 
 /// The length of a sample that its file's own checksum says is not what was written.
 const DAMAGED: u32 = u32::MAX;
@@ -90,7 +100,7 @@ pub struct Records<F> {
     shards: Vec<Shard>,
     entries: Vec<Entry>,
     largest_bytes: u64,
-    format: PhantomData<F>,
+    format: F,
 }
 
 /// A file of samples.
@@ -114,6 +124,11 @@ impl Entry {
                 Err(Wrong::new(offset, format!("a sample of {len} bytes, at most 4 GiB are read")))
             }
         }
+    }
+
+    /// A sample that is made of these bytes by [`Format::unpack`], in a format whose entries carry no checksums.
+    pub fn packed(bytes: Range<u64>, label: i64) -> Result<Self, Wrong> {
+        Self::new(bytes, label, PACKED)
     }
 
     /// A sample that can never be read, at this byte of the file.
@@ -160,7 +175,7 @@ impl<F: Format> Records<F> {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest_bytes = bytes.max().unwrap_or(0);
-        Ok(Self { shards, entries, largest_bytes, format: PhantomData })
+        Ok(Self { shards, entries, largest_bytes, format: format.clone() })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -185,6 +200,10 @@ impl<F: Format> Records<F> {
         if F::CHECKED && crc32c::crc32c(space) != crc {
             let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
             return Err(Fault::new(Reason::Corrupt, problem));
+        }
+        if !F::CHECKED && crc == PACKED {
+            let kept = self.format.unpack(space)?;
+            page.truncate(prefix.len() + kept);
         }
         Ok(())
     }

@@ -11,6 +11,7 @@
 use std::ops::Range;
 
 use super::TfRecordSettings;
+use crate::source::records::protobuf::{Fields, Value};
 use crate::source::records::{Window, Wrong};
 
 /// The bytes of a record's picture in its file, and its label.
@@ -63,15 +64,15 @@ fn each_feature(
     record: Range<u64>,
     mut found: impl FnMut(&mut Window, Range<u64>, Range<u64>) -> Result<(), Wrong>,
 ) -> Result<(), Wrong> {
-    let mut example = Fields(record);
+    let mut example = fields(record);
     while let Some(field) = example.next(window)? {
         let (1, Value::Bytes(features)) = field else { continue };
-        let mut features = Fields(features);
+        let mut features = fields(features);
         while let Some(field) = features.next(window)? {
             let (1, Value::Bytes(entry)) = field else { continue };
             // What is left out is empty.
             let (mut name, mut value) = (entry.start..entry.start, entry.start..entry.start);
-            let mut entry = Fields(entry);
+            let mut entry = fields(entry);
             while let Some(field) = entry.next(window)? {
                 match field {
                     (1, Value::Bytes(bytes)) => name = bytes,
@@ -118,8 +119,8 @@ fn one_integer(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i
                 count += 1;
             }
             Value::Bytes(packed) => {
-                let mut packed = Fields(packed);
-                while packed.0.start < packed.0.end {
+                let mut packed = fields(packed);
+                while !packed.is_empty() {
                     last = packed.number(window)?;
                     count += 1;
                 }
@@ -141,13 +142,13 @@ fn each_value(
     list: u64,
     mut found: impl FnMut(&mut Window, Value) -> Result<(), Wrong>,
 ) -> Result<(), Wrong> {
-    let mut feature = Fields(feature);
+    let mut feature = fields(feature);
     while let Some((number, value)) = feature.next(window)? {
         let Value::Bytes(values) = value else { continue };
         if number != list {
             continue;
         }
-        let mut values = Fields(values);
+        let mut values = fields(values);
         while let Some((number, value)) = values.next(window)? {
             if number == 1 {
                 found(window, value)?;
@@ -161,61 +162,6 @@ fn not_one(name: &str, count: u64, list: &str) -> String {
     format!("the feature {name:?} has {count} values in its {list}, one is needed")
 }
 
-/// The fields of a message that are still to be read.
-struct Fields(Range<u64>);
-
-enum Value {
-    Number(u64),
-    Bytes(Range<u64>),
-    /// 4 or 8 bytes, which nobody reads.
-    Fixed,
-}
-
-impl Fields {
-    /// Number and value of the next field; `None` at the end.
-    fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, Wrong> {
-        if self.0.start == self.0.end {
-            return Ok(None);
-        }
-        let start = self.0.start;
-        let tag = self.number(window)?;
-        let value = match tag & 7 {
-            0 => Value::Number(self.number(window)?),
-            1 => self.skip(8).map(|_| Value::Fixed)?,
-            2 => {
-                let len = self.number(window)?;
-                Value::Bytes(self.skip(len)?)
-            }
-            5 => self.skip(4).map(|_| Value::Fixed)?,
-            _ => return Err(no_example(start)),
-        };
-        Ok(Some((tag >> 3, value)))
-    }
-
-    /// A variable-length integer.
-    fn number(&mut self, window: &mut Window) -> Result<u64, Wrong> {
-        let start = self.0.start;
-        let bytes = window.at(start, (self.0.end - start).min(10))?;
-        let mut value = 0;
-        for (place, &byte) in bytes.iter().enumerate() {
-            value |= u64::from(byte & 0x7f) << (7 * place);
-            if byte < 0x80 {
-                self.0.start += place as u64 + 1;
-                return Ok(value);
-            }
-        }
-        Err(no_example(start))
-    }
-
-    fn skip(&mut self, len: u64) -> Result<Range<u64>, Wrong> {
-        let start = self.0.start;
-        let end = start.checked_add(len).filter(|&end| end <= self.0.end);
-        let end = end.ok_or_else(|| no_example(start))?;
-        self.0.start = end;
-        Ok(start..end)
-    }
-}
-
-fn no_example(offset: u64) -> Wrong {
-    Wrong::new(offset, "the record is no tf.train.Example")
+fn fields(message: Range<u64>) -> Fields<'static> {
+    Fields::of(message, "the record is no tf.train.Example")
 }

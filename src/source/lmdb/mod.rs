@@ -1,0 +1,157 @@
+//! LMDB environments.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{Entry, Format, Records, Window, Wrong, matches};
+
+mod datum;
+mod pages;
+
+use pages::{Environment, Node, Value};
+
+/// Pictures in LMDB environments: the values of keys, as they are or each in Caffe's Datum.
+///
+/// * A path is a `data.mdb`, or whatever an environment of one file is called; a directory (its files that end in
+///   `data.mdb`); or a pattern of files. The samples are in the order of the paths, and in an environment of its keys.
+/// * Files of 64-bit little-endian machines are read, by LMDB 0.9 or 1.0, of any page size. The library is not used and
+///   the file is not mapped: damaged and hostile files end in errors with the byte, and none needs a lock.
+/// * Of the database in the settings every value is a sample whose key is wanted. Keys that lead to other databases are
+///   not seen. A database with several values per key (DUPSORT) is refused.
+/// * A Datum's data are its picture, and its label the label; a picture as it is has label -1. Which of both the values
+///   are, the first tells, where the settings do not. A Datum of plain pixels or floats is an error.
+/// * The pages of keys are read on first use, and of each value the beginning; the table is kept beside each file (a
+///   hidden file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. LMDB has no
+///   checksums of contents: what was damaged before is left to the picture's own format.
+/// * Nobody may write to the environment meanwhile. The newest transaction that was over when it was opened is read; where
+///   the file changes afterwards, samples cannot be read.
+pub type Lmdb = Records<LmdbSettings>;
+
+/// How LMDB environments are read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct LmdbSettings {
+    /// The name of the database in the environment; empty for the one without a name. Default empty.
+    pub database: String,
+    /// What the values are. Default `auto`.
+    pub values: LmdbValues,
+    /// The keys that are samples: a pattern, in which `*` is any text and `?` any byte. Default `*`.
+    pub keys: String,
+    /// Patterns of keys that are none. Default `["__*__"]`, which are the lists that scripts for PyTorch put beside
+    /// the pictures.
+    pub skip: Vec<String>,
+}
+
+/// What the values of an LMDB environment are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LmdbValues {
+    /// What the first of them is: `datum` or `image`.
+    #[default]
+    Auto,
+    /// Caffe's Datum, which has a label.
+    Datum,
+    /// The encoded picture itself.
+    Image,
+}
+
+impl Default for LmdbSettings {
+    fn default() -> Self {
+        Self {
+            database: String::new(),
+            values: LmdbValues::Auto,
+            keys: "*".into(),
+            skip: vec!["__*__".into()],
+        }
+    }
+}
+
+impl Format for LmdbSettings {
+    const KEY: &'static str = "lmdb";
+    const ENDING: &'static str = "data.mdb";
+    const CHECKED: bool = false;
+
+    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+        let mut environment = Environment::open(window)?;
+        let mut values = self.values;
+        let mut names = Vec::new();
+        let mut named = None;
+        let main = environment.main();
+        environment.each(window, main, &mut |window, Node { offset, key, value }| {
+            match value {
+                Value::Bytes(bytes) if self.database.is_empty() => {
+                    self.sample(window, offset, key, bytes, &mut values, table)?;
+                }
+                Value::Bytes(_) => {}
+                Value::Database(database) => {
+                    // LMDB 1.0 stores the C string's end.
+                    let name = key.strip_suffix(b"\0").unwrap_or(key);
+                    if name == self.database.as_bytes() {
+                        named = Some((offset, database));
+                    }
+                    if names.len() < 32 {
+                        names.push(String::from_utf8_lossy(name).into_owned());
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        if self.database.is_empty() {
+            if table.is_empty() && !names.is_empty() {
+                let problem = format!(
+                    "the environment has named databases only; write one as source.database, there are {}",
+                    names.join(", ")
+                );
+                return Err(Wrong::new(0, problem));
+            }
+            return Ok(());
+        }
+        let Some((_, database)) = named else {
+            let problem = format!(
+                "the environment has no database {:?}; name another one as source.database or none (\"\"), there are {}",
+                self.database,
+                names.join(", ")
+            );
+            return Err(Wrong::new(0, problem));
+        };
+        environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
+            Value::Bytes(bytes) => self.sample(window, offset, key, bytes, &mut values, table),
+            Value::Database(_) => {
+                let problem = "a database in a named database: the file is damaged";
+                Err(Wrong::new(offset, problem))
+            }
+        })
+    }
+}
+
+impl LmdbSettings {
+    /// Adds a value to the table, where its key is one of those that are wanted.
+    fn sample(
+        &self,
+        window: &mut Window,
+        node: u64,
+        key: &[u8],
+        value: Range<u64>,
+        values: &mut LmdbValues,
+        table: &mut Vec<Entry>,
+    ) -> Result<(), Wrong> {
+        let skipped = || self.skip.iter().any(|pattern| matches(pattern.as_bytes(), key));
+        if !matches(self.keys.as_bytes(), key) || skipped() {
+            return Ok(());
+        }
+        if *values == LmdbValues::Auto {
+            let datum = datum::is_datum(window, value.clone())?;
+            *values = if datum { LmdbValues::Datum } else { LmdbValues::Image };
+        }
+        let (picture, label) = match *values {
+            LmdbValues::Datum => datum::find(window, value).map_err(|wrong| {
+                let key = String::from_utf8_lossy(&key[..key.len().min(100)]);
+                Wrong::new(wrong.offset, format!("key {key:?}: {}", wrong.problem))
+            })?,
+            LmdbValues::Auto | LmdbValues::Image => (value, -1),
+        };
+        table.push(Entry::new(picture, label, 0).map_err(|wrong| Wrong::new(node, wrong.problem))?);
+        Ok(())
+    }
+}

@@ -1,0 +1,227 @@
+//! MXNet's RecordIO files.
+
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{Entry, Format, Records, Window, Wrong};
+use crate::error::{Fault, Reason};
+
+const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
+/// Magic and length.
+const HEAD_BYTES: u64 = 8;
+/// `IRHeader`: flag 4, label 4, id 8, id2 8.
+const IR_BYTES: usize = 24;
+
+/// Pictures in RecordIO files, each with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
+///
+/// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such as `train-*.rec` (`*`
+///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the records. An `.idx`
+///   file beside it is neither needed nor read: the order in it is the order of the records as long as they are written
+///   one after another, as both tools do.
+/// * A label is an integer in a float. A record with a list of labels has one that counts only where the settings say so.
+/// * The headers are read on first use; the table is kept beside each file (a hidden file that ends in `.feedwater1`) or
+///   in the cache's directory. A picture is then one read, also that of a record in several parts. RecordIO has no
+///   checksums: what was damaged before is left to the picture's own format.
+/// * A file that is cut or damaged, or whose records are no pictures with labels, is an error with the byte.
+pub type RecordIo = Records<RecordIoSettings>;
+
+/// How RecordIO files are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RecordIoSettings {
+    /// Which of a record's labels counts. Default `one`.
+    pub label: RecordIoLabel,
+}
+
+/// Which of a record's labels counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordIoLabel {
+    /// The only one: a record with several is an error.
+    #[default]
+    One,
+    /// The first of however many.
+    First,
+    /// None: every sample has label -1.
+    None,
+}
+
+/// A record in its file, in one part or in several.
+struct Record {
+    /// From its first header to the end of its last part.
+    bytes: Range<u64>,
+    parts: u64,
+    /// Bytes of the record itself.
+    len: u64,
+    /// The first of them.
+    head: [u8; IR_BYTES + 4],
+}
+
+impl Format for RecordIoSettings {
+    const KEY: &'static str = "recordio";
+    const ENDING: &'static str = ".rec";
+    const CHECKED: bool = false;
+
+    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+        window.read_ahead(4096);
+        let mut at = 0;
+        while at < window.file_len() {
+            let record = Record::read(window, at)?;
+            // What pads the last record may be missing.
+            at = record.bytes.end.next_multiple_of(4);
+            table.push(self.entry(&record)?);
+        }
+        Ok(())
+    }
+
+    fn unpack(&self, bytes: &mut [u8]) -> Result<usize, Fault> {
+        join(bytes).ok_or_else(|| Fault::new(Reason::Corrupt, "the parts of the record do not fit"))
+    }
+}
+
+impl RecordIoSettings {
+    fn entry(&self, record: &Record) -> Result<Entry, Wrong> {
+        let start = record.bytes.start;
+        let skipped = before_picture(&record.head, record.len).ok_or_else(|| {
+            let problem = format!("a record of {} bytes has no room for MXNet's image header", record.len);
+            Wrong::new(start, problem)
+        })?;
+        let labels = u32_at(&record.head, 0);
+        let label = match (self.label, labels) {
+            (RecordIoLabel::None, _) => -1,
+            (RecordIoLabel::One, 2..) => {
+                let problem = format!(
+                    "the record has {labels} labels; write source.label = \"first\" for the first of them, or \"none\""
+                );
+                return Err(Wrong::new(start, problem));
+            }
+            (_, 0) => integer(u32_at(&record.head, 4), start)?,
+            (_, _) => integer(u32_at(&record.head, IR_BYTES), start)?,
+        };
+        if record.parts > 1 {
+            return Entry::packed(record.bytes.clone(), label);
+        }
+        Entry::new(start + HEAD_BYTES + skipped..record.bytes.end, label, 0)
+    }
+}
+
+impl Record {
+    /// The record whose first header is at this byte: a magic number that is aligned in its data ends a part, and is
+    /// left out (dmlc/recordio.h).
+    fn read(window: &mut Window, start: u64) -> Result<Self, Wrong> {
+        let mut record = Self { bytes: start..start, parts: 0, len: 0, head: [0; IR_BYTES + 4] };
+        let mut at = start;
+        loop {
+            let header: [u8; 8] = *window.at(at, HEAD_BYTES)?.first_chunk().expect("8 bytes");
+            let (part, len) = part(header).ok_or_else(|| Wrong::new(at, not_a_record(at)))?;
+            let first = record.parts == 0;
+            if first != matches!(part, Part::Whole | Part::First) {
+                let problem = "the parts of a record do not follow one another: the file is damaged";
+                return Err(Wrong::new(at, problem));
+            }
+            if !first {
+                record.push(&MAGIC);
+            }
+            let data = at + HEAD_BYTES;
+            let end = data + len;
+            if end > window.file_len() {
+                return Err(window.cut(data, len));
+            }
+            let wanted = (record.head.len() as u64).saturating_sub(record.len).min(len);
+            record.push(window.at(data, wanted)?);
+            record.len += len - wanted;
+            record.parts += 1;
+            record.bytes.end = end;
+            if matches!(part, Part::Whole | Part::Last) {
+                return Ok(record);
+            }
+            at = end.next_multiple_of(4);
+        }
+    }
+
+    /// Adds bytes of the record, and keeps those that are among the first.
+    fn push(&mut self, bytes: &[u8]) {
+        let at = (self.len as usize).min(self.head.len());
+        let count = bytes.len().min(self.head.len() - at);
+        self.head[at..at + count].copy_from_slice(&bytes[..count]);
+        self.len += bytes.len() as u64;
+    }
+}
+
+enum Part {
+    Whole,
+    First,
+    Middle,
+    Last,
+}
+
+/// Sort and length of the part that a header begins.
+fn part(header: [u8; 8]) -> Option<(Part, u64)> {
+    if header[..4] != MAGIC {
+        return None;
+    }
+    let both = u32_at(&header, 4);
+    let part = match both >> 29 {
+        0 => Part::Whole,
+        1 => Part::First,
+        2 => Part::Middle,
+        3 => Part::Last,
+        _ => return None,
+    };
+    Some((part, u64::from(both & ((1 << 29) - 1))))
+}
+
+/// Bytes before the picture in a record of `len` bytes: the header, and the labels where there is a list of them.
+fn before_picture(head: &[u8], len: u64) -> Option<u64> {
+    let labels = u64::from(u32_at(head, 0));
+    let skipped = IR_BYTES as u64 + 4 * labels;
+    (skipped <= len).then_some(skipped)
+}
+
+/// Moves the picture of a record in parts to the front; how many bytes it has.
+fn join(bytes: &mut [u8]) -> Option<usize> {
+    let (mut from, mut to) = (0, 0);
+    loop {
+        let header = *bytes.get(from..)?.first_chunk()?;
+        let (part, len) = part(header)?;
+        if from > 0 {
+            bytes[to..to + MAGIC.len()].copy_from_slice(&MAGIC);
+            to += MAGIC.len();
+        }
+        let data = from + HEAD_BYTES as usize;
+        let end = data + len as usize;
+        bytes.get(data..end)?;
+        bytes.copy_within(data..end, to);
+        to += len as usize;
+        from = end.next_multiple_of(4);
+        if matches!(part, Part::Whole | Part::Last) {
+            break;
+        }
+    }
+    let skipped = before_picture(bytes.get(..to)?.get(..IR_BYTES)?, to as u64)? as usize;
+    bytes.copy_within(skipped..to, 0);
+    Some(to - skipped)
+}
+
+/// The class that a label, which is a float in the file, stands for.
+fn integer(bits: u32, offset: u64) -> Result<i64, Wrong> {
+    let label = f32::from_bits(bits);
+    // Integers of a larger float are not exact.
+    if label.fract() == 0.0 && label.abs() <= (1 << 24) as f32 {
+        return Ok(label as i64);
+    }
+    let problem =
+        format!("the label {label} is no class; write source.label = \"none\" where classes are not needed");
+    Err(Wrong::new(offset, problem))
+}
+
+fn not_a_record(at: u64) -> String {
+    let sort = if at == 0 { "the file is no RecordIO, or is damaged" } else { "the file is damaged" };
+    format!("a record should begin here: {sort}")
+}
+
+/// A little-endian number at a place that is there.
+fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}

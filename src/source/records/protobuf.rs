@@ -1,0 +1,79 @@
+//! The fields of a message of protocol buffers, one after another. Nothing is copied.
+
+use std::ops::Range;
+
+use super::{Window, Wrong};
+
+/// The fields of a message that are still to be read.
+pub struct Fields<'a> {
+    rest: Range<u64>,
+    /// What is wrong where the bytes are no message.
+    otherwise: &'a str,
+}
+
+/// What a field holds.
+pub enum Value {
+    Number(u64),
+    Bytes(Range<u64>),
+    /// 4 or 8 bytes, which nobody reads.
+    Fixed,
+}
+
+impl<'a> Fields<'a> {
+    /// The fields of the message in these bytes of the file.
+    pub fn of(message: Range<u64>, otherwise: &'a str) -> Self {
+        Self { rest: message, otherwise }
+    }
+
+    /// Whether nothing is left.
+    pub fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Number and value of the next field; `None` at the end.
+    pub fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, Wrong> {
+        if self.is_empty() {
+            return Ok(None);
+        }
+        let start = self.rest.start;
+        let tag = self.number(window)?;
+        let value = match tag & 7 {
+            0 => Value::Number(self.number(window)?),
+            1 => self.skip(8).map(|_| Value::Fixed)?,
+            2 => {
+                let len = self.number(window)?;
+                Value::Bytes(self.skip(len)?)
+            }
+            5 => self.skip(4).map(|_| Value::Fixed)?,
+            _ => return Err(self.no_message(start)),
+        };
+        Ok(Some((tag >> 3, value)))
+    }
+
+    /// A variable-length integer.
+    pub fn number(&mut self, window: &mut Window) -> Result<u64, Wrong> {
+        let start = self.rest.start;
+        let bytes = window.at(start, (self.rest.end - start).min(10))?;
+        let mut value = 0;
+        for (place, &byte) in bytes.iter().enumerate() {
+            value |= u64::from(byte & 0x7f) << (7 * place);
+            if byte < 0x80 {
+                self.rest.start += place as u64 + 1;
+                return Ok(value);
+            }
+        }
+        Err(self.no_message(start))
+    }
+
+    fn skip(&mut self, len: u64) -> Result<Range<u64>, Wrong> {
+        let start = self.rest.start;
+        let end = start.checked_add(len).filter(|&end| end <= self.rest.end);
+        let end = end.ok_or_else(|| self.no_message(start))?;
+        self.rest.start = end;
+        Ok(start..end)
+    }
+
+    fn no_message(&self, offset: u64) -> Wrong {
+        Wrong::new(offset, self.otherwise)
+    }
+}
