@@ -2,6 +2,7 @@
 //!
 //! To add a source: a file here that implements [`Source`], and one line in `config.rs` for its TOML key.
 
+use crate::annotation::{Canvas, Object};
 use crate::error::Fault;
 
 mod directory;
@@ -40,6 +41,20 @@ pub trait Source: Send + Sync {
     /// Names of the classes, in the order of their labels; empty where there are none.
     fn classes(&self) -> &[String] {
         &[]
+    }
+
+    /// The objects in a picture, in the order of its annotations; none where the source knows of none. A source that wraps
+    /// another must hand on both this and [`canvas`](Self::canvas).
+    fn objects(&self, index: u64) -> Vec<Object> {
+        let _ = index;
+        Vec::new()
+    }
+
+    /// Which picture the positions of [`objects`](Self::objects) mean. A picture of another size is a sample that cannot
+    /// be used.
+    fn canvas(&self, index: u64) -> Canvas {
+        let _ = index;
+        Canvas::default()
     }
 
     /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of
