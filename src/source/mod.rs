@@ -9,6 +9,8 @@ use serde::{Deserialize, Deserializer};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Fault, Result};
 
+pub use coco::{Category, CocoSettings};
+pub use list::{FileListSettings, LabelSort, ListFormat};
 pub use memory::Memory;
 pub use settings::{Configured, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
@@ -50,6 +52,7 @@ macro_rules! sources {
 sources! {
     directory::Directory,
     list::FileList,
+    coco::Coco,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }
