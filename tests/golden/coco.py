@@ -116,9 +116,12 @@ def boxes():
                 it = F.crop(it, y, x, ch, cw)
                 steps.append([sort, x, y, cw, ch])
             elif sort == "center_crop":
-                # Also larger than the picture: then it is padded.
+                # Also larger than the picture: then that is padded first. torchvision does so with pictures; of boxes it
+                # rounds the place of the crop, and may move them a pixel to the right of where the picture is.
                 cw, ch = rng.randrange(1, 2 * w), rng.randrange(1, 2 * h)
-                it = F.center_crop(it, [ch, cw])
+                left, top = max(cw - w, 0) // 2, max(ch - h, 0) // 2
+                right, bottom = max(cw - w, 0) - left, max(ch - h, 0) - top
+                it = F.center_crop(F.pad(it, [left, top, right, bottom]), [ch, cw])
                 steps.append([sort, cw, ch])
             elif sort == "flip":
                 horizontal, vertical = rng.random() < 0.5, rng.random() < 0.5
