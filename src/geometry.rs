@@ -1,6 +1,10 @@
-//! Sizes, windows and EXIF orientations: pixels, half-open, `u32`.
+//! Sizes, windows and EXIF orientations: pixels, half-open, `u32`; boxes, and where a chain moves them.
+
+mod view;
 
 use std::fmt;
+
+pub use view::{Axis, BoundingBox, View};
 
 /// Width and height of an image in pixels, in that order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -1,5 +1,6 @@
 #![doc = include_str!("../README.md")]
 
+pub mod annotation;
 pub mod config;
 pub mod decode;
 pub mod error;

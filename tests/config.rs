@@ -139,7 +139,7 @@ fn every_choice_is_read() {
     let Pipeline { source, settings, chain, .. } = Pipeline::from_toml(text, "base").unwrap();
     assert_eq!(
         source,
-        SourceSettings::new::<FileList>(vec!["/data/list.tsv".into()], NoSettings {})
+        SourceSettings::new::<FileList>(vec!["/data/list.tsv".into()], FileListSettings::default())
     );
     assert_eq!(
         (settings.loader.last, settings.loader.on_error),

@@ -2,19 +2,21 @@
 
 use std::sync::Arc;
 
+use crate::annotation::Objects;
 use crate::error::{Result, SampleError};
-use crate::geometry::{Roi, Size};
+use crate::geometry::{Orientation, Roi, Size, View};
 use crate::gpu::{self, DeviceBuffer, Event, Stream};
 use crate::op::Trace;
 use crate::plan::Route;
 use crate::ring::{Slot, Using};
+use crate::source::Source;
 use crate::tensor::TensorShape;
 
 use super::device::DeviceSlot;
 use super::host::HostSlot;
 
 /// What happened at one place of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SampleRecord {
     /// Index in the source of the sample that stands here.
     pub index: u64,
@@ -22,6 +24,8 @@ pub struct SampleRecord {
     pub label: i64,
     /// Size of the upright picture.
     pub size: Size,
+    /// How the stored picture was turned.
+    pub orientation: Orientation,
     /// What the chain did to it.
     pub trace: Trace,
     /// How its pixels came about.
@@ -41,11 +45,13 @@ impl SampleRecord {
         index: 0,
         label: -1,
         size: Size { width: 0, height: 0 },
+        orientation: Orientation::UPRIGHT,
         trace: Trace {
             roi: Roi { x: 0, y: 0, width: 0, height: 0 },
             cropping: false,
             flipped_horizontally: false,
             flipped_vertically: false,
+            view: View::NOTHING,
         },
         outcome: Outcome::Substituted,
         finished_on_cpu: None,
@@ -144,6 +150,7 @@ pub(super) trait BatchSlot: Slot {
 pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
+    source: Arc<dyn Source>,
 }
 
 /// Where a batch lives.
@@ -153,8 +160,8 @@ pub(super) enum BatchMemory {
 }
 
 impl Batch {
-    pub(super) fn new(slot: BatchMemory, full: TensorShape) -> Self {
-        let mut this = Self { slot, shape: full };
+    pub(super) fn new(slot: BatchMemory, full: TensorShape, source: Arc<dyn Source>) -> Self {
+        let mut this = Self { slot, shape: full, source };
         this.shape.batch = this.info().records.len();
         this
     }
@@ -197,6 +204,22 @@ impl Batch {
     /// Index in the source of each sample.
     pub fn indices(&self) -> impl ExactSizeIterator<Item = u64> + '_ {
         self.samples().iter().map(|sample| sample.index)
+    }
+
+    /// The objects of the sample at `place` that can be seen in its tensor, with their boxes in its pixels; none where the
+    /// source has none, and where zeros stand in the place of a sample. Made anew by every call, on the thread that
+    /// calls.
+    ///
+    /// # Panics
+    ///
+    /// `place` must be below [`len`](Self::len).
+    pub fn objects(&self, place: usize) -> Objects {
+        let SampleRecord { index, size, orientation, trace, outcome, .. } = self.samples()[place];
+        if outcome == Outcome::Substituted {
+            return Objects::default();
+        }
+        let (objects, frame) = (self.source.objects(index), self.source.canvas(index).frame);
+        Objects::place(objects, frame, (size, orientation), trace.view)
     }
 
     /// Every sample that could not be used while this batch was made, with the reason.

@@ -200,6 +200,8 @@ impl Maker {
     pub fn plan(&mut self, key: SampleKey, bytes: &[u8]) -> Result<Header, Fault> {
         let begin = Instant::now();
         let header = Header::parse(bytes)?;
+        let turned = self.plan.settings.decode.orientation;
+        self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
         self.plan.sample(key, &header, &mut self.sample)?;
         self.counters.decode.add(begin.elapsed());
         Ok(header)

@@ -270,7 +270,7 @@ impl Iterator for Epoch<'_> {
             match self.loader.engine.next() {
                 // What was ready when the epoch before was left early.
                 Some(Ok(slot)) if slot.info().epoch < self.epoch => drop(slot),
-                Some(Ok(slot)) => break Ok(Batch::new(slot, shape)),
+                Some(Ok(slot)) => break Ok(Batch::new(slot, shape, self.loader.source.clone())),
                 Some(Err(error)) => break Err(error),
                 None => break Err(Error::Internal { problem: "the loader has ended".into() }),
             }

@@ -89,6 +89,7 @@ pub(super) fn record(
         index,
         label: source.label(index),
         size: sample.upright,
+        orientation: sample.orientation,
         trace: sample.trace,
         outcome,
         finished_on_cpu: None,

@@ -91,6 +91,7 @@ pub(super) fn trace(params: &Params, trace: &mut Trace) {
         trace.crop(inside);
     }
     trace.cropping &= matches!(fusion(params), Fusion::Crop { .. });
+    trace.view.crop((params.x.into(), params.y.into()), params.whole().size());
 }
 
 /// Coordinates do it where nothing is filled.

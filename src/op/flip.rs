@@ -70,6 +70,7 @@ impl Operator for Flip {
         trace.cropping = false;
         trace.flipped_horizontally ^= params.horizontal != 0;
         trace.flipped_vertically ^= params.vertical != 0;
+        trace.view.flip(params.horizontal != 0, params.vertical != 0);
     }
 
     fn reference(params: &FlipParams, _: &[i32], src: &HostImage, out: &mut HostImage) {

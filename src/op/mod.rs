@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytemuck::Pod;
 use serde::{Deserialize, Deserializer};
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::{Roi, Size, View};
 use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
@@ -125,7 +125,8 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
         let _ = (params, address);
     }
 
-    /// Records what happened to the sample, for `dump` and for `Batch::samples`.
+    /// Records what happened to the sample, for `dump` and for `Batch::samples`. An operator that moves pixels must tell
+    /// [`Trace::view`] where they go: boxes and masks follow that. The default is that of one that moves none.
     fn trace(params: &Self::Params, trace: &mut Trace) {
         let _ = (params, trace);
     }
@@ -207,7 +208,7 @@ pub struct Bounds {
 }
 
 /// What happened to one sample, in coordinates of the upright picture.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trace {
     /// The part of the picture that is left after the crops with which the chain begins.
     pub roi: Roi,
@@ -217,12 +218,14 @@ pub struct Trace {
     pub flipped_horizontally: bool,
     /// Mirrored top to bottom.
     pub flipped_vertically: bool,
+    /// Where the picture is in what leaves the chain.
+    pub view: View,
 }
 
 impl Trace {
     /// Nothing has happened yet to a picture of this size.
     pub fn new(size: Size) -> Self {
-        Self { roi: size.window(), cropping: true, ..Self::default() }
+        Self { roi: size.window(), cropping: true, view: View::new(size), ..Self::default() }
     }
 
     /// Cuts a window, in coordinates of what is left, clipped to it.

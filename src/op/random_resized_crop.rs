@@ -138,6 +138,7 @@ impl Operator for RandomResizedCrop {
     fn trace(params: &resample::Params, trace: &mut Trace) {
         trace.crop(params.of());
         trace.cropping = false;
+        trace.view.resize(params.of(), params.output());
     }
 
     fn reference(

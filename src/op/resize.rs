@@ -172,8 +172,9 @@ impl Operator for Resize {
         params.table = address;
     }
 
-    fn trace(_: &resample::Params, trace: &mut Trace) {
+    fn trace(params: &resample::Params, trace: &mut Trace) {
         trace.cropping = false;
+        trace.view.resize(params.of(), params.output());
     }
 
     fn reference(

@@ -6,9 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
+use crate::annotation::{Canvas, Object};
 use crate::error::{Fault, Result};
 
 pub use detect::detect;
+pub use coco::{Category, CocoSettings};
+pub use list::{FileListSettings, LabelSort, ListFormat};
 pub use memory::Memory;
 pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use beton::BetonSettings;
@@ -69,6 +72,7 @@ sources! {
     npy::Npy,
     lmdb::Lmdb,
     recordio::RecordIo,
+    coco::Coco,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }
@@ -96,6 +100,20 @@ pub trait Source: Send + Sync {
     /// Names of the classes, in the order of their labels; empty where there are none.
     fn classes(&self) -> &[String] {
         &[]
+    }
+
+    /// The objects in a picture, in the order of its annotations; none where the source knows of none. A source that wraps
+    /// another must hand on both this and [`canvas`](Self::canvas).
+    fn objects(&self, index: u64) -> Vec<Object> {
+        let _ = index;
+        Vec::new()
+    }
+
+    /// Which picture the positions of [`objects`](Self::objects) mean. A picture of another size is a sample that cannot
+    /// be used.
+    fn canvas(&self, index: u64) -> Canvas {
+        let _ = index;
+        Canvas::default()
     }
 
     /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of

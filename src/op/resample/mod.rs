@@ -135,6 +135,11 @@ impl Params {
         Roi::new(x, y, width, height)
     }
 
+    /// Size of the whole output.
+    pub fn output(&self) -> Size {
+        Size::new(self.out_width as u32, self.out_height as u32)
+    }
+
     /// The columns: what the horizontal pass needs.
     pub fn columns<'a>(&self, table: &'a [i32]) -> Axis<'a> {
         Axis::new(table, self.width, self.h_bounds, self.h_coefs, self.h_taps)

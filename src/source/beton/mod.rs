@@ -52,6 +52,11 @@ impl Format for BetonSettings {
     const ENDING: &'static str = ".beton";
     const CHECKED: bool = false;
 
+    /// By its name: the format has no mark of its own.
+    fn recognises(name: &str, _: &[u8]) -> bool {
+        name.ends_with(".beton")
+    }
+
     /// The note is 0 for a JPEG; for pixels their height and width, in the upper and the lower 16 bits.
     fn head(note: u32) -> Option<PnmHead> {
         (note != 0).then(|| PnmHead::rgb(size_of_note(note)))

@@ -72,6 +72,11 @@ impl Format for LmdbSettings {
     const ENDING: &'static str = "data.mdb";
     const CHECKED: bool = false;
 
+    /// By the mark of the first meta page.
+    fn recognises(_: &str, head: &[u8]) -> bool {
+        head.get(16..20) == Some(&[0xde, 0xc0, 0xef, 0xbe])
+    }
+
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         let mut environment = Environment::open(window)?;
         let mut values = self.values;

@@ -74,6 +74,11 @@ enum Channels {
 impl Configured for Npy {
     const KEY: &'static str = "npy";
     type Settings = NpySettings;
+    const FOLDERS: bool = true;
+
+    fn recognises(_: &str, head: &[u8]) -> bool {
+        head.starts_with(b"\x93NUMPY")
+    }
 
     fn open(paths: &[PathBuf], settings: &NpySettings) -> Result<Self> {
         let mut files = expand(Self::KEY, paths, ".npy")?;

@@ -63,6 +63,11 @@ impl Format for RecordIoSettings {
     const ENDING: &'static str = ".rec";
     const CHECKED: bool = false;
 
+    /// By the mark of the first record.
+    fn recognises(_: &str, head: &[u8]) -> bool {
+        head.starts_with(&MAGIC.to_le_bytes())
+    }
+
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         window.read_ahead(4096);
         let mut at = 0;

@@ -1,0 +1,266 @@
+//! Where the picture's points are after crops, mirrorings and resizes: boxes, and the map that moves them.
+
+use super::{Orientation, Roi, Size};
+
+/// A box by its edges, in pixels: the pixel `(x, y)` covers `x .. x + 1` and `y .. y + 1`.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct BoundingBox {
+    /// Left edge.
+    pub left: f64,
+    /// Upper edge.
+    pub top: f64,
+    /// Right edge.
+    pub right: f64,
+    /// Lower edge.
+    pub bottom: f64,
+}
+
+impl BoundingBox {
+    /// The box of `width` and `height` whose upper left corner is `(x, y)`: COCO's form.
+    pub fn new(x: f64, y: f64, width: f64, height: f64) -> Self {
+        Self { left: x, top: y, right: x + width, bottom: y + height }
+    }
+
+    /// Between its edges; 0 where they are the wrong way round.
+    pub fn width(&self) -> f64 {
+        (self.right - self.left).max(0.0)
+    }
+
+    /// Between its edges; 0 where they are the wrong way round.
+    pub fn height(&self) -> f64 {
+        (self.bottom - self.top).max(0.0)
+    }
+
+    /// Width times height.
+    pub fn area(&self) -> f64 {
+        self.width() * self.height()
+    }
+
+    /// The part that is in both boxes; of no area where they do not meet.
+    pub fn intersection(&self, other: &Self) -> Self {
+        let (left, top) = (self.left.max(other.left), self.top.max(other.top));
+        let right = self.right.min(other.right).max(left);
+        let bottom = self.bottom.min(other.bottom).max(top);
+        Self { left, top, right, bottom }
+    }
+
+    /// As parts of the sides of a picture of this size, 0 to 1 where it lies inside.
+    pub fn normalised(&self, size: Size) -> Self {
+        let (width, height) = (f64::from(size.width), f64::from(size.height));
+        Self {
+            left: self.left / width,
+            top: self.top / height,
+            right: self.right / width,
+            bottom: self.bottom / height,
+        }
+    }
+
+    /// Left, upper, right and lower edge: torchvision's `XYXY`, DALI's `ltrb`.
+    pub fn xyxy(&self) -> [f32; 4] {
+        [self.left, self.top, self.right, self.bottom].map(|it| it as f32)
+    }
+
+    /// Left and upper edge, width, height: COCO's form, torchvision's `XYWH`.
+    pub fn xywh(&self) -> [f32; 4] {
+        [self.left, self.top, self.width(), self.height()].map(|it| it as f32)
+    }
+
+    /// Centre, width, height: torchvision's `CXCYWH`; [`normalised`](Self::normalised), YOLO's and DETR's form.
+    pub fn cxcywh(&self) -> [f32; 4] {
+        let (x, y) = (f64::midpoint(self.left, self.right), f64::midpoint(self.top, self.bottom));
+        [x, y, self.width(), self.height()].map(|it| it as f32)
+    }
+
+    /// The smallest box around two points.
+    fn around((x0, y0): (f64, f64), (x1, y1): (f64, f64)) -> Self {
+        Self { left: x0.min(x1), top: y0.min(y1), right: x0.max(x1), bottom: y0.max(y1) }
+    }
+}
+
+/// One axis of a [`View`]: `position * scale + offset`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Axis {
+    /// Pixels that leave for one that enters; below 0 where the axis is mirrored.
+    pub scale: f64,
+    /// Where the picture's edge 0 is.
+    pub offset: f64,
+}
+
+impl Axis {
+    /// Nothing moves.
+    pub const IDENTITY: Self = Self { scale: 1.0, offset: 0.0 };
+
+    /// Where a position of the picture is.
+    pub fn at(self, position: f64) -> f64 {
+        position * self.scale + self.offset
+    }
+
+    /// Which position of the picture is here.
+    pub fn back(self, position: f64) -> f64 {
+        (position - self.offset) / self.scale
+    }
+
+    fn then(&mut self, scale: f64, offset: f64) {
+        *self = Self { scale: self.scale * scale, offset: self.offset * scale + offset };
+    }
+}
+
+/// Where the upright picture is in what a chain made of it.
+///
+/// * Every operator that moves pixels says so, one after another; what is left out moves nothing.
+/// * Positions are edges, not centres: the first pixel's centre is 0.5. A decoder's reduction (`prescale`) changes no
+///   position.
+/// * A crop, also one that reaches outside, ends what can be seen at its edges, and nothing that comes later brings it back.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct View {
+    /// Columns.
+    pub x: Axis,
+    /// Rows.
+    pub y: Axis,
+    /// Size of what the chain made.
+    pub size: Size,
+    /// What of the picture can be seen, in pixels of what the chain made; the rest of it is fill.
+    pub visible: BoundingBox,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self::NOTHING
+    }
+}
+
+impl View {
+    /// Of no picture.
+    pub const NOTHING: Self = Self {
+        x: Axis::IDENTITY,
+        y: Axis::IDENTITY,
+        size: Size::new(0, 0),
+        visible: BoundingBox { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 },
+    };
+
+    /// A picture of this size as it is.
+    pub fn new(size: Size) -> Self {
+        let visible = BoundingBox::new(0.0, 0.0, size.width.into(), size.height.into());
+        Self { size, visible, ..Self::NOTHING }
+    }
+
+    /// A window of `size` at `(x, y)`, which may begin outside of the picture and reach beyond it.
+    pub fn crop(&mut self, (x, y): (i64, i64), size: Size) {
+        let (x, y) = (x as f64, y as f64);
+        self.x.then(1.0, -x);
+        self.y.then(1.0, -y);
+        let BoundingBox { left, top, right, bottom } = self.visible;
+        let moved = BoundingBox { left: left - x, top: top - y, right: right - x, bottom: bottom - y };
+        self.visible = moved.intersection(&Self::new(size).visible);
+        self.size = size;
+    }
+
+    /// The part `of` becomes `size`.
+    pub fn resize(&mut self, of: Roi, size: Size) {
+        self.crop((of.x.into(), of.y.into()), of.size());
+        let x = f64::from(size.width) / f64::from(of.width);
+        let y = f64::from(size.height) / f64::from(of.height);
+        self.x.then(x, 0.0);
+        self.y.then(y, 0.0);
+        self.visible.left *= x;
+        self.visible.right *= x;
+        self.visible.top *= y;
+        self.visible.bottom *= y;
+        self.size = size;
+    }
+
+    /// Mirrored left to right, top to bottom, or both.
+    pub fn flip(&mut self, horizontal: bool, vertical: bool) {
+        let BoundingBox { left, top, right, bottom } = self.visible;
+        if horizontal {
+            let width = f64::from(self.size.width);
+            self.x.then(-1.0, width);
+            (self.visible.left, self.visible.right) = (width - right, width - left);
+        }
+        if vertical {
+            let height = f64::from(self.size.height);
+            self.y.then(-1.0, height);
+            (self.visible.top, self.visible.bottom) = (height - bottom, height - top);
+        }
+    }
+
+    /// Where a point of the upright picture is.
+    pub fn point(&self, x: f64, y: f64) -> (f64, f64) {
+        (self.x.at(x), self.y.at(y))
+    }
+
+    /// Where a box of the upright picture is, all of it: also what cannot be seen.
+    pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
+        BoundingBox::around(self.point(of.left, of.top), self.point(of.right, of.bottom))
+    }
+}
+
+impl Orientation {
+    /// Where a point of the stored picture is when it is turned, in an image of `stored` size.
+    pub fn upright_point(self, stored: Size, x: f64, y: f64) -> (f64, f64) {
+        let upright = self.upright_size(stored);
+        let (x, y) = if self.transpose { (y, x) } else { (x, y) };
+        let x = if self.mirror_x { f64::from(upright.width) - x } else { x };
+        let y = if self.mirror_y { f64::from(upright.height) - y } else { y };
+        (x, y)
+    }
+
+    /// Where a box of the stored picture is when it is turned.
+    pub fn upright_box(self, stored: Size, of: &BoundingBox) -> BoundingBox {
+        BoundingBox::around(
+            self.upright_point(stored, of.left, of.top),
+            self.upright_point(stored, of.right, of.bottom),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operators_move_points_one_after_another() {
+        let mut view = View::new(Size::new(100, 50));
+        view.crop((10, 20), Size::new(40, 20));
+        view.flip(true, false);
+        view.resize(Roi::new(0, 0, 40, 20), Size::new(80, 60));
+        // 15 is 5 in the window, 35 mirrored, 70 twice as large; 22 is 2, and 6 three times as large.
+        assert_eq!(view.point(15.0, 22.0), (70.0, 6.0));
+        assert_eq!((view.x.back(70.0), view.y.back(6.0)), (15.0, 22.0));
+        assert_eq!(view.visible, BoundingBox::new(0.0, 0.0, 80.0, 60.0));
+    }
+
+    #[test]
+    fn what_a_crop_cut_off_stays_out_of_sight() {
+        let mut view = View::new(Size::new(100, 50));
+        view.crop((0, 0), Size::new(40, 40));
+        view.crop((-10, -10), Size::new(80, 60));
+        assert_eq!(view.visible, BoundingBox::new(10.0, 10.0, 40.0, 40.0));
+        view.flip(true, true);
+        assert_eq!(view.visible, BoundingBox::new(30.0, 10.0, 40.0, 40.0));
+        view.crop((500, 0), Size::new(10, 10));
+        assert_eq!(view.visible.area(), 0.0);
+    }
+
+    #[test]
+    fn forms_of_a_box() {
+        let of = BoundingBox::new(10.0, 20.0, 30.0, 40.0);
+        assert_eq!(of.xyxy(), [10.0, 20.0, 40.0, 60.0]);
+        assert_eq!(of.xywh(), [10.0, 20.0, 30.0, 40.0]);
+        assert_eq!(of.cxcywh(), [25.0, 40.0, 30.0, 40.0]);
+        assert_eq!(of.normalised(Size::new(100, 80)).xyxy(), [0.1, 0.25, 0.4, 0.75]);
+    }
+
+    #[test]
+    fn a_point_turns_with_its_pixel() {
+        let stored = Size::new(7, 5);
+        for value in 1..=8 {
+            let orientation = Orientation::from_exif(value);
+            let (x, y) = orientation.upright_position(stored, 2, 4);
+            let centre = orientation.upright_point(stored, 2.5, 4.5);
+            assert_eq!(centre, (f64::from(x) + 0.5, f64::from(y) + 0.5), "orientation {value}");
+            let pixel = orientation.upright_box(stored, &BoundingBox::new(2.0, 4.0, 1.0, 1.0));
+            assert_eq!(pixel, BoundingBox::new(x.into(), y.into(), 1.0, 1.0));
+        }
+    }
+}

@@ -1,0 +1,205 @@
+//! COCO: pictures in a folder, and one JSON file that tells what is in them.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Configured, Page, Source, file, settings};
+use crate::annotation::{Canvas, Frame, Object};
+use crate::error::{Error, Fault, Result};
+use crate::geometry::Size;
+use crate::storage;
+
+mod document;
+mod pool;
+
+use pool::Pool;
+
+/// Pictures with objects in them, as COCO's `instances_*.json` tells (<https://cocodataset.org/#format-data>).
+///
+/// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
+///   out). A picture's `file_name` is relative to the folder `images`. One that is not there is a sample that cannot be
+///   read.
+/// * [`Source::objects`] are the `annotations` of a picture in the order of the file: box, category, `iscrowd`, `area`
+///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
+///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
+///   [`Coco::categories`] the ids.
+/// * A sample's own label is -1: no class is the picture's.
+/// * Every number is kept to the last bit. Numbers of at most two decimals, which is what COCO has, take two bytes or so.
+/// * Positions mean the stored pixels unless `coordinates` says otherwise; with a picture of another size than its `width`
+///   and `height` say, the sample cannot be used.
+/// * What cannot be is an error with the id: two images, categories or annotations with one id, an annotation of an image or a
+///   category that is not there, a box that has no four numbers or a negative side, a polygon of an odd number of
+///   coordinates, run lengths for another size or beyond it. A polygon of fewer than three points is left out, and
+///   what run lengths do not reach is background. What is no JSON (`NaN`, say) is an error with line and column.
+/// * The file is read as a stream: memory is what is kept.
+#[derive(Debug)]
+pub struct Coco {
+    json: PathBuf,
+    folder: PathBuf,
+    coordinates: Frame,
+    categories: Vec<Category>,
+    classes: Vec<String>,
+    images: Vec<Image>,
+    /// All file names, one after another.
+    names: String,
+    /// Where each annotation begins in the pool; those of an image follow one another.
+    starts: Vec<u64>,
+    pool: Pool,
+    largest_bytes: u64,
+}
+
+/// What stands beside `coco`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CocoSettings {
+    /// The folder of the pictures, relative to that of the JSON file. Default: that folder itself.
+    pub images: PathBuf,
+    /// Leaves pictures without an annotation out. Default false.
+    pub skip_empty: bool,
+    /// Which picture positions mean: `stored` pixels, or the `upright` picture. Default stored.
+    pub coordinates: Frame,
+}
+
+/// A sort of object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Category {
+    /// Its id in the file: any number.
+    pub id: i64,
+    /// Its name; the id where it has none.
+    pub name: String,
+}
+
+/// One of `images`.
+#[derive(Debug)]
+struct Image {
+    id: i64,
+    /// 0x0 where the file does not say.
+    size: Size,
+    /// The end of its name; it begins where that of the image before ends.
+    name_end: u64,
+    /// The end of its annotations; likewise.
+    end: u64,
+}
+
+impl Coco {
+    /// Reads the JSON file.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be, or has no images.
+    pub fn open(json: impl AsRef<Path>, settings: &CocoSettings) -> Result<Self> {
+        let json = json.as_ref();
+        let mut this = document::read(json, settings)?;
+        if this.images.is_empty() {
+            let problem = match settings.skip_empty {
+                true => format!("{} has no image with an annotation", json.display()),
+                false => format!("{} has no images", json.display()),
+            };
+            return Err(Error::config("source.coco", problem));
+        }
+        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        Ok(this)
+    }
+
+    /// All categories in the order of their ids: the first is that of label 0.
+    pub fn categories(&self) -> &[Category] {
+        &self.categories
+    }
+
+    /// The id of a sample's image in the file. `index` is below [`Source::len`].
+    pub fn image_id(&self, index: u64) -> i64 {
+        self.images[index as usize].id
+    }
+
+    /// The path of a sample.
+    pub fn path(&self, index: u64) -> PathBuf {
+        let start = self.before(index).map_or(0, |image| image.name_end);
+        let name = &self.names[start as usize..self.images[index as usize].name_end as usize];
+        storage::join(&self.folder, Path::new(name))
+    }
+
+    fn before(&self, index: u64) -> Option<&Image> {
+        index.checked_sub(1).map(|before| &self.images[before as usize])
+    }
+
+    /// The label of a category.
+    fn label(categories: &[Category], id: i64) -> Option<usize> {
+        categories.binary_search_by_key(&id, |category| category.id).ok()
+    }
+}
+
+impl Configured for Coco {
+    const KEY: &'static str = "coco";
+    type Settings = CocoSettings;
+
+    fn recognises(name: &str, head: &[u8]) -> bool {
+        name.ends_with(".json") && head.trim_ascii_start().starts_with(b"{")
+    }
+
+    fn open(paths: &[PathBuf], settings: &CocoSettings) -> Result<Self> {
+        Self::open(settings::only(Self::KEY, paths)?, settings)
+    }
+}
+
+impl Source for Coco {
+    fn len(&self) -> u64 {
+        self.images.len() as u64
+    }
+
+    fn label(&self, _: u64) -> i64 {
+        -1
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.path(index).to_string_lossy().into_owned()
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        file::read(&self.path(index), page, limit)
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn objects(&self, index: u64) -> Vec<Object> {
+        let start = self.before(index).map_or(0, |image| image.end);
+        let end = self.images[index as usize].end;
+        let starts = &self.starts[start as usize..end as usize];
+        let object = |&at: &u64| {
+            let object = self.pool.object(at);
+            let label = Self::label(&self.categories, object.category);
+            let label = label.expect("a category that is not there was refused");
+            Object { category: label as i64, ..object }
+        };
+        starts.iter().map(object).collect()
+    }
+
+    fn canvas(&self, index: u64) -> Canvas {
+        let size = self.images[index as usize].size;
+        Canvas { frame: self.coordinates, size: (size.pixels() > 0).then_some(size) }
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.largest_bytes
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let names = self.classes.iter().chain(self.categories.iter().map(|it| &it.name));
+        let images = self.images.capacity() * size_of::<Image>() + self.names.capacity();
+        let annotations = self.starts.capacity() * size_of::<u64>() + self.pool.bytes();
+        let categories = names.map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
+        (images + annotations + categories) as u64
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{}: {} pictures, {} objects of {} categories",
+            self.json.display(),
+            self.images.len(),
+            self.starts.len(),
+            self.categories.len()
+        )
+    }
+}

@@ -1,0 +1,237 @@
+//! Annotations as bytes, one after another: the numbers to the last bit, in as little room as they need.
+//!
+//! Whole numbers are LEB128, signed ones zigzagged. A coordinate of at most two decimals is its difference in hundredths to
+//! the one before on its axis, plus one; anything else is a zero and the eight bytes of the f64. A quotient by 100 of
+//! the hundredths is rounded as the decimal was, so it is the same f64.
+
+use crate::annotation::{Object, RunLengths, Segmentation};
+use crate::geometry::{BoundingBox, Size};
+
+/// All annotations.
+#[derive(Debug, Default)]
+pub struct Pool {
+    bytes: Vec<u8>,
+}
+
+/// What is checked when all of the file is known.
+pub struct Head {
+    pub id: i64,
+    pub category: i64,
+    /// The size of its run lengths.
+    pub size: Option<Size>,
+}
+
+const CROWD: u64 = 1;
+const POLYGONS: u64 = 2;
+const RUNS: u64 = 4;
+
+impl Pool {
+    /// Appends an annotation whose `category` is still the file's own number, and whose box is `[x, y, width, height]`; tells
+    /// where it begins.
+    pub fn push(&mut self, object: &Object, bbox: [f64; 4]) -> u64 {
+        let start = self.bytes.len() as u64;
+        let kind = match &object.segmentation {
+            None => 0,
+            Some(Segmentation::Polygons(_)) => POLYGONS,
+            Some(Segmentation::Runs(_)) => RUNS,
+        };
+        self.signed(object.id);
+        self.signed(object.category);
+        self.unsigned(kind | if object.crowd { CROWD } else { 0 });
+        if let Some(Segmentation::Runs(runs)) = &object.segmentation {
+            self.unsigned(runs.size().width.into());
+            self.unsigned(runs.size().height.into());
+        }
+        for number in bbox.into_iter().chain([object.area]) {
+            self.number(number, &mut 0);
+        }
+        match &object.segmentation {
+            None => {}
+            Some(Segmentation::Polygons(polygons)) => {
+                self.unsigned(polygons.len() as u64);
+                for polygon in polygons {
+                    self.unsigned(polygon.len() as u64);
+                    let (mut x, mut y) = (0, 0);
+                    for point in polygon {
+                        self.number(point[0], &mut x);
+                        self.number(point[1], &mut y);
+                    }
+                }
+            }
+            Some(Segmentation::Runs(runs)) => {
+                self.unsigned(runs.lengths().len() as u64);
+                runs.lengths().for_each(|length| self.unsigned(length));
+            }
+        }
+        start
+    }
+
+    /// What is checked of the annotation that begins here.
+    pub fn head(&self, start: u64) -> Head {
+        Reader { bytes: &self.bytes[start as usize..] }.head().0
+    }
+
+    /// The annotation that begins here; its category is the file's own number.
+    pub fn object(&self, start: u64) -> Object {
+        let mut from = Reader { bytes: &self.bytes[start as usize..] };
+        let (Head { id, category, size }, kind) = from.head();
+        let [x, y, width, height, area] = [(); 5].map(|()| from.number(&mut 0));
+        let segmentation = match size {
+            Some(size) => Some(Segmentation::Runs(from.runs(size))),
+            None if kind & POLYGONS != 0 => Some(Segmentation::Polygons(from.polygons())),
+            None => None,
+        };
+        let bbox = BoundingBox::new(x, y, width, height);
+        Object { id, category, bbox, area, crowd: kind & CROWD != 0, segmentation }
+    }
+
+    /// Gives room back that was taken ahead.
+    pub fn shrink(&mut self) {
+        self.bytes.shrink_to_fit();
+    }
+
+    /// Bytes that it holds.
+    pub fn bytes(&self) -> usize {
+        self.bytes.capacity()
+    }
+
+    fn unsigned(&mut self, mut value: u64) {
+        while value >= 0x80 {
+            self.bytes.push(value as u8 | 0x80);
+            value >>= 7;
+        }
+        self.bytes.push(value as u8);
+    }
+
+    fn signed(&mut self, value: i64) {
+        self.unsigned(zigzag(value));
+    }
+
+    fn number(&mut self, value: f64, last: &mut i64) {
+        const MOST: f64 = (1u64 << 52) as f64;
+        let hundredths = (value * 100.0).round();
+        if hundredths.abs() <= MOST && hundredths / 100.0 == value {
+            let hundredths = hundredths as i64;
+            self.unsigned(zigzag(hundredths - *last) + 1);
+            *last = hundredths;
+        } else {
+            self.unsigned(0);
+            self.bytes.extend(value.to_le_bytes());
+        }
+    }
+}
+
+fn zigzag(value: i64) -> u64 {
+    ((value << 1) ^ (value >> 63)) as u64
+}
+
+/// Reads what was written above, and nothing else.
+struct Reader<'a> {
+    bytes: &'a [u8],
+}
+
+impl Reader<'_> {
+    fn head(&mut self) -> (Head, u64) {
+        let (id, category) = (self.signed(), self.signed());
+        let kind = self.unsigned();
+        let size = (kind & RUNS != 0)
+            .then(|| Size::new(self.unsigned() as u32, self.unsigned() as u32));
+        (Head { id, category, size }, kind)
+    }
+
+    fn polygons(&mut self) -> Vec<Vec<[f64; 2]>> {
+        let count = self.unsigned();
+        let polygon = |_| {
+            let (mut x, mut y) = (0, 0);
+            let points = self.unsigned();
+            (0..points).map(|_| [self.number(&mut x), self.number(&mut y)]).collect()
+        };
+        (0..count).map(polygon).collect()
+    }
+
+    fn runs(&mut self, size: Size) -> RunLengths {
+        let count = self.unsigned();
+        let lengths = (0..count).map(|_| self.unsigned());
+        RunLengths::new(size, lengths).expect("run lengths beyond the picture were refused")
+    }
+
+    fn unsigned(&mut self) -> u64 {
+        let len = self.bytes.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+        let (number, rest) = self.bytes.split_at(len);
+        self.bytes = rest;
+        number.iter().rev().fold(0, |value, byte| value << 7 | u64::from(byte & 0x7f))
+    }
+
+    fn signed(&mut self) -> i64 {
+        unzigzag(self.unsigned())
+    }
+
+    fn number(&mut self, last: &mut i64) -> f64 {
+        match self.unsigned() {
+            0 => {
+                let (number, rest) = self.bytes.split_first_chunk().expect("8 bytes follow a zero");
+                self.bytes = rest;
+                f64::from_le_bytes(*number)
+            }
+            difference => {
+                *last += unzigzag(difference - 1);
+                *last as f64 / 100.0
+            }
+        }
+    }
+}
+
+fn unzigzag(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn number() -> impl Strategy<Value = f64> {
+        let hundredths = (-100_000_000i64..100_000_000).prop_map(|it| it as f64 / 100.0);
+        prop_oneof![hundredths, any::<f64>().prop_filter("numbers only", |it| it.is_finite())]
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_put_in_comes_out(
+            id in any::<i64>(),
+            category in any::<i64>(),
+            crowd in any::<bool>(),
+            bbox in prop::array::uniform4(number()),
+            area in number(),
+            polygons in prop::collection::vec(prop::collection::vec(prop::array::uniform2(number()), 0..6), 0..4),
+            lengths in prop::collection::vec(0u64..1 << 40, 0..9),
+            kind in 0..3,
+        ) {
+            let size = Size::new(u32::MAX, u32::MAX);
+            let segmentation = match kind {
+                0 => None,
+                1 => Some(Segmentation::Polygons(polygons)),
+                _ => Some(Segmentation::Runs(RunLengths::new(size, lengths).unwrap())),
+            };
+            let [x, y, width, height] = bbox;
+            let bounding = BoundingBox::new(x, y, width, height);
+            let object = Object { id, category, bbox: bounding, area, crowd, segmentation };
+            let mut pool = Pool::default();
+            pool.push(&object, [1.0; 4]);
+            let start = pool.push(&object, bbox);
+            prop_assert_eq!(pool.object(start), object);
+        }
+    }
+
+    #[test]
+    fn a_coordinate_of_two_decimals_takes_two_bytes() {
+        let mut pool = Pool::default();
+        let last = &mut 0;
+        pool.number(473.07, last);
+        let before = pool.bytes.len();
+        for value in [473.3, 474.99, 420.0] {
+            pool.number(value, last);
+        }
+        assert_eq!((before, pool.bytes.len() - before), (3, 6));
+    }
+}

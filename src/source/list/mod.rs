@@ -1,0 +1,346 @@
+//! A file that names pictures and their labels.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Configured, Page, Source, file, settings};
+use crate::error::{Error, Fault, Result};
+use crate::storage;
+
+mod lines;
+mod table;
+mod text;
+
+/// Pictures named in a file, in its order.
+///
+/// Paths are relative to the list's own directory, or absolute, or URLs; the list is UTF-8. A file that is not there is a
+/// sample that cannot be read: the policy for samples decides. What the list may be, by `format` or by the ending of
+/// its name:
+///
+/// * `text`: one picture a line: the path, a tab, the label, an integer. Paths may contain anything but tabs and line
+///   ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe and DALI write their
+///   lists; a line without a label has label -1. Empty lines are not samples.
+/// * `csv` (`.csv`) and `tsv`: a table whose first line names its columns, separated by commas or tabs or by `separator`;
+///   fields may be quoted as RFC 4180 says.
+/// * `jsonl` (`.jsonl`, `.ndjson`): an object on each line.
+/// * A `.tsv` whose first line names a column of paths is a table, any other file is text.
+///
+/// In a table and in JSON lines `image` names the column (or key) of the path; without it that is the first there is of
+/// `path`, `image`, `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; without it
+/// that is `label`, and where there is none, samples have label -1.
+///
+/// * Labels are integers, or texts: then the classes are the texts in their byte order, and a label is the place of its text
+///   among them. In a table labels are integers where all of them can be read as such. In JSON lines a number is an
+///   integer and a string is a text. A list that has both is an error, unless `labels = "text"` says that all of them
+///   are texts.
+#[derive(Debug)]
+pub struct FileList {
+    list: PathBuf,
+    base: PathBuf,
+    /// All paths, one after another.
+    paths: String,
+    /// For each sample, the end of its path; it begins where the one before ends.
+    ends: Vec<u64>,
+    labels: Vec<i64>,
+    classes: Vec<String>,
+    largest_bytes: u64,
+}
+
+/// What stands beside `list`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FileListSettings {
+    /// What the file is. Default: by the ending of its name.
+    pub format: ListFormat,
+    /// The column (or key) of the path. Default: the first there is of the usual names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The column (or key) of the label; empty where the samples shall have none. Default: `label`, if there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What labels are. Default: what they look like.
+    pub labels: LabelSort,
+    /// The character between the columns of a table, in ASCII. Default: a comma in CSV, a tab in TSV.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub separator: Option<char>,
+}
+
+/// What a list is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ListFormat {
+    /// By the ending of its name.
+    #[default]
+    Auto,
+    /// Lines of path and label.
+    Text,
+    /// A table with commas.
+    Csv,
+    /// A table with tabs.
+    Tsv,
+    /// An object on each line.
+    Jsonl,
+}
+
+/// What labels are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelSort {
+    /// What all of them look like.
+    #[default]
+    Auto,
+    /// Integers.
+    Integer,
+    /// Names of classes.
+    Text,
+}
+
+/// What paths are called where nothing is said.
+const PATHS: [&str; 7] =
+    ["path", "image", "file", "filename", "file_name", "filepath", "image_path"];
+
+/// What the label is called where nothing is said.
+const LABEL: &str = "label";
+
+impl FileList {
+    /// Reads the list. Fails where it cannot be read, names nothing, or a label is not what it should be.
+    pub fn open(path: impl AsRef<Path>) -> Result<Self> {
+        Self::with(path, &FileListSettings::default())
+    }
+
+    /// Reads the list with these settings.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the line where it says what cannot be.
+    pub fn with(path: impl AsRef<Path>, settings: &FileListSettings) -> Result<Self> {
+        let list = path.as_ref();
+        let bytes = storage::read(list).map_err(|error| Error::io(list, &error))?;
+        let content = String::from_utf8(bytes).map_err(|error| {
+            let place = error.utf8_error().valid_up_to();
+            let problem = format!("{} is not UTF-8 at byte {place}", list.display());
+            Error::config("source.list", problem)
+        })?;
+        let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
+        let format = settings.format_of(list, content);
+        let mut samples = Samples::default();
+        match format {
+            ListFormat::Jsonl => lines::read(content, settings, &mut samples),
+            ListFormat::Csv => table::read(content, ',', settings, &mut samples),
+            ListFormat::Tsv => table::read(content, '\t', settings, &mut samples),
+            ListFormat::Text | ListFormat::Auto => text::read(content, settings, &mut samples),
+        }
+        .map_err(|Wrong { line, problem }| {
+            Error::config(format!("source.list: {}, line {line}", list.display()), problem)
+        })?;
+        samples.number();
+        if samples.ends.is_empty() {
+            let problem = format!("{} names no files", list.display());
+            return Err(Error::config("source.list", problem));
+        }
+        let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
+        let Samples { mut paths, mut ends, mut labels, classes, .. } = samples;
+        paths.shrink_to_fit();
+        ends.shrink_to_fit();
+        labels.shrink_to_fit();
+        let list = list.into();
+        let mut this = Self { list, base, paths, ends, labels, classes, largest_bytes: 0 };
+        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        Ok(this)
+    }
+
+    /// The path of a sample.
+    pub fn path(&self, index: u64) -> PathBuf {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        let path = &self.paths[start as usize..self.ends[index as usize] as usize];
+        storage::join(&self.base, Path::new(path))
+    }
+}
+
+impl Configured for FileList {
+    const KEY: &'static str = "list";
+    type Settings = FileListSettings;
+
+    fn recognises(name: &str, _: &[u8]) -> bool {
+        const ENDINGS: [&str; 6] = [".txt", ".lst", ".csv", ".tsv", ".jsonl", ".ndjson"];
+        ENDINGS.iter().any(|ending| name.ends_with(ending))
+    }
+
+    fn open(paths: &[PathBuf], settings: &FileListSettings) -> Result<Self> {
+        Self::with(settings::only(Self::KEY, paths)?, settings)
+    }
+}
+
+impl Source for FileList {
+    fn len(&self) -> u64 {
+        self.ends.len() as u64
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.labels[index as usize]
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.path(index).to_string_lossy().into_owned()
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        file::read(&self.path(index), page, limit)
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.largest_bytes
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let numbers = (self.ends.capacity() + self.labels.capacity()) * size_of::<u64>();
+        let class = |name: &String| name.capacity() + size_of::<String>();
+        let classes: usize = self.classes.iter().map(class).sum();
+        (self.paths.capacity() + numbers + classes) as u64
+    }
+
+    fn describe(&self) -> String {
+        let classes = match self.classes.len() {
+            0 => String::new(),
+            classes => format!(" in {classes} classes"),
+        };
+        format!("{}: {} files{classes}", self.list.display(), self.ends.len())
+    }
+}
+
+impl FileListSettings {
+    /// What the file is.
+    fn format_of(&self, list: &Path, content: &str) -> ListFormat {
+        if self.format != ListFormat::Auto {
+            return self.format;
+        }
+        let ending = list.extension().and_then(|it| it.to_str()).unwrap_or_default();
+        match ending.to_ascii_lowercase().as_str() {
+            "csv" => ListFormat::Csv,
+            "jsonl" | "ndjson" => ListFormat::Jsonl,
+            "tsv" if table::has_header(content, self) => ListFormat::Tsv,
+            _ => ListFormat::Text,
+        }
+    }
+
+    /// What paths may be called.
+    fn images(&self) -> Vec<&str> {
+        self.image.as_ref().map_or(PATHS.to_vec(), |name| vec![name])
+    }
+
+    /// What the label is called, and whether it must be there.
+    fn label(&self) -> Option<(&str, bool)> {
+        match self.label.as_deref() {
+            None => Some((LABEL, false)),
+            Some("") => None,
+            Some(name) => Some((name, true)),
+        }
+    }
+}
+
+/// A line that cannot be.
+struct Wrong {
+    line: u64,
+    problem: String,
+}
+
+impl Wrong {
+    fn new(line: u64, problem: impl Into<String>) -> Self {
+        Self { line, problem: problem.into() }
+    }
+}
+
+/// What was read so far.
+#[derive(Default)]
+struct Samples {
+    paths: String,
+    ends: Vec<u64>,
+    /// Until they are numbered, labels that are texts are their places in `classes`.
+    labels: Vec<i64>,
+    classes: Vec<String>,
+    known: HashMap<String, i64>,
+    /// Line and text of the first integer, and of the first text.
+    integer: Option<(u64, String)>,
+    text: Option<(u64, String)>,
+}
+
+/// A label as it is written.
+enum Written<'a> {
+    /// There is none.
+    None,
+    Integer(i64),
+    Text(&'a str),
+    /// An integer, or a text that looks like one.
+    Either(&'a str),
+}
+
+impl Samples {
+    fn push(&mut self, line: u64, path: &str, label: Written, sort: LabelSort) -> Result<(), Wrong> {
+        if path.is_empty() {
+            return Err(Wrong::new(line, "the path is empty"));
+        }
+        let label = match (label, sort) {
+            (Written::None, _) => -1,
+            (Written::Integer(label), LabelSort::Text) => self.class(line, &label.to_string()),
+            (Written::Integer(label), _) => self.number_of(line, label, label),
+            (Written::Either(text), LabelSort::Auto | LabelSort::Integer) => {
+                match text.trim().parse() {
+                    Ok(label) => self.number_of(line, label, text),
+                    Err(_) => self.class(line, text),
+                }
+            }
+            (Written::Text(text) | Written::Either(text), _) => self.class(line, text),
+        };
+        self.paths += path;
+        self.ends.push(self.paths.len() as u64);
+        self.labels.push(label);
+        match (&self.integer, &self.text) {
+            (_, Some((line, text))) if sort == LabelSort::Integer => {
+                Err(Wrong::new(*line, format!("the label must be an integer, is {text:?}")))
+            }
+            (Some((integer, number)), Some((line, text))) => Err(Wrong::new(
+                *line,
+                format!(
+                    "the label is the text {text:?}, and in line {integer} it is the integer {number}: \
+                     make them one sort, or write labels = \"text\""
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn number_of(&mut self, line: u64, label: i64, written: impl ToString) -> i64 {
+        self.integer.get_or_insert_with(|| (line, written.to_string()));
+        label
+    }
+
+    fn class(&mut self, line: u64, text: &str) -> i64 {
+        self.text.get_or_insert_with(|| (line, text.to_string()));
+        if let Some(&class) = self.known.get(text) {
+            return class;
+        }
+        let class = self.classes.len() as i64;
+        self.known.insert(text.to_string(), class);
+        self.classes.push(text.to_string());
+        class
+    }
+
+    /// Numbers the classes in the byte order of their names.
+    fn number(&mut self) {
+        self.classes.sort_unstable();
+        let mut labels = vec![0; self.classes.len()];
+        for (label, name) in self.classes.iter().enumerate() {
+            labels[self.known[name] as usize] = label as i64;
+        }
+        if !labels.is_empty() {
+            // Integers and texts do not mix, so every label but -1 is a place in `classes`.
+            self.labels.iter_mut().filter(|it| **it >= 0).for_each(|it| *it = labels[*it as usize]);
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! Tables: CSV and TSV with a header.
+
+use csv::{ReaderBuilder, StringRecord};
+
+use super::{FileListSettings, Samples, Wrong, Written};
+
+/// Whether the first line names a column of paths.
+pub fn has_header(content: &str, settings: &FileListSettings) -> bool {
+    let first = content.lines().next().unwrap_or_default();
+    let separator = settings.separator.unwrap_or('\t');
+    first.split(separator).any(|name| settings.images().contains(&name.trim().trim_matches('"')))
+}
+
+pub fn read(
+    content: &str,
+    separator: char,
+    settings: &FileListSettings,
+    samples: &mut Samples,
+) -> Result<(), Wrong> {
+    let separator = settings.separator.unwrap_or(separator);
+    if !separator.is_ascii() || "\"\r\n".contains(separator) {
+        let problem = format!("source.separator must be one ASCII character, is {separator:?}");
+        return Err(Wrong::new(1, problem));
+    }
+    let mut rows = ReaderBuilder::new()
+        .delimiter(separator as u8)
+        .has_headers(false)
+        .from_reader(content.as_bytes());
+    let mut row = StringRecord::new();
+    if !rows.read_record(&mut row).map_err(wrong)? {
+        return Ok(());
+    }
+    let columns = Columns::find(&row, settings)?;
+    while rows.read_record(&mut row).map_err(wrong)? {
+        let line = row.position().map_or(0, |position| position.line());
+        // Every row has as many fields as the header.
+        let field = |column: usize| row.get(column).unwrap_or_default();
+        let label = match columns.label.map(field) {
+            None => Written::None,
+            Some("") => return Err(Wrong::new(line, "the label is empty")),
+            Some(label) => Written::Either(label),
+        };
+        samples.push(line, field(columns.image), label, settings.labels)?;
+    }
+    Ok(())
+}
+
+struct Columns {
+    image: usize,
+    label: Option<usize>,
+}
+
+impl Columns {
+    fn find(header: &StringRecord, settings: &FileListSettings) -> Result<Self, Wrong> {
+        let find = |wanted: &str| {
+            let mut found = header.iter().enumerate().filter(|(_, name)| name.trim() == wanted);
+            match (found.next(), found.next()) {
+                (Some(_), Some(_)) => {
+                    Err(Wrong::new(1, format!("two columns have the name {wanted:?}")))
+                }
+                (column, _) => Ok(column.map(|(column, _)| column)),
+            }
+        };
+        let has = || header.iter().map(str::trim).collect::<Vec<_>>().join(", ");
+        let names = settings.images();
+        let mut image = None;
+        for name in &names {
+            image = image.or(find(name)?);
+        }
+        let image = image.ok_or_else(|| {
+            let names = names.join(", ");
+            let problem = format!(
+                "the header must name the column of the paths ({names}), has {}: write image = \"…\" under [source]",
+                has()
+            );
+            Wrong::new(1, problem)
+        })?;
+        let label = match settings.label() {
+            None => None,
+            Some((name, must)) => match find(name)? {
+                None if must => {
+                    let problem = format!("source.label is {name:?}, and the columns are {}", has());
+                    return Err(Wrong::new(1, problem));
+                }
+                found => found,
+            },
+        };
+        Ok(Self { image, label })
+    }
+}
+
+fn wrong(error: csv::Error) -> Wrong {
+    let line = error.position().map_or(0, |position| position.line());
+    match error.kind() {
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Wrong::new(line, format!("{len} fields, the header has {expected_len}"))
+        }
+        _ => Wrong::new(line, error.to_string()),
+    }
+}
