@@ -239,6 +239,8 @@ impl<'a> Maker<'a> {
             Format::Jpeg => "jpg",
             Format::Png => "png",
             Format::WebP => "webp",
+            Format::Pnm if bytes.starts_with(b"P5") => "pgm",
+            Format::Pnm => "ppm",
         };
         Ok(Picture { bytes: bytes.to_vec(), extension })
     }

@@ -9,15 +9,15 @@ use serde::{Deserialize, Deserializer};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Fault, Result};
 
-pub use detect::detect;
-pub use coco::{Category, CocoSettings};
-pub use list::{FileListSettings, LabelSort, ListFormat};
-pub use memory::Memory;
-pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use beton::BetonSettings;
-pub use npy::NpySettings;
+pub use coco::{Category, CocoSettings};
+pub use detect::detect;
+pub use list::{FileListSettings, LabelSort, ListFormat};
 pub use lmdb::{LmdbSettings, LmdbValues};
+pub use memory::Memory;
+pub use npy::NpySettings;
 pub use recordio::{RecordIoLabel, RecordIoSettings};
+pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 

@@ -65,7 +65,7 @@ impl Format for RecordIoSettings {
 
     /// By the mark of the first record.
     fn recognises(_: &str, head: &[u8]) -> bool {
-        head.starts_with(&MAGIC.to_le_bytes())
+        head.starts_with(&MAGIC)
     }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {

@@ -27,7 +27,7 @@ pub type WebDataset = Records<WebDatasetSettings>;
 #[serde(deny_unknown_fields, default)]
 pub struct WebDatasetSettings {
     /// Extensions of the picture, with semicolons; the first of them that a sample has counts. Default
-    /// `jpg;jpeg;png;webp`.
+    /// `jpg;jpeg;png;webp;ppm;pgm`.
     pub image: String,
     /// Extension of the label, an integer in digits; empty where samples have none, which is label -1. Default `cls`.
     pub label: String,
@@ -38,7 +38,7 @@ pub struct WebDatasetSettings {
 
 impl Default for WebDatasetSettings {
     fn default() -> Self {
-        Self { image: "jpg;jpeg;png;webp".into(), label: "cls".into(), label_key: String::new() }
+        Self { image: "jpg;jpeg;png;webp;ppm;pgm".into(), label: "cls".into(), label_key: String::new() }
     }
 }
 
