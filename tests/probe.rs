@@ -129,6 +129,28 @@ fn a_file_is_known_by_its_first_bytes_or_its_name() {
 }
 
 #[test]
+fn every_format_is_known() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for (path, expected) in [
+        ("beton/jpg.beton", "beton"),
+        ("coco/instances.json", "coco"),
+        ("lmdb/datum.mdb", "lmdb"),
+        ("lmdb/image", "lmdb"),
+        ("npy/rgb-1.npy", "npy"),
+        ("recordio/train.rec", "recordio"),
+        ("records/gnu.tar", "webdataset"),
+        ("records/train-00000-of-00002", "tfrecord"),
+    ] {
+        assert_eq!(key(&golden.join(path)), expected, "{path}");
+    }
+    let root = folder(&[]);
+    for name in ["a.csv", "a.tsv", "a.jsonl", "a.txt"] {
+        fs::write(root.path().join(name), "").unwrap();
+        assert_eq!(key(&root.path().join(name)), "list", "{name}");
+    }
+}
+
+#[test]
 fn a_folder_is_what_its_own_files_are_else_a_directory_of_pictures() {
     assert_eq!(key(folder(&["train-000000.tar", "train-000001.tar"]).path()), "webdataset");
     assert_eq!(key(folder(&["train-00000-of-00002"]).path()), "tfrecord");
