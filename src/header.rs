@@ -62,7 +62,7 @@ impl Header {
     ///
     /// Faults: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
     /// `Truncated` where the file ends inside its header or, for a JPEG, has no end-of-image marker after its
-    /// first scan, and `Corrupt` where the header contradicts the format.
+    /// first scan or, for a PNM, ends before its last pixel, and `Corrupt` where the header contradicts the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
         if bytes.is_empty() {
             return Err(Fault::new(Reason::Empty, "the file has no bytes"));

@@ -166,7 +166,7 @@ impl Samples {
         let end = end.ok_or_else(|| window.cut(start, bytes.unwrap_or(u64::MAX)))?;
         let allocations = head.allocations;
         let whole = window.file_len().checked_sub(allocations);
-        if allocations < end || whole.is_none_or(|bytes| bytes % ALLOCATION_BYTES != 0) {
+        if allocations < end || whole.is_none_or(|bytes| !bytes.is_multiple_of(ALLOCATION_BYTES)) {
             let problem = format!(
                 "the allocation table should begin at byte {allocations}, behind byte {end}, and have \
                  {ALLOCATION_BYTES} bytes an entry; the file ends at {}: it is cut or damaged, or its writer was \

@@ -119,7 +119,7 @@ impl Item {
         };
         let digits = std::str::from_utf8(digits).ok()?;
         let plain = kind.is_ascii_alphabetic() && digits.bytes().all(|it| it.is_ascii_digit());
-        let bytes = u32::from_str_radix(digits, 10).ok()?.into();
+        let bytes = digits.parse::<u32>().ok()?.into();
         plain.then_some(Self { kind, bytes, big_endian: big_endian && bytes > 1 })
     }
 }

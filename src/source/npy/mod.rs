@@ -1,15 +1,17 @@
 //! Stacks of pictures in NumPy's `.npy` files.
 
+use std::io::{self, ErrorKind};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{HELD, Shard, Wrong, expand};
+use super::records::{HELD, Wrong, expand};
 use super::{Configured, Page, Source, file};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Reason, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
-use crate::storage::{self, File};
+use crate::storage::{self, File, Stamp};
 use crate::tensor::CHANNELS;
 
 use array::{Array, Item, words};
@@ -52,9 +54,13 @@ const PLANAR_PIXELS: usize = 16 << 10;
 
 /// A file with a stack.
 struct Stack {
-    file: Shard,
-    /// Its first sample.
-    first: u64,
+    path: PathBuf,
+    /// The file, where it is one of those that stay open.
+    held: Option<File>,
+    /// That of the file when it was opened first.
+    stamp: Stamp,
+    /// Its samples: the first one, and the first after it.
+    samples: Range<u64>,
     /// The first byte of the first picture.
     start: u64,
     size: Size,
@@ -92,10 +98,10 @@ impl Configured for Npy {
         files.retain(|path| !labels.contains(path));
         let mut stacks: Vec<Stack> = Vec::new();
         for path in files {
-            let first = stacks.last().map_or(0, |stack| stack.file.end);
+            let first = stacks.last().map_or(0, |stack| stack.samples.end);
             stacks.push(Stack::open(path, stacks.len() < HELD, first)?);
         }
-        let count = stacks.last().map_or(0, |stack| stack.file.end);
+        let count = stacks.last().map_or(0, |stack| stack.samples.end);
         if count == 0 {
             let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
             let problem = format!("no samples in {} files of {first}", stacks.len());
@@ -118,13 +124,13 @@ impl Configured for Npy {
 
 impl Npy {
     fn stack(&self, index: u64) -> &Stack {
-        &self.stacks[self.stacks.partition_point(|stack| stack.file.end <= index)]
+        &self.stacks[self.stacks.partition_point(|stack| stack.samples.end <= index)]
     }
 }
 
 impl Source for Npy {
     fn len(&self) -> u64 {
-        self.stacks.last().map_or(0, |stack| stack.file.end)
+        self.stacks.last().map_or(0, |stack| stack.samples.end)
     }
 
     fn label(&self, index: u64) -> i64 {
@@ -134,7 +140,7 @@ impl Source for Npy {
     /// The file and, in brackets, the number of the picture in it.
     fn location(&self, index: u64) -> String {
         let stack = self.stack(index);
-        format!("{}[{}]", stack.file.path.display(), index - stack.first)
+        format!("{}[{}]", stack.path.display(), index - stack.samples.start)
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
@@ -144,10 +150,10 @@ impl Source for Npy {
         let head = head.bytes();
         let (before, space) = page.space(head.len() + bytes as usize).split_at_mut(head.len());
         before.copy_from_slice(head);
-        let at = stack.start + bytes * (index - stack.first);
+        let at = stack.start + bytes * (index - stack.samples.start);
         match stack.channels {
-            Channels::Gray | Channels::Last => stack.file.read(at, space),
-            Channels::First => read_planes(&stack.file, at, space),
+            Channels::Gray | Channels::Last => stack.read(at, space),
+            Channels::First => stack.read_planes(at, space),
         }
     }
 
@@ -157,14 +163,14 @@ impl Source for Npy {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let paths: usize = self.stacks.iter().map(|stack| stack.file.path.capacity()).sum();
+        let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
         let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
         (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + labels
     }
 
     /// The first file, and how many files and samples there are.
     fn describe(&self) -> String {
-        let (first, more) = (self.stacks[0].file.path.display(), self.stacks.len() - 1);
+        let (first, more) = (self.stacks[0].path.display(), self.stacks.len() - 1);
         match more {
             0 => format!("{first}: {} samples", self.len()),
             _ => format!("{first} and {more} more: {} samples", self.len()),
@@ -183,8 +189,9 @@ impl Stack {
             wrong("npy", &path, Wrong::new(0, problem))
         })?;
         let (count, size, channels) = pictures;
-        let file = Shard { path, held: held.then_some(file), stamp, end: first + count };
-        Ok(Self { file, first, start: array.start, size, channels })
+        let samples = first..first + count;
+        let held = held.then_some(file);
+        Ok(Self { path, held, stamp, samples, start: array.start, size, channels })
     }
 
     fn head(&self) -> PnmHead {
@@ -200,6 +207,57 @@ impl Stack {
             Channels::Gray => self.size.pixels(),
             Channels::Last | Channels::First => CHANNELS as u64 * self.size.pixels(),
         }
+    }
+
+    /// Fills the space from this byte of the file on. The file must be the one that was opened first.
+    fn read(&self, at: u64, space: &mut [u8]) -> Result<(), Fault> {
+        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
+        let opened;
+        let file = match &self.held {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path).map_err(unreadable)?;
+                &opened
+            }
+        };
+        file.read_exact_at(space, at).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                let end = at + space.len() as u64;
+                Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+            }
+            _ => unreadable(error),
+        })?;
+        if file.stamp().map_err(unreadable)? != self.stamp {
+            let problem = "the file was changed after it was opened; open the source again";
+            return Err(Fault::new(Reason::Unreadable, problem));
+        }
+        Ok(())
+    }
+
+    /// Reads a picture of three planes into pixels of three bytes.
+    fn read_planes(&self, at: u64, pixels: &mut [u8]) -> Result<(), Fault> {
+        let mut planes = [0; CHANNELS * PLANAR_PIXELS];
+        let plane = pixels.len() / CHANNELS;
+        for (number, pixels) in pixels.chunks_mut(CHANNELS * PLANAR_PIXELS).enumerate() {
+            let count = pixels.len() / CHANNELS;
+            let planes = &mut planes[..pixels.len()];
+            if count == plane {
+                // The planes of a small picture follow one another.
+                self.read(at, planes)?;
+            } else {
+                for (channel, part) in planes.chunks_mut(count).enumerate() {
+                    self.read(at + (plane * channel + PLANAR_PIXELS * number) as u64, part)?;
+                }
+            }
+            let (red, rest) = planes.split_at(count);
+            let (green, blue) = rest.split_at(count);
+            for (((pixel, red), green), blue) in
+                pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue)
+            {
+                pixel.copy_from_slice(&[*red, *green, *blue]);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -242,32 +300,6 @@ fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
         (Some(width), Some(height)) => Ok((count, Size::new(width, height), channels)),
         _ => Err(format!("pictures of {width}x{height} pixels, a side may have 1 to {}", i32::MAX)),
     }
-}
-
-/// Reads a picture of three planes into pixels of three bytes.
-fn read_planes(file: &Shard, at: u64, pixels: &mut [u8]) -> Result<(), Fault> {
-    let mut planes = [0; CHANNELS * PLANAR_PIXELS];
-    let plane = pixels.len() / CHANNELS;
-    for (number, pixels) in pixels.chunks_mut(CHANNELS * PLANAR_PIXELS).enumerate() {
-        let count = pixels.len() / CHANNELS;
-        let planes = &mut planes[..pixels.len()];
-        if count == plane {
-            // The planes of a small picture follow one another.
-            file.read(at, planes)?;
-        } else {
-            for (channel, part) in planes.chunks_mut(count).enumerate() {
-                file.read(at + (plane * channel + PLANAR_PIXELS * number) as u64, part)?;
-            }
-        }
-        let (red, rest) = planes.split_at(count);
-        let (green, blue) = rest.split_at(count);
-        for (((pixel, red), green), blue) in
-            pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue)
-        {
-            pixel.copy_from_slice(&[*red, *green, *blue]);
-        }
-    }
-    Ok(())
 }
 
 /// What is wrong with a file that the key names.

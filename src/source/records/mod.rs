@@ -103,15 +103,12 @@ pub struct Records<F> {
     format: F,
 }
 
-/// A file of samples.
-pub(super) struct Shard {
-    pub path: PathBuf,
-    /// The file, where it is one of those that stay open.
-    pub held: Option<File>,
-    /// That of the file when it was walked.
-    pub stamp: Stamp,
+struct Shard {
+    path: PathBuf,
+    held: Option<File>,
+    stamp: Stamp,
     /// The first sample after it.
-    pub end: u64,
+    end: u64,
 }
 
 impl Entry {
@@ -194,9 +191,28 @@ impl<F: Format> Records<F> {
             return Err(Fault::new(Reason::Corrupt, problem));
         }
         file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
+        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
+        let opened;
+        let file = match &shard.held {
+            Some(file) => file,
+            None => {
+                opened = File::open(&shard.path).map_err(unreadable)?;
+                &opened
+            }
+        };
         let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
-        shard.read(offset, space)?;
+        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                let problem = format!("the file ends before byte {}", offset + u64::from(len));
+                Fault::new(Reason::Truncated, problem)
+            }
+            _ => unreadable(error),
+        })?;
+        if file.stamp().map_err(unreadable)? != shard.stamp {
+            let problem = "the file was changed after it was indexed; open the source again";
+            return Err(Fault::new(Reason::Unreadable, problem));
+        }
         if F::CHECKED && crc32c::crc32c(space) != crc {
             let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
             return Err(Fault::new(Reason::Corrupt, problem));
@@ -267,33 +283,6 @@ impl<F: Format> Configured for Records<F> {
 
     fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
         Self::open(paths, settings)
-    }
-}
-
-impl Shard {
-    /// Fills the space from this byte of the file on. The file must be the one that was walked.
-    pub fn read(&self, offset: u64, space: &mut [u8]) -> Result<(), Fault> {
-        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
-        let opened;
-        let file = match &self.held {
-            Some(file) => file,
-            None => {
-                opened = File::open(&self.path).map_err(unreadable)?;
-                &opened
-            }
-        };
-        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                let end = offset + space.len() as u64;
-                Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
-            }
-            _ => unreadable(error),
-        })?;
-        if file.stamp().map_err(unreadable)? != self.stamp {
-            let problem = "the file was changed after it was indexed; open the source again";
-            return Err(Fault::new(Reason::Unreadable, problem));
-        }
-        Ok(())
     }
 }
 
