@@ -7,6 +7,7 @@
 mod exif;
 mod jpeg;
 mod png;
+mod pnm;
 mod verify;
 mod webp;
 
@@ -14,6 +15,8 @@ use crate::error::{Fault, Reason};
 use crate::geometry::{Orientation, Size};
 
 pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
+pub use pnm::PnmHead;
+pub(crate) use pnm::{PnmLayout, layout as pnm_layout};
 
 /// A picture's format, recognised by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,6 +28,8 @@ pub enum Format {
     Png,
     /// Google WebP.
     WebP,
+    /// Netpbm's gray or RGB pixels in binary (`P5`, `P6`), with up to 8 bits per sample.
+    Pnm,
 }
 
 impl Format {
@@ -34,6 +39,7 @@ impl Format {
             Format::Jpeg => "JPEG",
             Format::Png => "PNG",
             Format::WebP => "WebP",
+            Format::Pnm => "PNM",
         }
     }
 }
@@ -65,6 +71,7 @@ impl Header {
             Format::Jpeg => jpeg::parse(bytes),
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
+            Format::Pnm => pnm::parse(bytes),
         }
     }
 
@@ -111,7 +118,16 @@ fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
     if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP") {
         return Ok(Format::WebP);
     }
-    for (magic, name) in [(JPEG_MAGIC, "JPEG"), (PNG_MAGIC, "PNG"), (b"RIFF", "WebP")] {
+    if pnm::is_pnm(bytes) {
+        return Ok(Format::Pnm);
+    }
+    for (magic, name) in [
+        (JPEG_MAGIC, "JPEG"),
+        (PNG_MAGIC, "PNG"),
+        (b"RIFF", "WebP"),
+        (b"P5", "PNM"),
+        (b"P6", "PNM"),
+    ] {
         if magic.starts_with(bytes)
             || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic))
         {
@@ -119,13 +135,13 @@ fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
             return Err(Fault::new(Reason::Truncated, problem));
         }
     }
-    let problem = format!("neither JPEG, PNG nor WebP: {}", looks_like(bytes));
+    let problem = format!("neither JPEG, PNG, WebP nor PNM (P5, P6): {}", looks_like(bytes));
     Err(Fault::new(Reason::Unsupported, problem))
 }
 
 /// What bytes of another format look like, for the error text.
 fn looks_like(bytes: &[u8]) -> String {
-    const OTHERS: [(usize, &[u8], &str); 15] = [
+    const OTHERS: [(usize, &[u8], &str); 20] = [
         (0, b"GIF8", "a GIF"),
         (0, b"BM", "a BMP"),
         (0, b"II*\0", "a TIFF"),
@@ -141,6 +157,11 @@ fn looks_like(bytes: &[u8]) -> String {
         (0, b"%PDF", "a PDF"),
         (0, b"PK\x03\x04", "a ZIP archive"),
         (0, &[0x1F, 0x8B], "a gzip file"),
+        (0, b"P1\n", "a PBM, which has bits"),
+        (0, b"P4\n", "a PBM, which has bits"),
+        (0, b"P2\n", "a PGM in text (`pnmtopnm` makes it binary)"),
+        (0, b"P3\n", "a PPM in text (`pnmtopnm` makes it binary)"),
+        (0, b"P7\n", "a PAM (`pamtopnm` makes a PNM of it)"),
     ];
     let found = OTHERS
         .iter()

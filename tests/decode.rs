@@ -185,7 +185,8 @@ fn colours_are_read_as_the_file_codes_them() {
 fn a_reduction_rounds_sides_up() {
     assert_eq!(reduced_size(Size::new(17, 16), 8), Size::new(3, 2));
     assert_eq!(reduced_size(Size::new(1, 9), 2), Size::new(1, 5));
-    assert!(can_reduce(Format::Jpeg) && !can_reduce(Format::Png) && !can_reduce(Format::WebP));
+    assert!(can_reduce(Format::Jpeg));
+    assert!(![Format::Png, Format::WebP, Format::Pnm].into_iter().any(can_reduce));
 }
 
 #[test]
@@ -304,6 +305,25 @@ fn pixels_of_every_sampling_equal_pillows() {
             Sha256::digest(&pixels).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
         assert!(listed.lines().any(|line| line == format!("{digest}  {name}")), "{name}");
     }
+}
+
+/// The samples of a PNM with another largest value than 255, for each of them.
+#[test]
+fn samples_are_stretched_as_pillow_does() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let mut tables = Sha256::new();
+    for white in 1..=255 {
+        let file = [format!("P5 256 1 {white}\n").as_bytes(), &bytes].concat();
+        let pixels = decode(&mut HostDecoder::new(), &file, Size::new(256, 1).window(), 1).unwrap();
+        tables.update(pixels.iter().step_by(3).copied().collect::<Vec<u8>>());
+        // The same of RGB.
+        let file = [format!("P6 85 1 {white}\n").as_bytes(), &bytes].concat();
+        let rgb = decode(&mut HostDecoder::new(), &file, Size::new(85, 1).window(), 1).unwrap();
+        assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");
+    }
+    let digest: String = tables.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pnm.sha256");
+    assert_eq!(digest, fs::read_to_string(path).unwrap().trim());
 }
 
 #[test]

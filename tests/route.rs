@@ -147,7 +147,8 @@ fn reductions_are_made_by_the_hardware_and_the_cpu() {
 #[test]
 fn other_formats_go_to_the_cpu() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
-    for name in ["png-orientation-6.png", "webp-orientation-8.webp"] {
+    for name in ["png-orientation-6.png", "webp-orientation-8.webp", "pnm-rgb.ppm", "pnm-gray.pgm"]
+    {
         nowhere_but_on_the_cpu(&fs::read(folder.join(name)).unwrap(), "not a JPEG");
     }
 }

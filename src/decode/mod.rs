@@ -1,4 +1,4 @@
-//! Decoding on the CPU: a window of RGB rows out of a JPEG, PNG or WebP, bit for bit what Pillow gives.
+//! Decoding on the CPU: a window of RGB rows out of a JPEG, PNG, WebP or PNM, bit for bit what Pillow gives.
 //!
 //! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is applied. Alpha is
 //! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
@@ -10,6 +10,7 @@
 
 mod libjpeg;
 mod png;
+mod pnm;
 mod webp;
 
 use crate::error::{Fault, Reason};
@@ -43,7 +44,7 @@ impl HostDecoder {
     /// reduction, and lies inside [`reduced_size`]. Equal, bit for bit, to the same window of a whole decode.
     ///
     /// Memory: a JPEG takes a few rows, a progressive one two bytes per sample; an interlaced PNG at most 8 bytes
-    /// per pixel; a WebP at most 12. `row` may have been called for some rows before a fault shows.
+    /// per pixel; a WebP at most 12; a PNM a row. `row` may have been called for some rows before a fault shows.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -66,6 +67,7 @@ impl HostDecoder {
             Format::WebP => {
                 webp::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row)
             }
+            Format::Pnm => pnm::decode(&mut self.line, bytes, header.size, window, row),
         }
     }
 

@@ -52,7 +52,7 @@ impl Route {
     /// | a side above 16000 pixels | no | yes | yes | yes |
     /// | a side above 16384 pixels | no | no | no | yes |
     /// | reduced | yes | no | no | yes |
-    /// | PNG, WebP | no | no | no | yes |
+    /// | PNG, WebP, PNM | no | no | no | yes |
     ///
     /// `cpu` takes everything: what libjpeg cannot decode gets its named fault there. The limits of the hardware engines
     /// and of the kernels are those of nvJPEG's documentation (its backends, CUDA 13). Where that is silent the table is

@@ -8,8 +8,10 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{Fault, Result};
 
+pub use beton::BetonSettings;
 pub use lmdb::{LmdbSettings, LmdbValues};
 pub use memory::Memory;
+pub use npy::NpySettings;
 pub use recordio::{RecordIoLabel, RecordIoSettings};
 pub use settings::{Configured, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
@@ -49,9 +51,11 @@ macro_rules! sources {
 }
 
 sources! {
+    beton::Beton,
     directory::Directory,
     list::FileList,
     lmdb::Lmdb,
+    npy::Npy,
     recordio::RecordIo,
     tfrecord::TfRecord,
     webdataset::WebDataset,

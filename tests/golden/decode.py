@@ -1,6 +1,7 @@
 """Makes tests/golden/decode/: small pictures, and beside each Pillow's RGB bytes as `<name>.rgb`.
 
 Run with Pillow 12.x and numpy:  python tests/golden/decode.py
+What Pillow makes of every byte of a PGM with every largest value up to 255 is hashed into tests/golden/pnm.sha256.
 With `recipes DIR` it hashes Pillow's RGB bytes of the JPEGs there (see `write_recipes` in tests/decode.rs) into
 tests/golden/recipes.sha256 instead.
 The pictures are synthetic (seeded noise over gradients). Orientation is not applied: the bytes are those of
@@ -32,7 +33,7 @@ def picture(width=WIDTH, height=HEIGHT, channels=3, seed=7):
 
 
 def save(name, image, **options):
-    kinds = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP"}
+    kinds = {"jpg": "JPEG", "png": "PNG", "webp": "WEBP", "ppm": "PPM", "pgm": "PPM"}
     buffer = io.BytesIO()
     image.save(buffer, kinds[name.rsplit(".")[-1]], **options)
     write(name, buffer.getvalue())
@@ -131,6 +132,22 @@ def webps():
     save("webp-orientation-8.webp", rgb, quality=60, exif=exif(8))
 
 
+def pnms():
+    rgb = Image.fromarray(picture())
+    save("pnm-rgb.ppm", rgb)
+    save("pnm-gray.pgm", rgb.convert("L"))
+    save("pnm-1x1.ppm", Image.fromarray(picture(1, 1)))
+    # A comment in every place, tabs, several blanks, and values up to 100 and beyond.
+    head = b"P6 # of a camera\n#\n\t%d # width\r\n  %d\n100\n" % (WIDTH, HEIGHT)
+    write("pnm-rgb-100.ppm", head + (picture() // 2).tobytes())
+    write("pnm-gray-10.pgm", b"P5 16 16 10 " + bytes(range(256)))
+    tables = b""
+    for white in range(1, 256):
+        data = b"P5 256 1 %d\n" % white + bytes(range(256))
+        tables += Image.open(io.BytesIO(data)).convert("RGB").tobytes()[::3]
+    (OUT.parent / "pnm.sha256").write_text(hashlib.sha256(tables).hexdigest() + "\n")
+
+
 def recipes(folder):
     lines = [
         f"{hashlib.sha256(Image.open(path).convert('RGB').tobytes()).hexdigest()}  {path.stem}"
@@ -146,6 +163,7 @@ def pictures():
     jpegs()
     pngs()
     webps()
+    pnms()
 
 
 if __name__ == "__main__":

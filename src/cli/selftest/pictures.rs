@@ -2,6 +2,7 @@
 
 use feedwater::error::Reason;
 use feedwater::geometry::Size;
+use feedwater::header::PnmHead;
 use feedwater::synth;
 use image_webp::{ColorType as WebpColor, WebPEncoder};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
@@ -90,6 +91,9 @@ pub fn odd() -> Result<Vec<Odd>, String> {
     add("no Huffman tables", without);
     add("PNG", png(12, SIZE)?);
     add("WebP", webp(13, SIZE)?);
+    add("PPM", pnm(PnmHead::rgb(SIZE), synth::picture(4, 15, SIZE.width, SIZE.height)));
+    let wide = Size::new(3 * SIZE.width, SIZE.height);
+    add("PGM", pnm(PnmHead::gray(wide), synth::picture(4, 16, SIZE.width, SIZE.height)));
     Ok(all)
 }
 
@@ -194,6 +198,10 @@ fn webp(index: u64, size: Size) -> Result<Vec<u8>, String> {
         .encode(&rgb, size.width, size.height, WebpColor::Rgb8)
         .map_err(|error| error.to_string())?;
     Ok(bytes)
+}
+
+fn pnm(head: PnmHead, pixels: Vec<u8>) -> Vec<u8> {
+    [head.bytes(), &pixels].concat()
 }
 
 /// Where a marker is; the end where it is not.

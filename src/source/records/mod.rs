@@ -19,12 +19,13 @@ use serde::de::DeserializeOwned;
 
 use super::{Configured, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
+use crate::header::PnmHead;
 use crate::storage::{File, Stamp};
 
 pub use files::matches;
 pub use window::Window;
 
-use files::expand;
+pub(super) use files::expand;
 
 mod files;
 mod index;
@@ -45,6 +46,12 @@ pub trait Format:
     /// Whether entries carry checksums that hold for what is read.
     const CHECKED: bool;
 
+    /// What stands in the page before the bytes of a sample with this note: for formats whose files do not repeat with
+    /// every sample what the decoder must know.
+    fn head(_note: u32) -> Option<PnmHead> {
+        None
+    }
+
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
 
@@ -59,19 +66,19 @@ pub trait Format:
 /// Where a sample lies in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    offset: u64,
-    label: i64,
+    pub(super) offset: u64,
+    pub(super) label: i64,
     /// Bytes, or [`DAMAGED`].
-    len: u32,
-    /// CRC-32C of the bytes; where a format has none, the note that [`Format::fill`] reads.
-    crc: u32,
+    pub(super) len: u32,
+    /// CRC-32C of the bytes; where a format has none, the note that [`Format::head`] and [`Format::fill`] read.
+    pub(super) crc: u32,
 }
 
 /// The length of a sample that its file's own checksum says is not what was written.
 const DAMAGED: u32 = u32::MAX;
 
 /// Open files: as many as leave most of the usual 1024 descriptors to others. Further files are opened for each read.
-const HELD: usize = 256;
+pub(super) const HELD: usize = 256;
 
 /// What is wrong with a file as a whole, so that it cannot be a source.
 #[derive(Debug)]
@@ -149,8 +156,11 @@ impl<F: Format> Records<F> {
             let problem = format!("no samples in {} files, the first is {first}", files.len());
             return Err(Error::config(format!("source.{}", F::KEY), problem));
         }
-        let bytes = entries.iter().filter(|entry| entry.len != DAMAGED).map(|entry| entry.len);
-        let largest_bytes = bytes.max().unwrap_or(0).into();
+        let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
+        let bytes = whole.map(|entry| {
+            u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
+        });
+        let largest_bytes = bytes.max().unwrap_or(0);
         Ok(Self { shards, entries, largest_bytes, format: format.clone() })
     }
 
@@ -169,7 +179,7 @@ impl<F: Format> Records<F> {
             let problem = format!("the checksum of the record at byte {offset} does not match it");
             return Err(Fault::new(Reason::Corrupt, problem));
         }
-        file::check_size(len.into(), limit)?;
+        file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
         let opened;
         let file = match &shard.held {
@@ -223,7 +233,10 @@ impl<F: Format> Source for Records<F> {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        self.read_after(&[], index, page, limit)
+        match F::head(self.entries[index as usize].crc) {
+            Some(head) => self.read_after(head.bytes(), index, page, limit),
+            None => self.read_after(&[], index, page, limit),
+        }
     }
 
     fn largest_bytes(&self) -> u64 {

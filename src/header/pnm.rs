@@ -1,0 +1,166 @@
+//! The header of a PNM, the Netpbm formats `P5` (gray) and `P6` (RGB) in binary: size, largest value, and where the
+//! pixels begin.
+//!
+//! By the specification (netpbm.sourceforge.net/doc/ppm.html): magic, width, height and largest value in decimal, each
+//! after white space, then one byte of white space, then the rows from the top. A `#` begins a comment, which ends
+//! with its line and stands for the white space. What follows the pixels does not matter.
+
+use memchr::memchr2;
+
+use super::{Format, Header, corrupt, truncated};
+use crate::error::{Fault, Reason};
+use crate::geometry::{Orientation, Size};
+
+/// Largest side that is read, as Netpbm's own programs have it.
+const MAX_SIDE: u32 = i32::MAX as u32;
+/// Largest value that the format allows.
+const MAX_VALUE: u32 = 65_535;
+
+/// Where the pixels of a PNM lie, and how they are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PnmLayout {
+    pub size: Size,
+    /// 1 for gray, 3 for RGB; a byte each.
+    pub channels: usize,
+    /// The value that is white.
+    pub white: u8,
+    /// Bytes before the first pixel. The rows follow one another, and all of them are there.
+    pub start: usize,
+}
+
+/// The header that makes a PNM of the pixels that stand behind it: for sources whose files hold pixels as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PnmHead {
+    bytes: [u8; Self::MOST_BYTES],
+    len: usize,
+}
+
+impl PnmHead {
+    /// The longest one's bytes, rounded up.
+    pub const MOST_BYTES: usize = 32;
+
+    /// Before `3 * width * height` bytes: red, green, blue, pixel after pixel, row after row from the top.
+    pub fn rgb(size: Size) -> Self {
+        Self::new(b"P6", size)
+    }
+
+    /// Before `width * height` bytes of gray, row after row from the top.
+    pub fn gray(size: Size) -> Self {
+        Self::new(b"P5", size)
+    }
+
+    /// The header: 11 bytes at least and [`Self::MOST_BYTES`] at most.
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
+    fn new(magic: &[u8], size: Size) -> Self {
+        let mut this = Self { bytes: [0; Self::MOST_BYTES], len: 0 };
+        this.push(magic);
+        this.push_number(b'\n', size.width);
+        this.push_number(b' ', size.height);
+        this.push(b"\n255\n");
+        this
+    }
+
+    fn push(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    fn push_number(&mut self, before: u8, number: u32) {
+        self.push(&[before]);
+        let digits = number.checked_ilog10().unwrap_or(0);
+        for place in (0..=digits).rev() {
+            self.push(&[b'0' + (number / 10u32.pow(place) % 10) as u8]);
+        }
+    }
+}
+
+/// Whether the bytes begin as a PNM of pixels in binary.
+pub(super) fn is_pnm(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'P', b'5' | b'6', next, ..] if is_space(*next) || *next == b'#')
+}
+
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+    let PnmLayout { size, .. } = layout(bytes)?;
+    Ok(Header { format: Format::Pnm, size, orientation: Orientation::default(), jpeg: None })
+}
+
+/// Reads the header. Faults: `Truncated` where the file ends before the last pixel, `Unsupported` for more than 8 bits
+/// per sample, `Corrupt` where the header contradicts the format.
+pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, Fault> {
+    let mut text = Text { bytes, at: 2 };
+    let size = Size::new(text.number("width")?, text.number("height")?);
+    let white = text.number("largest value")?;
+    if size.pixels() == 0 || size.width > MAX_SIDE || size.height > MAX_SIDE {
+        return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
+    }
+    if white == 0 || white > MAX_VALUE {
+        return Err(corrupt(format!("the largest value is {white}, it may be 1 to {MAX_VALUE}")));
+    }
+    let white = u8::try_from(white).map_err(|_| {
+        let problem = format!(
+            "a PNM with the largest value {white} has 16 bits per sample; 8 are read, \
+             `pamdepth 255` makes them"
+        );
+        Fault::new(Reason::Unsupported, problem)
+    })?;
+    let channels = if bytes.get(1) == Some(&b'6') { 3 } else { 1 };
+    let (start, whole) = (text.at, text.at as u64 + channels as u64 * size.pixels());
+    if whole > bytes.len() as u64 {
+        let problem = format!("its pixels; {size} need {whole} bytes, it has {}", bytes.len());
+        return Err(truncated(&problem));
+    }
+    Ok(PnmLayout { size, channels, white, start })
+}
+
+/// The characters of a header.
+struct Text<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl Text<'_> {
+    /// The next character; a comment is the end of its line.
+    fn next(&mut self) -> Option<u8> {
+        let rest = self.bytes.get(self.at..)?;
+        let (byte, count) = match rest.first()? {
+            b'#' => (b'\n', memchr2(b'\n', b'\r', rest)? + 1),
+            &byte => (byte, 1),
+        };
+        self.at += count;
+        Some(byte)
+    }
+
+    /// A number after white space, and the one character of white space that ends it.
+    fn number(&mut self, what: &str) -> Result<u32, Fault> {
+        let (mut value, mut digits) = (0u32, false);
+        loop {
+            let at = self.at;
+            let byte =
+                self.next().ok_or_else(|| truncated(&format!("the {what} of its header")))?;
+            match byte {
+                b'0'..=b'9' => {
+                    let more =
+                        value.checked_mul(10).and_then(|it| it.checked_add((byte - b'0').into()));
+                    value = more.ok_or_else(|| {
+                        corrupt(format!("the {what} at byte {at} of the header is too large"))
+                    })?;
+                    digits = true;
+                }
+                _ if is_space(byte) && digits => return Ok(value),
+                _ if is_space(byte) => {}
+                _ => {
+                    let problem = format!("byte {at} of the header is {byte:#04x}, no {what}");
+                    return Err(corrupt(problem));
+                }
+            }
+        }
+    }
+}
+
+/// White space as C's `isspace` has it.
+fn is_space(byte: u8) -> bool {
+    matches!(byte, b' ' | b'\t'..=b'\r')
+}

@@ -1,0 +1,142 @@
+//! The head of a `.beton` file and its fields.
+
+use crate::source::records::{Window, Wrong};
+
+/// Version, fields, page size, samples, pointer to the allocation table.
+pub const HEAD_BYTES: u64 = 24;
+/// Type, name, arguments.
+pub const FIELD_BYTES: u64 = 1 + NAME_BYTES as u64 + 1024;
+const NAME_BYTES: usize = 16;
+
+/// The version of the format that is read, that of ffcv 1.0.2.
+const VERSION: u16 = 2;
+
+/// The first bytes of a file.
+pub struct Head {
+    pub fields: u16,
+    /// Bytes of a page, a power of two: data never reach over its end.
+    pub page: u64,
+    pub samples: u64,
+    /// Where the allocation table begins.
+    pub allocations: u64,
+    /// Where that is written.
+    pub allocations_at: u64,
+}
+
+/// The types of ffcv/types.py.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Float,
+    Int,
+    Image,
+    Bytes,
+    Array,
+    Json,
+    Tensor,
+}
+
+/// A field of every sample.
+pub struct Field {
+    pub kind: Kind,
+    /// Its name, of which the writer keeps 16 bytes.
+    pub name: String,
+    /// Its first byte in a sample's row of the table.
+    pub start: u64,
+}
+
+impl Head {
+    pub fn read(window: &mut Window) -> Result<Self, Wrong> {
+        let head = window.at(0, HEAD_BYTES)?;
+        let version = u16::from_le_bytes(bytes(head, 0));
+        let fields = u16::from_le_bytes(bytes(head, 2));
+        let page = u32::from_le_bytes(bytes(head, 4)).into();
+        let samples = u64::from_le_bytes(bytes(head, 8));
+        let allocations_at = 16;
+        let allocations = u64::from_le_bytes(bytes(head, allocations_at));
+        if version != VERSION {
+            let problem = format!(
+                "version {version} of the format, read is {VERSION}: the file is no .beton of FFCV, or is damaged"
+            );
+            return Err(Wrong::new(0, problem));
+        }
+        if !u64::is_power_of_two(page) {
+            let problem = format!("pages of {page} bytes, which is no power of two: it is damaged");
+            return Err(Wrong::new(4, problem));
+        }
+        Ok(Self { fields, page, samples, allocations, allocations_at })
+    }
+}
+
+impl Kind {
+    /// Its class in ffcv.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Float => "FloatField",
+            Kind::Int => "IntField",
+            Kind::Image => "RGBImageField",
+            Kind::Bytes => "BytesField",
+            Kind::Array => "NDArrayField",
+            Kind::Json => "JSONField",
+            Kind::Tensor => "TorchTensorField",
+        }
+    }
+
+    fn of(type_id: u8) -> Option<Self> {
+        use Kind::*;
+        [Float, Int, Image, Bytes, Array, Json, Tensor].get(usize::from(type_id)).copied()
+    }
+
+    /// Bytes in a sample's row, and what their place is a multiple of: numbers are aligned, structures are not.
+    fn bytes(self) -> (u64, u64) {
+        match self {
+            Kind::Float | Kind::Int | Kind::Array | Kind::Tensor => (8, 8),
+            Kind::Bytes | Kind::Json => (16, 1),
+            Kind::Image => (13, 1),
+        }
+    }
+}
+
+impl Field {
+    pub fn read_all(window: &mut Window, head: &Head) -> Result<Vec<Self>, Wrong> {
+        let mut fields = Vec::new();
+        let mut end = 0u64;
+        for number in 0..u64::from(head.fields) {
+            let place = HEAD_BYTES + FIELD_BYTES * number;
+            let field = window.at(place, FIELD_BYTES)?;
+            let [type_id] = bytes(field, 0);
+            let name: [u8; NAME_BYTES] = bytes(field, 1);
+            let len = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+            let name = String::from_utf8_lossy(&name[..len]).into_owned();
+            let kind = Kind::of(type_id).ok_or_else(|| {
+                let problem = format!(
+                    "the field {name:?} has type {type_id}, of which the file does not tell the size; write the file \
+                     with FFCV's own fields (type 255 is a class of your own)"
+                );
+                Wrong::new(place, problem)
+            })?;
+            let (len, align) = kind.bytes();
+            let start = end.next_multiple_of(align);
+            end = start + len;
+            fields.push(Self { kind, name, start });
+        }
+        Ok(fields)
+    }
+
+    /// Whether it was written with this name.
+    pub fn is_named(&self, name: &str) -> bool {
+        let kept = &name.as_bytes()[..name.len().min(NAME_BYTES)];
+        self.name.as_bytes() == kept
+    }
+}
+
+/// Bytes from one sample's row to the next.
+pub fn stride(fields: &[Field]) -> u64 {
+    let align = fields.iter().map(|it| it.kind.bytes().1).max().unwrap_or(1);
+    let end = fields.last().map_or(0, |it| it.start + it.kind.bytes().0);
+    end.next_multiple_of(align)
+}
+
+/// As many bytes from this one on; the caller knows that they are there.
+pub fn bytes<const N: usize>(from: &[u8], start: u64) -> [u8; N] {
+    *from[start as usize..].first_chunk().expect("the caller asked for the row that holds them")
+}

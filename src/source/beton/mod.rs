@@ -1,0 +1,258 @@
+//! FFCV's `.beton` files.
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{Entry, Format, Records, Window, Wrong};
+use crate::geometry::Size;
+use crate::header::PnmHead;
+
+use layout::{FIELD_BYTES, Field, HEAD_BYTES, Head, Kind};
+
+mod layout;
+
+/// Pictures in files that FFCV's `DatasetWriter` wrote (version 2 of the format, which ffcv 1.0.2 has).
+///
+/// * A path is a file, a directory (the visible files in it whose names end in `.beton`), or a pattern such as
+///   `train-*.beton` (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the
+///   writer.
+/// * The picture is an `RGBImageField`, the label an `IntField`: where there is one of them, that one; where there are
+///   several, the settings say which. Without a label field the labels are -1. Other fields are passed over; those of a
+///   class of the user's own are not, since the file does not tell their size.
+/// * A picture is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
+///   `proportion`). Raw ones come out as a PNM: a header of up to 32 bytes, and the pixels. One positioned read each.
+/// * The tables of a file are read once; what is needed of them is kept beside it (a hidden file that ends in
+///   `.feedwater1`) or in the cache's directory. Every picture must have its place in the allocation table, with the
+///   size of its pixels if it is raw, within one page, behind the table of samples and before the allocation table. A
+///   file where that is not so, or that is cut, is an error with the byte.
+/// * The format has no checksums: damaged pixels or labels are not noticed here.
+pub type Beton = Records<BetonSettings>;
+
+/// The fields of a `.beton` file that are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct BetonSettings {
+    /// The field that holds the picture. Default: the one `RGBImageField`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// The field that holds the label; `""` where samples have none, which is label -1. Default: the one `IntField`, and
+    /// no label where there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+}
+
+/// `mode` of a picture whose data are a JPEG.
+const JPEG: u8 = 0;
+/// `mode` of a picture whose data are pixels.
+const RAW: u8 = 1;
+/// An entry of the allocation table: sample, pointer, size.
+const ALLOCATION_BYTES: u64 = 24;
+
+impl Format for BetonSettings {
+    const KEY: &'static str = "beton";
+    const ENDING: &'static str = ".beton";
+    const CHECKED: bool = false;
+
+    /// The note is 0 for a JPEG; for pixels their height and width, in the upper and the lower 16 bits.
+    fn head(note: u32) -> Option<PnmHead> {
+        (note != 0).then(|| PnmHead::rgb(size_of_note(note)))
+    }
+
+    /// The layout is that of ffcv/types.py, ffcv/writer.py and ffcv/fields.
+    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+        let head = Head::read(window)?;
+        let fields = Field::read_all(window, &head)?;
+        let image = self.image(&fields)?;
+        let label = self.label(&fields)?;
+        let samples = Samples::new(window, &head, &fields)?;
+        for number in 0..head.samples {
+            table.push(samples.pending(window, number, image, label)?);
+        }
+        samples.allocate(window, table)?;
+        let lost = table.iter().position(|entry| entry.len == 0);
+        lost.map_or(Ok(()), |number| {
+            let problem = format!(
+                "the picture of sample {number} is not in the allocation table: the file is damaged, or its writer \
+                 was stopped; write it again"
+            );
+            Err(Wrong::new(samples.place(number as u64) + image.start, problem))
+        })
+    }
+}
+
+impl BetonSettings {
+    /// The field of the picture.
+    fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, Wrong> {
+        let found = find(fields, Kind::Image, self.image.as_deref(), "source.image")?;
+        found.ok_or_else(|| {
+            let problem = format!(
+                "there is no RGBImageField, there are {}; write the pictures with one",
+                names(fields, |_| true)
+            );
+            Wrong::new(HEAD_BYTES, problem)
+        })
+    }
+
+    /// The field of the label, if there is to be one.
+    fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, Wrong> {
+        match self.label.as_deref() {
+            Some("") => Ok(None),
+            name => find(fields, Kind::Int, name, "source.label"),
+        }
+    }
+}
+
+/// The field of this kind with this name, or the only one of the kind.
+fn find<'a>(
+    fields: &'a [Field],
+    kind: Kind,
+    name: Option<&str>,
+    key: &str,
+) -> Result<Option<&'a Field>, Wrong> {
+    let mut fitting = fields.iter().filter(|it| it.kind == kind);
+    let Some(name) = name else {
+        let (first, second) = (fitting.next(), fitting.next());
+        return match second {
+            None => Ok(first),
+            Some(_) => {
+                let problem = format!(
+                    "there are several fields of type {}: {}; name one as {key}",
+                    kind.name(),
+                    names(fields, |it| it.kind == kind)
+                );
+                Err(Wrong::new(HEAD_BYTES, problem))
+            }
+        };
+    };
+    let found = fitting.find(|it| it.is_named(name));
+    found.map(Some).ok_or_else(|| {
+        let problem = format!(
+            "there is no {} of the name {name:?} ({key}), there are {}",
+            kind.name(),
+            names(fields, |_| true)
+        );
+        Wrong::new(HEAD_BYTES, problem)
+    })
+}
+
+fn names(fields: &[Field], wanted: impl Fn(&Field) -> bool) -> String {
+    let names = fields.iter().filter(|it| wanted(it));
+    let names: Vec<String> =
+        names.map(|it| format!("{:?} ({})", it.name, it.kind.name())).collect();
+    if names.is_empty() { "no fields".into() } else { names.join(", ") }
+}
+
+/// The table of samples, and what lies where behind it.
+struct Samples {
+    start: u64,
+    stride: u64,
+    count: u64,
+    page: u64,
+    /// Where the allocation table begins, which ends the data.
+    allocations: u64,
+}
+
+impl Samples {
+    fn new(window: &Window, head: &Head, fields: &[Field]) -> Result<Self, Wrong> {
+        let start = HEAD_BYTES + FIELD_BYTES * fields.len() as u64;
+        let stride = layout::stride(fields);
+        let bytes = stride.checked_mul(head.samples);
+        let end = bytes.and_then(|bytes| start.checked_add(bytes));
+        let end = end.filter(|&end| end <= window.file_len());
+        let end = end.ok_or_else(|| window.cut(start, bytes.unwrap_or(u64::MAX)))?;
+        let allocations = head.allocations;
+        let whole = window.file_len().checked_sub(allocations);
+        if allocations < end || whole.is_none_or(|bytes| bytes % ALLOCATION_BYTES != 0) {
+            let problem = format!(
+                "the allocation table should begin at byte {allocations}, behind byte {end}, and have \
+                 {ALLOCATION_BYTES} bytes an entry; the file ends at {}: it is cut or damaged, or its writer was \
+                 stopped; write it again",
+                window.file_len()
+            );
+            return Err(Wrong::new(head.allocations_at, problem));
+        }
+        Ok(Self { start, stride, count: head.samples, page: head.page, allocations })
+    }
+
+    /// Where the fields of a sample begin.
+    fn place(&self, number: u64) -> u64 {
+        self.start + self.stride * number
+    }
+
+    /// A sample with its pointer; its length comes from the allocation table.
+    fn pending(
+        &self,
+        window: &mut Window,
+        number: u64,
+        image: &Field,
+        label: Option<&Field>,
+    ) -> Result<Entry, Wrong> {
+        let place = self.place(number);
+        let bytes = window.at(place, self.stride)?;
+        let label = label.map_or(-1, |field| i64::from_le_bytes(layout::bytes(bytes, field.start)));
+        let [mode] = layout::bytes(bytes, image.start);
+        let width = u16::from_le_bytes(layout::bytes(bytes, image.start + 1));
+        let height = u16::from_le_bytes(layout::bytes(bytes, image.start + 3));
+        let pointer = u64::from_le_bytes(layout::bytes(bytes, image.start + 5));
+        let note = match mode {
+            JPEG => 0,
+            RAW if width > 0 && height > 0 => u32::from(height) << 16 | u32::from(width),
+            _ => {
+                let problem = format!(
+                    "sample {number} has a picture of {width}x{height} in mode {mode}; it is damaged, or of a \
+                     newer ffcv: read are mode 0 (a JPEG) and 1 (pixels)"
+                );
+                return Err(Wrong::new(place + image.start, problem));
+            }
+        };
+        Entry::new(pointer..pointer, label, note)
+    }
+
+    /// Gives every sample the length that the allocation table has for its pointer.
+    fn allocate(&self, window: &mut Window, table: &mut [Entry]) -> Result<(), Wrong> {
+        let mut at = self.allocations;
+        while at < window.file_len() {
+            let bytes = window.at(at, ALLOCATION_BYTES)?;
+            let [number, pointer, size] =
+                [0, 8, 16].map(|start| u64::from_le_bytes(layout::bytes(bytes, start)));
+            let wrong = |problem: String| Err(Wrong::new(at, problem));
+            if number >= self.count {
+                return wrong(format!(
+                    "the allocation table names sample {number} of {}: it is damaged; write the file again",
+                    self.count
+                ));
+            }
+            let entry = &mut table[number as usize];
+            // A field without bytes has the same pointer as the one behind it.
+            if entry.offset == pointer && size > 0 {
+                let end = self.end(pointer, size);
+                let expected = (entry.crc != 0).then(|| 3 * size_of_note(entry.crc).pixels());
+                let same = entry.len == 0 || u64::from(entry.len) == size;
+                match end {
+                    Some(end) if same && expected.is_none_or(|bytes| bytes == size) => {
+                        *entry = Entry::new(pointer..end, entry.label, entry.crc)?;
+                    }
+                    _ => {
+                        return wrong(format!(
+                            "the picture of sample {number} should be {size} bytes at byte {pointer}, which cannot \
+                             be (pages have {} bytes): the file is damaged; write it again",
+                            self.page
+                        ));
+                    }
+                }
+            }
+            at += ALLOCATION_BYTES;
+        }
+        Ok(())
+    }
+
+    /// The end of data that lie where data can be: within a page, between the tables.
+    fn end(&self, pointer: u64, size: u64) -> Option<u64> {
+        let end = pointer.checked_add(size)?;
+        let inside = pointer >= self.place(self.count) && end <= self.allocations;
+        (inside && pointer / self.page == (end - 1) / self.page).then_some(end)
+    }
+}
+
+fn size_of_note(note: u32) -> Size {
+    Size::new(note & 0xffff, note >> 16)
+}

@@ -1,0 +1,104 @@
+//! Labels in `.npy` files.
+
+use std::path::PathBuf;
+
+use super::array::{Array, Item, words};
+use super::wrong;
+use crate::error::{Error, Result};
+use crate::source::records::Wrong;
+use crate::storage::File;
+
+/// The integers of arrays with one axis, one array after another; as they are in their files, so that a label takes no
+/// more memory than there.
+pub struct Labels(Vec<Part>);
+
+struct Part {
+    item: Item,
+    bytes: Vec<u8>,
+    /// The first label after it.
+    end: u64,
+}
+
+impl Labels {
+    pub fn open(files: &[PathBuf]) -> Result<Self> {
+        let mut parts: Vec<Part> = Vec::new();
+        for path in files {
+            let io = |error| Error::io(path, &error);
+            let file = File::open(path).map_err(io)?;
+            let len = file.stamp().map_err(io)?.len;
+            let first = parts.last().map_or(0, |part| part.end);
+            let part = Array::read(&file, len).and_then(|array| Part::read(&file, array, first));
+            parts.push(part.map_err(|it| wrong("labels", path, it))?);
+        }
+        Ok(Self(parts))
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.last().map_or(0, |part| part.end)
+    }
+
+    pub fn get(&self, index: u64) -> i64 {
+        let number = self.0.partition_point(|part| part.end <= index);
+        let part = &self.0[number];
+        part.get(index - (part.end - part.count())).expect("all were read when it was opened")
+    }
+
+    pub fn memory_bytes(&self) -> u64 {
+        let bytes: usize = self.0.iter().map(|part| part.bytes.capacity()).sum();
+        (bytes + self.0.capacity() * size_of::<Part>()) as u64
+    }
+}
+
+impl Part {
+    fn read(file: &File, array: Array, first: u64) -> Result<Self, Wrong> {
+        let Array { item, shape, start } = array;
+        if !matches!((item.kind, item.bytes), (b'i' | b'u', 1 | 2 | 4 | 8)) {
+            let problem = format!(
+                "the labels have type {}, read are integers; write y.astype(np.int64)",
+                item.words()
+            );
+            return Err(Wrong::new(0, problem));
+        }
+        let [count] = shape[..] else {
+            let problem = format!(
+                "the labels have shape {}, read is one axis; write y.reshape(-1), or y.argmax(1) of one-hot labels",
+                words(&shape)
+            );
+            return Err(Wrong::new(0, problem));
+        };
+        // No more than the file has: that was compared.
+        let mut bytes = vec![0; (item.bytes * count) as usize];
+        file.read_exact_at(&mut bytes, start).map_err(|it| Wrong::new(start, it.to_string()))?;
+        let this = Self { item, bytes, end: first + count };
+        match (0..count).find(|&index| this.get(index).is_none()) {
+            None => Ok(this),
+            Some(index) => {
+                let problem = format!("label {index} is 2^63 or more, which no class number is");
+                Err(Wrong::new(start + item.bytes * index, problem))
+            }
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.bytes.len() as u64 / self.item.bytes
+    }
+
+    /// `None` for what is beyond an `i64`.
+    fn get(&self, index: u64) -> Option<i64> {
+        let Item { kind, bytes: len, big_endian } = self.item;
+        let (begin, len) = ((index * len) as usize, len as usize);
+        let stored = &self.bytes[begin..begin + len];
+        let highest = if big_endian { stored[0] } else { stored[len - 1] };
+        let negative = kind == b'i' && highest >= 0x80;
+        let mut value = [if negative { 0xff } else { 0 }; 8];
+        if big_endian {
+            value[8 - len..].copy_from_slice(stored);
+            Some(i64::from_be_bytes(value))
+        } else {
+            value[..len].copy_from_slice(stored);
+            Some(i64::from_le_bytes(value))
+        }
+        .filter(|&value| kind == b'i' || value >= 0)
+    }
+}

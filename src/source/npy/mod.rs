@@ -1,0 +1,304 @@
+//! Stacks of pictures in NumPy's `.npy` files.
+
+use std::io::{self, ErrorKind};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::records::{HELD, Wrong, expand};
+use super::{Configured, Page, Source, file};
+use crate::error::{Error, Fault, Reason, Result};
+use crate::geometry::Size;
+use crate::header::PnmHead;
+use crate::storage::{self, File, Stamp};
+use crate::tensor::CHANNELS;
+
+use array::{Array, Item, words};
+use labels::Labels;
+
+mod array;
+mod labels;
+
+/// Pictures in `.npy` files, many in each (what `np.save` writes: versions 1.0, 2.0 and 3.0 of the format).
+///
+/// * A path is a file, a directory (the visible files in it whose names end in `.npy`, without those of the labels), or
+///   a pattern such as `train-*.npy` (`*` and `?` in the last part). The samples are in the order of the paths, of the
+///   names, and of the first axis.
+/// * The elements are `uint8`, 0 to 255, in C's order. The shape is (samples, height, width, 3) for RGB, (samples,
+///   height, width) or (samples, height, width, 1) for gray, or with the channels first: (samples, 3, height, width) and
+///   (samples, 1, height, width). Where both could be meant the channels are last. An array of three axes whose last is
+///   not longer than 4 is refused, since it may be one picture. Everything else is refused with what to write instead.
+/// * A picture comes out as a PNM: a header of up to 32 bytes, and the pixels. It is one positioned read; with the
+///   channels first, three for every 16384 pixels of pictures that have more.
+/// * There is no table of samples: where one lies is reckoned from the shape. Labels are held as they are in their file.
+/// * A file that is shorter or longer than its shape says is an error with the byte. One that was changed after it was
+///   opened is a fault of the sample. The format has no checksums: damaged pixels are not noticed here.
+pub struct Npy {
+    stacks: Vec<Stack>,
+    labels: Option<Labels>,
+}
+
+/// Where the labels of `.npy` stacks are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct NpySettings {
+    /// A `.npy` file with one integer a sample, of any size and byte order: relative to the folder of the first stack,
+    /// or absolute; or a pattern for several such files, whose labels follow one another. Empty (the default) where
+    /// samples have none, which is label -1.
+    pub labels: PathBuf,
+}
+
+/// Pixels that are turned from planes into pixels at a time.
+const PLANAR_PIXELS: usize = 16 << 10;
+
+/// A file with a stack.
+struct Stack {
+    path: PathBuf,
+    /// The file, where it is one of those that stay open.
+    held: Option<File>,
+    /// That of the file when it was opened first.
+    stamp: Stamp,
+    /// Its samples: the first one, and the first after it.
+    samples: Range<u64>,
+    /// The first byte of the first picture.
+    start: u64,
+    size: Size,
+    channels: Channels,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Channels {
+    /// One.
+    Gray,
+    /// Three, each pixel's together.
+    Last,
+    /// Three planes.
+    First,
+}
+
+impl Configured for Npy {
+    const KEY: &'static str = "npy";
+    type Settings = NpySettings;
+
+    fn open(paths: &[PathBuf], settings: &NpySettings) -> Result<Self> {
+        let mut files = expand(Self::KEY, paths, ".npy")?;
+        let labels = match settings.labels.as_os_str().is_empty() {
+            true => Vec::new(),
+            false => {
+                let folder = files.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
+                expand("labels", &[storage::join(folder, &settings.labels)], ".npy")?
+            }
+        };
+        files.retain(|path| !labels.contains(path));
+        let mut stacks: Vec<Stack> = Vec::new();
+        for path in files {
+            let first = stacks.last().map_or(0, |stack| stack.samples.end);
+            stacks.push(Stack::open(path, stacks.len() < HELD, first)?);
+        }
+        let count = stacks.last().map_or(0, |stack| stack.samples.end);
+        if count == 0 {
+            let first = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+            let problem = format!("no samples in {} files of {first}", stacks.len());
+            return Err(Error::config("source.npy", problem));
+        }
+        let labels = (!labels.is_empty()).then(|| Labels::open(&labels)).transpose()?;
+        if let Some(labels) = &labels
+            && labels.count() != count
+        {
+            let problem = format!(
+                "{} has {} labels, there are {count} samples; name the labels of these stacks",
+                settings.labels.display(),
+                labels.count()
+            );
+            return Err(Error::config("source.labels", problem));
+        }
+        Ok(Self { stacks, labels })
+    }
+}
+
+impl Npy {
+    fn stack(&self, index: u64) -> &Stack {
+        &self.stacks[self.stacks.partition_point(|stack| stack.samples.end <= index)]
+    }
+}
+
+impl Source for Npy {
+    fn len(&self) -> u64 {
+        self.stacks.last().map_or(0, |stack| stack.samples.end)
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.labels.as_ref().map_or(-1, |labels| labels.get(index))
+    }
+
+    /// The file and, in brackets, the number of the picture in it.
+    fn location(&self, index: u64) -> String {
+        let stack = self.stack(index);
+        format!("{}[{}]", stack.path.display(), index - stack.samples.start)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let stack = self.stack(index);
+        let (head, bytes) = (stack.head(), stack.bytes());
+        file::check_size(head.bytes().len() as u64 + bytes, limit)?;
+        let head = head.bytes();
+        let (before, space) = page.space(head.len() + bytes as usize).split_at_mut(head.len());
+        before.copy_from_slice(head);
+        let at = stack.start + bytes * (index - stack.samples.start);
+        match stack.channels {
+            Channels::Gray | Channels::Last => stack.read(at, space),
+            Channels::First => stack.read_planes(at, space),
+        }
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
+        bytes.max().unwrap_or(0)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
+        let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
+        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + labels
+    }
+
+    /// The first file, and how many files and samples there are.
+    fn describe(&self) -> String {
+        let (first, more) = (self.stacks[0].path.display(), self.stacks.len() - 1);
+        match more {
+            0 => format!("{first}: {} samples", self.len()),
+            _ => format!("{first} and {more} more: {} samples", self.len()),
+        }
+    }
+}
+
+impl Stack {
+    /// `first` is its first sample.
+    fn open(path: PathBuf, held: bool, first: u64) -> Result<Self> {
+        let io = |error| Error::io(&path, &error);
+        let file = File::open(&path).map_err(io)?;
+        let stamp = file.stamp().map_err(io)?;
+        let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
+        let pictures = pictures(&array).map_err(|problem| {
+            wrong("npy", &path, Wrong::new(0, problem))
+        })?;
+        let (count, size, channels) = pictures;
+        let samples = first..first + count;
+        let held = held.then_some(file);
+        Ok(Self { path, held, stamp, samples, start: array.start, size, channels })
+    }
+
+    fn head(&self) -> PnmHead {
+        match self.channels {
+            Channels::Gray => PnmHead::gray(self.size),
+            Channels::Last | Channels::First => PnmHead::rgb(self.size),
+        }
+    }
+
+    /// Bytes of a picture's pixels.
+    fn bytes(&self) -> u64 {
+        match self.channels {
+            Channels::Gray => self.size.pixels(),
+            Channels::Last | Channels::First => CHANNELS as u64 * self.size.pixels(),
+        }
+    }
+
+    /// Fills the space from this byte of the file on. The file must be the one that was opened first.
+    fn read(&self, at: u64, space: &mut [u8]) -> Result<(), Fault> {
+        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
+        let opened;
+        let file = match &self.held {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path).map_err(unreadable)?;
+                &opened
+            }
+        };
+        file.read_exact_at(space, at).map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => {
+                let end = at + space.len() as u64;
+                Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+            }
+            _ => unreadable(error),
+        })?;
+        if file.stamp().map_err(unreadable)? != self.stamp {
+            let problem = "the file was changed after it was opened; open the source again";
+            return Err(Fault::new(Reason::Unreadable, problem));
+        }
+        Ok(())
+    }
+
+    /// Reads a picture of three planes into pixels of three bytes.
+    fn read_planes(&self, at: u64, pixels: &mut [u8]) -> Result<(), Fault> {
+        let mut planes = [0; CHANNELS * PLANAR_PIXELS];
+        let plane = pixels.len() / CHANNELS;
+        for (number, pixels) in pixels.chunks_mut(CHANNELS * PLANAR_PIXELS).enumerate() {
+            let count = pixels.len() / CHANNELS;
+            let planes = &mut planes[..pixels.len()];
+            if count == plane {
+                // The planes of a small picture follow one another.
+                self.read(at, planes)?;
+            } else {
+                for (channel, part) in planes.chunks_mut(count).enumerate() {
+                    self.read(at + (plane * channel + PLANAR_PIXELS * number) as u64, part)?;
+                }
+            }
+            let (red, rest) = planes.split_at(count);
+            let (green, blue) = rest.split_at(count);
+            for (((pixel, red), green), blue) in
+                pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue)
+            {
+                pixel.copy_from_slice(&[*red, *green, *blue]);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many pictures there are, their size, and where their channels are; or what to write instead.
+fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
+    const BYTE: Item = Item { kind: b'u', bytes: 1, big_endian: false };
+    let shape = words(&array.shape);
+    if array.item != BYTE {
+        let item = array.item.words();
+        return Err(format!(
+            "the elements have type {item}, read is |u1: write the pixels as np.uint8, 0 to 255"
+        ));
+    }
+    let (count, height, width, channels) = match array.shape[..] {
+        [count, height, width] if width > 4 => (count, height, width, Channels::Gray),
+        [_, _, _] => {
+            return Err(format!(
+                "shape {shape} may be one picture or a stack of gray ones: write x[None] for the one, x[..., None] \
+                 for the other"
+            ));
+        }
+        [count, height, width, 3] => (count, height, width, Channels::Last),
+        [count, height, width, 1] => (count, height, width, Channels::Gray),
+        [count, 3, height, width] => (count, height, width, Channels::First),
+        [count, 1, height, width] => (count, height, width, Channels::Gray),
+        [_, _, _, 4] => {
+            return Err(format!("shape {shape} has an alpha channel: write x[..., :3]"));
+        }
+        [_, _] => return Err(format!("shape {shape} is one gray picture: write x[None]")),
+        _ => {
+            return Err(format!(
+                "shape {shape} is no stack of pictures: read are (samples, height, width, 3), (samples, 3, height, \
+                 width) and (samples, height, width)"
+            ));
+        }
+    };
+    // As large as a PNM's sides may be.
+    let side = |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
+    match (side(width), side(height)) {
+        (Some(width), Some(height)) => Ok((count, Size::new(width, height), channels)),
+        _ => Err(format!("pictures of {width}x{height} pixels, a side may have 1 to {}", i32::MAX)),
+    }
+}
+
+/// What is wrong with a file that the key names.
+fn wrong(key: &str, path: &Path, wrong: Wrong) -> Error {
+    let place = format!("source.{key}: {}, byte {}", path.display(), wrong.offset);
+    Error::config(place, wrong.problem)
+}

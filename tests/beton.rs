@@ -1,0 +1,428 @@
+//! Each sentence above `Beton`, on files that ffcv wrote (tests/golden/beton.py), as they are and damaged on purpose.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::config::Pipeline;
+use feedwater::error::{Error, Reason};
+use feedwater::header::{Format, Header};
+use feedwater::source::{Beton, BetonSettings, HostPage, Source};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+const LABELS: [i64; 6] = [7, 0, -3, 1 << 40, 5, 6];
+const FIELD: usize = 1 + 16 + 1024;
+/// Fields of the files besides `fields.beton`.
+const FIELDS: usize = 2;
+/// Where the table of samples begins in them.
+const TABLE: usize = 24 + FIELDS * FIELD;
+/// Bytes from sample to sample in them: a picture, padding, and a number; or a number, and a picture, and padding.
+const ROW: usize = 24;
+
+fn golden(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/beton");
+    fs::read(folder.join(name)).unwrap()
+}
+
+/// A folder with these files.
+fn folder(files: &[(&str, &[u8])]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (name, bytes) in files {
+        fs::write(root.path().join(name), bytes).unwrap();
+    }
+    root
+}
+
+fn open(path: impl Into<PathBuf>) -> Result<Beton, Error> {
+    Beton::open(&[path.into()], &BetonSettings::default())
+}
+
+fn open_with(path: &Path, image: Option<&str>, label: Option<&str>) -> Result<Beton, Error> {
+    let settings = BetonSettings { image: image.map(Into::into), label: label.map(Into::into) };
+    Beton::open(&[path.into()], &settings)
+}
+
+/// The words of a refusal of a file with these bytes, from the byte on.
+fn refused(bytes: &[u8]) -> String {
+    let root = folder(&[("a.beton", bytes)]);
+    let error = open(root.path()).err().unwrap().to_string();
+    let (place, words) = error.split_once("a.beton, ").unwrap_or_else(|| panic!("{error}"));
+    assert!(place.starts_with("source.beton: "), "{error}");
+    words.into()
+}
+
+fn read(source: &Beton, index: u64) -> Result<Vec<u8>, Reason> {
+    let mut page = HostPage::default();
+    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
+    Ok(page.bytes().to_vec())
+}
+
+/// A picture of tests/golden/beton.py as it comes out if it is raw.
+fn raw(name: &str, number: u32) -> Vec<u8> {
+    let head = format!("P6\n{} {}\n255\n", 16 + 5 * number, 12 + 3 * number);
+    [head.as_bytes(), &golden(&format!("{name}.{number}"))].concat()
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap())
+}
+
+/// The file with another number in it.
+fn with(bytes: &[u8], at: usize, number: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    bytes[at..at + number.len()].copy_from_slice(number);
+    bytes
+}
+
+#[test]
+fn what_ffcv_wrote_is_read_sample_for_sample() {
+    for (name, count, first_jpeg) in [("raw", 5, 5), ("jpg", 5, 0), ("smart", 6, 3)] {
+        let file = format!("{name}.beton");
+        let root = folder(&[(&file, &golden(&file))]);
+        let source = open(root.path()).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(source.len(), count);
+        let mut largest = 0;
+        for number in 0..count as u32 {
+            let expected = match number < first_jpeg {
+                true => raw(name, number),
+                false => golden(&format!("{name}.{number}")),
+            };
+            let found = read(&source, number.into()).unwrap();
+            assert!(found == expected, "{name} {number}");
+            assert_eq!(source.label(number.into()), LABELS[number as usize]);
+            let header = Header::parse(&found).unwrap();
+            let format = if number < first_jpeg { Format::Pnm } else { Format::Jpeg };
+            assert_eq!((header.format, header.size.width), (format, 16 + 5 * number));
+            largest = largest.max(found.len() as u64);
+        }
+        let path = root.path().join(&file);
+        assert_eq!(source.location(2), format!("{}[2]", path.display()));
+        assert_eq!(source.describe(), format!("{}: {count} samples", path.display()));
+        assert_eq!(source.largest_bytes(), largest);
+        assert!((24 * count..1000).contains(&source.memory_bytes()), "{}", source.memory_bytes());
+        let mut page = HostPage::default();
+        let fault = source.read(0, &mut page, 500).unwrap_err();
+        assert_eq!(fault.reason, Reason::Oversized);
+        let words =
+            format!("{} bytes, limits.max_file_bytes is 500", read(&source, 0).unwrap().len());
+        assert!(fault.to_string().ends_with(&words), "{fault}");
+    }
+}
+
+#[test]
+fn a_path_is_a_file_a_directory_or_a_pattern() {
+    let [raw, jpg] = ["raw.beton", "jpg.beton"].map(golden);
+    let root = folder(&[("b.beton", &raw), ("a.beton", &jpg), ("a.txt", b"no beton")]);
+    let labels =
+        |source: Beton| (0..source.len()).map(|index| source.label(index)).collect::<Vec<_>>();
+    let both = open(root.path()).unwrap();
+    assert_eq!(read(&both, 0).unwrap(), golden("jpg.0"));
+    assert_eq!(labels(both), [&LABELS[..5], &LABELS[..5]].concat());
+    assert_eq!(labels(open(root.path().join("b.*")).unwrap()), LABELS[..5]);
+    assert!(matches!(open(root.path().join("c")), Err(Error::Io { .. })));
+}
+
+#[test]
+fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_several() {
+    let root = folder(&[("a.beton", &golden("fields.beton"))]);
+    let words = |image, label| {
+        let error = open_with(root.path(), image, label).err().unwrap().to_string();
+        error.split_once("a.beton, byte 24: ").unwrap().1.to_string()
+    };
+    assert_eq!(
+        words(None, None),
+        "there are several fields of type RGBImageField: \"thumb\" (RGBImageField), \"image\" (RGBImageField); name \
+         one as source.image"
+    );
+    let several = words(Some("image"), None);
+    assert!(
+        several.starts_with("there are several fields of type IntField: \"label\""),
+        "{several}"
+    );
+    assert!(several.ends_with("\"epoch\" (IntField); name one as source.label"), "{several}");
+    let absent = words(Some("label"), None);
+    assert!(
+        absent.contains("no RGBImageField of the name \"label\" (source.image), there are"),
+        "{absent}"
+    );
+    assert!(absent.contains("\"a name longer th\" (FloatField)"), "{absent}");
+    assert!(words(Some("image"), Some("id")).contains("no IntField of the name \"id\""));
+    for (label, expected) in
+        [("label", [7, 0, -3, 1 << 40]), ("epoch", [100, 101, 102, 103]), ("", [-1; 4])]
+    {
+        let source = open_with(root.path(), Some("image"), Some(label)).unwrap();
+        assert_eq!([0, 1, 2, 3].map(|index| source.label(index)), expected);
+        for number in 0..4 {
+            assert_eq!(read(&source, number).unwrap(), golden(&format!("fields.{number}")));
+        }
+    }
+    // The other picture is a quarter as large.
+    let source = open_with(root.path(), Some("thumb"), Some("")).unwrap();
+    let (whole, part) = (golden("raw.1"), read(&source, 1).unwrap());
+    assert!(part.starts_with(b"P6\n6 4\n255\n"));
+    let expected: Vec<u8> = (0..15)
+        .step_by(4)
+        .flat_map(|y| (0..21).step_by(4).map(move |x| 3 * (21 * y + x)))
+        .flat_map(|at| whole[at..at + 3].to_vec())
+        .collect();
+    assert!(part[11..] == expected);
+}
+
+/// A name of more than 16 bytes is written, and found, by its first 16.
+#[test]
+fn names_are_cut_as_the_writer_cuts_them() {
+    let name = b"a picture of a cat";
+    let bytes = with(&golden("raw.beton"), 25, &name[..16]);
+    let root = folder(&[("a.beton", &bytes)]);
+    assert_eq!(open_with(root.path(), Some("a picture of a cat"), None).unwrap().len(), 5);
+    assert!(open_with(root.path(), Some("a picture"), None).is_err());
+}
+
+#[test]
+fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_a_picture_is_refused() {
+    let whole = golden("raw.beton");
+    // The number becomes a float, which has the same place.
+    let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[0]))]);
+    assert_eq!(open(root.path()).unwrap().label(0), -1);
+    let words = refused(&with(&whole, 24, &[3]));
+    assert!(
+        words.starts_with("byte 24: there is no RGBImageField, there are \"image\" (BytesField)"),
+        "{words}"
+    );
+    for kind in [7, 100, 255] {
+        let words = refused(&with(&whole, 24 + FIELD, &[kind]));
+        assert!(
+            words.starts_with(&format!("byte 1065: the field \"label\" has type {kind}, of which")),
+            "{words}"
+        );
+    }
+}
+
+#[test]
+fn the_table_is_kept_beside_the_file() {
+    let root = folder(&[("a.beton", &golden("smart.beton"))]);
+    drop(open(root.path()).unwrap());
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 2);
+    let source = open(root.path()).unwrap();
+    assert_eq!(read(&source, 1).unwrap(), raw("smart", 1), "raw pixels from the table on disk");
+    assert_eq!(read(&source, 5).unwrap(), golden("smart.5"));
+}
+
+#[test]
+fn a_hostile_number_is_an_error_with_its_byte() {
+    let whole = golden("raw.beton");
+    let table = u64_at(&whole, 16) as usize;
+    let pointer = TABLE + 5;
+    let changed = |at: usize, number: u64| refused(&with(&whole, at, &number.to_le_bytes()));
+    let cases = [
+        (refused(&with(&whole, 0, &[3, 0])), "byte 0: version 3 of the format, read is 2".into()),
+        (refused(&with(&whole, 4, &[0; 4])), "byte 4: pages of 0 bytes, which is no power".into()),
+        (refused(&with(&whole, 4, &[1, 2, 0, 0])), "byte 4: pages of 513 bytes".into()),
+        // Absurd counts.
+        (changed(8, 1 << 40), format!("byte {TABLE}: 26388279066624 bytes should be here")),
+        (changed(8, u64::MAX), format!("byte {TABLE}: 18446744073709551615 bytes should be here")),
+        (
+            changed(8, 4),
+            format!("byte {}: the allocation table names sample 4 of 4", table + 4 * 24),
+        ),
+        (changed(8, 6), format!("byte {}: ", TABLE + 5 * ROW)),
+        (refused(&with(&whole, 2, &[0xff; 2])), "byte 4188: the field \"".into()),
+        (
+            refused(&with(&whole, 2, &[0; 2])),
+            "byte 24: there is no RGBImageField, there are no fields".into(),
+        ),
+        // The allocation table.
+        (
+            changed(16, u64::MAX),
+            "byte 16: the allocation table should begin at byte 1844674".into(),
+        ),
+        (changed(16, TABLE as u64), "byte 16: the allocation table should begin".into()),
+        (changed(16, table as u64 + 1), "byte 16: the allocation table should begin".into()),
+        (
+            changed(16, table as u64 + 24),
+            format!("byte {TABLE}: the picture of sample 0 is not in"),
+        ),
+        (changed(table, 77), format!("byte {table}: the allocation table names sample 77 of 5")),
+        (changed(table + 8, 0), format!("byte {TABLE}: the picture of sample 0 is not in")),
+        (
+            changed(table + 16, u64::MAX),
+            format!("byte {table}: the picture of sample 0 should be 1844"),
+        ),
+        (
+            changed(table + 16, 575),
+            format!("byte {table}: the picture of sample 0 should be 575 bytes"),
+        ),
+        (changed(table + 16, 0), format!("byte {TABLE}: the picture of sample 0 is not in")),
+        // Pictures.
+        (changed(pointer, u64::MAX), format!("byte {TABLE}: the picture of sample 0 is not in")),
+        (
+            refused(&with(&whole, TABLE, &[2])),
+            format!("byte {TABLE}: sample 0 has a picture of 16x12 in mode 2"),
+        ),
+        (
+            refused(&with(&whole, TABLE + 1, &[0, 0])),
+            format!("byte {TABLE}: sample 0 has a picture of 0x12 in"),
+        ),
+        (
+            refused(&with(&whole, TABLE + 1, &[17, 0])),
+            format!("byte {table}: the picture of sample 0 should be 576"),
+        ),
+    ];
+    for (number, (words, expected)) in cases.into_iter().enumerate() {
+        assert!(words.starts_with(&expected), "{number}: {words}\n{expected}");
+    }
+}
+
+/// A picture that both tables say is where no picture can be.
+#[test]
+fn a_picture_lies_within_a_page_between_the_tables() {
+    let whole = golden("raw.beton");
+    let table = u64_at(&whole, 16) as usize;
+    let first = u64_at(&whole, TABLE + 5);
+    assert_eq!((first, u64_at(&whole, table + 8)), (4096, 4096), "the first page");
+    let moved = |to: u64| {
+        let bytes = with(&whole, TABLE + 5, &to.to_le_bytes());
+        with(&bytes, table + 8, &to.to_le_bytes())
+    };
+    for to in [
+        0,
+        TABLE as u64 + 5 * 24 - 1,
+        8192 - 575,
+        table as u64 - 575,
+        table as u64,
+        u64::MAX,
+        u64::MAX - 576,
+    ] {
+        let words = refused(&moved(to));
+        let expected = format!(
+            "byte {table}: the picture of sample 0 should be 576 bytes at byte {to}, which"
+        );
+        assert!(words.starts_with(&expected), "{words}");
+    }
+    for to in [TABLE as u64 + 5 * 24, 4097, 8192 - 576, 8192, table as u64 - 576] {
+        let source = open(folder(&[("a.beton", &moved(to))]).path()).map(|source| source.len());
+        assert_eq!(source.ok(), Some(5), "{to}");
+    }
+}
+
+/// The fields of a sample without bytes have the pointer of the one behind them.
+#[test]
+fn allocations_without_bytes_are_passed_over() {
+    let whole = golden("jpg.beton");
+    let table = u64_at(&whole, 16) as usize;
+    let mut empty = whole[table..table + 24].to_vec();
+    empty[16..].fill(0);
+    let bytes = [&whole[..table], &empty, &whole[table..], &empty].concat();
+    let source = open(folder(&[("a.beton", &bytes)]).path().join("a.beton"));
+    assert_eq!(
+        source.map(|source| source.largest_bytes()).ok(),
+        Some(golden("jpg.4").len() as u64)
+    );
+    let mut twice = whole[table..table + 24].to_vec();
+    assert!(open(folder(&[("a.beton", &[&whole[..], &twice].concat())]).path()).is_ok());
+    twice[16] += 1;
+    let words = refused(&[&whole[..], &twice].concat());
+    assert!(words.contains("the picture of sample 0 should be"), "{words}");
+}
+
+#[test]
+fn a_cut_file_is_an_error_wherever_it_is_cut() {
+    for name in ["raw.beton", "jpg.beton"] {
+        let whole = golden(name);
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a.beton");
+        let table = u64_at(&whole, 16) as usize;
+        // Every byte of what is read when a file is opened; of arguments and pixels every thirteenth.
+        let everywhere = (0..whole.len()).step_by(13);
+        for len in
+            (0..64).chain(TABLE - 20..TABLE + 5 * ROW).chain(everywhere).chain(table..whole.len())
+        {
+            fs::write(&path, &whole[..len]).unwrap();
+            let words = open(&path).err().map(|error| error.to_string());
+            let words = words.unwrap_or_else(|| panic!("{len} bytes of {name}"));
+            assert!(words.starts_with("source.beton: ") && words.contains(", byte "), "{words}");
+        }
+    }
+}
+
+/// Flips in the tables give an error or samples that lie in the file; in the data, other pixels.
+#[test]
+fn a_flipped_byte_is_an_error_or_a_sample_of_the_file() {
+    let whole = golden("smart.beton");
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.beton");
+    let table = u64_at(&whole, 16) as usize;
+    let arguments =
+        |at: &usize| !(41..24 + FIELD).contains(at) && !(24 + FIELD + 17..TABLE).contains(at);
+    let (mut errors, mut sound) = (0, 0);
+    for position in (0..TABLE + 6 * ROW).filter(arguments).chain(table..whole.len()) {
+        let mut damaged = whole.clone();
+        damaged[position] ^= 1 << (position % 8);
+        fs::write(&path, &damaged).unwrap();
+        match open(&path) {
+            Ok(source) => {
+                for index in 0..source.len() {
+                    let bytes = read(&source, index).unwrap();
+                    assert!(bytes.len() < 4096);
+                    assert!(damaged.windows(300).any(|it| bytes.ends_with(it)), "byte {position}");
+                }
+                sound += 1;
+            }
+            Err(error) => {
+                assert!(error.to_string().starts_with("source.beton: "), "{error}");
+                errors += 1;
+            }
+        }
+    }
+    // What can change unnoticed are names, labels, padding, and the sides of JPEGs.
+    assert!(errors > 200 && sound > 60, "{errors} {sound}");
+}
+
+#[test]
+fn a_pipeline_file_names_fields() {
+    let text = b"[source]\nbeton = \"a.beton\"\nimage = \"thumb\"\nlabel = \"epoch\"\n";
+    let root = folder(&[("a.beton", &golden("fields.beton")), ("p.toml", text)]);
+    let pipeline = Pipeline::from_file(root.path().join("p.toml")).unwrap();
+    let source = pipeline.source.open().unwrap();
+    assert_eq!((source.len(), source.label(3)), (4, 103));
+    let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
+    assert_eq!(again.source, pipeline.source);
+    let plain = Pipeline::from_toml("[source]\nbeton = \"a\"\n", "").unwrap();
+    let again = Pipeline::from_toml(&plain.to_toml().unwrap(), "").unwrap();
+    assert_eq!(again.source, plain.source);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    /// Any numbers in the head, the tables and the types: a source whose samples are in the file, or an error.
+    #[test]
+    fn whatever_the_tables_say_the_answer_is_a_source_or_an_error(
+        edits in prop::collection::vec(
+            (
+                prop_oneof![
+                    0usize..25, 0usize..25, Just(24 + FIELD), TABLE..TABLE + 5 * ROW, Just(TABLE + 5),
+                    16384usize..16504,
+                ],
+                prop_oneof![
+                    any::<u64>(), 0u64..300, 4000u64..17_000, Just(u64::MAX), Just(1 << 63),
+                ],
+                1usize..9,
+            ),
+            1..5,
+        ),
+        cut in prop::option::weighted(0.2, 0usize..16_504),
+    ) {
+        let mut bytes = golden("raw.beton");
+        for (at, number, count) in edits {
+            let end = (at + count).min(bytes.len());
+            bytes[at..end].copy_from_slice(&number.to_le_bytes()[..end - at]);
+        }
+        bytes.truncate(cut.unwrap_or(bytes.len()));
+        let root = folder(&[("a.beton", &bytes)]);
+        match open(root.path()) {
+            Ok(source) => prop_assert!((0..source.len()).all(|index| read(&source, index).is_ok())),
+            Err(error) => prop_assert!(error.to_string().starts_with("source.beton: "), "{}", error),
+        }
+    }
+}
