@@ -11,8 +11,8 @@ use feedwater::decode::{HostDecoder, can_reduce, reduced_size};
 use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::source::{
-    Configured, FileList, HostPage, Lmdb, LmdbSettings, NoSettings, RecordIo, RecordIoLabel,
-    RecordIoSettings, TfRecord, WebDataset,
+    Beton, Configured, FileList, HostPage, Lmdb, LmdbSettings, NoSettings, Npy, RecordIo,
+    RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
 };
 
 /// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
@@ -27,6 +27,9 @@ pub const TARGETS: &[Target] = &[
     Target("jpeg", &[("decode", ".jpg")], decode),
     Target("png", &[("decode", ".png")], decode),
     Target("webp", &[("decode", ".webp")], decode),
+    Target("pnm", &[], decode),
+    Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
+    Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
     Target("tfrecord", &[("records", "-of-00002")], |it| {
         source::<TfRecord>(it, &Default::default())
     }),

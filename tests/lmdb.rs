@@ -312,7 +312,7 @@ fn a_flipped_bit_is_an_error_or_leaves_samples_that_are_read() {
     let (mut errors, mut read_whole) = (0, 0);
     for name in ["lmdb/image/data.mdb", "lmdb/image-1.0.mdb"] {
         let whole = golden(name);
-        for position in (0..whole.len()).step_by(31) {
+        for position in (0..whole.len()).filter(|it| it % 4096 < 80 || it % 97 == 0) {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << (position % 8);
             match open(&damaged, &images()) {
