@@ -67,12 +67,12 @@ macro_rules! sources {
 
 sources! {
     beton::Beton,
+    coco::Coco,
     directory::Directory,
     list::FileList,
-    npy::Npy,
     lmdb::Lmdb,
+    npy::Npy,
     recordio::RecordIo,
-    coco::Coco,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }

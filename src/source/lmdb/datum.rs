@@ -4,22 +4,37 @@
 //! Datum { int32 channels = 1, height = 2, width = 3; bytes data = 4; int32 label = 5;
 //!         repeated float float_data = 6; bool encoded = 7 [default = false] }
 //! ```
+//!
+//! Where `encoded` is false the data are pixels: a plane of blue, one of green, one of red, or one of gray.
 
+use std::io;
 use std::ops::Range;
 
+use crate::geometry::Size;
+use crate::header::PnmHead;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Window, Wrong};
+use crate::source::records::{Entry, Window, Wrong};
+use crate::storage::File;
+use crate::tensor::CHANNELS;
 
 const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" where values are pictures, \
     or leave the key out (source.skip)";
 
-/// The bytes of the picture in a value, and the label.
-pub fn find(window: &mut Window, value: Range<u64>) -> Result<(Range<u64>, i64), Wrong> {
+/// In the note of a sample of pixels: there are three planes. Below it are 15 bits of width and 16 of height.
+const COLOUR: u32 = 1 << 31;
+const MOST_SIDE: u64 = (1 << 15) - 1;
+
+/// Pixels of each plane that are turned into pixels at a time.
+const AT_ONCE: usize = 16 << 10;
+
+/// The sample in a value.
+pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, Wrong> {
     let start = value.start;
-    let (mut data, mut label, mut encoded) = (None, 0, false);
+    let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);
     let mut fields = Fields::of(value, OTHERWISE);
     while let Some(field) = fields.next(window)? {
         match field {
+            (place @ 1..=3, Value::Number(number)) => shape[place as usize - 1] = number,
             (4, Value::Bytes(bytes)) => data = Some(bytes),
             // An int32: the upper bits say nothing.
             (5, Value::Number(number)) => label = i64::from(number as i32),
@@ -32,16 +47,72 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<(Range<u64>, i64),
                        (convert_imageset --encoded)";
         return Err(Wrong::new(start, problem));
     };
-    if !encoded {
-        let problem = "the Datum holds plain pixels: these are not read; write encoded pictures \
-                       (convert_imageset --encoded)";
-        return Err(Wrong::new(start, problem));
+    let note = if encoded { 0 } else { pixels(shape, data.end - data.start, start)? };
+    Entry::new(data, label, note)
+}
+
+/// The note of a sample of pixels.
+fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, Wrong> {
+    let [channels, height, width] = shape;
+    let sides = 1..=MOST_SIDE;
+    if !matches!(channels, 1 | 3) || !sides.contains(&height) || !sides.contains(&width) {
+        let problem = format!(
+            "the Datum holds {channels} planes of {width}x{height} pixels, read are 1 or 3 of at most \
+             {MOST_SIDE}x{MOST_SIDE}; write encoded pictures (convert_imageset --encoded)"
+        );
+        return Err(Wrong::new(offset, problem));
     }
-    Ok((data, label))
+    if channels * height * width != bytes {
+        let problem = format!(
+            "the Datum has {bytes} bytes of data, {channels} planes of {width}x{height} pixels are {}: it is damaged, or \
+             encoded without saying so",
+            channels * height * width
+        );
+        return Err(Wrong::new(offset, problem));
+    }
+    let colour = if channels == 3 { COLOUR } else { 0 };
+    Ok(colour | (width as u32) << 16 | height as u32)
 }
 
 /// Whether a value begins with one of a Datum's fields, which no picture does.
 pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, Wrong> {
     let first = window.at(value.start, (value.end - value.start).min(1))?;
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
+}
+
+/// What makes a picture of pixels; none before those that are encoded.
+pub fn head(note: u32) -> Option<PnmHead> {
+    let size = Size::new((note & !COLOUR) >> 16, note & 0xffff);
+    match note {
+        0 => None,
+        COLOUR.. => Some(PnmHead::rgb(size)),
+        _ => Some(PnmHead::gray(size)),
+    }
+}
+
+/// Reads a sample with this note.
+pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<()> {
+    if note < COLOUR {
+        return file.read_exact_at(space, offset);
+    }
+    let mut planes = [0; CHANNELS * AT_ONCE];
+    let plane = space.len() / CHANNELS;
+    for (number, pixels) in space.chunks_mut(CHANNELS * AT_ONCE).enumerate() {
+        let count = pixels.len() / CHANNELS;
+        let planes = &mut planes[..pixels.len()];
+        if count == plane {
+            // The planes of a small picture follow one another.
+            file.read_exact_at(planes, offset)?;
+        } else {
+            for (channel, part) in planes.chunks_mut(count).enumerate() {
+                file.read_exact_at(part, offset + (plane * channel + AT_ONCE * number) as u64)?;
+            }
+        }
+        let (blue, rest) = planes.split_at(count);
+        let (green, red) = rest.split_at(count);
+        for (((pixel, red), green), blue) in pixels.chunks_exact_mut(CHANNELS).zip(red).zip(green).zip(blue) {
+            pixel.copy_from_slice(&[*red, *green, *blue]);
+        }
+    }
+    Ok(())
 }

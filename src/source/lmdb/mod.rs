@@ -1,10 +1,13 @@
 //! LMDB environments.
 
+use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, Format, Records, Window, Wrong, matches};
+use crate::header::PnmHead;
+use crate::storage::File;
 
 mod datum;
 mod pages;
@@ -20,7 +23,8 @@ use pages::{Environment, Node, Value};
 /// * Of the database in the settings every value is a sample whose key is wanted. Keys that lead to other databases are
 ///   not seen. A database with several values per key (DUPSORT) is refused.
 /// * A Datum's data are its picture, and its label the label; a picture as it is has label -1. Which of both the values
-///   are, the first tells, where the settings do not. A Datum of plain pixels or floats is an error.
+///   are, the first tells, where the settings do not. A Datum of pixels, in planes with blue first or gray, becomes a PNM
+///   of RGB or gray; one of floats is an error.
 /// * The pages of keys are read on first use, and of each value the beginning; the table is kept beside each file (a
 ///   hidden file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. LMDB has no
 ///   checksums of contents: what was damaged before is left to the picture's own format.
@@ -77,23 +81,27 @@ impl Format for LmdbSettings {
         head.get(16..20) == Some(&[0xde, 0xc0, 0xef, 0xbe])
     }
 
+    fn head(note: u32) -> Option<PnmHead> {
+        datum::head(note)
+    }
+
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         let mut environment = Environment::open(window)?;
         let mut values = self.values;
         let mut names = Vec::new();
         let mut named = None;
         let main = environment.main();
-        environment.each(window, main, &mut |window, Node { offset, key, value }| {
+        environment.each(window, main, &mut |window, Node { key, value, .. }| {
             match value {
                 Value::Bytes(bytes) if self.database.is_empty() => {
-                    self.sample(window, offset, key, bytes, &mut values, table)?;
+                    self.sample(window, key, bytes, &mut values, table)?;
                 }
                 Value::Bytes(_) => {}
                 Value::Database(database) => {
                     // LMDB 1.0 stores the C string's end.
                     let name = key.strip_suffix(b"\0").unwrap_or(key);
                     if name == self.database.as_bytes() {
-                        named = Some((offset, database));
+                        named = Some(database);
                     }
                     if names.len() < 32 {
                         names.push(String::from_utf8_lossy(name).into_owned());
@@ -112,7 +120,7 @@ impl Format for LmdbSettings {
             }
             return Ok(());
         }
-        let Some((_, database)) = named else {
+        let Some(database) = named else {
             let problem = format!(
                 "the environment has no database {:?}; name another one as source.database or none (\"\"), there are {}",
                 self.database,
@@ -121,12 +129,17 @@ impl Format for LmdbSettings {
             return Err(Wrong::new(0, problem));
         };
         environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
-            Value::Bytes(bytes) => self.sample(window, offset, key, bytes, &mut values, table),
+            Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table),
             Value::Database(_) => {
                 let problem = "a database in a named database: the file is damaged";
                 Err(Wrong::new(offset, problem))
             }
         })
+    }
+
+    fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
+        datum::fill(note, file, offset, space)?;
+        Ok(space.len())
     }
 }
 
@@ -135,7 +148,6 @@ impl LmdbSettings {
     fn sample(
         &self,
         window: &mut Window,
-        node: u64,
         key: &[u8],
         value: Range<u64>,
         values: &mut LmdbValues,
@@ -149,14 +161,14 @@ impl LmdbSettings {
             let datum = datum::is_datum(window, value.clone())?;
             *values = if datum { LmdbValues::Datum } else { LmdbValues::Image };
         }
-        let (picture, label) = match *values {
-            LmdbValues::Datum => datum::find(window, value).map_err(|wrong| {
-                let key = String::from_utf8_lossy(&key[..key.len().min(100)]);
-                Wrong::new(wrong.offset, format!("key {key:?}: {}", wrong.problem))
-            })?,
-            LmdbValues::Auto | LmdbValues::Image => (value, -1),
+        let entry = match *values {
+            LmdbValues::Datum => datum::find(window, value),
+            LmdbValues::Auto | LmdbValues::Image => Entry::new(value, -1, 0),
         };
-        table.push(Entry::new(picture, label, 0).map_err(|wrong| Wrong::new(node, wrong.problem))?);
+        table.push(entry.map_err(|wrong| {
+            let key = String::from_utf8_lossy(&key[..key.len().min(100)]);
+            Wrong::new(wrong.offset, format!("key {key:?}: {}", wrong.problem))
+        })?);
         Ok(())
     }
 }

@@ -1,17 +1,20 @@
 //! MXNet's RecordIO files.
 
+use std::io;
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, Format, Records, Window, Wrong};
-use crate::error::{Fault, Reason};
+use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
 /// Magic and length.
 const HEAD_BYTES: u64 = 8;
 /// `IRHeader`: flag 4, label 4, id 8, id2 8.
 const IR_BYTES: usize = 24;
+/// The note of a sample whose bytes in the file are all of its record, headers included.
+const IN_PARTS: u32 = 1;
 
 /// Pictures in RecordIO files, each with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
 ///
@@ -80,8 +83,12 @@ impl Format for RecordIoSettings {
         Ok(())
     }
 
-    fn unpack(&self, bytes: &mut [u8]) -> Result<usize, Fault> {
-        join(bytes).ok_or_else(|| Fault::new(Reason::Corrupt, "the parts of the record do not fit"))
+    fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
+        file.read_exact_at(space, offset)?;
+        match note {
+            IN_PARTS => join(space).ok_or_else(|| io::Error::other("the parts of the record do not fit")),
+            _ => Ok(space.len()),
+        }
     }
 }
 
@@ -105,7 +112,7 @@ impl RecordIoSettings {
             (_, _) => integer(u32_at(&record.head, IR_BYTES), start)?,
         };
         if record.parts > 1 {
-            return Entry::packed(record.bytes.clone(), label);
+            return Entry::new(record.bytes.clone(), label, IN_PARTS);
         }
         Entry::new(start + HEAD_BYTES + skipped..record.bytes.end, label, 0)
     }

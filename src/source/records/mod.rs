@@ -59,10 +59,11 @@ pub trait Format:
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
 
-    /// Makes the picture of the bytes of an entry that is [packed](Entry::packed), in their place; gives its length. Asked
-    /// for only where entries carry no checksums.
-    fn unpack(&self, bytes: &mut [u8]) -> Result<usize, Fault> {
-        Ok(bytes.len())
+    /// Fills the space from this byte of the file on, as a sample with this note needs it, and gives how many of its bytes
+    /// are the picture's: those at its front.
+    fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
+        file.read_exact_at(space, offset)?;
+        Ok(space.len())
     }
 }
 
@@ -73,12 +74,9 @@ pub struct Entry {
     pub(super) label: i64,
     /// Bytes, or [`DAMAGED`].
     pub(super) len: u32,
-    /// CRC-32C of the bytes; where entries carry none, [`PACKED`] or the note that [`Format::head`] reads.
+    /// CRC-32C of the bytes; where a format has none, the note that [`Format::head`] and [`Format::fill`] read.
     pub(super) crc: u32,
 }
-
-/// In the checksum's place, of a sample whose bytes in the file are not yet the picture's.
-const PACKED: u32 = 1;
 
 /// The length of a sample that its file's own checksum says is not what was written.
 const DAMAGED: u32 = u32::MAX;
@@ -112,7 +110,7 @@ struct Shard {
 }
 
 impl Entry {
-    /// A sample in these bytes of the file. Fails where there are 4 GiB of them.
+    /// A sample in these bytes of the file, with their checksum or a note. Fails where there are 4 GiB of them.
     pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, Wrong> {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
         match u32::try_from(len) {
@@ -121,11 +119,6 @@ impl Entry {
                 Err(Wrong::new(offset, format!("a sample of {len} bytes, at most 4 GiB are read")))
             }
         }
-    }
-
-    /// A sample that is made of these bytes by [`Format::unpack`], in a format whose entries carry no checksums.
-    pub fn packed(bytes: Range<u64>, label: i64) -> Result<Self, Wrong> {
-        Self::new(bytes, label, PACKED)
     }
 
     /// A sample that can never be read, at this byte of the file.
@@ -202,7 +195,8 @@ impl<F: Format> Records<F> {
         };
         let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
-        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
+        let filled = self.format.fill(crc, file, offset, space);
+        let kept = filled.map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {
                 let problem = format!("the file ends before byte {}", offset + u64::from(len));
                 Fault::new(Reason::Truncated, problem)
@@ -217,10 +211,7 @@ impl<F: Format> Records<F> {
             let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
             return Err(Fault::new(Reason::Corrupt, problem));
         }
-        if !F::CHECKED && crc == PACKED {
-            let kept = self.format.unpack(space)?;
-            page.truncate(prefix.len() + kept);
-        }
+        page.truncate(prefix.len() + kept);
         Ok(())
     }
 

@@ -1,0 +1,212 @@
+//! What is fuzzed: everything that reads bytes which somebody else wrote. `tests/fuzz.rs` mutates the seeds of each
+//! target for a moment in every test run; `any.rs` lets libFuzzer do it for as long as one likes.
+//!
+//! To add a target: one line in [`TARGETS`].
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::config::Pipeline;
+use feedwater::decode::{HostDecoder, can_reduce, reduced_size};
+use feedwater::geometry::Roi;
+use feedwater::header::Header;
+use feedwater::source::{
+    Beton, Configured, FileList, HostPage, Lmdb, LmdbSettings, NoSettings, Npy, RecordIo,
+    RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
+};
+
+/// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
+/// that were not seen before show that something new was reached.
+pub struct Target(pub &'static str, pub Seeds, pub fn(&[u8]) -> String);
+
+/// Folders below `tests/golden/`, each with the ending of the files in it that are seeds.
+pub type Seeds = &'static [(&'static str, &'static str)];
+
+pub const TARGETS: &[Target] = &[
+    Target("header", &[("decode", ".jpg"), ("decode", ".png"), ("decode", ".webp")], header),
+    Target("jpeg", &[("decode", ".jpg")], decode),
+    Target("png", &[("decode", ".png")], decode),
+    Target("webp", &[("decode", ".webp")], decode),
+    Target("pnm", &[], decode),
+    Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
+    Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
+    Target("tfrecord", &[("records", "-of-00002")], |it| {
+        source::<TfRecord>(it, &Default::default())
+    }),
+    Target("tfrecord-repaired", &[("records", "-of-00002")], |it| {
+        source::<TfRecord>(&tfrecord(it), &Default::default())
+    }),
+    Target("webdataset", &[("records", ".tar")], |it| {
+        source::<WebDataset>(it, &Default::default())
+    }),
+    Target("webdataset-repaired", &[("records", ".tar")], |it| {
+        source::<WebDataset>(&tar(it), &Default::default())
+    }),
+    Target("lmdb", &[("lmdb", ".mdb"), ("lmdb/image", ".mdb")], |it| {
+        source::<Lmdb>(it, &Default::default())
+    }),
+    Target("lmdb-named", &[("lmdb", ".mdb")], |it| source::<Lmdb>(it, &named())),
+    Target("recordio", &[("recordio", ".rec")], |it| source::<RecordIo>(it, &Default::default())),
+    Target("recordio-first", &[("recordio", ".rec")], |it| source::<RecordIo>(it, &first())),
+    Target("list", &[], |it| opened::<FileList>(it, &NoSettings {})),
+    Target("config", &[], config),
+];
+
+/// The files that a target starts from: its seeds, and what was found before, in `fuzz/corpus/NAME/`.
+pub fn seeds(target: &Target) -> Vec<PathBuf> {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let top = if top.ends_with("fuzz") { top.parent().expect("the repository") } else { top };
+    let golden =
+        target.1.iter().map(|(folder, ending)| (top.join("tests/golden").join(folder), *ending));
+    let found = (top.join("fuzz/corpus").join(target.0), "");
+    let mut files = Vec::new();
+    for (folder, ending) in golden.chain([found]) {
+        let entries =
+            fs::read_dir(folder).into_iter().flatten().map(|entry| entry.expect("an entry").path());
+        files.extend(
+            entries.filter(|path| {
+                path.is_file() && path.to_str().is_some_and(|it| it.ends_with(ending))
+            }),
+        );
+    }
+    files.sort();
+    files
+}
+
+fn header(bytes: &[u8]) -> String {
+    match Header::parse(bytes) {
+        Ok(header) => format!("{:?}", header.verify(bytes).map_err(|fault| fault.problem)),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+/// Every reduction of a small picture, and a window of it.
+fn decode(bytes: &[u8]) -> String {
+    let header = match Header::parse(bytes) {
+        Ok(header) if header.size.pixels() <= 1 << 14 => header,
+        Ok(_) => return "a large picture".into(),
+        Err(fault) => return fault.to_string(),
+    };
+    let mut decoder = HostDecoder::new();
+    let reductions: &[u32] = if can_reduce(header.format) { &[1, 2, 4, 8] } else { &[1] };
+    let mut outcome = String::new();
+    for &reduction in reductions {
+        let size = reduced_size(header.size, reduction);
+        let inner = Roi::new(
+            size.width / 3,
+            size.height / 3,
+            size.width.div_ceil(2),
+            size.height.div_ceil(2),
+        );
+        for window in [size.window(), inner] {
+            let mut rows = 0;
+            let result = decoder.decode(bytes, &header, window, reduction, &mut |_, row| {
+                assert_eq!(row.len(), 3 * window.width as usize);
+                rows += 1;
+            });
+            match result {
+                Ok(()) => assert_eq!(rows, window.height),
+                Err(fault) => outcome = fault.to_string(),
+            }
+        }
+    }
+    outcome
+}
+
+/// Opens a file with these bytes as a source, and reads its samples.
+fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
+    with_file(bytes, |path| {
+        let source = match S::open(&[path], settings) {
+            Ok(source) => source,
+            Err(error) => return error.to_string(),
+        };
+        let mut page = HostPage::default();
+        let mut outcome = format!("{} samples", source.len());
+        for index in 0..source.len().min(64) {
+            let _ = (source.label(index), source.location(index));
+            match source.read(index, &mut page, 1 << 30) {
+                Ok(()) => assert!(page.bytes().len() as u64 <= source.largest_bytes()),
+                Err(fault) => outcome = fault.to_string(),
+            }
+        }
+        outcome
+    })
+}
+
+/// Opens a file with these bytes as a source, and reads nothing of the files that it names.
+fn opened<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
+    with_file(bytes, |path| match S::open(&[path], settings) {
+        Ok(source) => source.len().to_string(),
+        Err(error) => error.to_string(),
+    })
+}
+
+fn config(bytes: &[u8]) -> String {
+    let Ok(text) = str::from_utf8(bytes) else { return "no text".into() };
+    match Pipeline::from_toml(text, "") {
+        Ok(pipeline) => {
+            let written = match pipeline.to_toml() {
+                Ok(written) => written,
+                Err(error) => return error.to_string(),
+            };
+            let again = Pipeline::from_toml(&written, "").expect("what was written is read");
+            assert_eq!(again.to_toml().expect("it was written before"), written);
+            "read".into()
+        }
+        Err(error) => error.to_string(),
+    }
+}
+
+fn named() -> LmdbSettings {
+    LmdbSettings { database: "train".into(), ..Default::default() }
+}
+
+fn first() -> RecordIoSettings {
+    RecordIoSettings { label: RecordIoLabel::First }
+}
+
+/// Calls `work` with the path of a file with these bytes, in a folder of its own: a file that follows another under
+/// its name within a tick of the clock, with its length, would be taken for it. The words come back without the path.
+fn with_file(bytes: &[u8], work: impl FnOnce(PathBuf) -> String) -> String {
+    let memory = Path::new("/dev/shm");
+    let root = if memory.is_dir() { tempfile::tempdir_in(memory) } else { tempfile::tempdir() };
+    let root = root.expect("a folder for the file");
+    let path = root.path().join("file");
+    fs::write(&path, bytes).expect("the file is written");
+    let folder = root.path().display().to_string();
+    work(path).replace(&folder, "")
+}
+
+/// TFRecords with the checksums that they should have, so that what is behind them is reached.
+fn tfrecord(bytes: &[u8]) -> Vec<u8> {
+    let masked = |bytes: &[u8]| {
+        crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+    };
+    let mut bytes = bytes.to_vec();
+    let mut at = 0;
+    while let Some(len) = bytes.get(at..at + 8).and_then(|it| it.first_chunk()) {
+        let (len, crc) = (u64::from_le_bytes(*len) as usize, masked(&bytes[at..at + 8]));
+        let Some(place) = bytes.get_mut(at + 8..at + 12) else { break };
+        place.copy_from_slice(&crc);
+        let Some(end) = len.checked_add(at + 12) else { break };
+        let Some(crc) = bytes.get(at + 12..end).map(masked) else { break };
+        let Some(place) = bytes.get_mut(end..end + 4) else { break };
+        place.copy_from_slice(&crc);
+        at = end + 4;
+    }
+    bytes
+}
+
+/// A tar archive in which every block that could be a header has its checksum.
+fn tar(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    for block in bytes.chunks_exact_mut(512) {
+        let ustar = &block[257..262] == b"ustar";
+        if ustar {
+            block[148..156].fill(b' ');
+            let sum: u32 = block.iter().map(|&byte| u32::from(byte)).sum();
+            block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
+        }
+    }
+    bytes
+}

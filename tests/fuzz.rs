@@ -1,0 +1,284 @@
+//! Mutated files for every target of `fuzz/targets.rs`: none may panic, take more than [`LIMIT_SECONDS`], or hold more
+//! memory than [`allowed_bytes`]. What fails is kept in `target/fuzz/`; once it is mended, it belongs into
+//! `fuzz/corpus/TARGET/`, whose files are tried first.
+//!
+//! `FEEDWATER_FUZZ_SECONDS` is how long each target is tried (0.5), `FEEDWATER_FUZZ_SEED` what the mutations follow from (0),
+//! `FEEDWATER_FUZZ_TARGET` the only target that is tried (all).
+
+#![allow(unsafe_code, reason = "the allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::collections::HashSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::panic::{self, AssertUnwindSafe};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use std::{env, fs, process, thread};
+
+#[path = "../fuzz/targets.rs"]
+mod targets;
+
+use targets::{TARGETS, Target};
+
+/// The longest that any input may take, on a machine that has much else to do.
+const LIMIT_SECONDS: u64 = 20;
+
+/// Files are not made larger than this by mutations.
+const MOST_BYTES: usize = 1 << 17;
+
+/// Memory that a target may hold for an input: what does not depend on it, and a table for what is really there.
+fn allowed_bytes(input: usize) -> usize {
+    (64 << 20) + 16 * input
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting { held: AtomicUsize::new(0), most: AtomicUsize::new(0) };
+
+/// The system's allocator, and how many bytes are held.
+struct Counting {
+    held: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Counting {
+    fn add(&self, bytes: usize) {
+        let held = self.held.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        self.most.fetch_max(held, Ordering::Relaxed);
+    }
+
+    /// The most bytes that are held at once while this runs, besides those that were held before.
+    fn most_during(&self, work: impl FnOnce()) -> usize {
+        let before = self.held.load(Ordering::Relaxed);
+        self.most.store(before, Ordering::Relaxed);
+        work();
+        self.most.load(Ordering::Relaxed).saturating_sub(before)
+    }
+}
+
+// SAFETY: all memory is the system allocator's, whose rules it passes on; the counters touch none.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.add(layout.size());
+        // SAFETY: the caller's layout, as it is.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        self.add(layout.size());
+        // SAFETY: the caller's layout, as it is.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        self.held.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the caller's place and layout, which are from here.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+/// The input that is being tried, for the watchdog.
+static CURRENT: Mutex<Option<(&'static str, Vec<u8>, Instant)>> = Mutex::new(None);
+
+#[test]
+fn every_target_takes_whatever_it_is_given() {
+    the_harness_sees_panics_and_memory();
+    let number =
+        |name: &str, default: f64| env::var(name).map_or(default, |it| it.parse().unwrap());
+    let seconds = number("FEEDWATER_FUZZ_SECONDS", 0.5);
+    let seed = number("FEEDWATER_FUZZ_SEED", 0.0) as u64;
+    let only = env::var("FEEDWATER_FUZZ_TARGET").ok();
+    thread::spawn(watch);
+    let mut failures = Vec::new();
+    for target in TARGETS.iter().filter(|it| only.as_deref().is_none_or(|only| only == it.0)) {
+        match fuzz(target, Duration::from_secs_f64(seconds), seed) {
+            Ok((runs, outcomes)) => {
+                println!("{:22} {runs:8} inputs, {outcomes:4} outcomes", target.0)
+            }
+            Err(failure) => failures.push(failure),
+        }
+    }
+    assert!(failures.is_empty(), "seed {seed}\n{}", failures.join("\n"));
+}
+
+/// Tries the seeds, then mutations of them and of whatever had an outcome that was not seen before. Gives how many inputs
+/// and how many outcomes there were.
+fn fuzz(target: &'static Target, time: Duration, seed: u64) -> Result<(u64, usize), String> {
+    let mut random = Random(seed ^ 0x9e37_79b9_7f4a_7c15);
+    let mut pool: Vec<Vec<u8>> =
+        targets::seeds(target).iter().map(|it| fs::read(it).unwrap()).collect();
+    let mut outcomes = HashSet::new();
+    for input in &pool {
+        outcomes.insert(outcome(attempt(target, input)?));
+    }
+    let mut runs = pool.len() as u64;
+    if pool.is_empty() {
+        pool.push(Vec::new());
+    }
+    let end = Instant::now() + time;
+    while Instant::now() < end {
+        let mut input = pool[random.below(pool.len())].clone();
+        for _ in 0..1 << random.below(5) {
+            let other = &pool[random.below(pool.len())];
+            mutate(&mut input, other, &mut random);
+        }
+        input.truncate(MOST_BYTES);
+        if outcomes.insert(outcome(attempt(target, &input)?)) && pool.len() < 4096 {
+            pool.push(input);
+        }
+        runs += 1;
+    }
+    Ok((runs, outcomes.len()))
+}
+
+/// Runs the target on one input; the failure with the place where the input is kept.
+fn attempt(target: &'static Target, input: &[u8]) -> Result<String, String> {
+    let current = || CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    *current() = Some((target.0, input.to_vec(), Instant::now()));
+    let mut result = Ok(String::new());
+    let most = ALLOCATOR.most_during(|| {
+        result = panic::catch_unwind(AssertUnwindSafe(|| (target.2)(input)));
+    });
+    *current() = None;
+    let allowed = allowed_bytes(input.len());
+    match result {
+        Err(_) => Err(format!("{} panics: {}", target.0, keep(target.0, input).display())),
+        Ok(_) if most > allowed => {
+            let place = keep(target.0, input);
+            Err(format!(
+                "{} takes {most} bytes, allowed are {allowed}: {}",
+                target.0,
+                place.display()
+            ))
+        }
+        Ok(outcome) => Ok(outcome),
+    }
+}
+
+/// What an outcome is but for what it quotes, numbers among it: its longer words.
+fn outcome(words: String) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for piece in words.split('"').step_by(2) {
+        let words = piece.split(|it: char| !it.is_ascii_alphabetic());
+        words.filter(|word| word.len() > 3).for_each(|word| word.hash(&mut hasher));
+    }
+    hasher.finish()
+}
+
+/// Ends the process where an input takes too long: nothing else can end it.
+fn watch() {
+    loop {
+        thread::sleep(Duration::from_millis(200));
+        let current = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((name, input, since)) = &*current
+            && since.elapsed().as_secs() > LIMIT_SECONDS
+        {
+            eprintln!("{name} takes more than {LIMIT_SECONDS} s: {}", keep(name, input).display());
+            process::exit(1);
+        }
+    }
+}
+
+fn keep(name: &str, input: &[u8]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/fuzz");
+    let mut hasher = DefaultHasher::new();
+    input.hash(&mut hasher);
+    let path = folder.join(format!("{name}-{:016x}", hasher.finish()));
+    fs::create_dir_all(&folder).unwrap();
+    fs::write(&path, input).unwrap();
+    path
+}
+
+/// One change of a sort that finds things: bits, bytes, numbers at the edge of their range, pieces moved, doubled, taken
+/// out, taken from another file, and an early end.
+fn mutate(input: &mut Vec<u8>, other: &[u8], random: &mut Random) {
+    const EDGES: [u64; 12] = [
+        0,
+        1,
+        0x7f,
+        0x80,
+        0xff,
+        0x7fff,
+        0xffff,
+        0x7fff_ffff,
+        0x8000_0000,
+        0xffff_ffff,
+        i64::MAX as u64,
+        u64::MAX,
+    ];
+    let at = random.below(input.len() + 1);
+    let piece = |bytes: &[u8], random: &mut Random| {
+        let start = random.below(bytes.len() + 1);
+        let most = 1 << random.below(12);
+        let len = random.below((bytes.len() - start).min(most) + 1);
+        bytes[start..start + len].to_vec()
+    };
+    match random.below(10) {
+        0 | 1 if at < input.len() => input[at] ^= 1 << random.below(8),
+        2 if at < input.len() => input[at] = random.next() as u8,
+        3 if at < input.len() => {
+            input[at] = input[at].wrapping_add([1, 255, 16, 240][random.below(4)])
+        }
+        4 | 5 => {
+            let number = EDGES[random.below(EDGES.len())].wrapping_sub(random.below(3) as u64);
+            let (little, len) =
+                (number.to_le_bytes(), [1, 2, 4, 8][random.below(4)].min(input.len() - at));
+            let bytes = if random.below(2) == 0 { little } else { number.to_be_bytes() };
+            let from = if bytes == little { 0 } else { 8 - len };
+            input[at..at + len].copy_from_slice(&bytes[from..from + len]);
+        }
+        6 => {
+            let most = 1 << random.below(12);
+            let count = random.below((input.len() - at).min(most) + 1);
+            input.drain(at..at + count);
+        }
+        7 => {
+            let bytes = piece(input, random);
+            input.splice(at..at, bytes);
+        }
+        8 => {
+            let bytes = piece(other, random);
+            let end = if random.below(2) == 0 { at } else { (at + bytes.len()).min(input.len()) };
+            input.splice(at..end, bytes);
+        }
+        9 if random.below(4) == 0 => input.truncate(at),
+        _ => input.splice(at..at, [random.next() as u8]).for_each(drop),
+    }
+}
+
+/// xorshift64*.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 16
+    }
+
+    fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// Of targets that are wrong on purpose.
+fn the_harness_sees_panics_and_memory() {
+    const PANICS: Target = Target("panics", &[("records", ".jpg")], |bytes| {
+        assert!(!bytes.is_empty() && bytes[0] == 0xff, "on purpose");
+        String::new()
+    });
+    const TAKES: Target = Target("takes", &[("records", ".jpg")], |bytes| {
+        vec![1u8; (64 << 20) + 17 * bytes.len()].len().to_string()
+    });
+    let quiet = panic::take_hook();
+    panic::set_hook(Box::new(|_| ()));
+    for (target, expected) in [(&PANICS, "panics panics: "), (&TAKES, "takes takes 671")] {
+        let failure = fuzz(target, Duration::from_secs(60), 0).unwrap_err();
+        let path = Path::new(failure.rsplit(": ").next().unwrap());
+        assert!(failure.starts_with(expected) && path.is_file(), "{failure}");
+        fs::remove_file(path).unwrap();
+    }
+    panic::set_hook(quiet);
+}
