@@ -245,7 +245,8 @@ fn set(pictures: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
         let name = format!("{id}.jpg");
         let jpeg = common::jpeg(id as u64, size.width, size.height);
         fs::write(root.path().join(&name), turned(&jpeg, orientation)).unwrap();
-        images.push(json!({"id": id, "file_name": name, "width": size.width, "height": size.height}));
+        images
+            .push(json!({"id": id, "file_name": name, "width": size.width, "height": size.height}));
         for (number, bbox) in [[4, 6, 20, 10], [0, 0, 3, 3]].into_iter().enumerate() {
             annotations.push(json!({
                 "id": 10 * id + number, "image_id": id, "category_id": 5, "bbox": bbox,
@@ -352,14 +353,18 @@ fn a_picture_that_is_not_what_was_annotated_cannot_be_used() {
         assert_eq!(fault.reason, Reason::Corrupt);
         Some(fault.problem)
     };
-    let says = |it: Option<String>, text: &str| assert!(it.as_ref().unwrap().contains(text), "{it:?}");
+    let says =
+        |it: Option<String>, text: &str| assert!(it.as_ref().unwrap().contains(text), "{it:?}");
     let upright = Some(Size::new(48, 64));
     assert_eq!(words(Frame::Stored, Some(stored), true), None);
     assert_eq!(words(Frame::Upright, upright, true), None);
     assert_eq!(words(Frame::Stored, None, false), None);
     says(words(Frame::Stored, upright, true), "write source.coordinates = \"upright\"");
     says(words(Frame::Upright, Some(stored), true), "write source.coordinates = \"stored\"");
-    says(words(Frame::Stored, Some(Size::new(32, 24)), true), "for a picture of 32x24, and it is 64x48");
+    says(
+        words(Frame::Stored, Some(Size::new(32, 24)), true),
+        "for a picture of 32x24, and it is 64x48",
+    );
     says(words(Frame::Upright, upright, false), "set decode.orientation to true");
 
     let (root, _) = set(&[(stored, 1), (stored, 1)], &CocoSettings::default());

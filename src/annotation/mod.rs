@@ -88,7 +88,8 @@ impl Canvas {
                 "its annotations are for a picture of {said}, and it is {size}: boxes would be wrong"
             )),
             _ if self.frame == Frame::Upright && !turned && !orientation.is_upright() => wrong(
-                "its annotations are for the upright picture: set decode.orientation to true".into(),
+                "its annotations are for the upright picture: set decode.orientation to true"
+                    .into(),
             ),
             _ => Ok(()),
         }
@@ -177,7 +178,9 @@ impl Objects {
     /// The outline of object `number` of these in pixels of the tensor, where it has polygons. They are not cut: they may
     /// reach outside.
     pub fn polygons(&self, number: usize) -> Option<Vec<Vec<[f64; 2]>>> {
-        let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else { return None };
+        let Some(Segmentation::Polygons(polygons)) = &self.list[number].outline else {
+            return None;
+        };
         let Way { turn, size, view } = self.way;
         let moved = |&[x, y]: &[f64; 2]| {
             let (x, y) = turn.upright_point(size, x, y);
@@ -199,7 +202,9 @@ impl Objects {
                 let visible = self.way.view.visible;
                 for polygon in self.polygons(number)? {
                     polygon::fill(&polygon, size, |x, y| {
-                        if sees(visible.left, visible.right, x) && sees(visible.top, visible.bottom, y) {
+                        if sees(visible.left, visible.right, x)
+                            && sees(visible.top, visible.bottom, y)
+                        {
                             mask[(y * size.width + x) as usize] = 1;
                         }
                     });

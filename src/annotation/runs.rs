@@ -42,11 +42,15 @@ impl RunLengths {
         for (at, &byte) in text.iter().enumerate() {
             let digit = byte.wrapping_sub(b'0');
             if digit >= 64 {
-                return Err(format!("byte {at} of its counts is {byte}, which is no digit of them"));
+                return Err(format!(
+                    "byte {at} of its counts is {byte}, which is no digit of them"
+                ));
             }
             // The largest picture has fewer than 2^64 pixels, but no length of more than 12 digits was ever meant.
             if bits >= 60 {
-                return Err(format!("a length in its counts, at byte {at}, has more than 12 digits"));
+                return Err(format!(
+                    "a length in its counts, at byte {at}, has more than 12 digits"
+                ));
             }
             value |= i64::from(digit & 0x1f) << bits;
             bits += 5;

@@ -150,7 +150,8 @@ impl View {
         self.x.then(1.0, -x);
         self.y.then(1.0, -y);
         let BoundingBox { left, top, right, bottom } = self.visible;
-        let moved = BoundingBox { left: left - x, top: top - y, right: right - x, bottom: bottom - y };
+        let moved =
+            BoundingBox { left: left - x, top: top - y, right: right - x, bottom: bottom - y };
         self.visible = moved.intersection(&Self::new(size).visible);
         self.size = size;
     }
