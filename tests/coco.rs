@@ -3,11 +3,12 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedwater::annotation::{Frame, Segmentation};
+use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
-use feedwater::geometry::{BoundingBox, Size};
+use feedwater::geometry::{BoundingBox, Orientation, Size, View};
 use feedwater::source::{Coco, CocoSettings, HostPage, Source};
+use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -254,6 +255,49 @@ fn what_is_no_json_is_an_error_with_the_place() {
     assert!(matches!(missing, Err(Error::Io { .. })));
 }
 
+/// Whatever the damage: an error, or objects that can be placed and filled, in time and in the memory of what is there.
+#[test]
+fn damaged_files_are_refused_or_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let whole = fs::read(path).unwrap();
+    let (_root, path) = folder("");
+    let mut state = 7u64;
+    let mut random = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut read = 0;
+    for round in 0..300 {
+        let mut bytes = whole.clone();
+        match round % 4 {
+            0 => bytes.truncate(random(whole.len())),
+            1 => {
+                let at = random(bytes.len());
+                bytes[at] = b"0123456789-.e[]{},:\"x "[random(22)];
+            }
+            // Digits for digits: most of these are still JSON.
+            _ => {
+                for byte in bytes.iter_mut().filter(|byte| byte.is_ascii_digit()) {
+                    if random(8000) == 0 {
+                        *byte = b'0' + random(10) as u8;
+                    }
+                }
+            }
+        }
+        fs::write(&path, &bytes).unwrap();
+        let Ok(coco) = Coco::open(&path, &CocoSettings::default()) else { continue };
+        read += 1;
+        let size = Size::new(64, 48);
+        for index in 0..coco.len() {
+            let way = (size, Orientation::UPRIGHT);
+            let objects = Objects::place(coco.objects(index), Frame::Stored, way, View::new(size));
+            (0..objects.len()).for_each(|number| drop(objects.mask(number)));
+        }
+    }
+    assert!((20..280).contains(&read), "{read} of 300 were read");
+}
+
 /// As COCO's own: 80 coordinates of two decimals and a box make some 450 bytes of JSON.
 #[test]
 fn an_annotation_takes_two_bytes_or_so_for_each_number() {
@@ -273,6 +317,17 @@ fn an_annotation_takes_two_bytes_or_so_for_each_number() {
     let each = coco.memory_bytes() as usize / COUNT;
     assert!(each < 80 * 2 + 50, "{each} bytes");
     assert!(each > 80, "{each} bytes cannot be");
+}
+
+proptest! {
+    /// The characters are those of counts, so that most texts get far.
+    #[test]
+    fn no_text_of_counts_does_more_than_be_refused(text in "[0-o]{0,40}", width in 0u32..200, height in 0u32..200) {
+        let size = Size::new(width, height);
+        if let Ok(runs) = RunLengths::from_compressed(size, text.as_bytes()) {
+            prop_assert!(runs.lengths().sum::<u64>() <= size.pixels());
+        }
+    }
 }
 
 #[test]
