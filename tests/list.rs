@@ -76,7 +76,7 @@ fn columns_and_separator_can_be_set() {
     let refusal = words(with("a.csv", text, &missing));
     assert!(refusal.contains("source.label is \"breed\", and the columns are path, where, class"));
     let wide = FileListSettings { separator: Some('→'), ..settings };
-    assert!(words(with("a.csv", text, &wide)).contains("must be one ASCII character, is '→'"));
+    assert!(words(with("a.csv", text, &wide)).contains("no quote and no line end, is '→'"));
 }
 
 #[test]
@@ -87,6 +87,19 @@ fn a_tsv_without_a_header_is_text() {
     assert!(refusal.contains("line 1: the header must name the column of the paths"), "{refusal}");
     let settings = FileListSettings { format: ListFormat::Text, ..Default::default() };
     expect(&with("a.csv", "path 3\n", &settings).unwrap(), &[("path", 3)]);
+}
+
+#[test]
+fn settings_of_a_table_make_a_tsv_one_and_are_refused_where_they_say_nothing() {
+    let image = FileListSettings { image: Some("img".into()), ..Default::default() };
+    expect(&with("a.tsv", "img\tlabel\na.jpg\t1\n", &image).unwrap(), &[("a.jpg", 1)]);
+    let refusal = words(with("a.tsv", "b.jpg\t2\na.jpg\t1\n", &image));
+    assert!(refusal.contains("line 1: the header must name the column of the paths (img)"));
+    let refusal = words(with("a.txt", "a.jpg\t1\n", &image));
+    assert!(refusal.contains("source.image: says nothing of") && refusal.contains("read as text"));
+    let separator = FileListSettings { separator: Some(';'), ..Default::default() };
+    let refusal = words(with("a.jsonl", "{\"path\": \"a\"}", &separator));
+    assert!(refusal.contains("source.separator: says nothing of"), "{refusal}");
 }
 
 #[test]
