@@ -5,6 +5,7 @@ mod common;
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use feedwater::annotation::{Canvas, Frame, Object, Objects, RunLengths, Segmentation};
@@ -378,6 +379,26 @@ fn a_picture_that_is_not_what_was_annotated_cannot_be_used() {
     let batch = &batches(builder(open(), chain()).on_error(OnError::Substitute))[0];
     assert_eq!(batch.samples()[1].outcome, Outcome::Substituted);
     assert_eq!((batch.objects(0).len(), batch.objects(1).len()), (2, 0));
+}
+
+#[test]
+fn dump_writes_the_objects_of_every_sample() {
+    let (root, _) = set(&[(Size::new(64, 48), 1)], &CocoSettings::default());
+    let pipeline = "[source]\ncoco = \"a.json\"\n[loader]\nbatch = 1\n\
+                    [[chain]]\nop = \"crop\"\nx = 5\nwidth = 32\nheight = 11\n";
+    fs::write(root.path().join("a.toml"), pipeline).unwrap();
+    let out = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["dump", "a.toml", "--device", "cpu", "--out", "out"])
+        .current_dir(root.path())
+        .output()
+        .unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let samples = fs::read(root.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let expected = json!([{
+        "id": 0, "category": 0, "bbox": [0.0, 6.0, 19.0, 11.0], "visible": 0.475, "crowd": false,
+    }]);
+    assert_eq!(samples[0]["objects"], expected);
 }
 
 #[test]

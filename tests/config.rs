@@ -7,8 +7,8 @@ use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, OnError, Route, Settings};
 use feedwater::source::{
-    Directory, FileList, NoSettings, SourceSettings, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings,
+    Directory, FileList, FileListSettings, NoSettings, SourceSettings, TfRecord, TfRecordSettings,
+    WebDataset, WebDatasetSettings,
 };
 use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
@@ -294,7 +294,7 @@ fn a_file_has_exactly_one_source() {
         ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source: has both directory and list"),
         ("[source]\ndirectry = \"a\"", "source.directry: unknown key, did you mean directory?"),
         ("[source]\ndirectory = 3", "source.directory: must be"),
-        ("[source]\nlist = \"a\"\nimage = \"x\"", "source.image: unknown key"),
+        ("[source]\nlist = \"a\"\nskip = \"x\"", "source.skip: unknown key"),
         ("[source]\ntfrecord = \"a\"\nlist = \"b\"", "source: has both list and tfrecord"),
         (
             "[source]\ntfrecord = \"a\"\nimag = \"x\"",

@@ -85,7 +85,8 @@ impl Canvas {
                  source.coordinates = \"{name}\""
             )),
             Some(said) if said != size => wrong(format!(
-                "its annotations are for a picture of {said}, and it is {size}: boxes would be wrong"
+                "its annotations are for a picture of {said}, and it is {size}: boxes would be wrong; correct its \
+                 width and height there"
             )),
             _ if self.frame == Frame::Upright && !turned && !orientation.is_upright() => wrong(
                 "its annotations are for the upright picture: set decode.orientation to true"

@@ -5,6 +5,7 @@ use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 
 use clap::Args;
+use feedwater::annotation::PlacedObject;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
 use serde::Serialize;
@@ -55,6 +56,21 @@ struct SampleEntry {
     /// Why the sample that should stand here could not be used.
     #[serde(skip_serializing_if = "Option::is_none")]
     fault: Option<String>,
+    /// What can be seen in the tensor.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    objects: Vec<ObjectEntry>,
+}
+
+/// An object of a sample.
+#[derive(Serialize)]
+struct ObjectEntry {
+    id: i64,
+    category: i64,
+    /// Left, upper, right and lower edge in pixels of the tensor.
+    bbox: [f32; 4],
+    /// The part of the box that is left, 0 to 1.
+    visible: f64,
+    crowd: bool,
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {
@@ -109,7 +125,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
-    let entry = |sample: &feedwater::loader::SampleRecord| {
+    let entry = |(place, sample): (usize, &feedwater::loader::SampleRecord)| {
         let roi = sample.trace.roi;
         let expected = sample.replaces.unwrap_or(sample.index);
         let fault = batch.faults().iter().find(|fault| fault.index == expected);
@@ -126,7 +142,13 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
             replaces: sample.replaces,
             padding: sample.padding,
             fault: fault.map(|it| format!("{}: {}", it.reason.name(), it.problem)),
+            objects: batch.objects(place).iter().map(object_entry).collect(),
         }
     };
-    batch.samples().iter().map(entry).collect()
+    batch.samples().iter().enumerate().map(entry).collect()
+}
+
+fn object_entry(object: &PlacedObject) -> ObjectEntry {
+    let &PlacedObject { id, category, bbox, visible, crowd, .. } = object;
+    ObjectEntry { id, category, bbox: bbox.xyxy(), visible, crowd }
 }

@@ -25,7 +25,8 @@ mod text;
 /// * `csv` (`.csv`) and `tsv`: a table whose first line names its columns, separated by commas or tabs or by `separator`;
 ///   fields may be quoted as RFC 4180 says.
 /// * `jsonl` (`.jsonl`, `.ndjson`): an object on each line.
-/// * A `.tsv` whose first line names a column of paths is a table, any other file is text.
+/// * A `.tsv` is a table where its first line names a column of paths, or where `image`, `label` or `separator` is set; any
+///   other file is text.
 ///
 /// In a table and in JSON lines `image` names the column (or key) of the path; without it that is the first there is of
 /// `path`, `image`, `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; without it
@@ -125,6 +126,7 @@ impl FileList {
         })?;
         let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
         let format = settings.format_of(list, content);
+        settings.check(list, format)?;
         let mut samples = Samples::default();
         match format {
             ListFormat::Jsonl => lines::read(content, settings, &mut samples),
@@ -224,8 +226,36 @@ impl FileListSettings {
         match ending.to_ascii_lowercase().as_str() {
             "csv" => ListFormat::Csv,
             "jsonl" | "ndjson" => ListFormat::Jsonl,
-            "tsv" if table::has_header(content, self) => ListFormat::Tsv,
+            "tsv" if self.of_a_table().is_some() || table::has_header(content) => ListFormat::Tsv,
             _ => ListFormat::Text,
+        }
+    }
+
+    /// The first setting there is of those that text has no use for.
+    fn of_a_table(&self) -> Option<&'static str> {
+        let separator = self.separator.map(|_| "separator");
+        let label = self.label.as_ref().map(|_| "label");
+        self.image.as_ref().map(|_| "image").or(label).or(separator)
+    }
+
+    /// Refuses settings that would do nothing, and a separator that cannot be one.
+    fn check(&self, list: &Path, format: ListFormat) -> Result<()> {
+        let unused = match format {
+            ListFormat::Text | ListFormat::Auto => self.of_a_table(),
+            ListFormat::Jsonl => self.separator.map(|_| "separator"),
+            ListFormat::Csv | ListFormat::Tsv => None,
+        };
+        if let Some(key) = unused {
+            let (list, sort) = (list.display(), if format == ListFormat::Jsonl { "JSON lines" } else { "text" });
+            let problem = format!("says nothing of {list}, which is read as {sort}: leave it out, or set source.format");
+            return Err(Error::config(format!("source.{key}"), problem));
+        }
+        match self.separator {
+            Some(it) if !it.is_ascii() || "\"\r\n".contains(it) => {
+                let problem = format!("must be one ASCII character, no quote and no line end, is {it:?}");
+                Err(Error::config("source.separator", problem))
+            }
+            _ => Ok(()),
         }
     }
 

@@ -2,13 +2,12 @@
 
 use csv::{ReaderBuilder, StringRecord};
 
-use super::{FileListSettings, Samples, Wrong, Written};
+use super::{FileListSettings, PATHS, Samples, Wrong, Written};
 
-/// Whether the first line names a column of paths.
-pub fn has_header(content: &str, settings: &FileListSettings) -> bool {
+/// Whether the first line of a TSV names a column of paths.
+pub fn has_header(content: &str) -> bool {
     let first = content.lines().next().unwrap_or_default();
-    let separator = settings.separator.unwrap_or('\t');
-    first.split(separator).any(|name| settings.images().contains(&name.trim().trim_matches('"')))
+    first.split('\t').any(|name| PATHS.contains(&name.trim().trim_matches('"')))
 }
 
 pub fn read(
@@ -18,10 +17,6 @@ pub fn read(
     samples: &mut Samples,
 ) -> Result<(), Wrong> {
     let separator = settings.separator.unwrap_or(separator);
-    if !separator.is_ascii() || "\"\r\n".contains(separator) {
-        let problem = format!("source.separator must be one ASCII character, is {separator:?}");
-        return Err(Wrong::new(1, problem));
-    }
     let mut rows = ReaderBuilder::new()
         .delimiter(separator as u8)
         .has_headers(false)

@@ -1,0 +1,47 @@
+//! Object detection: boxes, categories and masks of COCO that follow the pictures through crops, mirrorings and resizes.
+//!
+//! `cargo run --release --example 06-boxes -- instances_train2017.json train2017`
+
+use std::path::absolute;
+
+use feedwater::loader::Loader;
+use feedwater::op::{self, Chain};
+use feedwater::source::{Coco, CocoSettings, Source};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let mut arguments = std::env::args().skip(1);
+    let (Some(json), Some(images)) = (arguments.next(), arguments.next()) else {
+        return Err("name the annotations and the folder of the pictures".into());
+    };
+    // A relative folder would be one beside the annotations.
+    let settings =
+        CocoSettings { images: absolute(images)?, skip_empty: true, ..Default::default() };
+    let coco = Coco::open(json, &settings)?;
+    println!("{}", coco.describe());
+    let classes = coco.classes().to_vec();
+
+    let chain = Chain::new()
+        .then(op::RandomResizedCrop { scale: [0.3, 1.0], ..op::RandomResizedCrop::to(640, 640) })
+        .then(op::Flip { horizontal: 0.5, ..Default::default() })
+        .then(op::Normalize::IMAGENET);
+    let loader = Loader::builder(coco, chain).batch(4).build()?;
+    let Some(batch) = (&loader).into_iter().next().transpose()? else { return Ok(()) };
+    for (place, index) in batch.indices().enumerate() {
+        println!("{}", loader.source().location(index));
+        let objects = batch.objects(place);
+        // As DETR has it: boxes of which a quarter is left, without crowds, as parts of the tensor's sides.
+        for (number, object) in objects.iter().enumerate() {
+            if object.crowd || object.visible < 0.25 {
+                continue;
+            }
+            let [x, y, width, height] = object.bbox.normalised(objects.size()).cxcywh();
+            let mask = objects.mask(number).unwrap_or_default();
+            let pixels = mask.iter().filter(|&&pixel| pixel == 1).count();
+            println!(
+                "  {:14} {x:.3} {y:.3} {width:.3} {height:.3}, {pixels} pixels",
+                classes[object.category as usize]
+            );
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,347 @@
+//! Each sentence above `Coco`, on a file in COCO's form (tests/golden/coco.py) and on files made here to be wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
+use feedwater::config::Pipeline;
+use feedwater::error::{Error, Reason};
+use feedwater::geometry::{BoundingBox, Orientation, Size, View};
+use feedwater::source::{Coco, CocoSettings, HostPage, Source};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn folder(json: &str) -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.json");
+    fs::write(&path, json).unwrap();
+    (root, path)
+}
+
+fn open(json: &str, settings: &CocoSettings) -> Result<Coco, Error> {
+    let (_root, path) = folder(json);
+    Coco::open(path, settings)
+}
+
+/// One picture of 8x6, with these annotations.
+fn with(annotations: &Value) -> Result<Coco, Error> {
+    let images = json!([{"id": 1, "file_name": "1.jpg", "width": 8, "height": 6}]);
+    let categories = json!([{"id": 3, "name": "cat"}]);
+    let all = json!({"images": images, "annotations": annotations, "categories": categories});
+    open(&all.to_string(), &CocoSettings::default())
+}
+
+/// The one annotation with these fields besides those that it must have.
+fn one(fields: Value) -> Result<Coco, Error> {
+    let mut annotation = json!({"id": 77, "image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]});
+    annotation.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
+    with(&json!([annotation]))
+}
+
+fn words<T>(result: Result<T, Error>) -> String {
+    result.err().expect("it must be refused").to_string()
+}
+
+#[test]
+fn samples_are_the_images_and_objects_their_annotations_in_the_order_of_the_file() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let all: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let coco = Coco::open(&path, &CocoSettings::default()).unwrap();
+    let images = all["images"].as_array().unwrap();
+    assert_eq!(coco.len(), images.len() as u64);
+    let mut seen = 0;
+    for (index, image) in (0..).zip(images) {
+        assert_eq!(coco.image_id(index), image["id"].as_i64().unwrap());
+        assert!(coco.location(index).ends_with(image["file_name"].as_str().unwrap()));
+        assert_eq!(coco.label(index), -1);
+        let of = all["annotations"].as_array().unwrap().iter();
+        let expected: Vec<_> = of.filter(|it| it["image_id"] == image["id"]).collect();
+        let objects = coco.objects(index);
+        assert_eq!(objects.len(), expected.len());
+        for (object, expected) in objects.iter().zip(expected) {
+            assert_eq!(object.id, expected["id"].as_i64().unwrap());
+            let number = |at: usize| expected["bbox"][at].as_f64().unwrap();
+            let bbox = BoundingBox::new(number(0), number(1), number(2), number(3));
+            assert_eq!((object.bbox, object.area), (bbox, expected["area"].as_f64().unwrap()));
+            assert_eq!(object.crowd, expected["iscrowd"] == 1);
+            let category = &coco.categories()[object.category as usize];
+            assert_eq!(category.id, expected["category_id"].as_i64().unwrap());
+            if let Some(Segmentation::Polygons(polygons)) = &object.segmentation {
+                let flat: Vec<Vec<f64>> =
+                    polygons.iter().map(|polygon| polygon.as_flattened().to_vec()).collect();
+                assert_eq!(json!(flat), expected["segmentation"], "every bit of it");
+            }
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 60);
+    let described = coco.describe();
+    assert!(described.ends_with("5 pictures, 60 objects of 3 categories"), "{described}");
+}
+
+#[test]
+fn categories_are_numbered_in_the_order_of_their_ids() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let coco = Coco::open(path, &CocoSettings::default()).unwrap();
+    assert_eq!(coco.classes(), ["car", "cat", "toothbrush"]);
+    let ids: Vec<_> = coco.categories().iter().map(|category| category.id).collect();
+    assert_eq!(ids, [3, 17, 90]);
+    let nameless = json!({"images": [{"id": 1, "file_name": "a"}], "categories": [{"id": 9}]});
+    let nameless = open(&nameless.to_string(), &CocoSettings::default()).unwrap();
+    assert_eq!(nameless.classes(), ["9"]);
+}
+
+#[test]
+fn pictures_lie_beside_the_file_or_in_the_folder_of_the_settings() {
+    let json =
+        json!({"images": [{"id": 1, "file_name": "x/1.jpg"}, {"id": 2, "file_name": "2.jpg"}]});
+    let (root, path) = folder(&json.to_string());
+    let pictures = root.path().join("pictures");
+    fs::create_dir_all(pictures.join("x")).unwrap();
+    fs::write(pictures.join("x/1.jpg"), "one").unwrap();
+    let settings = CocoSettings { images: "pictures".into(), ..Default::default() };
+    let coco = Coco::open(&path, &settings).unwrap();
+    let mut page = HostPage::default();
+    coco.read(0, &mut page, 100).unwrap();
+    assert_eq!((page.bytes(), coco.largest_bytes()), (&b"one"[..], 3));
+    let fault = coco.read(1, &mut page, 100).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unreadable);
+    let beside = Coco::open(&path, &CocoSettings::default()).unwrap();
+    assert_eq!(beside.path(0), root.path().join("x/1.jpg"));
+}
+
+#[test]
+fn pictures_without_annotations_are_kept_or_left_out() {
+    let images: Vec<_> =
+        (0..5).map(|id| json!({"id": id, "file_name": format!("{id}.jpg")})).collect();
+    let annotation = |id: i64, image: i64| json!({"id": id, "image_id": image, "category_id": 3, "bbox": [id, 0, 1, 1]});
+    // Before the images, and not in their order.
+    let text = format!(
+        "{{\"annotations\": {}, \"categories\": [{{\"id\": 3}}], \"images\": {}}}",
+        json!([annotation(1, 3), annotation(2, 1), annotation(3, 3)]),
+        json!(images)
+    );
+    let ids = |coco: &Coco| -> Vec<(i64, String, Vec<i64>)> {
+        (0..coco.len())
+            .map(|index| {
+                let name = coco.path(index).file_name().unwrap().to_str().unwrap().to_string();
+                let objects = coco.objects(index).iter().map(|object| object.id).collect();
+                (coco.image_id(index), name, objects)
+            })
+            .collect()
+    };
+    let row = |id: i64, objects: &[i64]| (id, format!("{id}.jpg"), objects.to_vec());
+    let all = open(&text, &CocoSettings::default()).unwrap();
+    assert_eq!(ids(&all), [row(0, &[]), row(1, &[2]), row(2, &[]), row(3, &[1, 3]), row(4, &[])]);
+    let settings = CocoSettings { skip_empty: true, ..Default::default() };
+    let some = open(&text, &settings).unwrap();
+    assert_eq!(ids(&some), [row(1, &[2]), row(3, &[1, 3])]);
+    let none = json!({"images": [{"id": 1, "file_name": "a"}]}).to_string();
+    assert!(words(open(&none, &settings)).contains("has no image with an annotation"));
+    assert!(words(open("{}", &CocoSettings::default())).contains("has no images"));
+}
+
+#[test]
+fn what_may_be_left_out_has_a_value() {
+    let coco = one(json!({"bbox": [1, 2, 3, 2.5]})).unwrap();
+    let object = &coco.objects(0)[0];
+    assert_eq!((object.area, object.crowd, &object.segmentation), (7.5, false, &None));
+    for (given, crowd) in [(json!(1), true), (json!(true), true), (json!(0), false)] {
+        let coco = one(json!({"iscrowd": given, "segmentation": null})).unwrap();
+        assert_eq!(coco.objects(0)[0].crowd, crowd);
+    }
+    assert_eq!(coco.canvas(0).size, Some(Size::new(8, 6)));
+    let unsized_ = json!({"images": [{"id": 1, "file_name": "a"}]}).to_string();
+    assert_eq!(open(&unsized_, &CocoSettings::default()).unwrap().canvas(0).size, None);
+}
+
+#[test]
+fn outlines_that_cover_nothing_are_left_out() {
+    for polygons in [json!([]), json!([[1, 2, 3, 4]]), json!([[]])] {
+        let coco = one(json!({"segmentation": polygons})).unwrap();
+        assert_eq!(coco.objects(0)[0].segmentation, None);
+    }
+    let coco = one(json!({"segmentation": [[1, 2, 3, 4], [0, 0, 4, 0, 4, 4]]})).unwrap();
+    let expected = Segmentation::Polygons(vec![vec![[0.0, 0.0], [4.0, 0.0], [4.0, 4.0]]]);
+    assert_eq!(coco.objects(0)[0].segmentation, Some(expected));
+    let short = one(json!({"segmentation": {"size": [6, 8], "counts": [4, 2]}})).unwrap();
+    let Some(Segmentation::Runs(runs)) = short.objects(0).remove(0).segmentation else { panic!() };
+    assert_eq!(runs.lengths().collect::<Vec<_>>(), [4, 2]);
+}
+
+#[test]
+fn what_cannot_be_is_an_error_with_the_id() {
+    for (fields, expected) in [
+        (json!({"bbox": [1, 2, 3]}), "annotation 77 has a bbox of 3 numbers, must be 4"),
+        (json!({"bbox": [1, 2, -3, 4]}), "annotation 77 has a bbox of negative size"),
+        (json!({"bbox": null}), "annotation 77 has no bbox; what is read here is object detection"),
+        (json!({"category_id": null}), "annotation 77 has no category_id"),
+        (json!({"image_id": null}), "annotation 77 has no image_id"),
+        (json!({"id": null}), "annotation number 0 (from 0) has no id"),
+        (json!({"image_id": 2}), "annotation 77 is of image 2, which is not there"),
+        (json!({"category_id": 4}), "annotation 77 has category 4, which is not there"),
+        (json!({"segmentation": [[1, 2, 3, 4, 5, 6, 7]]}), "annotation 77: a polygon of 7 numbers"),
+        (
+            json!({"segmentation": {"size": [8, 6], "counts": [48]}}),
+            "annotation 77 has a mask of 6x8, and image 1 is 8x6",
+        ),
+        (
+            json!({"segmentation": {"size": [6, 8], "counts": [40, 9]}}),
+            "annotation 77: its runs cover more than the 48 pixels of 8x6",
+        ),
+        (
+            json!({"segmentation": {"size": [6, 8], "counts": [1, u64::MAX]}}),
+            "annotation 77: its runs cover more than the 48 pixels",
+        ),
+        (
+            json!({"segmentation": {"size": [6, 8], "counts": "oooooooooooooooo"}}),
+            "annotation 77: a length in its counts, at byte 12, has more than 12 digits",
+        ),
+        (
+            json!({"segmentation": {"size": [6, 8], "counts": "4o"}}),
+            "its counts end within a length",
+        ),
+        (json!({"segmentation": {"size": [6, 8], "counts": "4 "}}), "byte 1 of its counts is 32"),
+        (
+            json!({"segmentation": {"size": [6, 8], "counts": "O"}}),
+            "annotation 77: a length in its",
+        ),
+        (json!({"segmentation": {"size": [6, 8]}}), "missing field `counts`"),
+        (json!({"segmentation": {"counts": [48]}}), "missing field `size`"),
+        (json!({"segmentation": {"size": [6, 8], "counts": [-1]}}), "invalid value: integer `-1`"),
+        (json!({"segmentation": 3}), "expected a list of polygons, or size and counts"),
+        (json!({"iscrowd": "x"}), "expected 0 or 1"),
+    ] {
+        let words = words(one(fields.clone()));
+        assert!(words.contains(expected) && words.contains("a.json"), "{fields}: {words}");
+    }
+    let annotation = json!({"id": 77, "image_id": 1, "category_id": 3, "bbox": [0, 0, 1, 1]});
+    assert!(
+        words(with(&json!([annotation, annotation]))).contains("two annotations have the id 77")
+    );
+    let image = json!({"id": 5, "file_name": "a"});
+    let all = json!({"images": [image, image]}).to_string();
+    assert!(words(open(&all, &CocoSettings::default())).contains("two images have the id 5"));
+    let all = json!({"images": [image], "categories": [{"id": 1}, {"id": 1}]}).to_string();
+    assert!(words(open(&all, &CocoSettings::default())).contains("two categories have the id 1"));
+}
+
+#[test]
+fn what_is_no_json_is_an_error_with_the_place() {
+    let deep = format!("{{\"annotations\": {}", "[".repeat(1 << 20));
+    let nested = format!("{{\"info\": {}", "[".repeat(1 << 20));
+    let box_of = |number: &str| {
+        format!("{{\"annotations\": [\n{{\"id\": 1, \"bbox\": [0, 0, {number}, 1]}}]}}")
+    };
+    for (text, expected) in [
+        ("", "EOF while parsing a value at line 1 column 0"),
+        ("[]", "expected an object with images, annotations and categories"),
+        ("{\"images\": [", "EOF while parsing a list at line 1 column 12"),
+        ("{\"images\": []} x", "trailing characters at line 1 column 16"),
+        ("{\"images\": [{\"id\": \"x\"}]}", "expected i64 at line 1"),
+        ("{\"images\": [{\"id\": 1}]}", "missing field `file_name` at line 1"),
+        ("{\"images\": 3}", "expected a list at line 1"),
+        (&deep, "at line 1 column"),
+        (&nested, "at line 1 column"),
+        (&box_of("NaN"), "expected value at line 2 column"),
+        (&box_of("1e999"), "number out of range at line 2 column"),
+        (&box_of("null"), "invalid type: null, expected f64 at line 2"),
+    ] {
+        let words = words(open(text, &CocoSettings::default()));
+        assert!(words.contains(expected), "{:.60}: {words}", text);
+    }
+    let missing = Coco::open("nowhere/a.json", &CocoSettings::default());
+    assert!(matches!(missing, Err(Error::Io { .. })));
+}
+
+/// Whatever the damage: an error, or objects that can be placed and filled, in time and in the memory of what is there.
+#[test]
+fn damaged_files_are_refused_or_read() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco/instances.json");
+    let whole = fs::read(path).unwrap();
+    let (_root, path) = folder("");
+    let mut state = 7u64;
+    let mut random = |below: usize| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut read = 0;
+    for round in 0..300 {
+        let mut bytes = whole.clone();
+        match round % 4 {
+            0 => bytes.truncate(random(whole.len())),
+            1 => {
+                let at = random(bytes.len());
+                bytes[at] = b"0123456789-.e[]{},:\"x "[random(22)];
+            }
+            // Digits for digits: most of these are still JSON.
+            _ => {
+                for byte in bytes.iter_mut().filter(|byte| byte.is_ascii_digit()) {
+                    if random(8000) == 0 {
+                        *byte = b'0' + random(10) as u8;
+                    }
+                }
+            }
+        }
+        fs::write(&path, &bytes).unwrap();
+        let Ok(coco) = Coco::open(&path, &CocoSettings::default()) else { continue };
+        read += 1;
+        let size = Size::new(64, 48);
+        for index in 0..coco.len() {
+            let way = (size, Orientation::UPRIGHT);
+            let objects = Objects::place(coco.objects(index), Frame::Stored, way, View::new(size));
+            (0..objects.len()).for_each(|number| drop(objects.mask(number)));
+        }
+    }
+    assert!((20..280).contains(&read), "{read} of 300 were read");
+}
+
+/// As COCO's own: 80 coordinates of two decimals and a box make some 450 bytes of JSON.
+#[test]
+fn an_annotation_takes_two_bytes_or_so_for_each_number() {
+    const COUNT: usize = 2000;
+    let annotations: Vec<_> = (0..COUNT)
+        .map(|id| {
+            let near = |at: usize| ((at * 37 + id) % 500) as f64 / 100.0;
+            let outline: Vec<f64> =
+                (0..80).map(|at| ((300.0 + near(at)) * 100.0).round() / 100.0).collect();
+            json!({
+                "id": 900_000 + id, "image_id": 1, "category_id": 3, "area": 2765.148_650_000_000_5,
+                "bbox": [300.5, 301.25, 4.99, 4.5], "iscrowd": 0, "segmentation": [outline],
+            })
+        })
+        .collect();
+    let coco = with(&json!(annotations)).unwrap();
+    let each = coco.memory_bytes() as usize / COUNT;
+    assert!(each < 80 * 2 + 50, "{each} bytes");
+    assert!(each > 80, "{each} bytes cannot be");
+}
+
+proptest! {
+    /// The characters are those of counts, so that most texts get far.
+    #[test]
+    fn no_text_of_counts_does_more_than_be_refused(text in "[0-o]{0,40}", width in 0u32..200, height in 0u32..200) {
+        let size = Size::new(width, height);
+        if let Ok(runs) = RunLengths::from_compressed(size, text.as_bytes()) {
+            prop_assert!(runs.lengths().sum::<u64>() <= size.pixels());
+        }
+    }
+}
+
+#[test]
+fn a_pipeline_file_names_it() {
+    let (root, _) = folder(&json!({"images": [{"id": 1, "file_name": "a"}]}).to_string());
+    let text = "[source]\ncoco = \"a.json\"\nimages = \"x\"\nskip_empty = false\ncoordinates = \"upright\"";
+    let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
+    let source = pipeline.source.open().unwrap();
+    assert_eq!(source.location(0), root.path().join("x/a").to_str().unwrap());
+    assert_eq!(source.canvas(0).frame, Frame::Upright);
+    let written = pipeline.to_toml().unwrap();
+    assert_eq!(Pipeline::from_toml(&written, "").unwrap().source, pipeline.source);
+    let wrong = Pipeline::from_toml("[source]\ncoco = \"a.json\"\nimage = \"x\"", "");
+    assert!(words(wrong).contains("source.image: unknown key, did you mean images?"));
+    let several = Pipeline::from_toml("[source]\ncoco = [\"a\", \"b\"]", "").unwrap();
+    assert!(words(several.source.open()).contains("source.coco: takes one path, has 2"));
+}

@@ -1,0 +1,224 @@
+//! The sentences above `FileList` about tables and JSON lines; those about text are in tests/source.rs.
+
+use std::fs;
+
+use feedwater::config::Pipeline;
+use feedwater::error::Error;
+use feedwater::source::{FileList, FileListSettings, LabelSort, ListFormat, Source};
+
+fn with(name: &str, text: &str, settings: &FileListSettings) -> Result<FileList, Error> {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join(name);
+    fs::write(&path, text).unwrap();
+    FileList::with(path, settings)
+}
+
+fn open(name: &str, text: &str) -> Result<FileList, Error> {
+    with(name, text, &FileListSettings::default())
+}
+
+/// Names of files and labels, in order.
+fn samples(list: &FileList) -> Vec<(String, i64)> {
+    let name = |index| list.path(index).file_name().unwrap().to_str().unwrap().to_string();
+    (0..list.len()).map(|index| (name(index), list.label(index))).collect()
+}
+
+fn expect(list: &FileList, expected: &[(&str, i64)]) {
+    let expected: Vec<_> =
+        expected.iter().map(|&(name, label)| (name.to_string(), label)).collect();
+    assert_eq!(samples(list), expected);
+}
+
+fn words(result: Result<FileList, Error>) -> String {
+    result.err().expect("it must be refused").to_string()
+}
+
+fn refused(name: &str, text: &str, expected: &str) {
+    let words = words(open(name, text));
+    assert!(words.contains(expected), "{text:?}: {words}");
+}
+
+#[test]
+fn a_table_names_its_columns_in_the_first_line() {
+    let list = open("a.csv", "width,label,path\n3,7,b.jpg\n4,-2,a.jpg\n").unwrap();
+    expect(&list, &[("b.jpg", 7), ("a.jpg", -2)]);
+    assert!(list.classes().is_empty());
+    let list = open("a.TSV", "file_name\tlabel\r\nmy photo.jpg\t1\r\n\r\nb,c.jpg\t2\r\n").unwrap();
+    expect(&list, &[("my photo.jpg", 1), ("b,c.jpg", 2)]);
+    let list = open("a.csv", "\u{feff}path\na.jpg\n").unwrap();
+    expect(&list, &[("a.jpg", -1)]);
+    assert!(list.describe().ends_with("a.csv: 1 files"), "{}", list.describe());
+}
+
+#[test]
+fn fields_may_be_quoted() {
+    let text = "path,label\n\"a, \"\"b\"\".jpg\",\"1\"\n\"two\nlines.jpg\",2\nc.jpg,3\n";
+    expect(
+        &open("a.csv", text).unwrap(),
+        &[("a, \"b\".jpg", 1), ("two\nlines.jpg", 2), ("c.jpg", 3)],
+    );
+}
+
+#[test]
+fn columns_and_separator_can_be_set() {
+    let text = "path;where;class;label\nx;a.jpg;dog;1\ny;b.jpg;cat;2\n";
+    let settings = FileListSettings {
+        image: Some("where".into()),
+        label: Some("class".into()),
+        separator: Some(';'),
+        ..Default::default()
+    };
+    let list = with("a.csv", text, &settings).unwrap();
+    expect(&list, &[("a.jpg", 1), ("b.jpg", 0)]);
+    let unlabelled = FileListSettings { label: Some(String::new()), ..settings.clone() };
+    expect(&with("a.csv", text, &unlabelled).unwrap(), &[("a.jpg", -1), ("b.jpg", -1)]);
+    let missing = FileListSettings { label: Some("breed".into()), ..settings.clone() };
+    let refusal = words(with("a.csv", text, &missing));
+    assert!(refusal.contains("source.label is \"breed\", and the columns are path, where, class"));
+    let wide = FileListSettings { separator: Some('→'), ..settings };
+    assert!(words(with("a.csv", text, &wide)).contains("no quote and no line end, is '→'"));
+}
+
+#[test]
+fn a_tsv_without_a_header_is_text() {
+    expect(&open("a.tsv", "a.jpg\t1\nb.jpg\t2\n").unwrap(), &[("a.jpg", 1), ("b.jpg", 2)]);
+    let settings = FileListSettings { format: ListFormat::Tsv, ..Default::default() };
+    let refusal = words(with("a.tsv", "a.jpg\t1\n", &settings));
+    assert!(refusal.contains("line 1: the header must name the column of the paths"), "{refusal}");
+    let settings = FileListSettings { format: ListFormat::Text, ..Default::default() };
+    expect(&with("a.csv", "path 3\n", &settings).unwrap(), &[("path", 3)]);
+}
+
+#[test]
+fn settings_of_a_table_make_a_tsv_one_and_are_refused_where_they_say_nothing() {
+    let image = FileListSettings { image: Some("img".into()), ..Default::default() };
+    expect(&with("a.tsv", "img\tlabel\na.jpg\t1\n", &image).unwrap(), &[("a.jpg", 1)]);
+    let refusal = words(with("a.tsv", "b.jpg\t2\na.jpg\t1\n", &image));
+    assert!(refusal.contains("line 1: the header must name the column of the paths (img)"));
+    let refusal = words(with("a.txt", "a.jpg\t1\n", &image));
+    assert!(refusal.contains("source.image: says nothing of") && refusal.contains("read as text"));
+    let separator = FileListSettings { separator: Some(';'), ..Default::default() };
+    let refusal = words(with("a.jsonl", "{\"path\": \"a\"}", &separator));
+    assert!(refusal.contains("source.separator: says nothing of"), "{refusal}");
+}
+
+#[test]
+fn texts_are_classes_in_byte_order() {
+    let list = open("a.csv", "path,label\n1,dog\n2,Zebra\n3,cat\n4,dog\n").unwrap();
+    expect(&list, &[("1", 2), ("2", 0), ("3", 1), ("4", 2)]);
+    assert_eq!(list.classes(), ["Zebra", "cat", "dog"]);
+    assert!(list.describe().ends_with("4 files in 3 classes"), "{}", list.describe());
+    let lines = "{\"path\": \"1\", \"label\": \"9\"}\n{\"path\": \"2\", \"label\": \"10\"}\n";
+    let list = open("a.jsonl", lines).unwrap();
+    expect(&list, &[("1", 1), ("2", 0)]);
+    assert_eq!(list.classes(), ["10", "9"], "a string is a text, whatever it looks like");
+    let text = FileListSettings { labels: LabelSort::Text, ..Default::default() };
+    let list = with("a.csv", "path,label\n1,7\n2,up\n3,007\n", &text).unwrap();
+    assert_eq!(list.classes(), ["007", "7", "up"]);
+    expect(&list, &[("1", 1), ("2", 2), ("3", 0)]);
+    let list = with("a.txt", "a.jpg\tdog\nb.jpg\tcat\nc.jpg\n", &text).unwrap();
+    expect(&list, &[("a.jpg", 1), ("b.jpg", 0), ("c.jpg", -1)]);
+}
+
+#[test]
+fn integers_and_texts_do_not_mix() {
+    let expected =
+        "a.csv, line 4: the label is the text \"cat\", and in line 2 it is the integer 3";
+    refused("a.csv", "path,label\n1,3\n2,4\n3,cat\n", expected);
+    let expected =
+        "a.csv, line 2: the label is the text \"cat\", and in line 3 it is the integer 3";
+    refused("a.csv", "path,label\n1,cat\n2,3\n", expected);
+    let lines = "{\"path\": \"1\", \"label\": \"9\"}\n{\"path\": \"2\", \"label\": 9}\n";
+    refused("a.jsonl", lines, "write labels = \"text\"");
+    let text = FileListSettings { labels: LabelSort::Text, ..Default::default() };
+    expect(&with("a.jsonl", lines, &text).unwrap(), &[("1", 0), ("2", 0)]);
+    let integers = FileListSettings { labels: LabelSort::Integer, ..Default::default() };
+    let refusal = words(with("a.csv", "path,label\n1,cat\n", &integers));
+    assert!(refusal.contains("line 2: the label must be an integer, is \"cat\""), "{refusal}");
+}
+
+#[test]
+fn json_lines_have_an_object_each() {
+    let lines = "{\"image\": \"a\\u0020b.jpg\", \"label\": 3, \"more\": [{}]}\n\n{\"label\": -1, \"image\": \"c\"}\r\n";
+    expect(&open("a.ndjson", lines).unwrap(), &[("a b.jpg", 3), ("c", -1)]);
+    let settings = FileListSettings {
+        format: ListFormat::Jsonl,
+        image: Some("url".into()),
+        label: Some("y".into()),
+        ..Default::default()
+    };
+    let list = with("a.txt", "{\"url\": \"s3://b/k.jpg\", \"y\": 1}", &settings).unwrap();
+    assert_eq!(list.location(0), "s3://b/k.jpg");
+    expect(
+        &open("a.jsonl", "{\"path\": \"a\"}\n{\"path\": \"b\"}").unwrap(),
+        &[("a", -1), ("b", -1)],
+    );
+}
+
+#[test]
+fn what_cannot_be_is_an_error_with_the_line() {
+    let deep = format!("{{\"path\": \"a\"}}\n{{\"x\": {}", "[".repeat(1 << 16));
+    for (name, text, expected) in [
+        ("a.csv", "", "a.csv names no files"),
+        ("a.csv", "path,label\n", "a.csv names no files"),
+        (
+            "a.csv",
+            "name,label\na,1\n",
+            "line 1: the header must name the column of the paths (path, image",
+        ),
+        ("a.csv", "path,label,label\na,1,2\n", "line 1: two columns have the name \"label\""),
+        ("a.csv", "path,label\na,1\nb\n", "a.csv, line 3: 1 fields, the header has 2"),
+        ("a.csv", "path,label\na,1\nb,1,2\n", "a.csv, line 3: 3 fields, the header has 2"),
+        ("a.csv", "path,label\na,1\n\"b,2\nc,3\n", "line 3: 1 fields, the header has 2"),
+        ("a.csv", "path,label\n,1\n", "line 2: the path is empty"),
+        ("a.csv", "path,label\na,\n", "line 2: the label is empty"),
+        ("a.csv", "path,label\na,1\nb,1.5\n", "line 3: the label is the text \"1.5\""),
+        ("a.jsonl", "{\"path\": \"a\"}\n{\"path\": ", "line 2: EOF while parsing"),
+        ("a.jsonl", "[]", "line 1: invalid type"),
+        ("a.jsonl", "{\"path\": 3}", "line 1: \"path\" must be a path, is 3"),
+        ("a.jsonl", "{\"label\": 3}", "line 1: must have the path under path, image"),
+        ("a.jsonl", "{\"path\": \"a\", \"label\": 1.5}", "must be an integer or a text, is 1.5"),
+        ("a.jsonl", "{\"path\": \"a\", \"label\": null}", "must be an integer or a text, is null"),
+        ("a.jsonl", "{\"path\": \"a\", \"label\": \"\"}", "line 1: the label is empty"),
+        (
+            "a.jsonl",
+            "{\"path\": \"a\", \"label\": 1}\n{\"path\": \"b\"}",
+            "line 2: has no \"label\"",
+        ),
+        (
+            "a.jsonl",
+            "{\"path\": \"a\"}\n{\"path\": \"b\", \"label\": 1}",
+            "line 2: has \"label\", and",
+        ),
+        ("a.jsonl", &deep, "line 2: recursion limit exceeded"),
+    ] {
+        refused(name, text, expected);
+    }
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.csv"), b"path\na\xff.jpg\n").unwrap();
+    assert!(words(FileList::open(root.path().join("a.csv"))).contains("is not UTF-8 at byte 6"));
+}
+
+#[test]
+fn memory_is_the_paths_and_two_numbers_each() {
+    let rows: String = (0..10_000).map(|it| format!("{it:010}.jpg,class {}\n", it % 7)).collect();
+    let list = open("a.csv", &format!("path,label\n{rows}")).unwrap();
+    let bytes = list.memory_bytes();
+    assert!((10_000 * 30..10_000 * 31).contains(&bytes), "{bytes}");
+}
+
+#[test]
+fn a_pipeline_file_has_the_settings() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a"), "where|what\nb.jpg|x\n").unwrap();
+    let text = "[source]\nlist = \"a\"\nformat = \"csv\"\nimage = \"where\"\nlabel = \"what\"\n\
+                separator = \"|\"\nlabels = \"text\"\n";
+    let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
+    let source = pipeline.source.open().unwrap();
+    assert_eq!(source.location(0), root.path().join("b.jpg").to_str().unwrap());
+    assert_eq!(source.classes(), ["x"]);
+    let written = pipeline.to_toml().unwrap();
+    assert_eq!(Pipeline::from_toml(&written, "").unwrap().source, pipeline.source);
+    let wrong = Pipeline::from_toml("[source]\nlist = \"a\"\nformat = \"xml\"", "").err().unwrap();
+    assert!(wrong.to_string().contains("source.format: unknown choice xml"), "{wrong}");
+}
