@@ -155,8 +155,7 @@ impl Permutation {
             let key = mix(self.keys[0].wrapping_add(round.wrapping_mul(GOLDEN)));
             // Uniform in 0..len but for a bias below 2^-54.
             let offset = ((u128::from(key) * u128::from(self.len)) >> 64) as u64;
-            let partner =
-                if offset >= value { offset - value } else { offset + self.len - value };
+            let partner = if offset >= value { offset - value } else { offset + self.len - value };
             // Both of a pair must throw the same coin.
             if mix(value.max(partner) ^ key) >> 63 == 1 {
                 value = partner;

@@ -150,7 +150,10 @@ fn every_choice_is_read() {
         (Last::Partial, OnError::Substitute)
     );
     assert_eq!((settings.loader.rank, settings.loader.world), (Some(1), Some(3)));
-    assert_eq!((settings.loader.shard, settings.loader.shuffle_window), (ShardFrom::Environment, Some(1000)));
+    assert_eq!(
+        (settings.loader.shard, settings.loader.shuffle_window),
+        (ShardFrom::Environment, Some(1000))
+    );
     assert_eq!(settings.decode.placement, Placement::Cpu);
     assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
     assert_eq!(settings.decode.routes, [Route::Cpu, Route::Host]);

@@ -148,7 +148,9 @@ fn neighbours_are_not_correlated() {
 #[test]
 fn epochs_and_seeds_are_not_correlated() {
     for len in [1000, 4096, 10_000_019] {
-        for (seed, epoch) in [(0, 1), (0, 2), (1, 0), (2, 0), (1 << 32, 0), (1 << 63, 0), (0, 1 << 31)] {
+        for (seed, epoch) in
+            [(0, 1), (0, 2), (1, 0), (2, 0), (1 << 32, 0), (1 << 63, 0), (0, 1 << 31)]
+        {
             let (first, second) = (Permutation::new(0, 0, len), Permutation::new(seed, epoch, len));
             let count = len.min(60_000);
             let found = correlation(len, (0..count).map(|it| (first.at(it), second.at(it))));
@@ -319,7 +321,7 @@ fn windows_need_files_and_a_shuffle() {
     };
     let words = refused(vec![], true);
     assert!(words.starts_with("loader.shuffle_window: is for sources whose files hold"), "{words}");
-    for wrong in [vec![4, 3, 10], vec![4, 9], vec![4, 11], vec![0]] {
+    for wrong in [vec![4, 3, 10], vec![4, 9], vec![4, 11]] {
         let words = refused(wrong, true);
         assert!(words.contains("file_ends is wrong"), "{words}");
     }
@@ -336,8 +338,8 @@ fn the_order_is_what_it_always_was() {
         let epoch = Order::new(samples, &settings, &WHOLE, &[]).unwrap().epoch(epoch);
         (0..samples.min(12)).map(|batch| epoch.at(batch, 0).index).collect::<Vec<_>>()
     };
-    assert_eq!(whole(0, 0, 12), [0; 12]);
-    assert_eq!(whole(42, 3, 1000), [0; 12]);
+    assert_eq!(whole(0, 0, 12), [11, 10, 5, 7, 9, 0, 3, 1, 2, 6, 8, 4]);
+    assert_eq!(whole(42, 3, 1000), [264, 63, 3, 990, 317, 629, 255, 184, 512, 142, 59, 906]);
     let of_a_billion = [
         143_152_128,
         732_147_511,
@@ -354,8 +356,8 @@ fn the_order_is_what_it_always_was() {
     ];
     assert_eq!(whole(42, 3, 1_000_000_007), of_a_billion);
     let of_files = indices(&windowed(&[5, 4, 0, 6], 4, 42, 3));
-    assert_eq!(of_files, [0; 15]);
+    assert_eq!(of_files, [8, 5, 12, 11, 6, 7, 9, 0, 14, 10, 1, 13, 4, 2, 3]);
     let large = windowed(&[400_000_000, 300_000_000, 300_000_007], 100_000, 42, 3);
     let of_large: Vec<u64> = (0..6).map(|it| large.at(it * 150_000_001, 0).index).collect();
-    assert_eq!(of_large, [0; 6]);
+    assert_eq!(of_large, [400_068_167, 550_019_224, 699_949_189, 849_981_601, 13_767, 150_087_669]);
 }

@@ -32,8 +32,13 @@ const VARIABLES: [&str; 13] = [
 /// Pictures, and a pipeline file for each `last`, with more lines for `[loader]`.
 fn workplace(more: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
-    let settings =
-        synth::Settings { images: SAMPLES, width: 40, height: 30, classes: 1, ..Default::default() };
+    let settings = synth::Settings {
+        images: SAMPLES,
+        width: 40,
+        height: 30,
+        classes: 1,
+        ..Default::default()
+    };
     synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
     for last in ["drop", "pad", "partial"] {
         let text = format!(
@@ -78,7 +83,8 @@ fn check(launcher: &str, world: u64, variables: impl Fn(u64) -> Vec<(&'static st
         let file = format!("{last}.toml");
         let start = |rank| {
             let out = format!("out{rank}");
-            let args = ["dump", &file, "--device", "cpu", "--out", &out, "--batches", "99", "--json"];
+            let args =
+                ["dump", &file, "--device", "cpu", "--out", &out, "--batches", "99", "--json"];
             let mut command = command(dir, &args, &variables(rank));
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
         };
@@ -144,10 +150,7 @@ fn under_slurm() {
 #[test]
 fn under_mpi() {
     check("openmpi", 2, |rank| {
-        vec![
-            ("OMPI_COMM_WORLD_RANK", rank.to_string()),
-            ("OMPI_COMM_WORLD_SIZE", "2".into()),
-        ]
+        vec![("OMPI_COMM_WORLD_RANK", rank.to_string()), ("OMPI_COMM_WORLD_SIZE", "2".into())]
     });
     check("mpich", 3, |rank| vec![("PMI_RANK", rank.to_string()), ("PMI_SIZE", "3".into())]);
 }
@@ -167,7 +170,8 @@ fn the_shard_is_printed_and_a_wrong_one_refused() {
         command(dir.path(), args, &variables).output().unwrap()
     };
     let ranked = [("RANK", "1"), ("WORLD_SIZE", "2")];
-    for args in [["run", "drop.toml", "--device", "cpu"], ["plan", "drop.toml", "--device", "cpu"]] {
+    for args in [["run", "drop.toml", "--device", "cpu"], ["plan", "drop.toml", "--device", "cpu"]]
+    {
         let said = text(&run(&args, &ranked).stdout);
         assert!(said.lines().any(|it| it.ends_with("rank 1 of 2 (torchrun)")), "{said}");
         let said = text(&run(&args, &[]).stdout);
@@ -175,7 +179,10 @@ fn the_shard_is_printed_and_a_wrong_one_refused() {
         let refused = run(&args, &ranked[..1]);
         assert_eq!(refused.status.code(), Some(2));
         let words = text(&refused.stderr);
-        assert!(words.starts_with("feedwater: loader.shard: RANK is 1 and WORLD_SIZE is not"), "{words}");
+        assert!(
+            words.starts_with("feedwater: loader.shard: RANK is 1 and WORLD_SIZE is not"),
+            "{words}"
+        );
     }
     let none = workplace("shard = \"none\"");
     let args = ["run", "partial.toml", "--device", "cpu", "--json"];
@@ -198,7 +205,8 @@ fn the_quality_of_windows_is_printed() {
          [[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n";
     fs::write(dir.path().join("p.toml"), text_of).unwrap();
     for name in ["run", "plan"] {
-        let output = command(dir.path(), &[name, "p.toml", "--device", "cpu"], &[]).output().unwrap();
+        let output =
+            command(dir.path(), &[name, "p.toml", "--device", "cpu"], &[]).output().unwrap();
         let (said, words) = (text(&output.stdout), text(&output.stderr));
         assert!(said.contains("2 files shuffled, windows of 2 samples: "), "{said}{words}");
         let args = [name, "p.toml", "--device", "cpu", "--json"];

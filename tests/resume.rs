@@ -93,7 +93,14 @@ proptest! {
 }
 
 /// The order of a shard of `samples` samples in files of 10.
-fn order(samples: u64, batch: usize, last: Last, window: Option<u64>, rank: u64, world: u64) -> Order {
+fn order(
+    samples: u64,
+    batch: usize,
+    last: Last,
+    window: Option<u64>,
+    rank: u64,
+    world: u64,
+) -> Order {
     let settings = LoaderSettings {
         batch,
         last,
@@ -159,7 +166,14 @@ proptest! {
 #[test]
 fn the_state_counts_what_was_handed_out_by_all_shards() {
     let loader = builder().shard(1, 3).build().unwrap();
-    let start = LoaderState { seed: 9, shuffle: true, epoch: 0, position: 0, samples: SAMPLES, ..Default::default() };
+    let start = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 0,
+        position: 0,
+        samples: SAMPLES,
+        ..Default::default()
+    };
     assert_eq!(loader.state(), start);
     let (_, state) = run(&loader, 2);
     assert_eq!(state, LoaderState { position: 24, ..start });
@@ -213,7 +227,14 @@ impl Source for Counted {
 
 #[test]
 fn nothing_that_was_consumed_is_read_again() {
-    let state = LoaderState { seed: 9, shuffle: true, epoch: 7, position: 56, samples: SAMPLES, ..Default::default() };
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 7,
+        position: 56,
+        samples: SAMPLES,
+        ..Default::default()
+    };
     let reads = Arc::new(AtomicU64::new(0));
     let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), reads.clone());
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4);
@@ -226,7 +247,14 @@ fn nothing_that_was_consumed_is_read_again() {
 
 #[test]
 fn a_state_is_kept_as_a_few_numbers() {
-    let state = LoaderState { seed: 9, shuffle: true, epoch: 3, position: 40, samples: 61, ..Default::default() };
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 3,
+        position: 40,
+        samples: 61,
+        ..Default::default()
+    };
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(text, r#"{"seed":9,"shuffle":true,"epoch":3,"position":40,"samples":61}"#);
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
@@ -246,7 +274,10 @@ fn a_state_with_windows_is_of_the_same_files() {
     };
     assert_eq!(refused(state), "");
     let words = refused(LoaderState { files: state.files.map(|it| it ^ 1), ..state });
-    assert!(words.starts_with("state.files: says that the samples were spread over other files"), "{words}");
+    assert!(
+        words.starts_with("state.files: says that the samples were spread over other files"),
+        "{words}"
+    );
     let words = refused(LoaderState { files: None, ..state });
     assert!(words.starts_with("state.files: is missing beside state.shuffle_window"), "{words}");
     let words = refused(LoaderState { shuffle_window: None, ..state });
@@ -258,7 +289,10 @@ fn a_state_with_windows_is_of_the_same_files() {
 fn partial_epochs_need_a_sample_for_every_shard() {
     for rank in [0, 69] {
         let words = builder().shard(rank, 70).build().err().unwrap().to_string();
-        assert!(words.starts_with("loader.last: is partial, and of 61 samples some of 70"), "{words}");
+        assert!(
+            words.starts_with("loader.last: is partial, and of 61 samples some of 70"),
+            "{words}"
+        );
     }
     let (made, _) = run(&builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
     assert_eq!(made.len(), 0);
@@ -266,7 +300,14 @@ fn partial_epochs_need_a_sample_for_every_shard() {
 
 #[test]
 fn a_state_of_another_source_is_refused() {
-    let state = LoaderState { seed: 9, shuffle: true, epoch: 3, position: 40, samples: 60, ..Default::default() };
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 3,
+        position: 40,
+        samples: 60,
+        ..Default::default()
+    };
     let error = builder().resume(state).build().err().unwrap().to_string();
     assert!(error.contains("60 samples, this one has 61"), "{error}");
     let state = LoaderState { position: 62, samples: 61, ..state };

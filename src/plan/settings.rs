@@ -180,8 +180,9 @@ impl Default for Limits {
 impl Settings {
     /// Whether the values can be.
     pub fn check(&self) -> Result<()> {
-        let LoaderSettings { batch, workers, prefetch, shuffle, shuffle_window, rank, world, .. } =
-            self.loader;
+        let LoaderSettings {
+            batch, workers, prefetch, shuffle, shuffle_window, rank, world, ..
+        } = self.loader;
         let at_least_one = [
             ("loader.batch", batch as u64),
             ("loader.workers", workers as u64),
@@ -208,7 +209,8 @@ impl Settings {
             return Err(Error::config("loader.batch", problem));
         }
         if shuffle_window.is_some() && !shuffle {
-            let problem = "is for a set that is shuffled; write loader.shuffle = true, or leave it out";
+            let problem =
+                "is for a set that is shuffled; write loader.shuffle = true, or leave it out";
             return Err(Error::config("loader.shuffle_window", problem));
         }
         if let (Some(rank), Some(world)) = (rank, world)

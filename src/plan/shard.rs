@@ -93,12 +93,7 @@ const LAUNCHERS: [Launcher; 5] = [
         world: "SLURM_STEP_NUM_TASKS",
     },
     Launcher { choice: ShardFrom::Torchrun, name: "torchrun", rank: RANK, world: WORLD },
-    Launcher {
-        choice: ShardFrom::Kubernetes,
-        name: "kubernetes",
-        rank: JOB_INDEX,
-        world: WORLD,
-    },
+    Launcher { choice: ShardFrom::Kubernetes, name: "kubernetes", rank: JOB_INDEX, world: WORLD },
 ];
 
 const RANK: &str = "RANK";
@@ -138,7 +133,9 @@ impl Environment {
     fn number(&self, name: &str) -> Result<Option<u64>> {
         let Some(text) = self.0.get(name) else { return Ok(None) };
         text.trim().parse().map(Some).map_err(|_| {
-            problem(format!("{name} is \"{text}\", which is not a whole number; correct it, {WAY_OUT}"))
+            problem(format!(
+                "{name} is \"{text}\", which is not a whole number; correct it, {WAY_OUT}"
+            ))
         })
     }
 }
@@ -350,7 +347,9 @@ mod tests {
     #[test]
     fn the_innermost_launcher_counts() {
         let torchrun = "TORCHELASTIC_RUN_ID=none RANK=5 WORLD_SIZE=16";
-        for outer in [STEP, "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "JOB_COMPLETION_INDEX=1"] {
+        for outer in
+            [STEP, "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "JOB_COMPLETION_INDEX=1"]
+        {
             assert_eq!(found(&format!("{torchrun} {outer}")), "rank 5 of 16 (torchrun)");
         }
         let mpi = "OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=16";
@@ -410,8 +409,7 @@ mod tests {
 
     #[test]
     fn what_is_written_goes_before_what_is_set() {
-        let loader =
-            LoaderSettings { rank: Some(1), world: Some(3), ..LoaderSettings::default() };
+        let loader = LoaderSettings { rank: Some(1), world: Some(3), ..LoaderSettings::default() };
         let torchrun = environment("RANK=3 WORLD_SIZE=8");
         let shard = Shard::resolve(&loader, &torchrun).unwrap();
         assert_eq!(shard.to_string(), "rank 1 of 3 (loader.rank and loader.world)");
@@ -419,9 +417,15 @@ mod tests {
         assert_eq!(resolve(ShardFrom::None, None, set).unwrap(), "rank 0 of 1 (no launcher)");
         let words = resolve(ShardFrom::Slurm, None, set).unwrap_err();
         assert!(words.contains("SLURM_PROCID is not set and SLURM_NTASKS is not set"), "{words}");
-        assert_eq!(resolve(ShardFrom::Environment, Some(8), set).unwrap(), "rank 3 of 8 (torchrun)");
+        assert_eq!(
+            resolve(ShardFrom::Environment, Some(8), set).unwrap(),
+            "rank 3 of 8 (torchrun)"
+        );
         let words = resolve(ShardFrom::Environment, Some(4), set).unwrap_err();
-        assert!(words.starts_with("loader.world: is 4, but this process is rank 3 of 8"), "{words}");
+        assert!(
+            words.starts_with("loader.world: is 4, but this process is rank 3 of 8"),
+            "{words}"
+        );
         resolve(ShardFrom::None, Some(4), "").unwrap_err();
         let half = LoaderSettings { rank: Some(1), ..LoaderSettings::default() };
         let words = Shard::resolve(&half, &torchrun).unwrap_err().to_string();
