@@ -70,8 +70,10 @@ each() {
 }
 
 if each torchrun torchrun; then
+    # Standard output to files and to the terminal: torch 1.13 with Python 3.11 fails with its own default, which is neither.
     for world in 1 2 3 5; do for last in drop pad partial; do
-        check torchrun torchrun --standalone --no_python --nproc_per_node "$world"
+        check torchrun torchrun --standalone --no_python --nproc_per_node "$world" \
+            --redirects 1 --tee 1 --log_dir "$work/torchrun"
     done; done
 fi
 if each openmpi mpirun.openmpi; then
