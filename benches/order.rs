@@ -1,7 +1,8 @@
 //! Orders of ten million samples: what it costs to make one, to walk through it, to take a shard of it and to go on in its
-//! middle. Prints a table; every row is measured once, in seconds and in the most memory that the row adds while it runs.
+//! middle. Prints a table; every row is measured once: seconds by the clock, seconds of processors (in steps of a hundredth,
+//! and the same on a machine that does other things too), and the most memory that the row adds while it runs.
 //!
-//! `cargo bench --bench order` (Linux: memory is the kernel's own count, which is reset before each row)
+//! `cargo bench --bench order` (Linux: time and memory are the kernel's own counts; the peak is reset before each row)
 
 use std::fs;
 use std::hint::black_box;
@@ -52,8 +53,8 @@ impl Source for Repeated {
 
 fn main() {
     println!("{SAMPLES} samples in {FILES} files, windows of {WINDOW}, {WORLD} shards\n");
-    println!("| what | shuffle | seconds | memory added |");
-    println!("|---|---|---|---|");
+    println!("| what | shuffle | seconds | processor seconds | memory added |");
+    println!("|---|---|---|---|---|");
     for window in [None, Some(WINDOW)] {
         let name = if window.is_none() { "whole set" } else { "windows" };
         let row = |what: &str, work: &dyn Fn()| measure(what, name, work);
@@ -124,11 +125,19 @@ fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
     // Resets the peak (proc(5)).
     fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process reset its own peak");
     let before = kibibytes("VmRSS");
-    let begin = Instant::now();
+    let (begin, worked) = (Instant::now(), processor_seconds());
     work();
-    let seconds = begin.elapsed().as_secs_f64();
+    let (seconds, worked) = (begin.elapsed().as_secs_f64(), processor_seconds() - worked);
     let added = kibibytes("VmHWM").saturating_sub(before) as f64 / 1024.0;
-    println!("| {what} | {shuffle} | {seconds:.6} | {added:.1} MiB |");
+    println!("| {what} | {shuffle} | {seconds:.6} | {worked:.2} | {added:.1} MiB |");
+}
+
+/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths (proc(5)).
+fn processor_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|it| it.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
 fn kibibytes(key: &str) -> u64 {

@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_quality_is_printed() {
         let text = Shuffle::Windows(Windows::new(10_000, 1000, 1_281_167)).to_string();
-        let words = "1000 files shuffled, windows of 10000 samples: 12.9 of 18.8 bits of entropy per sample (68 %)";
+        let words = "1000 files shuffled, windows of 10000 samples: 12.8 of 18.8 bits of entropy per sample (68 %)";
         assert_eq!(text, words);
     }
 }
