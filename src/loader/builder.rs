@@ -201,8 +201,9 @@ impl LoaderBuilder {
         self
     }
 
-    /// Goes on where another loader of the same source was, see [`Loader::state`]. The seed, the shuffling with its window, and the
-    /// epoch to begin with become those of the state; workers, batch, prefetch, device, rank and world may be others than before.
+    /// Goes on where another loader of the same source was, see [`Loader::state`]. The seed, the shuffling with its window,
+    /// and the epoch to begin with become those of the state; workers, batch, prefetch, device, rank and world may be
+    /// others than before.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.settings.loader.seed = state.seed;
         self.settings.loader.shuffle = state.shuffle;
