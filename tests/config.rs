@@ -5,7 +5,7 @@ use std::fs;
 use feedwater::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
-use feedwater::plan::{Last, OnError, Route, Settings};
+use feedwater::plan::{Last, OnError, Route, Settings, ShardFrom};
 use feedwater::source::{
     Directory, FileList, FileListSettings, NoSettings, SourceSettings, TfRecord, TfRecordSettings,
     WebDataset, WebDatasetSettings,
@@ -64,6 +64,7 @@ fn the_documented_file_is_read() {
     settings.loader.workers = 2;
     settings.loader.seed = 42;
     settings.loader.shuffle = true;
+    (settings.loader.rank, settings.loader.world) = (Some(0), Some(1));
     assert_eq!(pipeline.settings, settings);
     let names: Vec<_> = pipeline.chain.steps().iter().map(|it| it.operator.name()).collect();
     assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);
@@ -115,6 +116,9 @@ fn every_choice_is_read() {
         on_error = "substitute"
         rank = 1
         world = 3
+        shard = "environment"
+        shuffle = true
+        shuffle_window = 1000
         [decode]
         placement = "cpu"
         routes = ["cpu", "host"]
@@ -145,7 +149,11 @@ fn every_choice_is_read() {
         (settings.loader.last, settings.loader.on_error),
         (Last::Partial, OnError::Substitute)
     );
-    assert_eq!((settings.loader.rank, settings.loader.world), (1, 3));
+    assert_eq!((settings.loader.rank, settings.loader.world), (Some(1), Some(3)));
+    assert_eq!(
+        (settings.loader.shard, settings.loader.shuffle_window),
+        (ShardFrom::Environment, Some(1000))
+    );
     assert_eq!(settings.decode.placement, Placement::Cpu);
     assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
     assert_eq!(settings.decode.routes, [Route::Cpu, Route::Host]);
@@ -354,10 +362,15 @@ fn settings() -> impl Strategy<Value = Settings> {
     let dtype = prop::sample::select(DType::ALL.to_vec());
     let layout = prop::sample::select(Layout::ALL.to_vec());
     let memory = prop::option::of(0..i64::MAX as u64);
+    let shard = prop_oneof![
+        (0u64..5, 5u64..9).prop_map(|it| (ShardFrom::Environment, Some(it))),
+        prop::sample::select(vec![ShardFrom::Environment, ShardFrom::None, ShardFrom::OpenMpi])
+            .prop_map(|it| (it, None)),
+    ];
     let routes = prop::sample::subsequence(Route::ALL.to_vec(), 1..=4).prop_shuffle();
     (
         (1usize..100_000, 1usize..64, 1usize..16, 0..i64::MAX as u64, any::<bool>()),
-        (last, on_error, 0u64..5, 5u64..9),
+        (last, on_error, shard, prop::option::of(1u64..99)),
         (placement, any::<bool>(), any::<bool>(), dtype, layout),
         (1..1u64 << 40, 1..1u64 << 40, memory.clone(), memory),
         (routes, prop::option::of(1usize..99)),
@@ -366,7 +379,10 @@ fn settings() -> impl Strategy<Value = Settings> {
             let mut settings = Settings::default();
             let loader = &mut settings.loader;
             (loader.batch, loader.workers, loader.prefetch, loader.seed, loader.shuffle) = numbers;
-            (loader.last, loader.on_error, loader.rank, loader.world) = policies;
+            let (last, on_error, (shard, written), window) = policies;
+            (loader.last, loader.on_error, loader.shard) = (last, on_error, shard);
+            (loader.rank, loader.world) = written.unzip();
+            loader.shuffle_window = window.filter(|_| loader.shuffle);
             let (decode, output) = (&mut settings.decode, &mut settings.output);
             (decode.placement, decode.prescale, decode.orientation, output.dtype, output.layout) =
                 rest;

@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{jpegs, training};
 use feedwater::error::Fault;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
-use feedwater::plan::{Last, LoaderSettings};
+use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::source::{Memory, Page, Source};
 use proptest::prelude::*;
 
 const SAMPLES: u64 = 61;
 
 fn builder() -> LoaderBuilder {
-    let source = Memory::new(jpegs(SAMPLES)).unwrap();
+    let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), Arc::default());
     Loader::builder(source, training())
         .device(DeviceChoice::Cpu)
         .workers(2)
@@ -36,37 +36,45 @@ fn run(loader: &Loader, batches: usize) -> (Vec<Made>, LoaderState) {
         let bytes = batch.to_host().unwrap();
         let each = bytes.len() / batch.len();
         for (record, pixels) in batch.samples().iter().zip(bytes.chunks(each)) {
+            if record.padding {
+                continue;
+            }
             all.push((record.index, *record, pixels.to_vec()));
         }
     }
     (all, loader.state())
 }
 
-fn epoch() -> Vec<Made> {
-    run(&builder().build().unwrap(), usize::MAX).0
+fn last() -> impl Strategy<Value = Last> {
+    prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)]
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     /// An epoch that is interrupted again and again, each time with another number of shards, batch size, workers and
-    /// prefetch: every sample once, with the pixels of an epoch that nothing interrupted.
+    /// prefetch: every sample once, with the draws and the pixels of an epoch that nothing interrupted.
     #[test]
     fn an_epoch_is_exact_however_it_is_interrupted(
-        legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5)
+        legs in proptest::collection::vec((1u64..5, 1usize..7, 1usize..4, 1usize..4, 0usize..3), 1..5),
+        pad: bool,
+        window in proptest::option::of(1u64..40),
     ) {
+        let last = if pad { Last::Pad } else { Last::Partial };
+        let builder = || builder().last(last).shuffle_window(window);
         let mut made = Vec::new();
         let mut state: Option<LoaderState> = None;
-        let last = legs.len();
+        let count = legs.len();
         for (leg, (world, batch, workers, prefetch, batches)) in legs.into_iter().enumerate() {
             // All go on to the end in the last leg.
-            let batches = if leg + 1 == last { usize::MAX } else { batches };
+            let batches = if leg + 1 == count { usize::MAX } else { batches };
             let from = state;
             for rank in 0..world {
                 let shard = builder().batch(batch).workers(workers).prefetch(prefetch).shard(rank, world);
                 let shard = match from {
                     Some(from) if from.epoch > 0 => break,
-                    Some(from) => shard.resume(from),
+                    // What a state says goes before what is set.
+                    Some(from) => shard.shuffle_window(None).resume(from),
                     None => shard,
                 };
                 let (more, after) = run(&shard.build().unwrap(), batches);
@@ -77,17 +85,95 @@ proptest! {
             }
         }
         made.sort_by_key(|it| it.0);
-        let mut whole = epoch();
+        let mut whole = run(&builder().build().unwrap(), usize::MAX).0;
         whole.sort_by_key(|it| it.0);
-        prop_assert_eq!(made.len(), whole.len());
+        prop_assert_eq!(made.len(), SAMPLES as usize);
         prop_assert!(made == whole);
+    }
+}
+
+/// The order of a shard of `samples` samples in files of 10.
+fn order(
+    samples: u64,
+    batch: usize,
+    last: Last,
+    window: Option<u64>,
+    rank: u64,
+    world: u64,
+) -> Order {
+    let settings = LoaderSettings {
+        batch,
+        last,
+        shuffle: true,
+        shuffle_window: window,
+        seed: 5,
+        ..Default::default()
+    };
+    let ends: Vec<u64> = (1..=samples.div_ceil(10)).map(|it| (10 * it).min(samples)).collect();
+    Order::new(samples, &settings, &Shard { rank, world, from: "settings" }, &ends).unwrap()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    /// However often the world changes in an epoch: with `drop` and `pad` every rank has equally many batches, with
+    /// `partial` at most one more than another; every sample comes once, and with `drop` less than one batch of every
+    /// rank is left out, from the end of the order.
+    #[test]
+    fn ranks_stay_in_step_and_nothing_is_lost(
+        samples in 1u64..400,
+        legs in proptest::collection::vec((1u64..9, 1usize..8, 0u64..6), 1..6),
+        last in last(),
+        window in proptest::option::of(1u64..100),
+        epoch in 0u32..3,
+    ) {
+        let whole = order(samples, 1, Last::Partial, window, 0, 1).epoch(epoch);
+        let whole: Vec<u64> = (0..samples).map(|it| whole.at(it, 0).index).collect();
+        let mut seen = Vec::new();
+        let mut position = 0;
+        let mut left_out = 0;
+        let count = legs.len();
+        for (leg, (world, batch, batches)) in legs.into_iter().enumerate() {
+            let ranks: Vec<Order> = (0..world)
+                .map(|rank| order(samples, batch, last, window, rank, world).begin_at(epoch, position))
+                .collect();
+            let all: Vec<u64> = ranks.iter().map(|it| it.extent(epoch).batches()).collect();
+            let spread = all.iter().max().unwrap() - all.iter().min().unwrap();
+            prop_assert!(spread <= u64::from(last == Last::Partial), "{:?}", all);
+            let batches = if leg + 1 == count { u64::MAX } else { batches };
+            for rank in &ranks {
+                let epoch = rank.epoch(epoch);
+                for batch in 0..epoch.batches().min(batches) {
+                    let places = (0..epoch.batch_len(batch)).map(|place| epoch.at(batch, place));
+                    seen.extend(places.filter(|it| !it.padding).map(|it| it.index));
+                }
+            }
+            if batches >= all[0] {
+                left_out = if last == Last::Drop { world * batch as u64 - 1 } else { 0 };
+                break;
+            }
+            position = ranks[0].consumed(epoch, batches);
+        }
+        let kept = seen.len();
+        prop_assert!(kept as u64 + left_out >= samples, "{} of {}", kept, samples);
+        let mut expected = whole[..kept].to_vec();
+        expected.sort_unstable();
+        seen.sort_unstable();
+        prop_assert_eq!(seen, expected);
     }
 }
 
 #[test]
 fn the_state_counts_what_was_handed_out_by_all_shards() {
     let loader = builder().shard(1, 3).build().unwrap();
-    let start = LoaderState { seed: 9, shuffle: true, epoch: 0, position: 0, samples: SAMPLES };
+    let start = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 0,
+        position: 0,
+        samples: SAMPLES,
+        ..Default::default()
+    };
     assert_eq!(loader.state(), start);
     let (_, state) = run(&loader, 2);
     assert_eq!(state, LoaderState { position: 24, ..start });
@@ -108,7 +194,7 @@ fn later_epochs_are_whole_and_in_their_own_order() {
     assert!(run(&resumed, usize::MAX).0 == second_epoch);
 }
 
-/// Counts the samples that were read.
+/// Counts the samples that were read; says that they lie in two files.
 struct Counted(Memory, Arc<AtomicU64>);
 
 impl Source for Counted {
@@ -134,11 +220,21 @@ impl Source for Counted {
     fn describe(&self) -> String {
         self.0.describe()
     }
+    fn file_ends(&self) -> Vec<u64> {
+        vec![20, self.len()]
+    }
 }
 
 #[test]
 fn nothing_that_was_consumed_is_read_again() {
-    let state = LoaderState { seed: 9, shuffle: true, epoch: 7, position: 56, samples: SAMPLES };
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 7,
+        position: 56,
+        samples: SAMPLES,
+        ..Default::default()
+    };
     let reads = Arc::new(AtomicU64::new(0));
     let source = Counted(Memory::new(jpegs(SAMPLES)).unwrap(), reads.clone());
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4);
@@ -151,44 +247,70 @@ fn nothing_that_was_consumed_is_read_again() {
 
 #[test]
 fn a_state_is_kept_as_a_few_numbers() {
-    let state = LoaderState { seed: 9, shuffle: true, epoch: 3, position: 40, samples: 61 };
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 3,
+        position: 40,
+        samples: 61,
+        ..Default::default()
+    };
     let text = serde_json::to_string(&state).unwrap();
     assert_eq!(text, r#"{"seed":9,"shuffle":true,"epoch":3,"position":40,"samples":61}"#);
+    assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
+    let state = builder().shuffle_window(Some(8)).build().unwrap().state();
+    let text = serde_json::to_string(&state).unwrap();
+    let begin = r#"{"seed":9,"shuffle":true,"epoch":0,"position":0,"samples":61,"shuffle_window":8,"files":"#;
+    assert!(text.starts_with(begin), "{text}");
     assert_eq!(serde_json::from_str::<LoaderState>(&text).unwrap(), state);
 }
 
 #[test]
+fn a_state_with_windows_is_of_the_same_files() {
+    let state = builder().shuffle_window(Some(8)).build().unwrap().state();
+    let refused = |state| {
+        let error = builder().resume(state).build().err();
+        error.map(|error| error.to_string()).unwrap_or_default()
+    };
+    assert_eq!(refused(state), "");
+    let words = refused(LoaderState { files: state.files.map(|it| it ^ 1), ..state });
+    assert!(
+        words.starts_with("state.files: says that the samples were spread over other files"),
+        "{words}"
+    );
+    let words = refused(LoaderState { files: None, ..state });
+    assert!(words.starts_with("state.files: is missing beside state.shuffle_window"), "{words}");
+    let words = refused(LoaderState { shuffle_window: None, ..state });
+    assert!(words.starts_with("state.files: "), "{words}");
+}
+
+/// A shard without a sample would end at once, and the others would wait for it.
+#[test]
+fn partial_epochs_need_a_sample_for_every_shard() {
+    for rank in [0, 69] {
+        let words = builder().shard(rank, 70).build().err().unwrap().to_string();
+        assert!(
+            words.starts_with("loader.last: is partial, and of 61 samples some of 70"),
+            "{words}"
+        );
+    }
+    let (made, _) = run(&builder().last(Last::Pad).shard(69, 70).build().unwrap(), usize::MAX);
+    assert_eq!(made.len(), 0);
+}
+
+#[test]
 fn a_state_of_another_source_is_refused() {
-    let state = LoaderState { seed: 9, shuffle: true, epoch: 3, position: 40, samples: 60 };
+    let state = LoaderState {
+        seed: 9,
+        shuffle: true,
+        epoch: 3,
+        position: 40,
+        samples: 60,
+        ..Default::default()
+    };
     let error = builder().resume(state).build().err().unwrap().to_string();
     assert!(error.contains("60 samples, this one has 61"), "{error}");
     let state = LoaderState { position: 62, samples: 61, ..state };
     let error = builder().resume(state).build().err().unwrap().to_string();
     assert!(error.contains("state.position: is 62"), "{error}");
-}
-
-/// The order is part of the public contract: a change breaks runs that are resumed.
-#[test]
-fn the_order_is_what_it_always_was() {
-    let order = |seed, epoch, samples| {
-        let settings = LoaderSettings { seed, shuffle: true, batch: 1, ..Default::default() };
-        let epoch = Order::new(samples, &settings).epoch(epoch);
-        (0..samples.min(12)).map(|batch| epoch.at(batch, 0).index).collect::<Vec<_>>()
-    };
-    assert_eq!(order(0, 0, 12), [7, 6, 1, 4, 8, 0, 10, 2, 9, 5, 11, 3]);
-    let of_a_billion = [
-        143_152_128,
-        732_147_511,
-        401_744_022,
-        44_948_703,
-        714_605_898,
-        461_137_004,
-        301_800_624,
-        727_709_676,
-        201_081_491,
-        197_923_036,
-        750_939_108,
-        614_542_798,
-    ];
-    assert_eq!(order(42, 3, 1_000_000_007), of_a_billion);
 }

@@ -78,6 +78,7 @@ fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, Failure> {
         .batch(64)
         .shuffle(true)
         .last(Last::Partial)
+        .shard(0, 1)
         .epochs(Some(1))
         .device(options.device.choice()))
 }

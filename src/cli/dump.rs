@@ -113,6 +113,8 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     if options.json {
         return print_json(&json!({
             "images": entries.len(),
+            "batches": loader.stats().batches,
+            "shard": loader.plan().shard,
             "device": if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
             "files": [images, samples, picture],
         }));

@@ -77,6 +77,8 @@ fn describe(plan: &Plan) -> Value {
             "bytes": plan.shape.bytes(),
         },
         "prefetch": plan.prefetch,
+        "order": plan.shuffle,
+        "shard": plan.shard,
         "device": plan.device.as_ref().map(device),
         "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),

@@ -6,6 +6,7 @@ use std::fs;
 
 use feedwater::footprint::bytes;
 use feedwater::loader::{LaneReport, Loader, StageSeconds};
+use feedwater::plan::{Shard, Shuffle};
 use serde::Serialize;
 
 /// What a loader has done, and what it took.
@@ -23,6 +24,10 @@ pub struct Report {
     pub device: &'static str,
     /// The device, and why it is that one.
     pub device_reason: String,
+    /// Which shard of the set was read, and who said so.
+    pub shard: Shard,
+    /// How the samples of an epoch were ordered.
+    pub order: Shuffle,
     /// Samples by what became of them.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
@@ -65,6 +70,8 @@ impl Report {
             images_per_second: if seconds > 0.0 { stats.images as f64 / seconds } else { 0.0 },
             device: if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
             device_reason: loader.device().to_string(),
+            shard: loader.plan().shard,
+            order: loader.plan().shuffle,
             outcomes: stats.outcomes,
             faults: stats.faults,
             finished_on_cpu: stats.finished_on_cpu,
@@ -82,6 +89,10 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "device    {}", self.device_reason)?;
+        writeln!(f, "shard     {}", self.shard)?;
+        if let Shuffle::Windows(windows) = self.order {
+            writeln!(f, "order     {windows}")?;
+        }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
         let StageSeconds { read, decode, transform, waiting_for_consumer, consumer_waiting } =

@@ -9,7 +9,9 @@ use crate::gpu::nvjpeg::{self, Backend};
 use crate::gpu::{self, Device, Stream};
 use crate::header::Header;
 use crate::op::{Chain, Placement};
-use crate::plan::{DeviceFacts, Facts, Last, Limits, OnError, Plan, Route, Settings};
+use crate::plan::{
+    DeviceFacts, Environment, Facts, Last, Limits, OnError, Plan, Route, Settings, ShardFrom,
+};
 use crate::source::{HostPage, Source};
 use crate::tensor::{DType, Layout};
 
@@ -90,16 +92,32 @@ impl LoaderBuilder {
         self
     }
 
+    /// For sources whose files hold many samples: samples in a window of the shuffle by files and windows; `None`, the
+    /// default, shuffles the whole set.
+    pub fn shuffle_window(mut self, samples: Option<u64>) -> Self {
+        self.settings.loader.shuffle_window = samples;
+        self
+    }
+
     /// What happens to the samples that do not fill the last batch.
     pub fn last(mut self, last: Last) -> Self {
         self.settings.loader.last = last;
         self
     }
 
-    /// Shard `rank` of `world`.
+    /// Shard `rank` of `world`, whatever a launcher says.
     pub fn shard(mut self, rank: u64, world: u64) -> Self {
-        self.settings.loader.rank = rank;
-        self.settings.loader.world = world;
+        self.settings.loader.shard = ShardFrom::Environment;
+        self.settings.loader.rank = Some(rank);
+        self.settings.loader.world = Some(world);
+        self
+    }
+
+    /// Who tells rank and world. Default: the launcher whose variables are set, and the whole set where there is none.
+    pub fn shard_from(mut self, from: ShardFrom) -> Self {
+        self.settings.loader.shard = from;
+        self.settings.loader.rank = None;
+        self.settings.loader.world = None;
         self
     }
 
@@ -183,11 +201,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Goes on where another loader of the same source was, see [`Loader::state`]. The seed, the shuffling and the epoch to
-    /// begin with become those of the state; workers, batch, prefetch, device, rank and world may be others than before.
+    /// Goes on where another loader of the same source was, see [`Loader::state`]. The seed, the shuffling with its window,
+    /// and the epoch to begin with become those of the state; workers, batch, prefetch, device, rank and world may be
+    /// others than before.
     pub fn resume(mut self, state: LoaderState) -> Self {
         self.settings.loader.seed = state.seed;
         self.settings.loader.shuffle = state.shuffle;
+        self.settings.loader.shuffle_window = state.shuffle_window;
         self.start_epoch = state.epoch;
         self.resumed = Some(state);
         self
@@ -240,8 +260,21 @@ impl LoaderBuilder {
             picture,
             decoder_bytes,
             source_bytes: self.source.memory_bytes(),
+            samples: self.source.len(),
+            files: self.files(),
+            environment: Environment::of_process(),
             device,
         }
+    }
+
+    /// Files that have samples, where the order depends on them.
+    fn files(&self) -> u64 {
+        if self.settings.loader.shuffle_window.is_none() {
+            return 0;
+        }
+        let mut ends = self.source.file_ends();
+        ends.dedup();
+        ends.iter().filter(|&&end| end > 0).count() as u64
     }
 
     /// Looks for the device that was chosen. `auto` takes the CPU where anything is missing, and says what.

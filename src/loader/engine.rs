@@ -169,7 +169,7 @@ impl Engine {
 impl<S: BatchSlot + 'static> Running<S> {
     fn new(parts: &Parts, slots: Vec<S>) -> Self {
         let (producer, consumer) = ring(slots);
-        let feed = Feed::new(parts.order, parts.start_epoch, parts.epochs, producer);
+        let feed = Feed::new(parts.order.clone(), parts.start_epoch, parts.epochs, producer);
         Self { feed: Arc::new(feed), consumer, threads: Vec::new() }
     }
 

@@ -82,13 +82,14 @@ struct Open<S: BatchSlot> {
 
 impl<S: BatchSlot> Feed<S> {
     pub fn new(order: Order, start_epoch: u32, epochs: Option<u32>, producer: Producer<S>) -> Self {
+        let first = order.epoch(start_epoch);
         Self {
             order,
             end_epoch: epochs.map(|epochs| start_epoch.saturating_add(epochs)),
             producer,
             cursor: Mutex::new(Cursor {
                 epoch: start_epoch,
-                order: order.epoch(start_epoch),
+                order: first,
                 number: 0,
                 place: 0,
                 sequence: 0,

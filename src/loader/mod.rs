@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
-use crate::plan::Plan;
+use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
 
 mod balance;
@@ -24,7 +24,7 @@ mod stats;
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
-pub use order::{EpochOrder, Order, Position};
+pub use order::{EpochOrder, Extent, Order, Position};
 pub use state::LoaderState;
 pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
 
@@ -83,13 +83,27 @@ impl Loader {
     fn start(builder: LoaderBuilder) -> Result<Self> {
         let Resolved { plan, line, device } = builder.resolve()?;
         let plan = Arc::new(plan);
-        let mut order = Order::new(builder.source.len(), &plan.settings.loader);
+        let file_ends = match plan.shuffle {
+            Shuffle::Windows(_) => builder.source.file_ends(),
+            Shuffle::Source | Shuffle::Whole => Vec::new(),
+        };
+        let samples = builder.source.len();
+        let mut order = Order::new(samples, &plan.settings.loader, &plan.shard, &file_ends)?;
         if let Some(state) = &builder.resumed {
-            state.check(builder.source.len())?;
+            state.check(samples, order.files())?;
             order = order.begin_at(state.epoch, state.position);
         }
+        let loader = &plan.settings.loader;
+        let world = plan.shard.world;
+        // On every shard, so that none is left to wait for the others.
+        if loader.last == Last::Partial && samples < world {
+            let problem = format!(
+                "is partial, and of {samples} samples some of {world} shards would have none; take fewer shards, \
+                 or set loader.last to pad"
+            );
+            return Err(Error::config("loader.last", problem));
+        }
         if order.whole().batches() == 0 {
-            let loader = &plan.settings.loader;
             return Err(Error::config(
                 "loader.batch",
                 format!(
@@ -105,7 +119,7 @@ impl Loader {
             source: builder.source.clone(),
             plan: plan.clone(),
             counters: counters.clone(),
-            order,
+            order: order.clone(),
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,
         };
@@ -175,13 +189,20 @@ impl Loader {
     pub fn state(&self) -> LoaderState {
         let settings = &self.plan.settings.loader;
         let (epoch, batches) = self.lock().at;
-        let over = batches > 0 && batches == self.order.epoch(epoch).batches();
+        let over = batches > 0 && batches == self.order.extent(epoch).batches();
         let (epoch, position) = match over {
             true => (epoch.saturating_add(1), 0),
             false => (epoch, self.order.consumed(epoch, batches)),
         };
-        let (seed, shuffle) = (settings.seed, settings.shuffle);
-        LoaderState { seed, shuffle, epoch, position, samples: self.source.len() }
+        LoaderState {
+            seed: settings.seed,
+            shuffle: settings.shuffle,
+            epoch,
+            position,
+            samples: self.source.len(),
+            shuffle_window: settings.shuffle_window,
+            files: self.order.files(),
+        }
     }
 
     /// What has been done so far.
@@ -207,7 +228,7 @@ impl<'a> IntoIterator for &'a Loader {
         let mut state = self.lock();
         let epoch = state.next_epoch;
         let over = state.end_epoch.is_some_and(|end| epoch >= end);
-        let remaining = if over { 0 } else { self.order.epoch(epoch).batches() };
+        let remaining = if over { 0 } else { self.order.extent(epoch).batches() };
         state.next_epoch = epoch.saturating_add(1);
         if !over {
             state.at = (epoch, 0);

@@ -6,10 +6,13 @@ use crate::op::resample::Resampler;
 use crate::op::{Bounds, Fusion};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Facts, Place, Plan};
+use super::{Facts, Place, Plan, Shuffle};
 
 /// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
+
+/// For each file of a shuffle by windows: its end, and twice its first sample and its place in an epoch.
+const ORDER_BYTES: u64 = 8 + 2 * 16;
 
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
@@ -42,6 +45,10 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
             let (each, count) = (plan.shape.bytes() as u64, plan.slots() as u64);
             rows.add(Memory::Host, "output slots", each, count, note);
         }
+    }
+    if let Shuffle::Windows(windows) = plan.shuffle {
+        let note = format!("{} files, their ends and their order in two epochs", windows.files);
+        rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
     }
     rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");

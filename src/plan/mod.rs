@@ -21,6 +21,8 @@ mod memory;
 mod route;
 mod sample;
 mod settings;
+mod shard;
+mod shuffle;
 
 pub use budget::{Counts, Reduction};
 pub use device::{DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
@@ -29,6 +31,8 @@ pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
     DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
+pub use shard::{Environment, Shard, ShardFrom};
+pub use shuffle::{Shuffle, Windows};
 
 /// Where something runs, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -61,6 +65,12 @@ pub struct Facts {
     pub decoder_bytes: u64,
     /// Host memory that the source itself holds.
     pub source_bytes: u64,
+    /// Samples of the source.
+    pub samples: u64,
+    /// Files of the source that hold samples one after another, where the order depends on them.
+    pub files: u64,
+    /// What launchers have said.
+    pub environment: Environment,
     /// The device, or why there is none.
     pub device: DeviceFacts,
 }
@@ -88,6 +98,10 @@ impl Default for DeviceFacts {
 pub struct Plan {
     /// The settings, as given.
     pub settings: Settings,
+    /// Which shard of the set is read.
+    pub shard: Shard,
+    /// How the samples of an epoch are ordered.
+    pub shuffle: Shuffle,
     /// Where pictures are decoded.
     pub decode: Place,
     /// The operators, first to last: those on the CPU, then those on the GPU.
@@ -157,6 +171,8 @@ impl Plan {
         };
         let mut plan = Self {
             settings: settings.clone(),
+            shard: Shard::resolve(&settings.loader, &facts.environment)?,
+            shuffle: Shuffle::new(&settings.loader, facts)?,
             decode,
             steps,
             shape,
@@ -296,6 +312,8 @@ impl fmt::Display for Plan {
         for reduction in &self.reductions {
             writeln!(f, "{:<8}{reduction}", "less")?;
         }
+        writeln!(f, "{:<8}{}", "order", self.shuffle)?;
+        writeln!(f, "{:<8}{}", "shard", self.shard)?;
         writeln!(f)?;
         self.footprint.fmt(f)
     }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::op::Placement;
 use crate::tensor::{DType, Layout};
 
-use super::Route;
+use super::{Route, ShardFrom};
 
 /// Everything that a user can set besides source and chain. Field names are the keys in TOML.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -38,12 +38,21 @@ pub struct LoaderSettings {
     pub seed: u64,
     /// Whether each epoch has its own order. Default false.
     pub shuffle: bool,
+    /// For sources whose files hold many samples: the files come in a random order, and samples are shuffled within
+    /// windows of so many, so that files are read nearly in sequence. Needs `shuffle`. Default: the whole set is shuffled,
+    /// which is better wherever reads in any order are cheap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub shuffle_window: Option<u64>,
     /// What happens to the samples that do not fill the last batch of an epoch. Default `drop`.
     pub last: Last,
-    /// Which of `world` shards this loader reads. Default 0.
-    pub rank: u64,
-    /// How many loaders share an epoch. Default 1.
-    pub world: u64,
+    /// Who tells `rank` and `world` where they are not written. Default `environment`: the launcher.
+    pub shard: ShardFrom,
+    /// Which of `world` shards this loader reads, from 0. Default: what `shard` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rank: Option<u64>,
+    /// How many loaders share an epoch. Default: what `shard` says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub world: Option<u64>,
     /// What happens when a sample cannot be used. Default `stop`.
     pub on_error: OnError,
 }
@@ -56,9 +65,11 @@ impl Default for LoaderSettings {
             prefetch: 2,
             seed: 0,
             shuffle: false,
+            shuffle_window: None,
             last: Last::Drop,
-            rank: 0,
-            world: 1,
+            shard: ShardFrom::Environment,
+            rank: None,
+            world: None,
             on_error: OnError::Stop,
         }
     }
@@ -169,12 +180,15 @@ impl Default for Limits {
 impl Settings {
     /// Whether the values can be.
     pub fn check(&self) -> Result<()> {
-        let LoaderSettings { batch, workers, prefetch, rank, world, .. } = self.loader;
+        let LoaderSettings {
+            batch, workers, prefetch, shuffle, shuffle_window, rank, world, ..
+        } = self.loader;
         let at_least_one = [
             ("loader.batch", batch as u64),
             ("loader.workers", workers as u64),
             ("loader.prefetch", prefetch as u64),
-            ("loader.world", world),
+            ("loader.world", world.unwrap_or(1)),
+            ("loader.shuffle_window", shuffle_window.unwrap_or(1)),
             ("limits.max_pixels", self.limits.max_pixels),
             ("limits.max_file_bytes", self.limits.max_file_bytes),
         ];
@@ -194,7 +208,14 @@ impl Settings {
             let problem = format!("must be at most {}, is {batch}", 1 << 20);
             return Err(Error::config("loader.batch", problem));
         }
-        if rank >= world {
+        if shuffle_window.is_some() && !shuffle {
+            let problem =
+                "is for a set that is shuffled; write loader.shuffle = true, or leave it out";
+            return Err(Error::config("loader.shuffle_window", problem));
+        }
+        if let (Some(rank), Some(world)) = (rank, world)
+            && rank >= world
+        {
             let problem = format!("must be below loader.world, which is {world}, is {rank}");
             return Err(Error::config("loader.rank", problem));
         }
@@ -277,8 +298,7 @@ mod tests {
     fn defaults_pass_and_impossible_values_are_named() {
         let mut settings = Settings::default();
         settings.check().unwrap();
-        settings.loader.rank = 2;
-        settings.loader.world = 2;
+        (settings.loader.rank, settings.loader.world) = (Some(2), Some(2));
         let text = settings.check().unwrap_err().to_string();
         assert_eq!(text, "loader.rank: must be below loader.world, which is 2, is 2");
         settings.loader = LoaderSettings { batch: 0, ..Default::default() };

@@ -125,6 +125,13 @@ pub trait Source: Send + Sync {
 
     /// One line for people: what it is and how many samples it has.
     fn describe(&self) -> String;
+
+    /// Where files hold many samples, one after another, so that reading in sequence is cheaper: the first sample after
+    /// each file, in the order of the samples; the last is [`Self::len`]. Empty, the default, where there are no such files.
+    /// `loader.shuffle_window` needs it.
+    fn file_ends(&self) -> Vec<u64> {
+        Vec::new()
+    }
 }
 
 /// One sample of a source.

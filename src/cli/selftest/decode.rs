@@ -212,6 +212,7 @@ fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {
         .batch(PER_SORT * SORTS.len())
         .workers(3)
         .last(Last::Partial)
+        .shard(0, 1)
         .output(DType::U8, Layout::Nhwc)
 }
 

@@ -205,7 +205,7 @@ fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
     let chain = Chain::new().then(Resize::to(TO, TO));
     let builder = LoaderBuilder::new(source, chain).batch(7).workers(3).last(Last::Partial);
     let builder = builder.output(DType::U8, Layout::Nhwc).decode(Placement::Cpu);
-    Ok(builder.device(DeviceChoice::Cpu))
+    Ok(builder.device(DeviceChoice::Cpu).shard(0, 1))
 }
 
 fn odd_builder(odd: &[Odd]) -> Result<LoaderBuilder, String> {

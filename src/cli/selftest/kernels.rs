@@ -148,6 +148,7 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
     let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
     let builder = |device| {
         LoaderBuilder::new(source.clone(), chain.clone())
+            .shard(0, 1)
             .batch(4)
             .workers(2)
             .last(Last::Partial)

@@ -40,6 +40,8 @@ pub fn builder() -> Result<LoaderBuilder, String> {
         .shuffle(true)
         .seed(3)
         .last(Last::Partial)
+        // The checks are of the whole set, whoever launched them.
+        .shard(0, 1)
         .device(DeviceChoice::Cpu))
 }
 

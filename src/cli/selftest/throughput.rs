@@ -100,6 +100,7 @@ fn builder(source: &Arc<Memory>) -> LoaderBuilder {
         .batch(64)
         .workers(workers)
         .shuffle(true)
+        .shard(0, 1)
         .output(DType::F16, Layout::Nchw)
 }
 

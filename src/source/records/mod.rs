@@ -261,6 +261,10 @@ impl<F: Format> Source for Records<F> {
             _ => format!("{first} and {more} more: {} samples", self.entries.len()),
         }
     }
+
+    fn file_ends(&self) -> Vec<u64> {
+        self.shards.iter().map(|shard| shard.end).collect()
+    }
 }
 
 impl<F: Format> Configured for Records<F> {

@@ -1,0 +1,148 @@
+//! Orders of ten million samples: what it costs to make one, to walk through it, to take a shard of it and to go on in its
+//! middle. Prints a table; every row is measured once: seconds by the clock, seconds of processors (in steps of a hundredth,
+//! and the same on a machine that does other things too), and the most memory that the row adds while it runs.
+//!
+//! `cargo bench --bench order` (Linux: time and memory are the kernel's own counts; the peak is reset before each row)
+
+use std::fs;
+use std::hint::black_box;
+use std::time::Instant;
+
+use feedwater::error::Fault;
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order};
+use feedwater::op::{CenterCrop, Chain};
+use feedwater::plan::{Last, LoaderSettings, Shard};
+use feedwater::source::{Page, Source};
+use feedwater::synth;
+
+const SAMPLES: u64 = 10_000_000;
+const FILES: u64 = 10_000;
+const WINDOW: u64 = 20_000;
+const WORLD: u64 = 8;
+
+/// The same picture again and again, in files of equal length. It holds nothing for a sample, as if the index were free.
+struct Repeated(Vec<u8>);
+
+impl Source for Repeated {
+    fn len(&self) -> u64 {
+        SAMPLES
+    }
+    fn label(&self, index: u64) -> i64 {
+        index as i64
+    }
+    fn location(&self, index: u64) -> String {
+        index.to_string()
+    }
+    fn read(&self, _: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
+        page.space(self.0.len()).copy_from_slice(&self.0);
+        Ok(())
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+    fn describe(&self) -> String {
+        format!("{SAMPLES} times the same picture")
+    }
+    fn file_ends(&self) -> Vec<u64> {
+        (1..=FILES).map(|file| file * (SAMPLES / FILES)).collect()
+    }
+}
+
+fn main() {
+    println!("{SAMPLES} samples in {FILES} files, windows of {WINDOW}, {WORLD} shards\n");
+    println!("| what | shuffle | seconds | processor seconds | memory added |");
+    println!("|---|---|---|---|---|");
+    for window in [None, Some(WINDOW)] {
+        let name = if window.is_none() { "whole set" } else { "windows" };
+        let row = |what: &str, work: &dyn Fn()| measure(what, name, work);
+        let source = Repeated(Vec::new());
+        let ends = source.file_ends();
+        let order = |rank, world| {
+            let settings = LoaderSettings {
+                batch: 256,
+                shuffle: true,
+                shuffle_window: window,
+                seed: 1,
+                last: Last::Partial,
+                ..Default::default()
+            };
+            Order::new(SAMPLES, &settings, &Shard { rank, world, from: "settings" }, &ends)
+                .expect("the files end where they end")
+        };
+        row("make the order, and one epoch of it", &|| {
+            black_box(order(0, 1).epoch(3));
+        });
+        row("all positions of an epoch", &|| walk(&order(0, 1)));
+        row("all positions of one shard of 8", &|| walk(&order(3, WORLD)));
+        row("go on in the middle: order and first sample", &|| {
+            let order = order(3, WORLD).begin_at(3, SAMPLES / 2 + 12_345);
+            black_box(order.epoch(3).at(0, 0));
+        });
+        row("a loader from nothing to its first batch", &|| {
+            first_batch(builder(window));
+        });
+        let half = LoaderState { position: SAMPLES / 2, ..state(window) };
+        row("a loader that goes on in the middle, to its first batch", &|| {
+            first_batch(builder(window).resume(half));
+        });
+    }
+}
+
+fn walk(order: &Order) {
+    let epoch = order.epoch(3);
+    let mut sum = 0u64;
+    for batch in 0..epoch.batches() {
+        for place in 0..epoch.batch_len(batch) {
+            sum = sum.wrapping_add(epoch.at(batch, place).index);
+        }
+    }
+    black_box(sum);
+}
+
+fn builder(window: Option<u64>) -> LoaderBuilder {
+    let picture = synth::encode(&synth::picture(1, 0, 64, 64), 64, 64, 90, false);
+    let source = Repeated(picture.expect("a small picture can be written"));
+    let chain = Chain::new().then(CenterCrop { width: 32, height: 32 });
+    let builder = Loader::builder(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
+    builder.shuffle(true).shuffle_window(window).seed(1).shard(3, WORLD)
+}
+
+fn state(window: Option<u64>) -> LoaderState {
+    builder(window).build().expect("the loader is right").state()
+}
+
+fn first_batch(builder: LoaderBuilder) {
+    let loader = builder.build().expect("the loader is right");
+    let batch = loader.into_iter().next().expect("there are batches");
+    black_box(batch.expect("every picture is good").len());
+}
+
+/// Prints a row of the table.
+fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
+    // Resets the peak (proc(5)).
+    fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process reset its own peak");
+    let before = kibibytes("VmRSS");
+    let (begin, worked) = (Instant::now(), processor_seconds());
+    work();
+    let (seconds, worked) = (begin.elapsed().as_secs_f64(), processor_seconds() - worked);
+    let added = kibibytes("VmHWM").saturating_sub(before) as f64 / 1024.0;
+    println!("| {what} | {shuffle} | {seconds:.6} | {worked:.2} | {added:.1} MiB |");
+}
+
+/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths (proc(5)).
+fn processor_seconds() -> f64 {
+    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
+    let ticks = fields.split_whitespace().skip(11).take(2);
+    ticks.map(|it| it.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
+}
+
+fn kibibytes(key: &str) -> u64 {
+    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
+    number.expect("a number of kB")
+}

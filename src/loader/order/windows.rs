@@ -1,0 +1,117 @@
+//! The shuffle by files and windows.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::random::{Permutation, SampleKey, SampleRng};
+
+/// Operator numbers of the random draws, far from those of a chain and from the rule for replacements.
+const FILES: u16 = u16::MAX - 1;
+const FIRST_PASS: u16 = u16::MAX - 2;
+const SECOND_PASS: u16 = u16::MAX - 3;
+
+/// The files of a source, and how wide windows are.
+#[derive(Debug)]
+pub struct Files {
+    /// The first sample after each file that has any.
+    ends: Vec<u64>,
+    window: u64,
+}
+
+/// One epoch's order.
+///
+/// The files are put into a random order. Of what then stands one behind the other, blocks of `window` samples are
+/// permuted, and once more blocks that are displaced by half a window, so that samples cross the borders of blocks.
+#[derive(Clone, Debug)]
+pub struct Windows {
+    /// For each file, in the epoch's order: where it ends in the epoch, and its first sample.
+    files: Arc<[(u64, u64)]>,
+    first: Blocks,
+    second: Blocks,
+}
+
+/// Blocks that are permuted each on its own.
+#[derive(Clone, Debug)]
+struct Blocks {
+    permutation: Permutation,
+    /// Samples in the first block; 0 where it is like the others.
+    begin: u64,
+    window: u64,
+    samples: u64,
+}
+
+impl Files {
+    /// Of a source whose files end there.
+    pub fn new(samples: u64, file_ends: &[u64], window: u64) -> Result<Self> {
+        let mut ends = file_ends.to_vec();
+        let rising = ends.windows(2).all(|pair| pair[0] <= pair[1]);
+        if !rising || ends.last() != Some(&samples) {
+            let problem = format!(
+                "the source has {samples} samples, but its files do not end there one after another: its \
+                 file_ends is wrong"
+            );
+            return Err(Error::Internal { problem });
+        }
+        ends.dedup();
+        ends.retain(|&end| end > 0);
+        Ok(Self { ends, window })
+    }
+
+    /// CRC-32C of the ends: another number, other files.
+    pub fn checksum(&self) -> u32 {
+        self.ends.iter().fold(0, |crc, end| crc32c::crc32c_append(crc, &end.to_le_bytes()))
+    }
+
+    /// The order of one epoch. Takes time and memory for the files, not for the samples.
+    pub fn epoch(&self, seed: u64, epoch: u32) -> Windows {
+        let permutation = |purpose: u16, len: u64| {
+            let mut rng = SampleRng::new(SampleKey { seed, epoch, index: 0 }, purpose);
+            let seed = u64::from(rng.bits()) << 32 | u64::from(rng.bits());
+            Permutation::new(seed, epoch, len)
+        };
+        let count = self.ends.len() as u64;
+        let order = permutation(FILES, count);
+        let mut end = 0;
+        let files = (0..count).map(|place| {
+            let number = order.at(place) as usize;
+            let begin = if number == 0 { 0 } else { self.ends[number - 1] };
+            end += self.ends[number] - begin;
+            (end, begin)
+        });
+        let files = files.collect();
+        let samples = self.ends.last().copied().unwrap_or(0);
+        let blocks = |purpose, begin| Blocks {
+            permutation: permutation(purpose, self.window),
+            begin,
+            window: self.window,
+            samples,
+        };
+        let (first, second) = (blocks(FIRST_PASS, 0), blocks(SECOND_PASS, self.window / 2));
+        Windows { files, first, second }
+    }
+}
+
+impl Windows {
+    /// The sample at `position`, in the time of a search among the files.
+    pub fn at(&self, position: u64) -> u64 {
+        let place = self.first.at(self.second.at(position));
+        let number = self.files.partition_point(|&(end, _)| end <= place);
+        let (_, sample) = self.files[number];
+        let begin = if number == 0 { 0 } else { self.files[number - 1].0 };
+        sample + (place - begin)
+    }
+}
+
+impl Blocks {
+    fn at(&self, position: u64) -> u64 {
+        let (number, begin, len) = match position.checked_sub(self.begin) {
+            None => (0, 0, self.begin),
+            Some(beyond) => {
+                let number = beyond / self.window;
+                (number + 1, self.begin + number * self.window, self.window)
+            }
+        };
+        let len = len.min(self.samples - begin);
+        begin + self.permutation.block(number, len).at(position - begin)
+    }
+}

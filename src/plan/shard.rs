@@ -1,0 +1,437 @@
+//! Which shard of the set a loader reads: from the settings, or from the variables that a launcher sets.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+
+use super::LoaderSettings;
+
+/// Who tells a loader its rank and the number of loaders that share the set.
+///
+/// * `loader.rank` and `loader.world`, where both are written, and nothing else.
+/// * `none`: nobody, the loader reads the whole set.
+/// * The name of a launcher: its variables, which must be set.
+/// * `environment`, the default: the launcher whose variables are set. Where no variable is set, the loader reads the whole
+///   set. Where several launchers have set theirs, it is the one that started this very process: `torchrun` (known by
+///   `TORCHELASTIC_RUN_ID`), then Open MPI, then MPICH, then a step of Slurm, then plain `RANK` and `WORLD_SIZE`, then a
+///   Kubernetes indexed job; an `mpirun` starts its daemons through Slurm, and a pod or a task may start either.
+/// * Plain `RANK` and `WORLD_SIZE`, which any script may have left there, must agree with MPI and Slurm.
+/// * A variable whose partner is missing, or that is not a number, or a rank that is not below its world, is an error that
+///   names the variables. A wrong guess would give every process all samples, or one process a part of them.
+///
+/// | launcher | rank | world |
+/// |---|---|---|
+/// | `torchrun`, and what PyTorch's `env://` reads | `RANK` | `WORLD_SIZE` |
+/// | `openmpi` (`mpirun`) | `OMPI_COMM_WORLD_RANK` | `OMPI_COMM_WORLD_SIZE` |
+/// | `mpich` (MPICH's and Intel's `mpiexec`) | `PMI_RANK` | `PMI_SIZE` |
+/// | `slurm` (`srun`) | `SLURM_PROCID` | `SLURM_STEP_NUM_TASKS`, or else `SLURM_NTASKS` |
+/// | `kubernetes` (an indexed job) | `JOB_COMPLETION_INDEX` | `WORLD_SIZE`, or else `loader.world` |
+///
+/// Slurm sets `SLURM_PROCID` and `SLURM_NTASKS` also in a batch script, which runs once. So `environment` believes them in a
+/// step of `srun` only (`SLURM_STEP_ID`), and not in the step of an interactive shell of `salloc`. In a shell that is itself a
+/// step of several tasks (`srun --ntasks=4 --pty bash`) it cannot know, and asks. Kubernetes tells a pod its index but not how
+/// many there are: set `WORLD_SIZE` to the job's `completions`, or write `loader.world`. PMIx has no variable for the world.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardFrom {
+    /// The launcher whose variables are set; the whole set where there is none.
+    #[default]
+    Environment,
+    /// Nobody: the whole set.
+    None,
+    /// `RANK` and `WORLD_SIZE`.
+    Torchrun,
+    /// `OMPI_COMM_WORLD_RANK` and `OMPI_COMM_WORLD_SIZE`.
+    OpenMpi,
+    /// `PMI_RANK` and `PMI_SIZE`.
+    Mpich,
+    /// `SLURM_PROCID` and `SLURM_STEP_NUM_TASKS` or `SLURM_NTASKS`.
+    Slurm,
+    /// `JOB_COMPLETION_INDEX`, and `WORLD_SIZE` or `loader.world`.
+    Kubernetes,
+}
+
+/// Which shard of the set a loader reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Shard {
+    /// From 0, below `world`.
+    pub rank: u64,
+    /// How many loaders share an epoch, at least 1.
+    pub world: u64,
+    /// Who said so: `settings`, the name of a launcher, or `none`.
+    pub from: &'static str,
+}
+
+/// The variables of the launchers, as they were at one time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<&'static str, String>);
+
+/// A launcher, and the variables in which it tells rank and world.
+struct Launcher {
+    choice: ShardFrom,
+    name: &'static str,
+    rank: &'static str,
+    world: &'static str,
+}
+
+/// Those that start the process itself before those in which it may happen to be.
+const LAUNCHERS: [Launcher; 5] = [
+    Launcher {
+        choice: ShardFrom::OpenMpi,
+        name: "openmpi",
+        rank: "OMPI_COMM_WORLD_RANK",
+        world: "OMPI_COMM_WORLD_SIZE",
+    },
+    Launcher { choice: ShardFrom::Mpich, name: "mpich", rank: "PMI_RANK", world: "PMI_SIZE" },
+    Launcher {
+        choice: ShardFrom::Slurm,
+        name: "slurm",
+        rank: "SLURM_PROCID",
+        world: "SLURM_STEP_NUM_TASKS",
+    },
+    Launcher { choice: ShardFrom::Torchrun, name: "torchrun", rank: RANK, world: WORLD },
+    Launcher { choice: ShardFrom::Kubernetes, name: "kubernetes", rank: JOB_INDEX, world: WORLD },
+];
+
+const RANK: &str = "RANK";
+const WORLD: &str = "WORLD_SIZE";
+const JOB_INDEX: &str = "JOB_COMPLETION_INDEX";
+/// Set by torchrun alone.
+const TORCHRUN: &str = "TORCHELASTIC_RUN_ID";
+/// The world of a Slurm older than `SLURM_STEP_NUM_TASKS`, or that was told to leave the job's variables alone.
+const SLURM_TASKS: &str = "SLURM_NTASKS";
+/// Set in a task of `srun` and nowhere else, but for the interactive step.
+const SLURM_STEP: &str = "SLURM_STEP_ID";
+/// Set by `srun --pty`.
+const SLURM_TERMINAL: &str = "SLURM_PTY_PORT";
+/// Slurm's steps that are no tasks have numbers from here on; this one is the interactive step's (slurm.h).
+const SLURM_FIRST_SPECIAL: u64 = 0xffff_fffa;
+
+/// What ends every problem.
+const WAY_OUT: &str = "or write loader.shard = \"none\" (this process reads the whole set) or a launcher's name, or \
+     loader.rank and loader.world";
+
+impl Environment {
+    /// The variables of this process, as they are now.
+    pub fn of_process() -> Self {
+        let names = LAUNCHERS.iter().flat_map(|it| [it.rank, it.world]);
+        let others = [TORCHRUN, SLURM_TASKS, SLURM_STEP, SLURM_TERMINAL];
+        let set = names.chain(others).filter_map(|name| {
+            Some((name, std::env::var_os(name)?.to_string_lossy().into_owned()))
+        });
+        Self(set.collect())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    /// The number in a variable; `None` where it is not set.
+    fn number(&self, name: &str) -> Result<Option<u64>> {
+        let Some(text) = self.0.get(name) else { return Ok(None) };
+        text.trim().parse().map(Some).map_err(|_| {
+            problem(format!(
+                "{name} is \"{text}\", which is not a whole number; correct it, {WAY_OUT}"
+            ))
+        })
+    }
+}
+
+impl FromIterator<(&'static str, String)> for Environment {
+    fn from_iter<I: IntoIterator<Item = (&'static str, String)>>(variables: I) -> Self {
+        Self(variables.into_iter().collect())
+    }
+}
+
+impl Shard {
+    /// The whole set.
+    pub const WHOLE: Self = Self { rank: 0, world: 1, from: "none" };
+
+    /// The shard that settings and environment come to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where they contradict each other or themselves, as [`ShardFrom`] says.
+    pub fn resolve(loader: &LoaderSettings, environment: &Environment) -> Result<Self> {
+        match (loader.rank, loader.world, loader.shard) {
+            (Some(rank), Some(world), ShardFrom::Environment) => {
+                Ok(Self { rank, world, from: "settings" })
+            }
+            (Some(_), Some(_), _) => Err(problem(
+                "is written beside loader.rank and loader.world, which say it already; leave it out",
+            )),
+            (Some(rank), None, _) => {
+                let text = format!("is missing beside loader.rank = {rank}; write both or neither");
+                Err(Error::config("loader.world", text))
+            }
+            (None, world, choice) => {
+                let shard = match LAUNCHERS.iter().find(|it| it.choice == choice) {
+                    Some(launcher) => launcher.tells(environment, world)?,
+                    None if choice == ShardFrom::None => Self::WHOLE,
+                    None => find(environment, world)?.unwrap_or(Self::WHOLE),
+                };
+                match world {
+                    Some(world) if world != shard.world => Err(Error::config(
+                        "loader.world",
+                        format!(
+                            "is {world}, but this process is {shard}; correct one of them, leave loader.world \
+                             out, or write loader.rank too"
+                        ),
+                    )),
+                    _ => Ok(shard),
+                }
+            }
+        }
+    }
+}
+
+impl fmt::Display for Shard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { rank, world, from } = self;
+        let from = match *from {
+            "settings" => "loader.rank and loader.world",
+            "none" => "no launcher",
+            launcher => launcher,
+        };
+        write!(f, "rank {rank} of {world} ({from})")
+    }
+}
+
+/// The shard that the launcher tells which started this process; `None` where there is none.
+fn find(environment: &Environment, world: Option<u64>) -> Result<Option<Shard>> {
+    let there = |it: &&Launcher| match environment.has(TORCHRUN) {
+        true => it.choice == ShardFrom::Torchrun,
+        false => it.is_there(environment),
+    };
+    let mut launchers = LAUNCHERS.iter().filter(there);
+    let Some(first) = launchers.next() else { return Ok(None) };
+    let shard = first.tells(environment, world)?;
+    if first.choice == ShardFrom::Slurm && shard.world > 1 && environment.has(SLURM_TERMINAL) {
+        return Err(problem(format!(
+            "{}, but so it is in everything that is started from this shell ({SLURM_TERMINAL} is set); write \
+             loader.shard = \"slurm\" where srun has started this very process, {WAY_OUT}",
+            first.says(environment)
+        )));
+    }
+    for other in launchers {
+        let must_agree = matches!(
+            (first.choice, other.choice),
+            (ShardFrom::OpenMpi, ShardFrom::Mpich) | (_, ShardFrom::Torchrun)
+        );
+        let differs = |name: &str, value: u64| -> Result<bool> {
+            Ok(environment.number(name)?.is_some_and(|it| it != value))
+        };
+        if must_agree && (differs(other.rank, shard.rank)? || differs(other.world, shard.world)?) {
+            return Err(problem(format!(
+                "{}, but {}; unset what is not right, {WAY_OUT}",
+                first.says(environment),
+                other.says(environment)
+            )));
+        }
+    }
+    Ok(Some(shard))
+}
+
+impl Launcher {
+    /// Whether its variables are set, and mean this process.
+    fn is_there(&self, environment: &Environment) -> bool {
+        match self.choice {
+            // Whatever the number of the step: what is not one is for `tells` to refuse.
+            ShardFrom::Slurm => environment
+                .0
+                .get(SLURM_STEP)
+                .is_some_and(|it| it.parse().map_or(true, |step: u64| step < SLURM_FIRST_SPECIAL)),
+            ShardFrom::Kubernetes => environment.has(self.rank),
+            // Without a rank it may be the world of a pod whose index tells its rank.
+            ShardFrom::Torchrun if !environment.has(RANK) => {
+                environment.has(WORLD) && !environment.has(JOB_INDEX)
+            }
+            _ => environment.has(self.rank) || environment.has(self.world),
+        }
+    }
+
+    /// The shard that its variables tell. `written` is `loader.world`.
+    fn tells(&self, environment: &Environment, written: Option<u64>) -> Result<Shard> {
+        let rank = environment.number(self.rank)?;
+        let world = match environment.number(self.world_variable(environment))? {
+            None if self.choice == ShardFrom::Kubernetes => written,
+            world => world,
+        };
+        let (Some(rank), Some(world)) = (rank, world) else {
+            let missing = if rank.is_none() { self.rank } else { self.world };
+            let also = match self.choice {
+                ShardFrom::Kubernetes if rank.is_some() => {
+                    " to the number of pods (the job's completions), write loader.world"
+                }
+                _ => "",
+            };
+            let says = self.says(environment);
+            return Err(problem(format!("{says}; set {missing}{also}, {WAY_OUT}")));
+        };
+        if rank >= world {
+            let says = self.says(environment);
+            let text = format!("{says}: rank {rank} of {world} cannot be; correct it, {WAY_OUT}");
+            return Err(problem(text));
+        }
+        Ok(Shard { rank, world, from: self.name })
+    }
+
+    /// The variable that tells the world here.
+    fn world_variable(&self, environment: &Environment) -> &'static str {
+        let older = self.choice == ShardFrom::Slurm && !environment.has(self.world);
+        if older { SLURM_TASKS } else { self.world }
+    }
+
+    /// What its variables are, for messages.
+    fn says(&self, environment: &Environment) -> String {
+        let value = |name: &str| match environment.0.get(name) {
+            Some(text) => format!("{name} is {text}"),
+            None => format!("{name} is not set"),
+        };
+        let world = value(self.world_variable(environment));
+        format!("{} and {world} ({})", value(self.rank), self.name)
+    }
+}
+
+fn problem(text: impl Into<String>) -> Error {
+    Error::config("loader.shard", text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn environment(text: &str) -> Environment {
+        text.split_whitespace()
+            .map(|it| {
+                let (name, value) = it.split_once('=').unwrap();
+                (&*name.to_string().leak(), value.to_string())
+            })
+            .collect()
+    }
+
+    fn resolve(shard: ShardFrom, world: Option<u64>, text: &str) -> Result<String, String> {
+        let loader = LoaderSettings { shard, world, ..Default::default() };
+        let found = Shard::resolve(&loader, &environment(text));
+        found.map(|it| it.to_string()).map_err(|error| error.to_string())
+    }
+
+    fn found(text: &str) -> String {
+        resolve(ShardFrom::Environment, None, text).unwrap()
+    }
+
+    fn refused(text: &str) -> String {
+        resolve(ShardFrom::Environment, None, text).unwrap_err()
+    }
+
+    const STEP: &str = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_STEP_NUM_TASKS=8 SLURM_NTASKS=8";
+
+    #[test]
+    fn each_launcher_is_known_by_its_variables() {
+        assert_eq!(found(""), "rank 0 of 1 (no launcher)");
+        assert_eq!(found("RANK=3 WORLD_SIZE=8"), "rank 3 of 8 (torchrun)");
+        let mpi = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8";
+        assert_eq!(found(mpi), "rank 3 of 8 (openmpi)");
+        assert_eq!(found("PMI_RANK=3 PMI_SIZE=8"), "rank 3 of 8 (mpich)");
+        assert_eq!(found(STEP), "rank 3 of 8 (slurm)");
+        let older = "SLURM_STEP_ID=0 SLURM_PROCID=3 SLURM_NTASKS=8";
+        assert_eq!(found(older), "rank 3 of 8 (slurm)");
+        assert_eq!(found("JOB_COMPLETION_INDEX=3 WORLD_SIZE=8"), "rank 3 of 8 (kubernetes)");
+        let written = resolve(ShardFrom::Environment, Some(8), "JOB_COMPLETION_INDEX=3");
+        assert_eq!(written.unwrap(), "rank 3 of 8 (kubernetes)");
+    }
+
+    #[test]
+    fn the_innermost_launcher_counts() {
+        let torchrun = "TORCHELASTIC_RUN_ID=none RANK=5 WORLD_SIZE=16";
+        for outer in
+            [STEP, "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2", "JOB_COMPLETION_INDEX=1"]
+        {
+            assert_eq!(found(&format!("{torchrun} {outer}")), "rank 5 of 16 (torchrun)");
+        }
+        let mpi = "OMPI_COMM_WORLD_RANK=5 OMPI_COMM_WORLD_SIZE=16";
+        for outer in [STEP, "JOB_COMPLETION_INDEX=1"] {
+            assert_eq!(found(&format!("{mpi} {outer}")), "rank 5 of 16 (openmpi)");
+        }
+        let pod = "RANK=5 WORLD_SIZE=16 JOB_COMPLETION_INDEX=1";
+        assert_eq!(found(pod), "rank 5 of 16 (torchrun)");
+    }
+
+    #[test]
+    fn slurm_counts_in_a_task_of_srun_only() {
+        let batch_script = "SLURM_JOB_ID=7 SLURM_PROCID=0 SLURM_NTASKS=8";
+        assert_eq!(found(batch_script), "rank 0 of 1 (no launcher)");
+        let shell = "SLURM_STEP_ID=4294967290 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_NTASKS=8";
+        assert_eq!(found(shell), "rank 0 of 1 (no launcher)");
+        let words = refused(&format!("{STEP} SLURM_PTY_PORT=41000"));
+        assert!(words.contains("SLURM_PTY_PORT is set"), "{words}");
+        let alone = "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=1 SLURM_PTY_PORT=41000";
+        assert_eq!(found(alone), "rank 0 of 1 (slurm)");
+        let named = resolve(ShardFrom::Slurm, None, &format!("{STEP} SLURM_PTY_PORT=41000"));
+        assert_eq!(named.unwrap(), "rank 3 of 8 (slurm)");
+    }
+
+    #[test]
+    fn what_contradicts_itself_is_refused_by_name() {
+        for (text, words) in [
+            ("RANK=3", "RANK is 3 and WORLD_SIZE is not set (torchrun); set WORLD_SIZE, or"),
+            ("WORLD_SIZE=8", "RANK is not set and WORLD_SIZE is 8 (torchrun); set RANK, or"),
+            ("RANK=three WORLD_SIZE=8", "RANK is \"three\", which is not a whole number"),
+            ("RANK= WORLD_SIZE=8", "RANK is \"\", which is not a whole number"),
+            ("RANK=-1 WORLD_SIZE=8", "RANK is \"-1\", which is not a whole number"),
+            ("RANK=8 WORLD_SIZE=8", "rank 8 of 8 cannot be"),
+            ("RANK=0 WORLD_SIZE=0", "rank 0 of 0 cannot be"),
+            ("PMI_SIZE=2", "PMI_RANK is not set and PMI_SIZE is 2 (mpich); set PMI_RANK, or"),
+            ("SLURM_STEP_ID=0 SLURM_PROCID=1", "SLURM_NTASKS is not set (slurm)"),
+            ("JOB_COMPLETION_INDEX=3", "set WORLD_SIZE to the number of pods"),
+            ("OMPI_COMM_WORLD_RANK=1", "OMPI_COMM_WORLD_SIZE is not set (openmpi)"),
+        ] {
+            let refused = refused(text);
+            assert!(refused.starts_with("loader.shard: ") && refused.contains(words), "{refused}");
+            assert!(refused.contains("loader.shard = \"none\""), "{refused}");
+        }
+    }
+
+    #[test]
+    fn what_a_script_has_left_must_agree() {
+        let same = format!("{STEP} RANK=3 WORLD_SIZE=8");
+        assert_eq!(found(&same), "rank 3 of 8 (slurm)");
+        assert_eq!(found(&format!("{STEP} WORLD_SIZE=8")), "rank 3 of 8 (slurm)");
+        let words = refused(&format!("{STEP} RANK=0 WORLD_SIZE=1"));
+        assert!(words.contains("SLURM_PROCID is 3 and SLURM_STEP_NUM_TASKS is 8 (slurm), but"));
+        assert!(words.contains("RANK is 0 and WORLD_SIZE is 1 (torchrun)"), "{words}");
+        refused(&format!("{STEP} WORLD_SIZE=2"));
+        refused("OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=2 PMI_RANK=0 PMI_SIZE=2");
+    }
+
+    #[test]
+    fn what_is_written_goes_before_what_is_set() {
+        let loader = LoaderSettings { rank: Some(1), world: Some(3), ..LoaderSettings::default() };
+        let torchrun = environment("RANK=3 WORLD_SIZE=8");
+        let shard = Shard::resolve(&loader, &torchrun).unwrap();
+        assert_eq!(shard.to_string(), "rank 1 of 3 (loader.rank and loader.world)");
+        let set = "RANK=3 WORLD_SIZE=8";
+        assert_eq!(resolve(ShardFrom::None, None, set).unwrap(), "rank 0 of 1 (no launcher)");
+        let words = resolve(ShardFrom::Slurm, None, set).unwrap_err();
+        assert!(words.contains("SLURM_PROCID is not set and SLURM_NTASKS is not set"), "{words}");
+        assert_eq!(
+            resolve(ShardFrom::Environment, Some(8), set).unwrap(),
+            "rank 3 of 8 (torchrun)"
+        );
+        let words = resolve(ShardFrom::Environment, Some(4), set).unwrap_err();
+        assert!(
+            words.starts_with("loader.world: is 4, but this process is rank 3 of 8"),
+            "{words}"
+        );
+        resolve(ShardFrom::None, Some(4), "").unwrap_err();
+        let half = LoaderSettings { rank: Some(1), ..LoaderSettings::default() };
+        let words = Shard::resolve(&half, &torchrun).unwrap_err().to_string();
+        assert!(words.starts_with("loader.world: is missing beside loader.rank = 1"), "{words}");
+        let twice = LoaderSettings { shard: ShardFrom::None, ..loader };
+        let words = Shard::resolve(&twice, &torchrun).unwrap_err().to_string();
+        assert!(words.starts_with("loader.shard: is written beside"), "{words}");
+    }
+}

@@ -1,0 +1,198 @@
+//! How the samples of an epoch are ordered, and how good that is.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::error::{Error, Result};
+
+use super::{Facts, LoaderSettings};
+
+/// How the samples of an epoch are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "lowercase", tag = "kind")]
+pub enum Shuffle {
+    /// As in the source.
+    Source,
+    /// Any order of the whole set.
+    Whole,
+    /// The files in any order, and samples shuffled within windows.
+    Windows(Windows),
+}
+
+/// A shuffle by files and windows, with its quality.
+///
+/// Quality is the entropy of the order, for each sample, against that of a shuffle of the whole set. With ideal keys each
+/// order that can come is equally likely, so its entropy is the logarithm of their number. For the whole set of `N` samples
+/// that is `log2(N!) / N`, about `log2(N) - 1.44` bits.
+///
+/// Windows of `W` samples are shuffled twice, the second time displaced by half a window. The orders of one pass are a
+/// group, a product of symmetric groups. The products of two groups `A` and `B` number `|A| |B| / |A ∩ B|`, and each arises
+/// equally often; `A ∩ B` are the orders within half windows. So the entropy is `log2 |A| + log2 |B| - log2 |A ∩ B|`, for
+/// each sample about `log2(2 W) - 1.44` bits: as much as if each sample could go to any of the `2 W` places around it, which
+/// is the most that any scheme with this reach can have (Brègman 1973, on permanents). The orders of `F` files add at most
+/// `log2(F!)`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Windows {
+    /// Samples in a window, `W`.
+    pub window: u64,
+    /// Files that have samples, `F`.
+    pub files: u64,
+    /// Entropy for each sample.
+    pub bits: f64,
+    /// Entropy for each sample if the whole set were shuffled.
+    pub ideal_bits: f64,
+}
+
+impl Shuffle {
+    /// What settings and source come to.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there are no files for `loader.shuffle_window`.
+    pub(super) fn new(loader: &LoaderSettings, facts: &Facts) -> Result<Self> {
+        match (loader.shuffle, loader.shuffle_window) {
+            (false, _) => Ok(Self::Source),
+            (true, None) => Ok(Self::Whole),
+            (true, Some(_)) if facts.files == 0 => Err(Error::config(
+                "loader.shuffle_window",
+                "is for sources whose files hold many samples each, and this one has none; leave it out: the \
+                 whole set is shuffled then",
+            )),
+            (true, Some(window)) => {
+                Ok(Self::Windows(Windows::new(window, facts.files, facts.samples)))
+            }
+        }
+    }
+}
+
+impl Windows {
+    /// Windows of `window` samples over `samples` in `files`, each at least 1.
+    pub fn new(window: u64, files: u64, samples: u64) -> Self {
+        let ideal = log2_factorial(samples);
+        let bits = (log2_factorial(files) + windows_bits(window, samples)).min(ideal);
+        let each = |bits: f64| bits / samples.max(1) as f64;
+        Self { window, files, bits: each(bits), ideal_bits: each(ideal) }
+    }
+}
+
+/// The logarithm of the number of orders that two passes of windows make, the second displaced by half a window.
+fn windows_bits(window: u64, samples: u64) -> f64 {
+    let half = window / 2;
+    let blocks = |samples: u64| {
+        (samples / window) as f64 * log2_factorial(window) + log2_factorial(samples % window)
+    };
+    let first = blocks(samples);
+    let second = log2_factorial(half.min(samples)) + blocks(samples.saturating_sub(half));
+    let rest = samples % window;
+    let both = (samples / window) as f64 * (log2_factorial(half) + log2_factorial(window - half))
+        + log2_factorial(rest.min(half))
+        + log2_factorial(rest.saturating_sub(half));
+    first + second - both
+}
+
+fn log2_factorial(n: u64) -> f64 {
+    libm::lgamma(n as f64 + 1.0) * std::f64::consts::LOG2_E
+}
+
+impl fmt::Display for Shuffle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Source => f.write_str("as in the source"),
+            Self::Whole => f.write_str("the whole set is shuffled"),
+            Self::Windows(windows) => windows.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for Windows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { window, files, bits, ideal_bits } = self;
+        let percent = if *ideal_bits > 0.0 { 100.0 * bits / ideal_bits } else { 100.0 };
+        write!(
+            f,
+            "{files} files shuffled, windows of {window} samples: {bits:.1} of {ideal_bits:.1} bits of entropy per \
+             sample ({percent:.0} %)"
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    /// All orders of the elements.
+    fn orders(elements: &[usize]) -> Vec<Vec<usize>> {
+        if elements.is_empty() {
+            return vec![Vec::new()];
+        }
+        let mut all = Vec::new();
+        for (at, &first) in elements.iter().enumerate() {
+            let rest = [&elements[..at], &elements[at + 1..]].concat();
+            all.extend(orders(&rest).into_iter().map(|it| [&[first][..], &it].concat()));
+        }
+        all
+    }
+
+    /// All orders that move elements within blocks only; the first block has `first` elements, the others `window`.
+    fn block_orders(samples: usize, first: usize, window: usize) -> Vec<Vec<usize>> {
+        let mut all = vec![Vec::new()];
+        let mut begin = 0;
+        while begin < samples {
+            let len = if begin == 0 && first > 0 { first } else { window };
+            let end = (begin + len).min(samples);
+            let block = orders(&(begin..end).collect::<Vec<_>>());
+            all = all
+                .iter()
+                .flat_map(|it| block.iter().map(|more| [&it[..], more].concat()))
+                .collect();
+            begin = end;
+        }
+        all
+    }
+
+    #[test]
+    fn the_entropy_is_that_of_all_orders_counted_one_by_one() {
+        for (samples, window) in [(5, 2), (6, 4), (7, 3), (7, 4), (8, 4), (4, 4), (3, 7), (6, 1)] {
+            let mut counts: HashMap<Vec<usize>, u32> = HashMap::new();
+            let second = block_orders(samples, window / 2, window);
+            for first in block_orders(samples, window, window) {
+                for second in &second {
+                    let order = second.iter().map(|&it| first[it]).collect();
+                    *counts.entry(order).or_default() += 1;
+                }
+            }
+            let some = counts.values().next().unwrap();
+            assert!(counts.values().all(|it| it == some), "{samples} in windows of {window}");
+            let counted = (counts.len() as f64).log2();
+            let bits = windows_bits(window as u64, samples as u64);
+            assert!((bits - counted).abs() < 1e-9, "{samples}, {window}: {bits}, not {counted}");
+        }
+    }
+
+    #[test]
+    fn a_window_has_the_entropy_of_twice_its_places() {
+        let windows = Windows::new(10_000, 1, 1 << 30);
+        let expected = (20_000f64).log2() - std::f64::consts::LOG2_E;
+        assert!((windows.bits - expected).abs() < 0.002, "{windows:?}");
+        assert!((windows.ideal_bits - (30.0 - std::f64::consts::LOG2_E)).abs() < 1e-6);
+    }
+
+    #[test]
+    fn one_window_around_everything_is_the_ideal() {
+        let windows = Windows::new(5000, 7, 5000);
+        assert_eq!(windows.bits, windows.ideal_bits);
+        let files_only = Windows::new(1, 100, 100);
+        assert_eq!(files_only.bits, files_only.ideal_bits);
+        assert_eq!(Windows::new(1, 1, 100).bits, 0.0);
+    }
+
+    #[test]
+    fn the_quality_is_printed() {
+        let text = Shuffle::Windows(Windows::new(10_000, 1000, 1_281_167)).to_string();
+        let words = "1000 files shuffled, windows of 10000 samples: 12.8 of 18.8 bits of entropy per sample (68 %)";
+        assert_eq!(text, words);
+    }
+}
