@@ -25,6 +25,8 @@ pub enum Format {
     Png,
     /// Google WebP.
     WebP,
+    /// Decoded already: three bytes a pixel, rows without gaps. No file is of this format; a cache gives it.
+    Pixels,
 }
 
 impl Format {
@@ -34,6 +36,7 @@ impl Format {
             Format::Jpeg => "JPEG",
             Format::Png => "PNG",
             Format::WebP => "WebP",
+            Format::Pixels => "decoded picture",
         }
     }
 }
@@ -65,6 +68,7 @@ impl Header {
             Format::Jpeg => jpeg::parse(bytes),
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
+            Format::Pixels => Err(corrupt("a file is never a decoded picture")),
         }
     }
 

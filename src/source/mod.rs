@@ -8,11 +8,18 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{Fault, Result};
 
+pub use combine::{
+    Arrangement, Chosen, Combined, Concat, FilterSettings, InTurn, Mixture, PartSettings, Repeat,
+    Repeated, Selection, Subset, Weighted,
+};
 pub use memory::Memory;
 pub use settings::{Configured, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
+pub(crate) use combine::JOINED;
+
+mod combine;
 mod file;
 mod memory;
 pub mod records;
@@ -76,6 +83,17 @@ pub trait Source: Send + Sync {
     /// Names of the classes, in the order of their labels; empty where there are none.
     fn classes(&self) -> &[String] {
         &[]
+    }
+
+    /// What stands at an index, as a number below [`Self::originals`]: indices with the same number have the same bytes,
+    /// and caches keep them once. Where no sample stands at two indices it is the index itself.
+    fn original(&self, index: u64) -> u64 {
+        index
+    }
+
+    /// One more than the largest number of an original that there may be.
+    fn originals(&self) -> u64 {
+        self.len()
     }
 
     /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of

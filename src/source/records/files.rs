@@ -46,7 +46,7 @@ fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>)
 }
 
 /// Whether a name matches a pattern of `*` and `?`: on a mismatch the last `*` takes one byte more.
-fn matches(pattern: &[u8], name: &[u8]) -> bool {
+pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n, mut star) = (0, 0, None);
     while n < name.len() {
         match pattern.get(p) {

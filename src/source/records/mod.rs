@@ -24,6 +24,8 @@ use crate::storage::{File, Stamp};
 
 pub use window::Window;
 
+pub(super) use files::matches;
+
 use files::expand;
 
 mod files;
