@@ -522,7 +522,7 @@ fn what_is_wrong_is_told_with_its_key() {
         let found = refusal(opened(text, &root));
         assert!(found.starts_with(words), "{text}\n{found}");
     }
-    let deep = (0..40)
+    let deep = (0..18)
         .fold("{ directory = \"a\" }".to_string(), |inner, _| format!("{{ concat = [{inner}] }}"));
     let found = refusal(opened(&format!("source = {deep}"), &root));
     assert!(found.contains("more than 16 levels deep"), "{found}");

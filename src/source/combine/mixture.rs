@@ -124,10 +124,11 @@ impl Arrangement for Weighted {
 
 impl Period {
     /// One period of parts with so many draws each: of the draws whose window has begun, that one whose window ends
-    /// first.
+    /// first; of several such that one whose window began first, then that of the first part.
     fn new(shares: &[u64]) -> Self {
         let len: u64 = shares.iter().sum();
-        let (mut parts, mut ranks) = (Vec::new(), Vec::new());
+        let room = len as usize;
+        let (mut parts, mut ranks) = (Vec::with_capacity(room), Vec::with_capacity(room));
         let mut drawn = vec![0u32; shares.len()];
         let begin = |part: usize, draw: u32| u64::from(draw) * len / shares[part];
         let end = |part: usize, draw: u32| ((u64::from(draw) + 1) * len).div_ceil(shares[part]);
@@ -138,9 +139,9 @@ impl Period {
                 && at <= place
             {
                 waiting.pop();
-                ready.push(Reverse((end(part, drawn[part]), part)));
+                ready.push(Reverse((end(part, drawn[part]), at, part)));
             }
-            let Reverse((_, part)) = ready.pop().expect(
+            let Reverse((.., part)) = ready.pop().expect(
                 "the windows that have begun hold more draws than there were, as the shares add up to one",
             );
             parts.push(part as u16);
