@@ -10,8 +10,10 @@ use bytes::{Bytes, BytesMut};
 use crate::geometry::{Orientation, Size};
 use crate::loader::stats::{CacheEpoch, CacheStats};
 
-/// Bytes of a block.
-const BLOCK_BYTES: u64 = 16 << 20;
+/// Bytes of a block: a part of the limit, within these.
+const BLOCK_PART: u64 = 16;
+const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+const MOST_BLOCK_BYTES: u64 = 16 << 20;
 /// Blocks that still have room; the fullest gives way to a new one.
 const MOST_OPEN: usize = 8;
 /// Entries that are taken at a time.
@@ -185,7 +187,8 @@ impl State {
             return Some((segment, 0));
         }
         // A large sample has its own block, so that the rest of another is not lost for it.
-        let wanted = if bytes > BLOCK_BYTES / 4 { bytes } else { BLOCK_BYTES };
+        let usual = (limit / BLOCK_PART).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        let wanted = if bytes > usual / 4 { bytes } else { usual };
         let most = |left: u64| (left / PAGE_BYTES * PAGE_BYTES).saturating_sub(HEADER_BYTES);
         // The last block leaves room for the entries of what will be in it, if that is like what is there.
         let mean = (self.kept + bytes) / (self.samples + 1);
@@ -308,8 +311,9 @@ mod tests {
             let bytes: u64 = there.iter().map(|(_, kept)| kept.bytes.len() as u64).sum();
             assert_eq!(bytes, stats.kept_bytes);
             assert!(there.iter().all(|(number, kept)| kept.bytes == content(*number, most)));
-            // Room that is left is smaller than the largest sample, but for a few per cent.
-            assert!(stats.kept_bytes + most + limit / 16 + 16_384 >= limit, "{stats:?}");
+            // Besides the table, what is lost is less than the largest sample and a few per cent.
+            let used = stats.kept_bytes + stats.samples * ENTRY_BYTES;
+            assert!(used + most + limit / 16 + 16_384 >= limit, "{stats:?}");
         }
     }
 
