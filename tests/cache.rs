@@ -11,8 +11,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{evaluation, jpeg, jpegs, png, progressive, training};
 use feedwater::config::Pipeline;
+use feedwater::decode::HostDecoder;
 use feedwater::error::{Error, Fault, Reason};
 use feedwater::footprint::Memory as MemoryKind;
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::header::{Format, Header};
 use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route};
@@ -490,4 +493,30 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
         text.starts_with("cache.decoded: kept pictures come to the device by the route cpu"),
         "{text}"
     );
+}
+
+/// What a cache gives is decoded like a file: window by window, and refused where it is not what it should be.
+#[test]
+fn a_picture_that_is_decoded_already_gives_its_windows() {
+    let size = Size::new(7, 5);
+    let pixels: Vec<u8> = (0..105).collect();
+    let header =
+        Header { format: Format::Pixels, size, orientation: Orientation::UPRIGHT, jpeg: None };
+    let decode = |pixels: &[u8], window, reduction| {
+        let mut rows = Vec::new();
+        let decoded =
+            HostDecoder::new().decode(pixels, &header, window, reduction, &mut |y, row| {
+                rows.push((y, row.to_vec()));
+            });
+        decoded.map(|()| rows)
+    };
+    let rows = decode(&pixels, Roi::new(2, 1, 3, 2), 1).unwrap();
+    assert_eq!(rows, [(1, pixels[27..36].to_vec()), (2, pixels[48..57].to_vec())]);
+    for (pixels, window, reduction) in [
+        (&pixels[1..], size.window(), 1),
+        (&pixels[..], Roi::new(5, 0, 3, 2), 1),
+        (&pixels[..], Roi::new(0, 0, 3, 2), 2),
+    ] {
+        assert!(decode(pixels, window, reduction).is_err());
+    }
 }

@@ -268,18 +268,21 @@ mod tests {
 
     #[test]
     fn many_threads_never_exceed_the_limit_and_get_back_what_was_put_in() {
-        for (limit, most) in
-            [(1 << 20, 3000), (40 << 20, 200_000), (9 << 20, 5 << 20), (20_000, 900)]
-        {
-            let store = Store::new(limit, 2000);
+        for (limit, most, numbers) in [
+            (1 << 20, 3000, 2000),
+            (40 << 20, 200_000, 1000),
+            (9 << 20, 2 << 20, 50),
+            (200_000, 900, 1000),
+        ] {
+            let store = Store::new(limit, numbers);
             let done = AtomicBool::new(false);
             std::thread::scope(|scope| {
                 let threads: Vec<_> = (0..4)
                     .map(|thread: u64| {
                         let store = &store;
                         scope.spawn(move || {
-                            for step in 0..2000 {
-                                let number = (step * 7 + thread * 501) % 2000;
+                            for step in 0..numbers {
+                                let number = (step * 7 + thread * 501) % numbers;
                                 let bytes = content(number, most);
                                 if let Some(kept) = store.get(number, 0) {
                                     assert!(kept.bytes == bytes, "number {number}");
@@ -305,8 +308,9 @@ mod tests {
             });
             let stats = store.stats();
             assert!(stats.taken_bytes <= limit && stats.kept_bytes <= stats.taken_bytes);
-            assert_eq!(stats.hits + stats.misses, 8000);
-            let there: Vec<_> = (0..2000).filter_map(|it| Some((it, store.get(it, 1)?))).collect();
+            assert_eq!(stats.hits + stats.misses, 4 * numbers);
+            let there: Vec<_> =
+                (0..numbers).filter_map(|it| Some((it, store.get(it, 1)?))).collect();
             assert_eq!(there.len() as u64, stats.samples);
             let bytes: u64 = there.iter().map(|(_, kept)| kept.bytes.len() as u64).sum();
             assert_eq!(bytes, stats.kept_bytes);
