@@ -87,8 +87,11 @@ fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
         .epochs(Some(3))
 }
 
-/// Index, outcome, size and bytes of every batch of the next epoch.
-fn epoch(loader: &Loader) -> Vec<(Vec<(u64, u32, u32, bool)>, Vec<u8>)> {
+/// Index, columns and rows of a sample, and whether zeros stand there.
+type Sample = (u64, u32, u32, bool);
+
+/// The samples and bytes of every batch of the next epoch.
+fn epoch(loader: &Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
     let batches = loader.into_iter().map(|batch| {
         let batch = batch.unwrap();
         let samples = batch.samples().iter();
@@ -174,7 +177,7 @@ fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
         let before = source.all();
         epoch(&loader);
         let kept = loader.stats().caches[0].samples;
-        assert!(kept >= 10 && kept < 40, "{kept} samples kept");
+        assert!((10..40).contains(&kept), "{kept} samples kept");
         epoch(&loader);
         epoch(&loader);
         let cache = &loader.stats().caches[0];

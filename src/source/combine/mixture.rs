@@ -91,7 +91,7 @@ impl Weighted {
 }
 
 impl Arrangement for Weighted {
-    fn len(&self) -> u64 {
+    fn samples(&self) -> u64 {
         self.len
     }
 

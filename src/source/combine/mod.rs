@@ -34,7 +34,7 @@ pub type Repeat = Combined<Repeated>;
 /// Which sample of which part stands at an index.
 pub trait Arrangement: Send + Sync + 'static {
     /// How many samples there are; at least 1.
-    fn len(&self) -> u64;
+    fn samples(&self) -> u64;
 
     /// The number of the part and the index in it of the sample at `index`, which is below the length. Takes the same
     /// short time for every index.
@@ -98,7 +98,7 @@ pub struct InTurn {
 }
 
 impl Arrangement for InTurn {
-    fn len(&self) -> u64 {
+    fn samples(&self) -> u64 {
         self.ends.last().copied().unwrap_or(0)
     }
 
@@ -113,7 +113,7 @@ impl Arrangement for InTurn {
     }
 
     fn describe(&self, parts: &[String]) -> String {
-        format!("{} samples, one after another: {}", self.len(), parts.join("; "))
+        format!("{} samples, one after another: {}", self.samples(), parts.join("; "))
     }
 }
 
@@ -138,7 +138,7 @@ impl<A: Arrangement> Combined<A> {
 
 impl<A: Arrangement> Source for Combined<A> {
     fn len(&self) -> u64 {
-        self.arrangement.len()
+        self.arrangement.samples()
     }
 
     fn label(&self, index: u64) -> i64 {

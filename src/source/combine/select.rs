@@ -99,7 +99,8 @@ impl Subset {
         Self::listed("source.filter", source, chosen)
     }
 
-    fn listed(
+    /// The samples of these indices, each below the length; `key` is for the error where there are none.
+    pub(super) fn listed(
         key: &str,
         source: Arc<dyn Source>,
         indices: impl Iterator<Item = u64>,
@@ -112,7 +113,7 @@ impl Subset {
             Indices::Long(indices.collect())
         };
         let chosen = Chosen(indices);
-        if chosen.len() == 0 {
+        if chosen.samples() == 0 {
             let problem = format!("leaves none of {} samples", source.len());
             return Err(Error::config(key, problem));
         }
@@ -142,7 +143,7 @@ impl Repeat {
 }
 
 impl Arrangement for Chosen {
-    fn len(&self) -> u64 {
+    fn samples(&self) -> u64 {
         match &self.0 {
             Indices::Range(range) => range.end - range.start,
             Indices::Short(list) => list.len() as u64,
@@ -171,14 +172,14 @@ impl Arrangement for Chosen {
     fn describe(&self, parts: &[String]) -> String {
         let what = match &self.0 {
             Indices::Range(Range { start, end }) => format!("samples {start} to {end}"),
-            _ => format!("{} samples", self.len()),
+            _ => format!("{} samples", self.samples()),
         };
         format!("{what} of {}", parts.concat())
     }
 }
 
 impl Arrangement for Repeated {
-    fn len(&self) -> u64 {
+    fn samples(&self) -> u64 {
         self.len * self.times
     }
 
