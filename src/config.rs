@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -18,19 +18,20 @@ use crate::error::{Error, Result};
 use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
-use crate::source::{self, KEYS, SourceSettings};
-use crate::storage;
+use crate::source::SourceSettings;
 
 use node::{Problem, read, unknown};
+use source::source;
 
 mod node;
+mod source;
 
 /// What a pipeline file says.
 #[derive(Clone, Debug)]
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// `[loader]`, `[decode]`, `[output]` and `[limits]`.
+    /// `[loader]`, `[decode]`, `[output]`, `[cache]` and `[limits]`.
     pub settings: Settings,
     /// `[[chain]]`.
     pub chain: Chain,
@@ -84,10 +85,13 @@ impl Pipeline {
     /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_toml(&self) -> Result<String> {
         let mut text = String::new();
-        section(&mut text, "[source]", &self.source.to_table()?);
+        let source =
+            Table::from_iter([("source".to_string(), Value::Table(self.source.to_table()?))]);
+        text += &toml::to_string(&source).expect("a value that was made is TOML");
         section(&mut text, "[loader]", &value("loader", &self.settings.loader)?);
         section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
+        section(&mut text, "[cache]", &value("cache", &self.settings.cache)?);
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
         for (step, written) in self.chain.steps().iter().zip(&self.written) {
             let placement = value("placement", &step.placement)?;
@@ -99,7 +103,7 @@ impl Pipeline {
     }
 
     fn from_table(mut file: Table, base: &Path) -> Result<Self> {
-        let known = ["source", "loader", "decode", "output", "limits", "chain"];
+        let known = ["source", "loader", "decode", "output", "cache", "limits", "chain"];
         if let Some(key) = file.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(unknown(key, &known).into_error(""));
         }
@@ -108,51 +112,13 @@ impl Pipeline {
             loader: settings(&mut file, "loader")?,
             decode: settings(&mut file, "decode")?,
             output: settings(&mut file, "output")?,
+            cache: settings(&mut file, "cache")?,
             limits: settings(&mut file, "limits")?,
         };
         settings.check()?;
         let (chain, written) = chain(file.remove("chain"))?;
         Ok(Self { source, settings, chain, written })
     }
-}
-
-fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
-    let help = || {
-        format!(
-            "write directory = \"…\" (one sub-folder per class) under [source], or one of {}",
-            KEYS.join(", ")
-        )
-    };
-    let Some(value) = value else {
-        return Err(Error::config("source", format!("is missing; {}", help())));
-    };
-    let Value::Table(mut table) = value else {
-        return Err(wrong_type("source", "a table", &value));
-    };
-    let mut keys = KEYS.iter().copied().filter(|key| table.contains_key(*key));
-    let (key, second) = (keys.next(), keys.next());
-    let Some(key) = key else {
-        return Err(match table.keys().next() {
-            Some(key) => unknown(key, KEYS).into_error("source"),
-            None => Error::config("source", format!("says nothing; {}", help())),
-        });
-    };
-    if let Some(second) = second {
-        let problem = format!("has both {key} and {second}; leave one of them out");
-        return Err(Error::config("source", problem));
-    }
-    let one = |place: Value| -> Result<PathBuf> {
-        let path: PathBuf = read(place).map_err(|it| it.at(key).into_error("source"))?;
-        Ok(storage::join(base, &path))
-    };
-    let paths = match table.remove(key) {
-        Some(Value::Array(places)) => places.into_iter().map(one).collect::<Result<_>>()?,
-        place => place.into_iter().map(one).collect::<Result<_>>()?,
-    };
-    let settings = node::Node::from(Value::Table(table));
-    source::read(key, paths, settings)
-        .unwrap_or_else(|| Err(unknown(key, KEYS)))
-        .map_err(|problem| problem.or_known(&[key]).into_error("source"))
 }
 
 /// A section of the file, or its defaults.

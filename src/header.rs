@@ -30,6 +30,8 @@ pub enum Format {
     WebP,
     /// Netpbm's gray or RGB pixels in binary (`P5`, `P6`), with up to 8 bits per sample.
     Pnm,
+    /// Decoded already: three bytes a pixel, rows without gaps. No file is of this format; a cache gives it.
+    Pixels,
 }
 
 impl Format {
@@ -40,6 +42,7 @@ impl Format {
             Format::Png => "PNG",
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
+            Format::Pixels => "decoded picture",
         }
     }
 }
@@ -72,6 +75,7 @@ impl Header {
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
+            Format::Pixels => Err(corrupt("a file is never a decoded picture")),
         }
     }
 

@@ -51,6 +51,11 @@ impl<T: Copy + Default> Image<T> {
         &self.data
     }
 
+    /// All values, row after row, in their own memory.
+    pub fn into_data(self) -> Vec<T> {
+        self.data
+    }
+
     /// All values, row after row.
     pub fn data_mut(&mut self) -> &mut [T] {
         &mut self.data

@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 
 use feedwater::footprint::bytes;
-use feedwater::loader::{LaneReport, Loader, StageSeconds};
+use feedwater::loader::{CacheStats, LaneReport, Loader, StageSeconds};
 use feedwater::plan::{Shard, Shuffle};
 use serde::Serialize;
 
@@ -36,6 +36,8 @@ pub struct Report {
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
     pub routes: Vec<LaneReport>,
+    /// What each cache holds, and how often it had what was asked for; empty without caches.
+    pub caches: Vec<CacheStats>,
     /// Busy and waiting seconds, summed over threads.
     pub stages: StageSeconds,
     /// Host memory that the plan names, pinned memory included.
@@ -76,6 +78,7 @@ impl Report {
             faults: stats.faults,
             finished_on_cpu: stats.finished_on_cpu,
             routes: stats.routes,
+            caches: stats.caches,
             stages: stats.stages,
             host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
@@ -111,6 +114,9 @@ impl fmt::Display for Report {
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
         if !self.routes.is_empty() {
             writeln!(f, "routes    {}", shares(&self.routes))?;
+        }
+        for cache in &self.caches {
+            writeln!(f, "{:<9} {}", "cache", held(cache))?;
         }
         if !self.finished_on_cpu.is_empty() {
             writeln!(f, "made on the cpu  {}", counts(&self.finished_on_cpu))?;
@@ -170,6 +176,15 @@ fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
         .map(|(name, count)| format!("{name} {count}"))
         .collect();
     if some.is_empty() { "none".into() } else { some.join(", ") }
+}
+
+/// What a cache holds, and its hits in each epoch.
+fn held(cache: &CacheStats) -> String {
+    let CacheStats { cache, limit_bytes, kept_bytes, samples, epochs, .. } = cache;
+    let (kept, limit) = (bytes(*kept_bytes), bytes(*limit_bytes));
+    let hits = epochs.iter().map(|it| format!("{} of {}", it.hits, it.hits + it.misses));
+    let hits = hits.collect::<Vec<_>>().join(", ");
+    format!("{cache}: {samples} samples, {kept} of {limit}; hits by epoch: {hits}")
 }
 
 /// The share of each route that took pictures, and how busy it was.

@@ -16,6 +16,7 @@ mod webp;
 use crate::error::{Fault, Reason};
 use crate::geometry::{Roi, Size};
 use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
+use crate::tensor::CHANNELS;
 
 /// Receives row `y` of the stored picture: `3 * window.width` bytes.
 pub type RowSink<'a> = dyn FnMut(u32, &[u8]) + 'a;
@@ -68,6 +69,7 @@ impl HostDecoder {
                 webp::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row)
             }
             Format::Pnm => pnm::decode(&mut self.line, bytes, header.size, window, row),
+            Format::Pixels => copy(bytes, header.size, window, row),
         }
     }
 
@@ -88,7 +90,7 @@ pub const fn can_reduce(format: Format) -> bool {
 }
 
 /// Most bytes that decoding a picture takes besides rows: nothing for JPEGs of one scan, which go row by row; all
-/// coefficients (two bytes each) for those of several, progressive or not; the whole picture for interlaced PNGs and for WebPs.
+/// coefficients (two bytes each) for those of several, progressive or not; the whole picture for interlaced PNGs and for WebPs; nothing for what is decoded already.
 pub fn memory_bytes(header: &Header) -> u64 {
     let pixels = header.size.pixels();
     match (&header.jpeg, header.format) {
@@ -127,6 +129,21 @@ fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), Fault> {
         return refuse(format!("the window {window} is not inside the picture of {size} pixels"));
     }
     header.jpeg.as_ref().map_or(Ok(()), check_jpeg)
+}
+
+/// Hands on the window of a picture that is decoded already.
+fn copy(bytes: &[u8], size: Size, window: Roi, row: &mut RowSink<'_>) -> Result<(), Fault> {
+    let expected = CHANNELS as u64 * size.pixels();
+    if bytes.len() as u64 != expected {
+        let problem = format!("{} bytes, {size} pixels have {expected}", bytes.len());
+        return Err(Fault::new(Reason::Corrupt, problem));
+    }
+    let stride = CHANNELS * size.width as usize;
+    let columns = CHANNELS * window.x as usize..CHANNELS * window.right() as usize;
+    for y in window.y..window.bottom() {
+        row(y, &bytes[stride * y as usize..][..stride][columns.clone()]);
+    }
+    Ok(())
 }
 
 /// What libjpeg cannot decode, in clearer words than its own.

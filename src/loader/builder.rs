@@ -177,6 +177,25 @@ impl LoaderBuilder {
         self
     }
 
+    /// Most bytes of host memory for files from epoch to epoch; `None`, the default, is no cache.
+    pub fn cache_encoded(mut self, bytes: Option<u64>) -> Self {
+        self.settings.cache.encoded = bytes;
+        self
+    }
+
+    /// Most bytes of host memory for whole decoded pictures from epoch to epoch; `None`, the default, is no cache.
+    pub fn cache_decoded(mut self, bytes: Option<u64>) -> Self {
+        self.settings.cache.decoded = bytes;
+        self
+    }
+
+    /// Resizes larger pictures to this shorter side before anything else, for the decoded cache; changes pixels. `None`, the
+    /// default, leaves them as they are.
+    pub fn presize(mut self, shorter: Option<u32>) -> Self {
+        self.settings.cache.presize = shorter;
+        self
+    }
+
     /// Most bytes of device memory, the driver's own apart; `None`, the default, is no limit.
     pub fn device_memory(mut self, bytes: Option<u64>) -> Self {
         self.settings.limits.device_memory = bytes;

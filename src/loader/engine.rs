@@ -12,6 +12,7 @@ use crate::source::Source;
 
 use super::balance::LaneReport;
 use super::batch::{BatchMemory, BatchSlot};
+use super::cache::Caches;
 use super::device::{
     self, Depot, DeviceMemory, DeviceSlot, Hardware, Lanes, Launcher, PageWorker, Taken,
 };
@@ -25,6 +26,7 @@ pub(super) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
     pub counters: Arc<Counters>,
+    pub caches: Arc<Caches>,
     pub order: Order,
     pub start_epoch: u32,
     pub epochs: Option<u32>,
@@ -50,8 +52,9 @@ impl Engine {
         let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes)).collect();
         let mut running = Running::new(parts, slots);
         for number in 0..parts.plan.settings.loader.workers {
-            let Parts { source, plan, counters, .. } = parts;
-            let worker = Worker::new(source.clone(), plan.clone(), counters.clone());
+            let Parts { source, plan, counters, caches, .. } = parts;
+            let (source, plan) = (source.clone(), plan.clone());
+            let worker = Worker::new(source, plan, counters.clone(), caches.clone());
             running.spawn(format!("feedwater-{number}"), move |feed| {
                 worker.run(feed);
                 Ok(())
@@ -70,9 +73,10 @@ impl Engine {
             Taken::new(&parts.plan, device, consumer)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
-        let Parts { source, plan, counters, .. } = parts;
+        let Parts { source, plan, counters, caches, .. } = parts;
         let (source, plan, counters) = (source.clone(), plan.clone(), counters.clone());
-        let shared = device::Parts { source, plan, counters, lanes: lanes.clone(), uploads };
+        let (caches, lanes_of_all) = (caches.clone(), lanes.clone());
+        let shared = device::Parts { source, plan, counters, caches, lanes: lanes_of_all, uploads };
 
         let mut to_hardware = None;
         if let (false, Some(on_device)) = (batch_decoders.is_empty(), &parts.plan.device) {

@@ -16,6 +16,7 @@ use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, Picture};
 
 use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
+use super::cache::{Caches, Content, Filled, Reader};
 use super::feed::{Done, Feed, Job};
 use super::policy::{produce, record};
 use super::stats::Counters;
@@ -118,8 +119,13 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    pub fn new(source: Arc<dyn Source>, plan: Arc<Plan>, counters: Arc<Counters>) -> Self {
-        let maker = Maker::new(source.clone(), plan.clone(), counters.clone());
+    pub fn new(
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        counters: Arc<Counters>,
+        caches: Arc<Caches>,
+    ) -> Self {
+        let maker = Maker::new(source.clone(), plan.clone(), counters.clone(), caches);
         Self { source, plan, counters, maker }
     }
 
@@ -156,19 +162,27 @@ pub(super) struct Maker {
     plan: Arc<Plan>,
     counters: Arc<Counters>,
     page: HostPage,
+    reader: Reader,
     pub sample: SamplePlan,
     decoder: HostDecoder,
     transform: HostTransform,
 }
 
 impl Maker {
-    pub fn new(source: Arc<dyn Source>, plan: Arc<Plan>, counters: Arc<Counters>) -> Self {
+    pub fn new(
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        counters: Arc<Counters>,
+        caches: Arc<Caches>,
+    ) -> Self {
         let transform = HostTransform::new(&plan);
+        let reader = Reader::new(source.clone(), plan.clone(), counters.clone(), caches);
         Self {
             source,
             plan,
             counters,
             page: HostPage::default(),
+            reader,
             sample: SamplePlan::default(),
             decoder: HostDecoder::new(),
             transform,
@@ -189,22 +203,37 @@ impl Maker {
         page: &mut HostPage,
         out: &mut [u8],
     ) -> Result<SampleRecord, Fault> {
-        let begin = Instant::now();
-        self.source.read(key.index, page, self.plan.settings.limits.max_file_bytes)?;
-        self.counters.read.add(begin.elapsed());
-        let header = self.plan(key, page.bytes())?;
-        self.finish_planned(key, &header, page.bytes(), out)
+        let (header, content) = self.read(key, page)?;
+        let made = match self.plan(key, &header) {
+            Ok(()) => self.finish_planned(key, &header, content.bytes(page), out),
+            Err(fault) => Err(fault),
+        };
+        self.give_back(content);
+        made
     }
 
-    /// Plans the sample whose file this is.
-    pub fn plan(&mut self, key: SampleKey, bytes: &[u8]) -> Result<Header, Fault> {
+    /// Reads a sample, into the page where no cache has it, and says what it is.
+    pub fn read(
+        &mut self,
+        key: SampleKey,
+        page: &mut impl Filled,
+    ) -> Result<(Header, Content), Fault> {
+        self.reader.read(key, page, &mut self.decoder)
+    }
+
+    /// Gives back what [`read`](Self::read) gave, so that its memory serves the next sample.
+    pub fn give_back(&mut self, content: Content) {
+        self.reader.give_back(content);
+    }
+
+    /// Plans the sample that has this header.
+    pub fn plan(&mut self, key: SampleKey, header: &Header) -> Result<(), Fault> {
         let begin = Instant::now();
-        let header = Header::parse(bytes)?;
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
-        self.plan.sample(key, &header, &mut self.sample)?;
+        self.plan.sample(key, header, &mut self.sample)?;
         self.counters.decode.add(begin.elapsed());
-        Ok(header)
+        Ok(())
     }
 
     /// Decodes and transforms the sample that was planned last: its whole tensor.

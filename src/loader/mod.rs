@@ -12,6 +12,7 @@ use crate::source::Source;
 mod balance;
 mod batch;
 mod builder;
+mod cache;
 mod device;
 mod engine;
 mod feed;
@@ -26,9 +27,10 @@ pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use order::{EpochOrder, Extent, Order, Position};
 pub use state::LoaderState;
-pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
+pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 
 use builder::Resolved;
+use cache::Caches;
 use engine::{Engine, Parts};
 use stats::Counters;
 
@@ -60,6 +62,7 @@ pub struct Loader {
     device: String,
     order: Order,
     counters: Arc<Counters>,
+    caches: Arc<Caches>,
     engine: Engine,
     state: Mutex<State>,
     iterating: AtomicBool,
@@ -114,11 +117,17 @@ impl Loader {
                 ),
             ));
         }
+        if plan.settings.cache.presize.is_some() && builder.source.canvas(0).size.is_some() {
+            let problem = "the source has annotations, whose positions are of the pictures as they are; leave it out";
+            return Err(Error::config("cache.presize", problem));
+        }
         let counters = Arc::new(Counters::new());
+        let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
         let parts = Parts {
             source: builder.source.clone(),
             plan: plan.clone(),
             counters: counters.clone(),
+            caches: caches.clone(),
             order: order.clone(),
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,
@@ -140,6 +149,7 @@ impl Loader {
             device: line,
             order,
             counters,
+            caches,
             engine,
             state: Mutex::new(state),
             iterating: AtomicBool::new(false),
@@ -208,7 +218,8 @@ impl Loader {
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
         let memory = self.engine.memory(&self.plan.footprint);
-        Stats { memory, routes: self.engine.routes(), ..self.counters.stats() }
+        let (routes, caches) = (self.engine.routes(), self.caches.stats());
+        Stats { memory, routes, caches, ..self.counters.stats() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

@@ -38,8 +38,42 @@ pub struct Stats {
     /// What each route has done so far, pictures that are being prepared ahead included; empty where nothing is
     /// decoded for a device.
     pub routes: Vec<LaneReport>,
+    /// What each cache has done so far, samples that are being prepared ahead included; empty without caches.
+    pub caches: Vec<CacheStats>,
     /// Bytes, predicted and measured.
     pub memory: MemoryStats,
+}
+
+/// What a cache holds, and how often it had what was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CacheStats {
+    /// `encoded` or `decoded`.
+    pub cache: &'static str,
+    /// The most that it may take: its row of the footprint.
+    pub limit_bytes: u64,
+    /// What it has taken, the table and room that is not filled yet included.
+    pub taken_bytes: u64,
+    /// Bytes of the samples in it.
+    pub kept_bytes: u64,
+    /// Samples in it.
+    pub samples: u64,
+    /// Samples that were asked for and were there.
+    pub hits: u64,
+    /// Samples that were asked for and were not there.
+    pub misses: u64,
+    /// The same for each epoch. Those of the last may still grow.
+    pub epochs: Vec<CacheEpoch>,
+}
+
+/// The counts of [`CacheStats`] for one epoch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct CacheEpoch {
+    /// The epoch, from 0.
+    pub epoch: u32,
+    /// Samples that were asked for and were there.
+    pub hits: u64,
+    /// Samples that were asked for and were not there.
+    pub misses: u64,
 }
 
 /// The counts of [`Stats`] for one epoch.

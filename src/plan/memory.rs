@@ -3,10 +3,10 @@
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::Size;
 use crate::op::resample::Resampler;
-use crate::op::{Bounds, Fusion};
+use crate::op::{Bounds, Fusion, Operator, Resize};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Facts, Place, Plan, Shuffle};
+use super::{CacheSettings, Facts, Place, Plan, Shuffle};
 
 /// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
@@ -33,6 +33,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows.add(Memory::Host, "worker scratch", scratch_bytes(plan, facts), workers, note);
     let note = "coefficients of JPEGs of several scans, whole PNGs and WebPs";
     rows.add(Memory::Host, "decoders", facts.decoder_bytes, workers, note);
+    add_caches(plan, facts, &mut rows);
     match &plan.device {
         Some(device) => {
             let (_, tables) = table_bytes(plan, facts);
@@ -53,6 +54,24 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");
     rows
+}
+
+/// The caches, each with all that it may ever take, and what a worker needs to decode a picture whole for one.
+fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
+    let CacheSettings { encoded, decoded, presize } = plan.settings.cache;
+    let note = "at most: grows with what is kept, and never shrinks";
+    if let Some(bytes) = encoded {
+        rows.add(Memory::Host, "encoded cache", bytes, 1, note);
+    }
+    if let Some(bytes) = decoded {
+        rows.add(Memory::Host, "decoded cache", bytes, 1, note);
+        // Resizing reads one picture and writes another.
+        let small = presize.and_then(|it| Resize::shorter(it).fixed_output(Some(facts.picture)));
+        let each = 3 * (facts.picture.pixels() + small.map_or(0, Size::pixels));
+        let note = format!("whole {} pictures for the decoded cache", facts.picture);
+        let workers = plan.settings.loader.workers as u64;
+        rows.add(Memory::Host, "whole pictures", each, workers, note);
+    }
 }
 
 /// Entries of all coefficient tables of a picture of the expected size, and their bytes.

@@ -29,7 +29,7 @@ pub use device::{DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
 pub use route::Route;
 pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
-    DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
+    CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
 pub use shard::{Environment, Shard, ShardFrom};
 pub use shuffle::{Shuffle, Windows};
@@ -183,6 +183,11 @@ impl Plan {
         };
         if plan.uses_gpu() {
             let device = DevicePlan::new(&plan, facts);
+            if settings.cache.decoded.is_some() && !device.has(Route::Cpu) {
+                let problem = "kept pictures come to the device by the route cpu, which decode.routes leaves out; allow \
+                     it, or leave the cache out";
+                return Err(Error::config("cache.decoded", problem));
+            }
             plan.fit(device)?;
         }
         plan.footprint = memory::footprint(&plan, facts);

@@ -55,15 +55,7 @@ impl Plan {
         header: &Header,
         out: &mut SamplePlan,
     ) -> Result<(), Fault> {
-        let limit = self.settings.limits.max_pixels;
-        if header.size.pixels() > limit {
-            let problem = format!(
-                "{} is {} pixels, limits.max_pixels is {limit}",
-                header.size,
-                header.size.pixels()
-            );
-            return Err(Fault::new(Reason::Oversized, problem));
-        }
+        self.check_pixels(header)?;
         out.orientation = if self.settings.decode.orientation {
             header.orientation
         } else {
@@ -102,6 +94,17 @@ impl Plan {
         }
         out.window = window;
         out.stored_window = out.orientation.stored_window(out.stored, window);
+        Ok(())
+    }
+
+    /// Refuses a picture before memory is taken for its pixels.
+    pub fn check_pixels(&self, header: &Header) -> Result<(), Fault> {
+        let (limit, pixels) = (self.settings.limits.max_pixels, header.size.pixels());
+        if pixels > limit {
+            let problem =
+                format!("{} is {pixels} pixels, limits.max_pixels is {limit}", header.size);
+            return Err(Fault::new(Reason::Oversized, problem));
+        }
         Ok(())
     }
 

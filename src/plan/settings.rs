@@ -20,6 +20,8 @@ pub struct Settings {
     pub decode: DecodeSettings,
     /// `[output]`.
     pub output: OutputSettings,
+    /// `[cache]`.
+    pub cache: CacheSettings,
     /// `[limits]`.
     pub limits: Limits,
 }
@@ -148,6 +150,32 @@ pub struct OutputSettings {
     pub layout: Layout,
 }
 
+/// `[cache]`: what is kept in host memory from epoch to epoch. What is in stays in: nothing is ever replaced, so a set that
+/// is larger than the limit gives `limit / set` hits in every epoch, not none. No byte of a batch changes, but by
+/// `presize`.
+///
+/// With several shards and `loader.shuffle` a shard meets other samples in each epoch, and what it keeps is a hit only
+/// when it meets it again: every cache would have to hold the whole set, not a shard of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct CacheSettings {
+    /// Most bytes for files as they were read: the second epoch is bound by decoding. Default: none are kept.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub encoded: Option<u64>,
+    /// Most bytes for whole decoded pictures, three bytes a pixel: the second epoch is bound by the operators. A picture
+    /// that is to be kept is decoded whole, on the CPU, which takes longer than its window alone would; so this pays
+    /// after one epoch where windows are small, and at once where they are large. Not together with
+    /// `decode.prescale`, whose pixels depend on the window. Default: none are kept.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub decoded: Option<u64>,
+    /// Pictures whose shorter side has more pixels than this are turned upright and resized to it, bilinear, before
+    /// anything else is done to them: the chain sees the smaller picture, kept or not. That changes pixels, and lets the
+    /// decoded cache hold more pictures. Every picture that is not kept is decoded whole and resized in each epoch.
+    /// Default: pictures are as they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub presize: Option<u32>,
+}
+
 /// `[limits]`: of a sample, checked on its header before memory is taken for it, and of the whole.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -219,7 +247,32 @@ impl Settings {
             let problem = format!("must be below loader.world, which is {world}, is {rank}");
             return Err(Error::config("loader.rank", problem));
         }
-        self.decode.check()
+        self.decode.check()?;
+        self.cache.check(&self.decode)
+    }
+}
+
+impl CacheSettings {
+    fn check(&self, decode: &DecodeSettings) -> Result<()> {
+        for (key, bytes) in [("cache.encoded", self.encoded), ("cache.decoded", self.decoded)] {
+            if bytes == Some(0) {
+                let problem = "must be at least 1, is 0; leave it out for no cache";
+                return Err(Error::config(key, problem));
+            }
+        }
+        if self.decoded.is_some() && decode.prescale {
+            let problem = "keeps pictures at their full size, and decode.prescale asks for reduced ones; leave one out";
+            return Err(Error::config("cache.decoded", problem));
+        }
+        match self.presize {
+            Some(0) => Err(Error::config("cache.presize", "must be at least 1, is 0")),
+            Some(_) if self.decoded.is_none() => {
+                let problem =
+                    "sizes what the decoded cache holds, and there is none; set cache.decoded too";
+                Err(Error::config("cache.presize", problem))
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -11,6 +11,10 @@ use crate::error::{Fault, Result};
 
 pub use beton::BetonSettings;
 pub use coco::{Category, CocoSettings};
+pub use combine::{
+    Arrangement, Chosen, Combined, Concat, FilterSettings, InTurn, Mixture, PartSettings, Repeat,
+    Repeated, Selection, Subset, Weighted,
+};
 pub use detect::detect;
 pub use list::{FileListSettings, LabelSort, ListFormat};
 pub use lmdb::{LmdbSettings, LmdbValues};
@@ -21,6 +25,9 @@ pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
+pub(crate) use combine::JOINED;
+
+mod combine;
 mod detect;
 mod file;
 mod memory;
@@ -114,6 +121,17 @@ pub trait Source: Send + Sync {
     fn canvas(&self, index: u64) -> Canvas {
         let _ = index;
         Canvas::default()
+    }
+
+    /// What stands at an index, as a number below [`Self::originals`]: indices with the same number have the same bytes,
+    /// and caches keep them once. Where no sample stands at two indices it is the index itself.
+    fn original(&self, index: u64) -> u64 {
+        index
+    }
+
+    /// One more than the largest number of an original that there may be.
+    fn originals(&self) -> u64 {
+        self.len()
     }
 
     /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of

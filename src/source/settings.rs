@@ -47,13 +47,13 @@ pub struct NoSettings {}
 
 /// `[source]`: which source, where it lies, and its settings.
 #[derive(Clone, Debug)]
-pub struct SourceSettings(Arc<dyn Any>);
+pub struct SourceSettings(pub(super) Arc<dyn Any>);
 
 /// Settings of any source.
-trait Any: Debug + Send + Sync {
+pub(super) trait Any: Debug + Send + Sync {
     fn key(&self) -> &'static str;
     fn paths(&self) -> &[PathBuf];
-    fn settings(&self) -> Result<Table>;
+    fn table(&self) -> Result<Table>;
     fn open(&self) -> Result<Arc<dyn Source>>;
 }
 
@@ -68,12 +68,12 @@ impl SourceSettings {
         Self(Arc::new(Of::<S> { paths, settings }))
     }
 
-    /// The key that names the source.
+    /// The key that names the source, or `mixture` or `concat`.
     pub fn key(&self) -> &'static str {
         self.0.key()
     }
 
-    /// Where it lies.
+    /// Where it lies; nowhere where it is made of other sources.
     pub fn paths(&self) -> &[PathBuf] {
         self.0.paths()
     }
@@ -84,13 +84,7 @@ impl SourceSettings {
     ///
     /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_table(&self) -> Result<Table> {
-        let place = match self.paths() {
-            [path] => value(self.key(), path)?,
-            paths => value(self.key(), &paths)?,
-        };
-        let mut table = Table::from_iter([(self.key().to_string(), place)]);
-        table.extend(self.0.settings()?);
-        Ok(table)
+        self.0.table()
     }
 
     /// Opens the source.
@@ -127,11 +121,16 @@ impl<S: Configured> Any for Of<S> {
         &self.paths
     }
 
-    fn settings(&self) -> Result<Table> {
-        match value("source", &self.settings)? {
-            Value::Table(table) => Ok(table),
-            _ => Ok(Table::new()),
+    fn table(&self) -> Result<Table> {
+        let place = match self.paths() {
+            [path] => value(self.key(), path)?,
+            paths => value(self.key(), &paths)?,
+        };
+        let mut table = Table::from_iter([(self.key().to_string(), place)]);
+        if let Value::Table(settings) = value("source", &self.settings)? {
+            table.extend(settings);
         }
+        Ok(table)
     }
 
     fn open(&self) -> Result<Arc<dyn Source>> {
@@ -139,7 +138,7 @@ impl<S: Configured> Any for Of<S> {
     }
 }
 
-fn value(key: &str, from: &impl Serialize) -> Result<Value> {
+pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {
     Value::try_from(from).map_err(|error| Error::config(key, error.to_string()))
 }
 

@@ -32,8 +32,8 @@ pub(in crate::loader) struct Hardware {
 impl Hardware {
     /// A thread's worth of decoders that take up to `group` pictures each.
     pub fn new(parts: Parts, stream: Stream, decoders: Vec<BatchDecoder>, group: usize) -> Self {
-        let Parts { source, plan, counters, .. } = parts.clone();
-        let maker = Maker::new(source, plan, counters);
+        let Parts { source, plan, counters, caches, .. } = parts.clone();
+        let maker = Maker::new(source, plan, counters, caches);
         Self { parts, stream, decoders, group, maker }
     }
 

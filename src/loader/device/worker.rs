@@ -8,10 +8,11 @@ use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::{DecodeFault, Window};
 use crate::gpu::{DeviceBuffer, Event, Stream, Upload};
-use crate::header::Header;
+use crate::header::{Format, Header};
 use crate::image::HostImage;
 use crate::loader::balance::PictureWork;
 use crate::loader::batch::{Outcome, SampleRecord};
+use crate::loader::cache::{Caches, Filled};
 use crate::loader::feed::{Feed, Job};
 use crate::loader::host::Maker;
 use crate::loader::policy::{Trouble, produce, record};
@@ -31,6 +32,7 @@ pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
     pub counters: Arc<Counters>,
+    pub caches: Arc<Caches>,
     pub lanes: Arc<Lanes>,
     pub uploads: Arc<Depot<Upload>>,
 }
@@ -53,12 +55,12 @@ pub(in crate::loader) struct PageWorker {
 
 impl PageWorker {
     pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Self {
-        let Parts { source, plan, counters, .. } = parts.clone();
+        let Parts { source, plan, counters, caches, .. } = parts.clone();
         Self {
             parts,
             stream,
             hardware,
-            maker: Maker::new(source, plan, counters),
+            maker: Maker::new(source, plan, counters, caches),
             large: HostPage::default(),
             routes: Vec::new(),
             engine: None,
@@ -135,28 +137,41 @@ impl PageWorker {
         key: SampleKey,
         large: &mut HostPage,
     ) -> Result<(Payload, SampleRecord), Trouble> {
-        let Parts { source, plan, counters, lanes, .. } = self.parts.clone();
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
-        let begin = Instant::now();
         let page = encoded.as_deref_mut().unwrap_or_default();
         let mut file = Encoded { page, large, in_page: false, len: 0 };
-        source.read(key.index, &mut file, plan.settings.limits.max_file_bytes)?;
-        counters.read.add(begin.elapsed());
-        let bytes = file.bytes();
-        let header = self.maker.plan(key, bytes)?;
-        let why = self.find_routes(&header, bytes, file.in_page);
+        let (header, content) = self.maker.read(key, &mut file)?;
+        let target = Target { pixels, decoded, read };
+        let bytes = content.bytes(&file);
+        let made = self.send(target, sample, key, &header, bytes, file.in_page);
+        self.maker.give_back(content);
+        made
+    }
+
+    /// Brings a sample whose bytes are there onto its way to the device.
+    fn send(
+        &mut self,
+        target: Target<'_>,
+        sample: &mut SamplePlan,
+        key: SampleKey,
+        header: &Header,
+        bytes: &[u8],
+        in_page: bool,
+    ) -> Result<(Payload, SampleRecord), Trouble> {
+        let Parts { source, lanes, .. } = self.parts.clone();
+        self.maker.plan(key, header)?;
+        let why = self.find_routes(header, bytes, in_page);
         if !self.routes.is_empty() {
-            let submitted = lanes.submit(&self.routes, work(&header, &self.maker.sample, bytes))?;
-            let target = Target { pixels, decoded, read };
+            let submitted = lanes.submit(&self.routes, work(header, &self.maker.sample, bytes))?;
             let route = submitted.route();
-            if let Some(made) = self.bring(target, &header, bytes, submitted)? {
+            if let Some(made) = self.bring(target, header, bytes, submitted)? {
                 std::mem::swap(sample, &mut self.maker.sample);
                 let record = record(&*source, key.index, sample, Outcome::of(route));
                 return Ok((Payload::Pixels(made), record));
             }
         }
         let why = if self.routes.is_empty() { why } else { REFUSED };
-        self.finish(key, &header, bytes, why)
+        self.finish(key, header, bytes, why)
     }
 
     /// Finds the routes that may take the picture that was planned last; without any, tells why.
@@ -325,7 +340,7 @@ struct Encoded<'a> {
     len: usize,
 }
 
-impl Encoded<'_> {
+impl Filled for Encoded<'_> {
     fn bytes(&self) -> &[u8] {
         if self.in_page { &self.page[..self.len] } else { self.large.bytes() }
     }
@@ -348,11 +363,13 @@ impl Page for Encoded<'_> {
 
 /// What the balancer must know of a picture.
 fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> PictureWork {
-    PictureWork {
-        pixels: header.size.pixels(),
-        window_pixels: sample.stored_window.size().pixels(),
-        bytes: bytes.len() as u64,
-    }
+    let window_pixels = sample.stored_window.size().pixels();
+    // What is decoded already is only copied.
+    let (pixels, bytes) = match header.format {
+        Format::Pixels => (0, 0),
+        _ => (header.size.pixels(), bytes.len() as u64),
+    };
+    PictureWork { pixels, window_pixels, bytes }
 }
 
 /// What the operators on the CPU leave, in the upright picture.

@@ -1,0 +1,243 @@
+//! What the caches give from the second epoch on, and whether they keep to their rows.
+//!
+//! ```text
+//! cargo bench --bench cache -- [--images 512] [--rounds 3] [--threads 2] [--megabytes 40] [--json]
+//! ```
+//!
+//! Each case is a process of its own: an epoch that fills the cache, then two that are timed together. The pictures come
+//! from files in the page cache, or from the same files behind a disk that is simulated: one read at a time, so many
+//! megabytes a second. The simulated one stands for any source that is slower than decoding, and for no disk's
+//! exact ways. A case with half of the set in the cache is there for its memory: resident bytes against the footprint.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use feedwater::error::Fault;
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::plan::Last;
+use feedwater::source::{Directory, Page, Source};
+use serde_json::{Value, json};
+
+#[derive(Parser)]
+struct Arguments {
+    /// Pictures of 500x375.
+    #[arg(long, default_value_t = 512)]
+    images: u64,
+    /// Times that each case runs; the middle one counts.
+    #[arg(long, default_value_t = 3)]
+    rounds: usize,
+    #[arg(long, default_value_t = common::cores())]
+    threads: usize,
+    /// Megabytes a second of the simulated disk.
+    #[arg(long, default_value_t = 40)]
+    megabytes: u64,
+    /// Print one line of JSON too.
+    #[arg(long)]
+    json: bool,
+    /// What cargo gives to every bench.
+    #[arg(long, hide = true)]
+    bench: bool,
+    /// Run this case: the source's and the cache's names.
+    #[arg(long, hide = true, num_args = 2)]
+    case: Option<Vec<String>>,
+}
+
+const SOURCES: [&str; 2] = ["page cache", "slow disk"];
+const CACHES: [&str; 6] =
+    ["none", "encoded", "decoded", "decoded, presize 256", "encoded half", "decoded half"];
+
+/// Resident memory may be this much above what the plan says.
+const BAR_BYTES: u64 = 8 << 20;
+
+fn main() {
+    let arguments = Arguments::parse();
+    if let Some(case) = &arguments.case {
+        return run_case(&arguments, &case[0], &case[1]);
+    }
+    common::set(arguments.images, common::SIZES[0]);
+    println!(
+        "{}, {} threads, {} pictures of 500x375, slow disk {} MB/s; images/s\n",
+        common::cpu(),
+        arguments.threads,
+        arguments.images,
+        arguments.megabytes
+    );
+    println!(
+        "{:<12}{:<22}{:>12}{:>14}{:>10}{:>8}{:>14}{:>14}",
+        "source", "cache", "first epoch", "later epochs", "ratio", "hits", "predicted", "peak"
+    );
+    let mut all = Vec::new();
+    let mut found: Vec<Vec<Value>> = vec![Vec::new(); SOURCES.len() * CACHES.len()];
+    // Round by round, so that another load on the machine meets all cases alike.
+    for _ in 0..arguments.rounds {
+        for (number, results) in found.iter_mut().enumerate() {
+            let (source, cache) = (SOURCES[number / CACHES.len()], CACHES[number % CACHES.len()]);
+            results.push(start(&arguments, source, cache));
+        }
+    }
+    let mut met = true;
+    let mut plain = 0.0;
+    for (number, results) in found.iter().enumerate() {
+        let (source, cache) = (SOURCES[number / CACHES.len()], CACHES[number % CACHES.len()]);
+        let middle = |key: &str| {
+            let values: Vec<f64> = results.iter().filter_map(|it| it[key].as_f64()).collect();
+            common::median(&values)
+        };
+        let [first, later, hits] = ["first", "later", "hits"].map(middle);
+        let [predicted, peak] = ["predicted", "peak"].map(|key| middle(key) as u64);
+        if cache == "none" {
+            plain = later;
+        }
+        met &= peak <= predicted + BAR_BYTES;
+        println!(
+            "{source:<12}{cache:<22}{first:>12.0}{later:>14.0}{:>9.2}x{:>7.0}%{:>14}{:>14}",
+            later / plain,
+            100.0 * hits,
+            mib(predicted),
+            mib(peak)
+        );
+        all.push(json!({
+            "source": source, "cache": cache, "first": first, "later": later, "hits": hits,
+            "predicted": predicted, "peak": peak,
+        }));
+    }
+    println!("\nresident memory within the footprint: {}", if met { "met" } else { "missed" });
+    if arguments.json {
+        println!("{}", json!({ "met": met, "cases": all }));
+    }
+}
+
+/// Runs a case in a process of its own.
+fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
+    let program = std::env::current_exe().expect("this program has a path");
+    let output = Command::new(program)
+        .args(["--case", source, cache])
+        .args(["--images", &arguments.images.to_string()])
+        .args(["--threads", &arguments.threads.to_string()])
+        .args(["--megabytes", &arguments.megabytes.to_string()])
+        .output()
+        .expect("this program can be started again");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "the case {source}, {cache} failed: {errors}");
+    serde_json::from_slice(&output.stdout).expect("a case writes JSON")
+}
+
+fn run_case(arguments: &Arguments, source: &str, cache: &str) {
+    let dir = common::set(arguments.images, common::SIZES[0]);
+    let (encoded, decoded) = (files_bytes(&dir), arguments.images * 3 * 500 * 375);
+    // A little more than the set, for the table and the ends of blocks.
+    let all = |bytes: u64| Some(bytes + bytes / 16 + (1 << 20));
+    let folder = Directory::open(&dir).expect("the set is there");
+    let folder: Arc<dyn Source> = match source {
+        "slow disk" => Arc::new(SlowDisk::new(folder, arguments.megabytes)),
+        _ => Arc::new(folder),
+    };
+    let builder = LoaderBuilder::new(folder, common::training())
+        .device(DeviceChoice::Cpu)
+        .workers(arguments.threads)
+        .batch(64)
+        .shuffle(true)
+        .last(Last::Partial)
+        .epochs(Some(3));
+    let builder = match cache {
+        "encoded" => builder.cache_encoded(all(encoded)),
+        "decoded" => builder.cache_decoded(all(decoded)),
+        "encoded half" => builder.cache_encoded(Some(encoded / 2)),
+        "decoded half" => builder.cache_decoded(Some(decoded / 2)),
+        "decoded, presize 256" => builder.cache_decoded(all(decoded)).presize(Some(256)),
+        _ => builder,
+    };
+    let loader = builder.build().expect("the settings can be");
+    let epochs = |count: u32| {
+        let begin = Instant::now();
+        let mut images = 0;
+        for _ in 0..count {
+            images += (&loader).into_iter().map(|it| it.expect("it is sound").len()).sum::<usize>();
+        }
+        images as f64 / begin.elapsed().as_secs_f64()
+    };
+    let (first, later) = (epochs(1), epochs(2));
+    let stats = loader.stats();
+    let after_first = stats.caches.iter().flat_map(|it| it.epochs.iter().skip(1));
+    let hits: u64 = after_first.map(|it| it.hits).sum();
+    let report = json!({
+        "first": first, "later": later, "hits": hits as f64 / (2 * arguments.images) as f64,
+        "predicted": stats.memory.host_bytes_predicted, "peak": status("VmHWM"),
+    });
+    println!("{report}");
+}
+
+/// Files behind a disk that gives so many bytes a second, to one reader at a time.
+struct SlowDisk {
+    folder: Directory,
+    bytes_per_second: f64,
+    /// When the disk is free again.
+    free: Mutex<Instant>,
+}
+
+impl SlowDisk {
+    fn new(folder: Directory, megabytes: u64) -> Self {
+        Self { folder, bytes_per_second: megabytes as f64 * 1e6, free: Mutex::new(Instant::now()) }
+    }
+}
+
+impl Source for SlowDisk {
+    fn len(&self) -> u64 {
+        self.folder.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.folder.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.folder.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let bytes = fs::metadata(self.folder.path(index)).map_or(0, |it| it.len());
+        let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
+        let until = {
+            let mut free = self.free.lock().expect("no reader panics");
+            *free = (*free).max(Instant::now()) + takes;
+            *free
+        };
+        std::thread::sleep(until.saturating_duration_since(Instant::now()));
+        self.folder.read(index, page, limit)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.folder.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.folder.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.folder.describe()
+    }
+}
+
+/// Bytes of all files below a directory.
+fn files_bytes(dir: &Path) -> u64 {
+    let entries = fs::read_dir(dir).expect("the set is there").filter_map(Result::ok);
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let bytes = |path: &PathBuf| match path.is_dir() {
+        true => files_bytes(path),
+        false => fs::metadata(path).map_or(0, |it| it.len()),
+    };
+    paths.iter().map(bytes).sum()
+}
+
+/// A row of `/proc/self/status`, in bytes.
+fn status(key: &str) -> u64 {
+    let text = fs::read_to_string("/proc/self/status").expect("Linux tells a process its memory");
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
+    kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
+}
+
+fn mib(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}

@@ -1,0 +1,134 @@
+//! `[source]`: one source, what is taken of it, or several sources mixed or one after another.
+
+use std::path::{Path, PathBuf};
+
+use toml::{Table, Value};
+
+use super::node::{self, Problem, read, unknown};
+use super::wrong_type;
+use crate::error::{Error, Result};
+use crate::source::{self, JOINED, KEYS, PartSettings, Selection, SourceSettings};
+use crate::storage;
+
+/// How deep sources are made of sources: no sensible file comes near, and hostile ones stop here.
+const MOST_LEVELS: usize = 16;
+
+/// Reads the section.
+pub fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
+    match value {
+        None => Err(Error::config("source", format!("is missing; {}", help("source")))),
+        Some(value) => nested(value, "source", base, 0),
+    }
+}
+
+/// Reads a source at a key.
+fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSettings> {
+    let Value::Table(mut table) = value else {
+        return Err(wrong_type(at, "a table", &value));
+    };
+    if level > MOST_LEVELS {
+        let problem = format!("sources are within sources more than {MOST_LEVELS} levels deep");
+        return Err(Error::config(at, problem));
+    }
+    let selection = take_all(&mut table, &Selection::KEYS);
+    let selection: Selection = read(selection).map_err(|problem| problem.into_error(at))?;
+    let known = || KEYS.iter().chain(&JOINED).copied();
+    let mut keys = known().filter(|key| table.contains_key(*key));
+    let (key, second) = (keys.next(), keys.next());
+    let Some(key) = key else {
+        return Err(match table.keys().next() {
+            Some(key) => unknown(key, &known().collect::<Vec<_>>()).into_error(at),
+            None => Error::config(at, format!("says nothing; {}", help(at))),
+        });
+    };
+    if let Some(second) = second {
+        let problem = format!("has both {key} and {second}; leave one of them out");
+        return Err(Error::config(at, problem));
+    }
+    let source = match (table.remove(key), JOINED.contains(&key)) {
+        (Some(parts), true) => joined(key, parts, table, at, base, level)?,
+        (place, _) => single(key, place, table, at, base)?,
+    };
+    Ok(source.select(selection))
+}
+
+/// A source that lies somewhere, with the settings beside its key.
+fn single(
+    key: &'static str,
+    place: Option<Value>,
+    settings: Table,
+    at: &str,
+    base: &Path,
+) -> Result<SourceSettings> {
+    let one = |place: Value| -> Result<PathBuf> {
+        let path: PathBuf = read(place).map_err(|it| it.at(key).into_error(at))?;
+        Ok(storage::join(base, &path))
+    };
+    let paths = match place {
+        Some(Value::Array(places)) => places.into_iter().map(one).collect::<Result<_>>()?,
+        place => place.into_iter().map(one).collect::<Result<_>>()?,
+    };
+    source::read(key, paths, node::Node::from(Value::Table(settings)))
+        .unwrap_or_else(|| Err(unknown(key, KEYS)))
+        .map_err(|problem: Problem| {
+            problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at)
+        })
+}
+
+/// A list of sources: `[[source.mixture]]` or `[[source.concat]]`.
+fn joined(
+    key: &'static str,
+    parts: Value,
+    mut beside: Table,
+    at: &str,
+    base: &Path,
+    level: usize,
+) -> Result<SourceSettings> {
+    let Value::Array(parts) = parts else {
+        return Err(wrong_type(&format!("{at}.{key}"), "a list: [[source.mixture]]", &parts));
+    };
+    let is_mixture = key == JOINED[0];
+    let samples = match beside.remove("samples").filter(|_| is_mixture) {
+        Some(value) => Some(read(value).map_err(|it| it.at("samples").into_error(at))?),
+        None => None,
+    };
+    if let Some(other) = beside.keys().next() {
+        let mut known = vec![key];
+        known.extend(is_mixture.then_some("samples"));
+        return Err(unknown(other, &known).or_known(&Selection::KEYS).into_error(at));
+    }
+    let mut read_parts = Vec::new();
+    for (number, mut part) in parts.into_iter().enumerate() {
+        let at = format!("{at}.{key}[{number}]");
+        let weight = part.as_table_mut().and_then(|part| part.remove("weight"));
+        let weight = match weight {
+            Some(value) if is_mixture => {
+                read(value).map_err(|problem| problem.at("weight").into_error(&at))?
+            }
+            Some(_) => {
+                let problem = "only the sources of a mixture have one; leave it out";
+                return Err(Error::config(format!("{at}.weight"), problem));
+            }
+            None => 1.0,
+        };
+        read_parts.push(PartSettings { weight, source: nested(part, &at, base, level + 1)? });
+    }
+    Ok(match is_mixture {
+        true => SourceSettings::mixture(read_parts, samples),
+        false => SourceSettings::concat(read_parts.into_iter().map(|it| it.source).collect()),
+    })
+}
+
+/// Takes these keys out of a table.
+fn take_all(table: &mut Table, keys: &[&str]) -> Value {
+    let taken = keys.iter().filter_map(|key| table.remove_entry(*key));
+    Value::Table(taken.collect())
+}
+
+fn help(at: &str) -> String {
+    let keys: Vec<_> = KEYS.iter().chain(&JOINED).copied().collect();
+    format!(
+        "write directory = \"…\" (one sub-folder per class) under [{at}], or one of {}",
+        keys.join(", ")
+    )
+}

@@ -1,0 +1,192 @@
+//! What is kept in host memory from epoch to epoch: files as they were read, and decoded pictures.
+//!
+//! Each sentence with a test in `tests/cache.rs`:
+//!
+//! * What is in a cache stays in it: nothing is replaced (MinIO, in Mohan et al., "Analyzing and mitigating data stalls
+//!   in DNN training", VLDB 2021). Replacing the oldest would give no hit at all to a shuffled set that is a little
+//!   larger than the cache.
+//! * A cache takes what it has room for, first come, first kept. It never holds more than its limit, its table included.
+//! * A hit asks the source for nothing; neither does the second epoch of a set that fits.
+//! * Batches have the same bytes with a cache as without one, whatever is in it.
+//! * A sample that cannot be read, or whose header says that it cannot be used, is not kept: it is read again each time,
+//!   and has the same fault. A picture that cannot be decoded whole is not kept decoded; where its window can be decoded,
+//!   it is, as without a cache.
+//! * A picture in the decoded cache is not put into the encoded one too.
+//! * With `presize` the chain sees the smaller picture, kept or not: batches do not depend on what is kept.
+//! * Samples that have the same original ([`Source::original`]) are kept once.
+//! * On a device a picture that was kept decoded comes by the route `cpu`: its window is uploaded.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::decode::HostDecoder;
+use crate::error::Fault;
+use crate::geometry::{Orientation, Size};
+use crate::header::{Format, Header};
+use crate::plan::{CacheSettings, Plan};
+use crate::random::SampleKey;
+use crate::source::{HostPage, Page, Source};
+
+use super::stats::{CacheStats, Counters};
+
+use store::{Kept, Store};
+use whole::Whole;
+
+mod store;
+mod whole;
+
+/// The caches of a loader, for all its threads.
+pub(super) struct Caches {
+    encoded: Option<Store>,
+    decoded: Option<Store>,
+}
+
+impl Caches {
+    /// Empty caches for a source with so many originals.
+    pub fn new(settings: &CacheSettings, originals: u64) -> Self {
+        let store = |limit: Option<u64>| limit.map(|limit| Store::new(limit, originals));
+        Self { encoded: store(settings.encoded), decoded: store(settings.decoded) }
+    }
+
+    /// What they have done so far.
+    pub fn stats(&self) -> Vec<CacheStats> {
+        let named = [("encoded", &self.encoded), ("decoded", &self.decoded)];
+        let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));
+        there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect()
+    }
+}
+
+/// A page whose bytes can be looked at.
+pub(super) trait Filled: Page {
+    /// The bytes of the sample.
+    fn bytes(&self) -> &[u8];
+}
+
+impl Filled for HostPage {
+    fn bytes(&self) -> &[u8] {
+        self.bytes()
+    }
+}
+
+/// Where the bytes of a sample are.
+pub(super) enum Content {
+    /// A file, in the page.
+    File,
+    /// A decoded picture, in the cache.
+    Kept(Bytes),
+    /// A decoded picture that no cache holds.
+    Whole(Vec<u8>),
+}
+
+impl Content {
+    /// The bytes, where `page` is the one that was read into.
+    pub fn bytes<'a>(&'a self, page: &'a impl Filled) -> &'a [u8] {
+        match self {
+            Content::File => page.bytes(),
+            Content::Kept(bytes) => bytes,
+            Content::Whole(pixels) => pixels,
+        }
+    }
+}
+
+/// Reads samples through the caches. One per thread; its buffers grow to what the largest sample needs.
+pub(super) struct Reader {
+    source: Arc<dyn Source>,
+    plan: Arc<Plan>,
+    counters: Arc<Counters>,
+    caches: Arc<Caches>,
+    whole: Whole,
+}
+
+impl Reader {
+    pub fn new(
+        source: Arc<dyn Source>,
+        plan: Arc<Plan>,
+        counters: Arc<Counters>,
+        caches: Arc<Caches>,
+    ) -> Self {
+        let whole = Whole::new(plan.settings.cache.presize, plan.settings.decode.orientation);
+        Self { source, plan, counters, caches, whole }
+    }
+
+    /// Reads a sample, into the page where it is not kept decoded, and says what it is.
+    pub fn read(
+        &mut self,
+        key: SampleKey,
+        page: &mut impl Filled,
+        decoder: &mut HostDecoder,
+    ) -> Result<(Header, Content), Fault> {
+        let caches = self.caches.clone();
+        let original = self.source.original(key.index);
+        let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
+        if let Some(Kept { size, orientation, bytes }) = kept {
+            return Ok((decoded(size, orientation), Content::Kept(bytes)));
+        }
+
+        let begin = Instant::now();
+        let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
+        match &kept {
+            Some(kept) => page.space(kept.bytes.len()).copy_from_slice(&kept.bytes),
+            None => {
+                let limit = self.plan.settings.limits.max_file_bytes;
+                self.source.read(key.index, page, limit)?;
+            }
+        }
+        self.counters.read.add(begin.elapsed());
+
+        let begin = Instant::now();
+        let header = Header::parse(page.bytes())?;
+        self.plan.check_pixels(&header)?;
+        let made = self.decode_whole(original, &header, page.bytes(), decoder);
+        self.counters.decode.add(begin.elapsed());
+        let made = made?;
+        let is_kept = kept.is_some() || matches!(made, Some((_, Content::Kept(_))));
+        if let (Some(encoded), false) = (&caches.encoded, is_kept) {
+            encoded.keep(original, header.size, header.orientation, page.bytes());
+        }
+        Ok(made.unwrap_or((header, Content::File)))
+    }
+
+    /// Takes back the memory of a picture.
+    pub fn give_back(&mut self, content: Content) {
+        if let Content::Whole(pixels) = content {
+            self.whole.give_back(pixels);
+        }
+    }
+
+    /// Decodes a picture whole where it is to be kept or resized first, and keeps it where there is room.
+    fn decode_whole(
+        &mut self,
+        original: u64,
+        header: &Header,
+        bytes: &[u8],
+        decoder: &mut HostDecoder,
+    ) -> Result<Option<(Header, Content)>, Fault> {
+        let Some(store) = &self.caches.decoded else { return Ok(None) };
+        let (size, resizes) = (self.whole.size(header), self.whole.resizes(header));
+        if !resizes && !store.has_room(original, 3 * size.pixels()) {
+            return Ok(None);
+        }
+        let (orientation, pixels) = match self.whole.decode(bytes, header, decoder) {
+            Ok(made) => made,
+            Err(fault) if resizes => return Err(fault),
+            // What is damaged outside of its window can be used all the same.
+            Err(_) => return Ok(None),
+        };
+        let content = match store.keep(original, size, orientation, &pixels) {
+            Some(kept) => {
+                self.whole.give_back(pixels);
+                Content::Kept(kept)
+            }
+            None => Content::Whole(pixels),
+        };
+        Ok(Some((decoded(size, orientation), content)))
+    }
+}
+
+/// The header of a picture that is decoded already.
+fn decoded(size: Size, orientation: Orientation) -> Header {
+    Header { format: Format::Pixels, size, orientation, jpeg: None }
+}

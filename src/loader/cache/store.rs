@@ -1,0 +1,353 @@
+//! Bytes by number, under a limit: what is in stays in.
+//!
+//! Bytes lie one after another in blocks, of which each is one allocation. A part of a block is filled outside of the
+//! lock, so that threads copy at once, and is read without it.
+
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use bytes::{Bytes, BytesMut};
+
+use crate::geometry::{Orientation, Size};
+use crate::loader::stats::{CacheEpoch, CacheStats};
+
+/// Bytes of a block: a part of the limit, within these.
+const BLOCK_PART: u64 = 16;
+const LEAST_BLOCK_BYTES: u64 = 64 << 10;
+const MOST_BLOCK_BYTES: u64 = 16 << 20;
+/// Blocks that still have room; the fullest gives way to a new one.
+const MOST_OPEN: usize = 8;
+/// Entries that are taken at a time.
+const SEGMENT: usize = 64;
+/// Bytes of the limit for each bucket of the table, of 4 bytes: a thousandth.
+const BYTES_PER_BUCKET: u64 = 4096;
+/// The system gives memory in pages of this size, and the allocator puts a few words before it.
+const PAGE_BYTES: u64 = 4096;
+const HEADER_BYTES: u64 = 128;
+const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
+
+/// Samples under a limit of bytes, for many threads.
+pub(super) struct Store {
+    limit: u64,
+    state: RwLock<State>,
+    epochs: Mutex<Vec<CacheEpoch>>,
+}
+
+/// What is kept of a sample.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Kept {
+    /// Size of the picture.
+    pub size: Size,
+    /// How it must be turned.
+    pub orientation: Orientation,
+    pub bytes: Bytes,
+}
+
+struct State {
+    /// For each bucket one more than the number of its newest entry; 0 for none.
+    buckets: Vec<u32>,
+    segments: Vec<Vec<Entry>>,
+    /// The room that is left in blocks.
+    open: Vec<BytesMut>,
+    taken: u64,
+    kept: u64,
+    samples: u64,
+}
+
+struct Entry {
+    number: u64,
+    /// The next older entry of the bucket, as in `buckets`.
+    older: u32,
+    /// Its bytes are empty while they are being copied.
+    kept: Kept,
+}
+
+impl Store {
+    /// An empty store for at most `limit` bytes, of numbers below `numbers`.
+    pub fn new(limit: u64, numbers: u64) -> Self {
+        let buckets = (limit / BYTES_PER_BUCKET).min(numbers).clamp(1, 1 << 27);
+        let taken = block_cost(4 * buckets);
+        let buckets = vec![0; if taken <= limit { buckets as usize } else { 0 }];
+        let taken = if buckets.is_empty() { 0 } else { taken };
+        let (segments, open) = (Vec::new(), Vec::new());
+        let state = State { buckets, segments, open, taken, kept: 0, samples: 0 };
+        Self { limit, state: RwLock::new(state), epochs: Mutex::new(Vec::new()) }
+    }
+
+    /// What is kept under a number; counts a hit or a miss.
+    pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
+        let kept = self.read().find(number).map(|entry| entry.kept.clone());
+        let kept = kept.filter(|kept| !kept.bytes.is_empty());
+        let mut epochs = self.epochs();
+        // Workers are at most a few epochs apart.
+        let place = epochs.iter().rposition(|it| it.epoch == epoch).unwrap_or_else(|| {
+            epochs.push(CacheEpoch { epoch, ..CacheEpoch::default() });
+            epochs.len() - 1
+        });
+        match kept {
+            Some(_) => epochs[place].hits += 1,
+            None => epochs[place].misses += 1,
+        }
+        kept
+    }
+
+    /// Whether so many bytes would be kept under a number, as of now.
+    pub fn has_room(&self, number: u64, bytes: u64) -> bool {
+        let state = self.read();
+        bytes > 0 && state.find(number).is_none() && state.room(self.limit, bytes).is_some()
+    }
+
+    /// Keeps a copy of the bytes, and gives it; `None` where there is no room, or something is kept already.
+    pub fn keep(
+        &self,
+        number: u64,
+        size: Size,
+        orientation: Orientation,
+        bytes: &[u8],
+    ) -> Option<Bytes> {
+        // Most often there is no room any more: that needs no lock for writing.
+        if !self.has_room(number, bytes.len() as u64) {
+            return None;
+        }
+        let mut state = self.write();
+        if state.find(number).is_some() {
+            return None;
+        }
+        let mut cell = state.cell(self.limit, bytes.len())?;
+        let kept = Kept { size, orientation, bytes: Bytes::new() };
+        let place = state.add(number, kept);
+        drop(state);
+        cell.extend_from_slice(bytes);
+        let copy = cell.freeze();
+        let mut state = self.write();
+        state.segments[place / SEGMENT][place % SEGMENT].kept.bytes = copy.clone();
+        state.kept += bytes.len() as u64;
+        state.samples += 1;
+        Some(copy)
+    }
+
+    /// What it holds and has done; the name is the caller's to give.
+    pub fn stats(&self) -> CacheStats {
+        let mut epochs = self.epochs().clone();
+        epochs.sort_by_key(|it| it.epoch);
+        let state = self.read();
+        CacheStats {
+            cache: "",
+            limit_bytes: self.limit,
+            taken_bytes: state.taken,
+            kept_bytes: state.kept,
+            samples: state.samples,
+            hits: epochs.iter().map(|it| it.hits).sum(),
+            misses: epochs.iter().map(|it| it.misses).sum(),
+            epochs,
+        }
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, State> {
+        self.state.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn epochs(&self) -> MutexGuard<'_, Vec<CacheEpoch>> {
+        self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn find(&self, number: u64) -> Option<&Entry> {
+        let mut at = *self.buckets.get(self.bucket(number))?;
+        while let Some(place) = at.checked_sub(1) {
+            let entry = &self.segments[place as usize / SEGMENT][place as usize % SEGMENT];
+            if entry.number == number {
+                return Some(entry);
+            }
+            at = entry.older;
+        }
+        None
+    }
+
+    /// A number's bucket: Fibonacci hashing.
+    fn bucket(&self, number: u64) -> usize {
+        let hash = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        ((u128::from(hash) * self.buckets.len() as u128) >> 64) as usize
+    }
+
+    /// What must be taken for so many bytes and their entry: for entries, and for a block. `None` where that is beyond
+    /// the limit.
+    fn room(&self, limit: u64, bytes: u64) -> Option<(u64, u64)> {
+        if self.buckets.is_empty() || self.entries() >= u32::MAX as usize - 1 {
+            return None;
+        }
+        let is_full = self.segments.last().is_none_or(|last| last.len() == SEGMENT);
+        let segment = if is_full { segment_cost() } else { 0 };
+        let left = limit.checked_sub(self.taken)?.checked_sub(segment)?;
+        if self.open.iter().any(|block| block.capacity() as u64 >= bytes) {
+            return Some((segment, 0));
+        }
+        // A large sample has its own block, so that the rest of another is not lost for it.
+        let usual = (limit / BLOCK_PART).clamp(LEAST_BLOCK_BYTES, MOST_BLOCK_BYTES);
+        let wanted = if bytes > usual / 4 { bytes } else { usual };
+        let most = |left: u64| (left / PAGE_BYTES * PAGE_BYTES).saturating_sub(HEADER_BYTES);
+        // The last block leaves room for the entries of what will be in it, if that is like what is there.
+        let mean = (self.kept + bytes) / (self.samples + 1);
+        let entries = u128::from(left) * u128::from(ENTRY_BYTES) / u128::from(mean + ENTRY_BYTES);
+        let spared = most(left.saturating_sub(entries as u64 + segment_cost()));
+        let block = wanted.min(if spared < bytes { most(left).min(bytes) } else { spared });
+        (block >= bytes).then_some((segment, block))
+    }
+
+    /// Takes a part of a block, with room for so many bytes.
+    fn cell(&mut self, limit: u64, bytes: usize) -> Option<BytesMut> {
+        let (segment, block) = self.room(limit, bytes as u64)?;
+        if segment > 0 {
+            self.segments.push(Vec::with_capacity(SEGMENT));
+        }
+        if block > 0 {
+            if self.open.len() == MOST_OPEN {
+                let rooms = self.open.iter().map(BytesMut::capacity).enumerate();
+                if let Some((fullest, _)) = rooms.min_by_key(|&(_, room)| room) {
+                    self.open.swap_remove(fullest);
+                }
+            }
+            self.open.push(BytesMut::with_capacity(block as usize));
+        }
+        self.taken += segment + if block > 0 { block_cost(block) } else { 0 };
+        // The first that has room: older blocks are filled up before newer ones.
+        let at = self.open.iter().position(|block| block.capacity() >= bytes)?;
+        let rest = self.open[at].split_off(bytes);
+        let cell = std::mem::replace(&mut self.open[at], rest);
+        if self.open[at].capacity() == 0 {
+            self.open.remove(at);
+        }
+        Some(cell)
+    }
+
+    /// Adds an entry to the last segment; gives its place.
+    fn add(&mut self, number: u64, kept: Kept) -> usize {
+        let place = self.entries();
+        let bucket = self.bucket(number);
+        let entry = Entry { number, older: self.buckets[bucket], kept };
+        if let Some(last) = self.segments.last_mut() {
+            last.push(entry);
+        }
+        self.buckets[bucket] = place as u32 + 1;
+        place
+    }
+
+    fn entries(&self) -> usize {
+        let before = self.segments.len().saturating_sub(1) * SEGMENT;
+        before + self.segments.last().map_or(0, Vec::len)
+    }
+}
+
+/// What an allocation of so many bytes takes of the system.
+fn block_cost(bytes: u64) -> u64 {
+    (bytes + HEADER_BYTES).next_multiple_of(PAGE_BYTES)
+}
+
+/// Entries, and their place in the list of segments, whose memory doubles when it is full.
+const fn segment_cost() -> u64 {
+    (SEGMENT * size_of::<Entry>() + 4 * size_of::<Vec<Entry>>()) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    const SIZE: Size = Size::new(1, 1);
+
+    /// The bytes of a number: as many and such as follow from it.
+    fn content(number: u64, most: u64) -> Vec<u8> {
+        let len = 1 + number.wrapping_mul(0x9e37_79b9_7f4a_7c15) % most;
+        (0..len).map(|at| (number + at) as u8).collect()
+    }
+
+    #[test]
+    fn many_threads_never_exceed_the_limit_and_get_back_what_was_put_in() {
+        for (limit, most, numbers) in [
+            (1 << 20, 3000, 2000),
+            (40 << 20, 200_000, 1000),
+            (9 << 20, 2 << 20, 50),
+            (200_000, 900, 1000),
+        ] {
+            let store = Store::new(limit, numbers);
+            let done = AtomicBool::new(false);
+            std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4)
+                    .map(|thread: u64| {
+                        let store = &store;
+                        scope.spawn(move || {
+                            for step in 0..numbers {
+                                let number = (step * 7 + thread * 501) % numbers;
+                                let bytes = content(number, most);
+                                if let Some(kept) = store.get(number, 0) {
+                                    assert!(kept.bytes == bytes, "number {number}");
+                                } else if let Some(copy) =
+                                    store.keep(number, SIZE, Orientation::UPRIGHT, &bytes)
+                                {
+                                    assert!(copy == bytes, "number {number}");
+                                }
+                            }
+                        })
+                    })
+                    .collect();
+                let watch = scope.spawn(|| {
+                    while !done.load(Ordering::Relaxed) {
+                        assert!(store.stats().taken_bytes <= limit);
+                    }
+                });
+                for thread in threads {
+                    thread.join().unwrap();
+                }
+                done.store(true, Ordering::Relaxed);
+                watch.join().unwrap();
+            });
+            let stats = store.stats();
+            assert!(stats.taken_bytes <= limit && stats.kept_bytes <= stats.taken_bytes);
+            assert_eq!(stats.hits + stats.misses, 4 * numbers);
+            let there: Vec<_> =
+                (0..numbers).filter_map(|it| Some((it, store.get(it, 1)?))).collect();
+            assert_eq!(there.len() as u64, stats.samples);
+            let bytes: u64 = there.iter().map(|(_, kept)| kept.bytes.len() as u64).sum();
+            assert_eq!(bytes, stats.kept_bytes);
+            assert!(there.iter().all(|(number, kept)| kept.bytes == content(*number, most)));
+            // Besides the table, what is lost is less than the largest sample and a few per cent.
+            let used = stats.kept_bytes + stats.samples * ENTRY_BYTES;
+            assert!(used + most + limit / 16 + 16_384 >= limit, "{stats:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_in_stays_in_and_what_does_not_fit_stays_out() {
+        let store = Store::new(64 << 10, 100);
+        let put = |number: u64, len: usize| {
+            store.keep(number, SIZE, Orientation::UPRIGHT, &vec![number as u8; len]).is_some()
+        };
+        assert!(!put(0, 0) && !put(1, 70_000) && put(2, 30_000));
+        assert!(!put(2, 10), "it is there already");
+        assert!(!put(3, 40_000) && store.has_room(3, 10_000) && put(3, 10_000));
+        let kept = |number| store.get(number, 7).map(|kept| kept.bytes.len());
+        assert_eq!([kept(2), kept(3), kept(1)], [Some(30_000), Some(10_000), None]);
+        let stats = store.stats();
+        assert_eq!((stats.samples, stats.kept_bytes), (2, 40_000));
+        assert_eq!(stats.epochs, [CacheEpoch { epoch: 7, hits: 2, misses: 1 }]);
+    }
+
+    #[test]
+    fn a_limit_that_is_too_small_for_a_table_keeps_nothing() {
+        let store = Store::new(100, 1 << 40);
+        assert!(store.keep(1, SIZE, Orientation::UPRIGHT, b"a").is_none());
+        assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
+    }
+
+    /// 10 million numbers under a limit of 1 GiB: the table is a thousandth of it.
+    #[test]
+    fn the_table_is_a_small_part_of_the_limit() {
+        let store = Store::new(1 << 30, 10_000_000);
+        assert!(store.stats().taken_bytes <= (1 << 30) / 1000);
+    }
+}

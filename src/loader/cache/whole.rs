@@ -1,0 +1,135 @@
+//! Whole pictures, as they are or resized, for the decoded cache.
+
+use crate::decode::HostDecoder;
+use crate::error::Fault;
+use crate::geometry::{Orientation, Size};
+use crate::header::Header;
+use crate::image::{HostImage, Image};
+use crate::op::{Operator, Resize, Wanted};
+use crate::random::{SampleKey, SampleRng};
+
+/// Decodes whole pictures. Its buffers grow to the largest picture and stay.
+pub(super) struct Whole {
+    /// What is done to a picture whose shorter side is larger than so many pixels.
+    resize: Option<(u32, Resize)>,
+    /// Whether pictures are turned upright.
+    turn: bool,
+    pixels: Vec<u8>,
+    upright: Option<Image<u8>>,
+    table: Vec<i32>,
+}
+
+impl Whole {
+    /// Pictures as they are, or with a shorter side of at most `presize` pixels.
+    pub fn new(presize: Option<u32>, turn: bool) -> Self {
+        let resize = presize.map(|pixels| (pixels, Resize::shorter(pixels)));
+        Self { resize, turn, pixels: Vec::new(), upright: None, table: Vec::new() }
+    }
+
+    /// Whether the picture is resized.
+    pub fn resizes(&self, header: &Header) -> bool {
+        let Size { width, height } = header.size;
+        self.resize.is_some_and(|(pixels, _)| width.min(height) > pixels)
+    }
+
+    /// The size of what [`decode`](Self::decode) gives: of the upright picture where it is resized, else as stored.
+    pub fn size(&self, header: &Header) -> Size {
+        match self.resize {
+            Some((_, resize)) if self.resizes(header) => {
+                let upright = self.orientation(header).upright_size(header.size);
+                resize.prepare(upright, &mut SampleRng::new(SampleKey::default(), 0)).0
+            }
+            _ => header.size,
+        }
+    }
+
+    /// Decodes a whole picture: how it must still be turned, and its pixels, row after row.
+    pub fn decode(
+        &mut self,
+        bytes: &[u8],
+        header: &Header,
+        decoder: &mut HostDecoder,
+    ) -> Result<(Orientation, Vec<u8>), Fault> {
+        match self.resize {
+            Some((_, resize)) if self.resizes(header) => {
+                let pixels = self.resized(&resize, bytes, header, decoder)?;
+                Ok((Orientation::UPRIGHT, pixels))
+            }
+            _ => {
+                let mut pixels = std::mem::take(&mut self.pixels);
+                pixels.clear();
+                pixels.reserve_exact(3 * header.size.pixels() as usize);
+                let window = header.size.window();
+                let decoded = decoder.decode(bytes, header, window, 1, &mut |_, row| {
+                    pixels.extend_from_slice(row);
+                });
+                match decoded {
+                    Ok(()) => Ok((header.orientation, pixels)),
+                    Err(fault) => {
+                        self.pixels = pixels;
+                        Err(fault)
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes back memory for the next picture.
+    pub fn give_back(&mut self, pixels: Vec<u8>) {
+        self.pixels = pixels;
+    }
+
+    /// Decodes a picture upright, and resizes it.
+    fn resized(
+        &mut self,
+        resize: &Resize,
+        bytes: &[u8],
+        header: &Header,
+        decoder: &mut HostDecoder,
+    ) -> Result<Vec<u8>, Fault> {
+        let (orientation, stored) = (self.orientation(header), header.size);
+        let size = orientation.upright_size(stored);
+        let mut upright = self.upright.take().unwrap_or_default();
+        upright.reset(size.window());
+        let decoded = decoder.decode(bytes, header, stored.window(), 1, &mut |y, row| {
+            if orientation.is_upright() {
+                upright.row_mut(y).copy_from_slice(row);
+                return;
+            }
+            for (x, pixel) in (0..).zip(row.as_chunks::<3>().0) {
+                let (x, y) = orientation.upright_position(stored, x, y);
+                upright.set_pixel(x, y, *pixel);
+            }
+        });
+        if let Err(fault) = decoded {
+            self.upright = Some(upright);
+            return Err(fault);
+        }
+        let mut rng = SampleRng::new(SampleKey::default(), 0);
+        let (output, mut params) = resize.prepare(size, &mut rng);
+        self.table.clear();
+        let wanted = Wanted { input: size, reduction: 1, output: output.window() };
+        resize.demand(&mut params, wanted, &mut self.table);
+        let mut small = Image::from_data(output.window(), self.room(output));
+        let source = HostImage::U8(upright);
+        let mut target = HostImage::U8(small);
+        Resize::apply(&params, &self.table, &source, &mut target);
+        (self.upright, small) = match (source, target) {
+            (HostImage::U8(upright), HostImage::U8(small)) => (Some(upright), small),
+            _ => unreachable!("resizing bytes gives bytes"),
+        };
+        Ok(small.into_data())
+    }
+
+    /// Memory for a picture of this size.
+    fn room(&mut self, size: Size) -> Vec<u8> {
+        let mut pixels = std::mem::take(&mut self.pixels);
+        pixels.resize(3 * size.pixels() as usize, 0);
+        pixels
+    }
+
+    /// How the picture is turned.
+    fn orientation(&self, header: &Header) -> Orientation {
+        if self.turn { header.orientation } else { Orientation::UPRIGHT }
+    }
+}

@@ -1,0 +1,229 @@
+//! Parts mixed by weights.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use super::{Arrangement, Combined, Mixture};
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+/// Most draws after which the mixture begins anew; a row of the table has 6 bytes.
+const MOST_PERIOD: u64 = 1 << 20;
+/// Most decimal places of a weight.
+const MOST_DECIMALS: u32 = 6;
+
+/// The arrangement of [`Mixture`]: which part is drawn at each index.
+///
+/// * Weights are any positive numbers of up to six decimal places; only their ratios count. Brought to whole numbers
+///   without a common divisor they may add up to 2^20 at most.
+/// * After `n` samples the number of those that came from a part with the share `w` differs from `n * w` by less than
+///   1, for every `n`; and after as many samples as the whole weights add up to, by nothing. Each draw of a part falls
+///   into its own window from `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and
+///   Varvel, "Proportionate progress", Algorithmica 1996; for one processor it is Tijdeman's chairman assignment).
+/// * Every sample of a part comes once before any comes again. Where the draws end within such a pass, those of the pass
+///   are spread evenly over the part.
+/// * The length is as set; by default it is the shortest with which every sample of every part comes at least once, so
+///   that parts with more than their share of weight repeat. An epoch is all of it, so each epoch has the same samples.
+/// * What stands at an index is computed from the index alone: a table of one period (at most 6 MiB) is all the memory.
+///
+/// The loader's order, shards and resume go over the mixture's indices as over those of any source. With
+/// `loader.shuffle` the counts of each part are exact over the epoch and as random as any shuffle's within it.
+pub struct Weighted {
+    len: u64,
+    /// For each draw of a period: the part, and how many draws it had before in the period.
+    period: Period,
+    parts: Vec<Draws>,
+}
+
+struct Period {
+    parts: Vec<u16>,
+    ranks: Vec<u32>,
+}
+
+/// One part's side of it.
+struct Draws {
+    /// Draws in a period.
+    share: u64,
+    /// Samples that the part has.
+    len: u64,
+    /// Draws in the whole mixture.
+    draws: u64,
+}
+
+impl Mixture {
+    /// Mixes these parts, each with its weight; `samples` is the length, `None` for the shortest with which every sample
+    /// comes.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there are no parts, one is empty, weights or the length cannot be, or where the classes of
+    /// the parts cannot be joined.
+    pub fn new(parts: Vec<(Arc<dyn Source>, f64)>, samples: Option<u64>) -> Result<Self> {
+        let (sources, weights): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
+        let lens: Vec<u64> = sources.iter().map(|source| source.len()).collect();
+        let arrangement = Weighted::new(&weights, &lens, samples)?;
+        Combined::join(KEY, sources, arrangement)
+    }
+}
+
+const KEY: &str = "source.mixture";
+
+impl Weighted {
+    fn new(weights: &[f64], lens: &[u64], samples: Option<u64>) -> Result<Self> {
+        if let Some(empty) = lens.iter().position(|&len| len == 0) {
+            return Err(Error::config(format!("{KEY}[{empty}]"), "has no samples"));
+        }
+        let shares = shares(weights)?;
+        let period = Period::new(&shares);
+        let len = match samples {
+            Some(0) => return Err(Error::config("source.samples", "must be at least 1, is 0")),
+            Some(samples) => samples,
+            None => period.covering(&shares, lens)?,
+        };
+        let parts = shares.iter().zip(lens).enumerate().map(|(part, (&share, &part_len))| Draws {
+            share,
+            len: part_len,
+            draws: period.draws(part, share, len),
+        });
+        Ok(Self { len, parts: parts.collect(), period })
+    }
+}
+
+impl Arrangement for Weighted {
+    fn samples(&self) -> u64 {
+        self.len
+    }
+
+    fn at(&self, index: u64) -> (usize, u64) {
+        let len = self.period.parts.len() as u64;
+        let (round, place) = (index / len, (index % len) as usize);
+        let part = usize::from(self.period.parts[place]);
+        let Draws { share, len, draws } = self.parts[part];
+        let draw = round * share + u64::from(self.period.ranks[place]);
+        let (pass, place) = (draw / len, draw % len);
+        let (whole_passes, rest) = (draws / len, draws % len);
+        if pass < whole_passes {
+            return (part, place);
+        }
+        (part, (u128::from(place) * u128::from(len) / u128::from(rest)) as u64)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let Period { parts, ranks } = &self.period;
+        (size_of_val(&**parts) + size_of_val(&**ranks) + size_of_val(&*self.parts)) as u64
+    }
+
+    fn describe(&self, parts: &[String]) -> String {
+        let total = self.period.parts.len();
+        let parts = self.parts.iter().zip(parts);
+        let parts = parts.map(|(it, text)| format!("{} of {total} from {text}", it.share));
+        format!("{} samples, mixed: {}", self.len, parts.collect::<Vec<_>>().join("; "))
+    }
+}
+
+impl Period {
+    /// One period of parts with so many draws each: of the draws whose window has begun, that one whose window ends
+    /// first; of several such that one whose window began first, then that of the first part.
+    fn new(shares: &[u64]) -> Self {
+        let len: u64 = shares.iter().sum();
+        let room = len as usize;
+        let (mut parts, mut ranks) = (Vec::with_capacity(room), Vec::with_capacity(room));
+        let mut drawn = vec![0u32; shares.len()];
+        let begin = |part: usize, draw: u32| u64::from(draw) * len / shares[part];
+        let end = |part: usize, draw: u32| ((u64::from(draw) + 1) * len).div_ceil(shares[part]);
+        let mut waiting: BinaryHeap<_> = (0..shares.len()).map(|part| Reverse((0, part))).collect();
+        let mut ready = BinaryHeap::new();
+        for place in 0..len {
+            while let Some(&Reverse((at, part))) = waiting.peek()
+                && at <= place
+            {
+                waiting.pop();
+                ready.push(Reverse((end(part, drawn[part]), at, part)));
+            }
+            let Reverse((.., part)) = ready.pop().expect(
+                "the windows that have begun hold more draws than there were, as the shares add up to one",
+            );
+            parts.push(part as u16);
+            ranks.push(drawn[part]);
+            drawn[part] += 1;
+            waiting.push(Reverse((begin(part, drawn[part]), part)));
+        }
+        Self { parts, ranks }
+    }
+
+    /// How often a part is drawn in the first `len` draws.
+    fn draws(&self, part: usize, share: u64, len: u64) -> u64 {
+        let period = self.parts.len() as u64;
+        let rest = &self.parts[..(len % period) as usize];
+        let rest = rest.iter().filter(|&&it| usize::from(it) == part).count() as u64;
+        (len / period).saturating_mul(share).saturating_add(rest)
+    }
+
+    /// The fewest draws with which every sample of every part comes.
+    fn covering(&self, shares: &[u64], lens: &[u64]) -> Result<u64> {
+        let mut most = 0;
+        for (part, (&share, &len)) in shares.iter().zip(lens).enumerate() {
+            let (round, rank) = ((len - 1) / share, (len - 1) % share);
+            let is_last =
+                |(&it, &of): (&u16, &u32)| usize::from(it) == part && u64::from(of) == rank;
+            let place = self.parts.iter().zip(&self.ranks).position(is_last);
+            let place = place.expect("a part is drawn as often in a period as its share says");
+            let draws = u128::from(round) * self.parts.len() as u128 + place as u128 + 1;
+            most = most.max(draws);
+        }
+        u64::try_from(most).map_err(|_| {
+            let problem =
+                "every sample of every source would take 2^64 samples and more; set source.samples";
+            Error::config(KEY, problem)
+        })
+    }
+}
+
+/// Weights as whole numbers without a common divisor.
+fn shares(weights: &[f64]) -> Result<Vec<u64>> {
+    if weights.is_empty() {
+        return Err(Error::config(KEY, "has no sources; name at least one"));
+    }
+    if weights.len() > usize::from(u16::MAX) {
+        let problem = format!("has {} sources, at most {} are mixed", weights.len(), u16::MAX);
+        return Err(Error::config(KEY, problem));
+    }
+    for (part, &weight) in weights.iter().enumerate() {
+        if !(weight > 0.0 && weight <= 1e9) {
+            let problem = format!("must be above 0 and at most 1e9, is {weight}");
+            return Err(Error::config(format!("{KEY}[{part}].weight"), problem));
+        }
+    }
+    let whole = |decimals: u32| -> Option<Vec<u64>> {
+        let scale = f64::from(10u32.pow(decimals));
+        let whole = weights.iter().map(|weight| {
+            let scaled = weight * scale;
+            let near = scaled.round();
+            // As near as an f64 can be to a decimal fraction.
+            ((scaled - near).abs() <= 1e-9 * near).then_some(near as u64)
+        });
+        whole.collect()
+    };
+    let Some(shares) = (0..=MOST_DECIMALS).find_map(whole) else {
+        let problem = format!(
+            "weights have at most {MOST_DECIMALS} decimal places, so that shares are exact; write whole numbers, such as \
+             1 and 2 for 0.333… and 0.666…"
+        );
+        return Err(Error::config(KEY, problem));
+    };
+    let divisor = shares.iter().copied().fold(0, greatest_common_divisor);
+    let shares: Vec<u64> = shares.iter().map(|share| share / divisor).collect();
+    let total: u64 = shares.iter().sum();
+    if total > MOST_PERIOD {
+        let problem = format!(
+            "the weights begin anew after {total} samples, at most {MOST_PERIOD} are exact; round them to fewer places"
+        );
+        return Err(Error::config(KEY, problem));
+    }
+    Ok(shares)
+}
+
+fn greatest_common_divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
+}

@@ -1,0 +1,270 @@
+//! Sources made of other sources: one after another, mixed by weights, a part of one, one several times.
+//!
+//! Each is a rule that says which sample of which part stands at an index. Nothing is copied, and what a part says of a
+//! sample holds in the whole.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Page, Source};
+use crate::annotation::{Canvas, Object};
+use crate::error::{Error, Fault, Result};
+
+pub use mixture::Weighted;
+pub use select::{Chosen, Repeated};
+pub use settings::{FilterSettings, PartSettings, Selection};
+
+pub(crate) use settings::JOINED;
+
+mod mixture;
+mod select;
+mod settings;
+
+/// Parts one after another, in their order.
+pub type Concat = Combined<InTurn>;
+
+/// Parts mixed by weights, see [`Weighted`].
+pub type Mixture = Combined<Weighted>;
+
+/// Some samples of a part, see [`Chosen`].
+pub type Subset = Combined<Chosen>;
+
+/// A part several times, see [`Repeated`].
+pub type Repeat = Combined<Repeated>;
+
+/// Which sample of which part stands at an index.
+pub trait Arrangement: Send + Sync + 'static {
+    /// How many samples there are; at least 1.
+    fn samples(&self) -> u64;
+
+    /// The number of the part and the index in it of the sample at `index`, which is below the length. Takes the same
+    /// short time for every index.
+    fn at(&self, index: u64) -> (usize, u64);
+
+    /// [`Source::file_ends`] of the whole, from those of the parts. Empty, the default, where the samples of a file do not
+    /// stand together.
+    fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
+        let _ = parts;
+        Vec::new()
+    }
+
+    /// Host memory that the arrangement itself holds.
+    fn memory_bytes(&self) -> u64;
+
+    /// What it is, in words, when its parts are these.
+    fn describe(&self, parts: &[String]) -> String;
+}
+
+/// A source made of parts.
+///
+/// * Labels and classes: parts with equal lists of classes share them, and labels stay as they are; so do parts of which
+///   none has any. Otherwise classes are joined by name: those of the first part, then those that each further part
+///   adds, in its order; labels are renumbered. Parts with and parts without names of classes cannot be joined.
+/// * Bytes, locations, labels and objects of a sample are those of its part.
+/// * Samples that stand at several indices are cached once ([`Source::original`]).
+pub struct Combined<A> {
+    parts: Vec<Part>,
+    classes: Vec<String>,
+    arrangement: A,
+}
+
+struct Part {
+    source: Arc<dyn Source>,
+    /// The label in the whole of each of the part's labels; `None` where they are the same.
+    labels: Option<Vec<i64>>,
+    /// Originals of the parts before it.
+    originals_before: u64,
+}
+
+impl Part {
+    /// The label in the whole.
+    fn in_whole(&self, label: i64) -> i64 {
+        match (&self.labels, usize::try_from(label)) {
+            (None, _) | (_, Err(_)) => label,
+            // A label without a name of a class has none in the whole either.
+            (Some(labels), Ok(label)) => labels.get(label).copied().unwrap_or(-1),
+        }
+    }
+}
+
+impl Concat {
+    /// All samples of the first part, then all of the second, and so on.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there are no parts, or where their classes cannot be joined.
+    pub fn new(parts: Vec<Arc<dyn Source>>) -> Result<Self> {
+        let mut end = 0u64;
+        let mut ends = Vec::with_capacity(parts.len());
+        for part in &parts {
+            end = end.checked_add(part.len()).ok_or_else(|| {
+                Error::config("source.concat", "the parts have 2^64 samples and more together")
+            })?;
+            ends.push(end);
+        }
+        if end == 0 {
+            let problem = "has no samples; name at least one source";
+            return Err(Error::config("source.concat", problem));
+        }
+        Combined::join("source.concat", parts, InTurn { ends })
+    }
+}
+
+/// The arrangement of [`Concat`].
+pub struct InTurn {
+    /// For each part, the first index after it.
+    ends: Vec<u64>,
+}
+
+impl Arrangement for InTurn {
+    fn samples(&self) -> u64 {
+        self.ends.last().copied().unwrap_or(0)
+    }
+
+    fn at(&self, index: u64) -> (usize, u64) {
+        let part = self.ends.partition_point(|&end| end <= index);
+        let begin = if part == 0 { 0 } else { self.ends[part - 1] };
+        (part, index - begin)
+    }
+
+    fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
+        if parts.iter().any(Vec::is_empty) {
+            return Vec::new();
+        }
+        let begins = [0].into_iter().chain(self.ends.iter().copied());
+        begins.zip(parts).flat_map(|(begin, ends)| ends.iter().map(move |end| begin + end)).collect()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        size_of_val(&*self.ends) as u64
+    }
+
+    fn describe(&self, parts: &[String]) -> String {
+        format!("{} samples, one after another: {}", self.samples(), parts.join("; "))
+    }
+}
+
+impl<A: Arrangement> Combined<A> {
+    /// Joins the classes of the parts.
+    fn join(key: &str, parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
+        let (classes, labels) = join_classes(key, &parts)?;
+        let mut originals_before = 0u64;
+        let parts = parts.into_iter().zip(labels).map(|(source, labels)| {
+            let before = originals_before;
+            originals_before = before.saturating_add(source.originals());
+            Part { source, labels, originals_before: before }
+        });
+        Ok(Self { parts: parts.collect(), classes, arrangement })
+    }
+
+    fn part(&self, index: u64) -> (&Part, u64) {
+        let (part, index) = self.arrangement.at(index);
+        (&self.parts[part], index)
+    }
+}
+
+impl<A: Arrangement> Source for Combined<A> {
+    fn len(&self) -> u64 {
+        self.arrangement.samples()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        let (part, index) = self.part(index);
+        part.in_whole(part.source.label(index))
+    }
+
+    fn location(&self, index: u64) -> String {
+        let (part, index) = self.part(index);
+        part.source.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let (part, index) = self.part(index);
+        part.source.read(index, page, limit)
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn objects(&self, index: u64) -> Vec<Object> {
+        let (part, index) = self.part(index);
+        let mut objects = part.source.objects(index);
+        for object in &mut objects {
+            object.category = part.in_whole(object.category);
+        }
+        objects
+    }
+
+    fn canvas(&self, index: u64) -> Canvas {
+        let (part, index) = self.part(index);
+        part.source.canvas(index)
+    }
+
+    fn file_ends(&self) -> Vec<u64> {
+        let parts: Vec<_> = self.parts.iter().map(|part| part.source.file_ends()).collect();
+        self.arrangement.file_ends(&parts)
+    }
+
+    fn original(&self, index: u64) -> u64 {
+        let (part, index) = self.part(index);
+        part.originals_before.saturating_add(part.source.original(index))
+    }
+
+    fn originals(&self) -> u64 {
+        self.parts
+            .last()
+            .map_or(0, |last| last.originals_before.saturating_add(last.source.originals()))
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.parts.iter().map(|part| part.source.largest_bytes()).max().unwrap_or(0)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let names: usize = self.classes.iter().map(|name| name.capacity()).sum();
+        let own = names + self.classes.capacity() * size_of::<String>();
+        let parts = self.parts.iter().map(|part| {
+            let labels = part.labels.as_ref().map_or(0, |it| it.capacity() * size_of::<i64>());
+            part.source.memory_bytes() + labels as u64
+        });
+        own as u64 + self.arrangement.memory_bytes() + parts.sum::<u64>()
+    }
+
+    fn describe(&self) -> String {
+        let parts: Vec<_> = self.parts.iter().map(|part| part.source.describe()).collect();
+        self.arrangement.describe(&parts)
+    }
+}
+
+/// For each part the label in the whole of each of its labels; `None` where they are the same.
+type Renumbered = Vec<Option<Vec<i64>>>;
+
+/// The classes of the whole, and how the labels of each part are renumbered.
+fn join_classes(key: &str, parts: &[Arc<dyn Source>]) -> Result<(Vec<String>, Renumbered)> {
+    let first = parts.first().map_or(&[][..], |part| part.classes());
+    if parts.iter().all(|part| part.classes() == first) {
+        return Ok((first.to_vec(), parts.iter().map(|_| None).collect()));
+    }
+    if let Some(nameless) = parts.iter().position(|part| part.classes().is_empty()) {
+        let named = parts.iter().position(|part| !part.classes().is_empty()).unwrap_or(0);
+        let problem = format!(
+            "source {named} has names of classes and source {nameless} has none, so their labels cannot be brought \
+             together; choose sources that all have names, or none"
+        );
+        return Err(Error::config(key, problem));
+    }
+    let mut classes: Vec<String> = Vec::new();
+    let mut numbers = HashMap::new();
+    let mut labels = Vec::new();
+    for part in parts {
+        let renumbered = part.classes().iter().map(|name| {
+            *numbers.entry(name.clone()).or_insert_with(|| {
+                classes.push(name.clone());
+                classes.len() as i64 - 1
+            })
+        });
+        labels.push(Some(renumbered.collect()));
+    }
+    Ok((classes, labels))
+}

@@ -1,0 +1,197 @@
+//! Some samples of a part, and a part several times.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::{Arrangement, Combined, Repeat, Subset};
+use crate::error::{Error, Result};
+use crate::source::Source;
+
+/// The arrangement of [`Subset`]: a range of the part, or a list of its indices in any order.
+pub struct Chosen(Indices);
+
+enum Indices {
+    Range(Range<u64>),
+    /// Of parts with fewer than 2^32 samples.
+    Short(Vec<u32>),
+    Long(Vec<u64>),
+}
+
+/// The arrangement of [`Repeat`]: all of the part, and all of it again.
+pub struct Repeated {
+    len: u64,
+    times: u64,
+}
+
+impl Subset {
+    /// The samples of these indices, in this order. An index may come several times.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there are none, or one is not below the length.
+    pub fn of(source: Arc<dyn Source>, indices: &[u64]) -> Result<Self> {
+        let len = source.len();
+        if let Some(place) = indices.iter().position(|&index| index >= len) {
+            let problem = format!("is {}, the source has {len} samples", indices[place]);
+            return Err(Error::config(format!("source.subset[{place}]"), problem));
+        }
+        if indices.is_empty() {
+            return Err(Error::config("source.subset", "is empty; name at least one index"));
+        }
+        Self::listed("source.subset", source, indices.iter().copied())
+    }
+
+    /// The samples of a range, in their order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where the range is empty or reaches beyond the source.
+    pub fn range(source: Arc<dyn Source>, range: Range<u64>) -> Result<Self> {
+        let len = source.len();
+        if range.is_empty() || range.end > len {
+            let Range { start, end } = range;
+            let problem = format!("samples {start} to {end} are asked for, the source has {len}");
+            return Err(Error::config("source.subset", problem));
+        }
+        Self::join("source.subset", vec![source], Chosen(Indices::Range(range)))
+    }
+
+    /// The first `samples` samples, or all where there are fewer.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where `samples` is 0.
+    pub fn take(source: Arc<dyn Source>, samples: u64) -> Result<Self> {
+        if samples == 0 {
+            return Err(Error::config("source.take", "must be at least 1, is 0"));
+        }
+        let end = samples.min(source.len());
+        Self::range(source, 0..end)
+    }
+
+    /// All but the first `samples` samples.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where none is left.
+    pub fn skip(source: Arc<dyn Source>, samples: u64) -> Result<Self> {
+        let len = source.len();
+        if samples >= len {
+            let problem = format!("is {samples}, the source has {len} samples: none is left");
+            return Err(Error::config("source.skip", problem));
+        }
+        Self::range(source, samples..len)
+    }
+
+    /// The samples for which `wanted` says yes to (index, label, location), in their order. It is asked once for each
+    /// sample, now; nothing is read.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where it says yes to none.
+    pub fn filter(
+        source: Arc<dyn Source>,
+        mut wanted: impl FnMut(u64, i64, &str) -> bool,
+    ) -> Result<Self> {
+        let all = source.clone();
+        let chosen = (0..source.len())
+            .filter(|&index| wanted(index, all.label(index), &all.location(index)));
+        Self::listed("source.filter", source, chosen)
+    }
+
+    /// The samples of these indices, each below the length; `key` is for the error where there are none.
+    pub(super) fn listed(
+        key: &str,
+        source: Arc<dyn Source>,
+        indices: impl Iterator<Item = u64>,
+    ) -> Result<Self> {
+        let indices = if source.len() <= u64::from(u32::MAX) {
+            let mut indices: Vec<u32> = indices.map(|index| index as u32).collect();
+            indices.shrink_to_fit();
+            Indices::Short(indices)
+        } else {
+            Indices::Long(indices.collect())
+        };
+        let chosen = Chosen(indices);
+        if chosen.samples() == 0 {
+            let problem = format!("leaves none of {} samples", source.len());
+            return Err(Error::config(key, problem));
+        }
+        Self::join(key, vec![source], chosen)
+    }
+}
+
+impl Repeat {
+    /// All samples of the source, `times` times one after another: an epoch is so many times as long. Each time a sample
+    /// has an index of its own, and with it its own random choices.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where `times` is 0, the source is empty, or there would be 2^64 samples.
+    pub fn new(source: Arc<dyn Source>, times: u64) -> Result<Self> {
+        let len = source.len();
+        if times == 0 || len == 0 {
+            let problem = format!("{times} times {len} samples leaves none");
+            return Err(Error::config("source.repeat", problem));
+        }
+        if len.checked_mul(times).is_none() {
+            let problem = format!("{times} times {len} samples are 2^64 and more");
+            return Err(Error::config("source.repeat", problem));
+        }
+        Combined::join("source.repeat", vec![source], Repeated { len, times })
+    }
+}
+
+impl Arrangement for Chosen {
+    fn samples(&self) -> u64 {
+        match &self.0 {
+            Indices::Range(range) => range.end - range.start,
+            Indices::Short(list) => list.len() as u64,
+            Indices::Long(list) => list.len() as u64,
+        }
+    }
+
+    fn at(&self, index: u64) -> (usize, u64) {
+        let index = match &self.0 {
+            Indices::Range(range) => range.start + index,
+            Indices::Short(list) => list[index as usize].into(),
+            Indices::Long(list) => list[index as usize],
+        };
+        (0, index)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let bytes = match &self.0 {
+            Indices::Range(_) => 0,
+            Indices::Short(list) => list.capacity() * size_of::<u32>(),
+            Indices::Long(list) => list.capacity() * size_of::<u64>(),
+        };
+        bytes as u64
+    }
+
+    fn describe(&self, parts: &[String]) -> String {
+        let what = match &self.0 {
+            Indices::Range(Range { start, end }) => format!("samples {start} to {end}"),
+            _ => format!("{} samples", self.samples()),
+        };
+        format!("{what} of {}", parts.concat())
+    }
+}
+
+impl Arrangement for Repeated {
+    fn samples(&self) -> u64 {
+        self.len * self.times
+    }
+
+    fn at(&self, index: u64) -> (usize, u64) {
+        (0, index % self.len)
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
+
+    fn describe(&self, parts: &[String]) -> String {
+        format!("{} times {}", self.times, parts.concat())
+    }
+}

@@ -1,0 +1,250 @@
+//! Sources made of sources, as a pipeline file names them.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::{Concat, Mixture, Repeat, Subset};
+use crate::error::{Error, Result};
+use crate::source::records::matches;
+use crate::source::settings::{Any, value};
+use crate::source::{Source, SourceSettings};
+
+/// What is taken of a source: keys that may stand beside any source's, and are applied in this order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Selection {
+    /// Only the samples of which all of this holds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub filter: Option<FilterSettings>,
+    /// Only the samples with these indices, in this order.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subset: Option<Vec<u64>>,
+    /// Not the first so many samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub skip: Option<u64>,
+    /// At most so many samples.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub take: Option<u64>,
+    /// All of it so many times, one after another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeat: Option<u64>,
+}
+
+/// `filter`: which samples are kept, those of which everything that is given holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct FilterSettings {
+    /// The label is one of these.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub labels: Option<Vec<i64>>,
+    /// The label is that of one of these classes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub classes: Option<Vec<String>>,
+    /// The location matches this pattern: `*` is any text, `?` any byte.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub location: Option<String>,
+}
+
+/// One part of a mixture.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartSettings {
+    /// Its weight; only ratios count. Default 1.
+    pub weight: f64,
+    /// The source.
+    pub source: SourceSettings,
+}
+
+impl Selection {
+    /// The keys.
+    pub const KEYS: [&str; 5] = ["filter", "subset", "skip", "take", "repeat"];
+
+    /// What is left of a source.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where nothing is left, or a class or an index is not there.
+    pub fn of(&self, mut source: Arc<dyn Source>) -> Result<Arc<dyn Source>> {
+        if let Some(filter) = &self.filter {
+            source = Arc::new(filter.of(source)?);
+        }
+        if let Some(indices) = &self.subset {
+            source = Arc::new(Subset::of(source, indices)?);
+        }
+        if let Some(samples) = self.skip {
+            source = Arc::new(Subset::skip(source, samples)?);
+        }
+        if let Some(samples) = self.take {
+            source = Arc::new(Subset::take(source, samples)?);
+        }
+        if let Some(times) = self.repeat {
+            source = Arc::new(Repeat::new(source, times)?);
+        }
+        Ok(source)
+    }
+}
+
+impl FilterSettings {
+    fn of(&self, source: Arc<dyn Source>) -> Result<Subset> {
+        if *self == Self::default() {
+            let problem = "says nothing; write labels, classes or location";
+            return Err(Error::config("source.filter", problem));
+        }
+        let number = |(place, name): (usize, &String)| {
+            let number = source.classes().iter().position(|class| class == name);
+            number.map(|number| number as i64).ok_or_else(|| {
+                let problem = match source.classes().len() {
+                    0 => format!("is {name}, the source has no names of classes; write labels"),
+                    count => {
+                        format!("is {name}, which is none of the {count} classes of the source")
+                    }
+                };
+                Error::config(format!("source.filter.classes[{place}]"), problem)
+            })
+        };
+        let of_classes = match &self.classes {
+            Some(names) => Some(names.iter().enumerate().map(number).collect::<Result<Vec<_>>>()?),
+            None => None,
+        };
+        let is_in =
+            |list: &Option<Vec<i64>>, label| list.as_ref().is_none_or(|list| list.contains(&label));
+        // Locations are made only where they are asked for: that takes far longer than all the rest.
+        let is_located = |index| {
+            let pattern = self.location.as_ref();
+            pattern.is_none_or(|it| matches(it.as_bytes(), source.location(index).as_bytes()))
+        };
+        let is_wanted = |&index: &u64| {
+            let label = source.label(index);
+            is_in(&self.labels, label) && is_in(&of_classes, label) && is_located(index)
+        };
+        let chosen = (0..source.len()).filter(is_wanted);
+        Subset::listed("source.filter", source.clone(), chosen)
+    }
+}
+
+impl SourceSettings {
+    /// Sources mixed by weights, see [`Weighted`](super::Weighted); `samples` is the length.
+    pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
+        Self(Arc::new(Joined::Mixture { parts, samples }))
+    }
+
+    /// Sources one after another.
+    pub fn concat(parts: Vec<SourceSettings>) -> Self {
+        Self(Arc::new(Joined::Concat { parts }))
+    }
+
+    /// What is taken of this source.
+    pub fn select(self, selection: Selection) -> Self {
+        match selection == Selection::default() {
+            true => self,
+            false => Self(Arc::new(Selected { source: self, selection })),
+        }
+    }
+}
+
+/// Keys of sources that are made of sources.
+pub(crate) const JOINED: [&str; 2] = ["mixture", "concat"];
+
+/// A source of which not everything is taken.
+#[derive(Debug)]
+struct Selected {
+    source: SourceSettings,
+    selection: Selection,
+}
+
+impl Any for Selected {
+    fn key(&self) -> &'static str {
+        self.source.key()
+    }
+
+    fn paths(&self) -> &[PathBuf] {
+        self.source.paths()
+    }
+
+    fn table(&self) -> Result<Table> {
+        let mut table = self.source.to_table()?;
+        if let Value::Table(keys) = value("source", &self.selection)? {
+            table.extend(keys);
+        }
+        Ok(table)
+    }
+
+    fn open(&self) -> Result<Arc<dyn Source>> {
+        self.selection.of(self.source.open()?)
+    }
+}
+
+/// A source made of several.
+#[derive(Debug)]
+enum Joined {
+    Mixture { parts: Vec<PartSettings>, samples: Option<u64> },
+    Concat { parts: Vec<SourceSettings> },
+}
+
+impl Any for Joined {
+    fn key(&self) -> &'static str {
+        match self {
+            Joined::Mixture { .. } => JOINED[0],
+            Joined::Concat { .. } => JOINED[1],
+        }
+    }
+
+    fn paths(&self) -> &[PathBuf] {
+        &[]
+    }
+
+    fn table(&self) -> Result<Table> {
+        let mut table = Table::new();
+        let parts = match self {
+            Joined::Concat { parts } => parts
+                .iter()
+                .map(|part| part.to_table().map(Value::Table))
+                .collect::<Result<Vec<_>>>()?,
+            Joined::Mixture { parts, samples } => {
+                if let Some(samples) = samples {
+                    table.insert("samples".into(), value("source.samples", samples)?);
+                }
+                let part = |part: &PartSettings| {
+                    let mut table = part.source.to_table()?;
+                    table.insert("weight".into(), Value::Float(part.weight));
+                    Ok(Value::Table(table))
+                };
+                parts.iter().map(part).collect::<Result<Vec<_>>>()?
+            }
+        };
+        table.insert(self.key().into(), Value::Array(parts));
+        Ok(table)
+    }
+
+    fn open(&self) -> Result<Arc<dyn Source>> {
+        let part = |(number, part): (usize, &SourceSettings)| {
+            part.open().map_err(|error| within(error, &format!("{}[{number}]", self.key())))
+        };
+        Ok(match self {
+            Joined::Concat { parts } => {
+                let parts = parts.iter().enumerate().map(part).collect::<Result<_>>()?;
+                Arc::new(Concat::new(parts)?)
+            }
+            Joined::Mixture { parts, samples } => {
+                let opened = parts
+                    .iter()
+                    .enumerate()
+                    .map(|(number, it)| Ok((part((number, &it.source))?, it.weight)));
+                Arc::new(Mixture::new(opened.collect::<Result<_>>()?, *samples)?)
+            }
+        })
+    }
+}
+
+/// An error of a part, with the part's place in its key.
+fn within(error: Error, part: &str) -> Error {
+    match error {
+        Error::Config { key, problem } => match key.strip_prefix("source") {
+            Some(rest) => Error::Config { key: format!("source.{part}{rest}"), problem },
+            None => Error::Config { key, problem },
+        },
+        error => error,
+    }
+}

@@ -1,0 +1,525 @@
+//! The caches: each sentence above `loader/cache` has a test here, on the CPU and on the simulated device.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+mod common;
+mod simulated;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{evaluation, jpeg, jpegs, png, progressive, training};
+use feedwater::config::Pipeline;
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Error, Fault, Reason};
+use feedwater::footprint::Memory as MemoryKind;
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::header::{Format, Header};
+use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::{self, Chain, Placement};
+use feedwater::plan::{Last, OnError, Route};
+use feedwater::source::{Memory, Page, Repeat, Source};
+use simulated::pictures::libjpeg;
+use simulated::{Schedule, exclusive};
+
+/// Pictures in memory that count how often each is read; some cannot be.
+#[derive(Clone)]
+struct Counting {
+    inner: Arc<Memory>,
+    reads: Arc<Vec<AtomicU64>>,
+    unreadable: Vec<u64>,
+}
+
+impl Counting {
+    fn new(samples: Vec<(Vec<u8>, i64)>) -> Self {
+        let reads = (0..samples.len()).map(|_| AtomicU64::new(0)).collect();
+        let inner = Arc::new(Memory::new(samples).unwrap());
+        Self { inner, reads: Arc::new(reads), unreadable: Vec::new() }
+    }
+
+    fn reads(&self) -> Vec<u64> {
+        self.reads.iter().map(|it| it.load(Ordering::Relaxed)).collect()
+    }
+
+    fn all(&self) -> u64 {
+        self.reads().iter().sum()
+    }
+}
+
+impl Source for Counting {
+    fn len(&self) -> u64 {
+        self.inner.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.inner.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.inner.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
+        if self.unreadable.contains(&index) {
+            return Err(Fault::new(Reason::Unreadable, "it is not to be read"));
+        }
+        self.inner.read(index, page, limit)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.inner.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.inner.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.inner.describe()
+    }
+}
+
+fn builder(source: impl Source + 'static, chain: Chain) -> LoaderBuilder {
+    Loader::builder(source, chain)
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(3)
+        .shuffle(true)
+        .seed(7)
+        .last(Last::Partial)
+        .on_error(OnError::Substitute)
+        .epochs(Some(3))
+}
+
+/// Index, columns and rows of a sample, and whether zeros stand there.
+type Sample = (u64, u32, u32, bool);
+
+/// The samples and bytes of every batch of the next epoch.
+fn epoch(loader: &Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
+    let batches = loader.into_iter().map(|batch| {
+        let batch = batch.unwrap();
+        let samples = batch.samples().iter();
+        let substituted = feedwater::loader::Outcome::Substituted;
+        let samples =
+            samples.map(|it| (it.index, it.size.width, it.size.height, it.outcome == substituted));
+        (samples.collect(), batch.to_host().unwrap())
+    });
+    batches.collect()
+}
+
+fn cache<'a>(stats: &'a [CacheStats], name: &str) -> &'a CacheStats {
+    let found = stats.iter().find(|it| it.cache == name);
+    found.unwrap_or_else(|| panic!("there is no {name} cache in {stats:?}"))
+}
+
+const PLENTY: Option<u64> = Some(64 << 20);
+
+/// Pictures of one size: each takes as many bytes as another, decoded.
+fn equal(count: u64) -> Vec<(Vec<u8>, i64)> {
+    (0..count).map(|seed| (jpeg(seed, 48, 36), seed as i64)).collect()
+}
+
+/// Pictures of every format and orientation.
+fn mixed() -> Vec<(Vec<u8>, i64)> {
+    let mut all = jpegs(20);
+    for (value, (bytes, _)) in (1..=8).zip(&mut all) {
+        *bytes = turned(bytes, value);
+    }
+    for (number, (bytes, _)) in (8..14).zip(&mut all[8..]) {
+        *bytes = match number % 3 {
+            0 => png(number, 50, 41),
+            1 => progressive(number, 61, 47),
+            _ => turned(&progressive(number, 35, 52), 6),
+        };
+    }
+    all
+}
+
+/// The JPEG with an EXIF orientation.
+fn turned(jpeg: &[u8], value: u8) -> Vec<u8> {
+    let mut segment = vec![0xff, 0xe1, 0, 34];
+    segment.extend(b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0");
+    segment.extend([value, 0, 0, 0, 0, 0, 0]);
+    [&jpeg[..2], &segment, &jpeg[2..]].concat()
+}
+
+#[test]
+fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
+    for decoded in [false, true] {
+        let source = Counting::new(mixed());
+        let builder = builder(source.clone(), training());
+        let builder = match decoded {
+            true => builder.cache_decoded(PLENTY),
+            false => builder.cache_encoded(PLENTY),
+        };
+        let loader = builder.build().unwrap();
+        // The plan has looked at a few pictures before.
+        let first = epoch(&loader);
+        let reads = source.reads();
+        epoch(&loader);
+        epoch(&loader);
+        assert_eq!(source.reads(), reads, "decoded {decoded}");
+        assert!(reads.iter().all(|&reads| reads >= 1) && source.all() <= 20 + 16);
+        let stats = loader.stats().caches;
+        let cache = cache(&stats, if decoded { "decoded" } else { "encoded" });
+        let epochs = [(0, 0, 20), (1, 20, 0), (2, 20, 0)];
+        let epochs = epochs.map(|(epoch, hits, misses)| CacheEpoch { epoch, hits, misses });
+        assert_eq!(cache.epochs, epochs);
+        assert_eq!((cache.samples, cache.hits, cache.misses), (20, 40, 20));
+        assert_eq!(first.iter().map(|it| it.0.len()).sum::<usize>(), 20);
+    }
+}
+
+/// As many hits as samples are in it, in every epoch after the first: nothing is replaced.
+#[test]
+fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
+    let picture = 3 * 48 * 36;
+    for (encoded, decoded) in [(Some(40_000), None), (None, Some(13 * picture + 8000))] {
+        let source = Counting::new(equal(40));
+        let builder = builder(source.clone(), training());
+        let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+        let before = source.all();
+        epoch(&loader);
+        let kept = loader.stats().caches[0].samples;
+        assert!((10..40).contains(&kept), "{kept} samples kept");
+        epoch(&loader);
+        epoch(&loader);
+        let cache = &loader.stats().caches[0];
+        let found: Vec<_> = cache.epochs.iter().map(|it| (it.hits, it.misses)).collect();
+        assert_eq!(found, [(0, 40), (kept, 40 - kept), (kept, 40 - kept)]);
+        assert_eq!(cache.samples, kept);
+        assert!(cache.taken_bytes <= cache.limit_bytes && cache.kept_bytes <= cache.taken_bytes);
+        assert!(source.all() - before <= 40 + 2 * (40 - kept) + 16);
+        let row = loader.footprint().row(&format!("{} cache", cache.cache)).unwrap();
+        assert_eq!((row.memory, row.total_bytes()), (MemoryKind::Host, cache.limit_bytes));
+    }
+}
+
+/// Chains whose first operator decides how much is decoded and by which way.
+fn chains() -> Vec<Chain> {
+    let crop = op::Crop { x: 3, y: 5, width: 20, height: 18 };
+    vec![
+        training(),
+        evaluation(),
+        Chain::new().then(crop).then(op::Normalize::IMAGENET),
+        Chain::new().then(op::Flip { horizontal: 0.5, vertical: 0.5 }).then(op::Resize::to(19, 23)),
+        Chain::new().then(op::CenterCrop { width: 21, height: 17 }),
+        Chain::new().then(op::Normalize::IMAGENET).then(crop),
+    ]
+}
+
+#[test]
+fn batches_have_the_same_bytes_with_and_without_each_cache_whatever_is_in_it() {
+    for (number, chain) in chains().into_iter().enumerate() {
+        for orientation in [true, false] {
+            let make = || builder(Counting::new(mixed()), chain.clone()).orientation(orientation);
+            let plain = make().build().unwrap();
+            let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+            for (encoded, decoded) in [
+                (PLENTY, None),
+                (None, PLENTY),
+                (PLENTY, PLENTY),
+                (Some(24_000), None),
+                (None, Some(60_000)),
+                (Some(24_000), Some(60_000)),
+            ] {
+                let loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+                for (epoch_number, expected) in expected.iter().enumerate() {
+                    let found = epoch(&loader);
+                    assert!(
+                        found == *expected,
+                        "chain {number}, orientation {orientation}, {encoded:?} {decoded:?}, epoch {epoch_number}"
+                    );
+                }
+                let hits: u64 = loader.stats().caches.iter().map(|it| it.hits).sum();
+                assert!(hits > 0);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_decoded_picture_is_not_kept_encoded_too() {
+    let make = builder(Counting::new(equal(20)), training());
+    let loader = make.cache_encoded(PLENTY).cache_decoded(Some(60_000)).build().unwrap();
+    epoch(&loader);
+    epoch(&loader);
+    let caches = loader.stats().caches;
+    let [encoded, decoded] = ["encoded", "decoded"].map(|name| cache(&caches, name));
+    assert!(decoded.samples >= 5);
+    assert_eq!(encoded.samples + decoded.samples, 20);
+    assert_eq!(decoded.epochs[1].hits, decoded.samples);
+    // The encoded cache is asked for what the decoded one does not have.
+    assert_eq!((encoded.epochs[1].hits, encoded.epochs[1].misses), (encoded.samples, 0));
+}
+
+#[test]
+fn what_cannot_be_used_is_not_kept_and_has_its_fault_each_time() {
+    let mut samples = equal(12);
+    samples[2].0.truncate(20);
+    samples[5].0.clear();
+    samples[7].0 = b"neither of these".to_vec();
+    samples[9].0 = jpeg(9, 300, 200);
+    let mut source = Counting::new(samples);
+    source.unreadable = vec![3];
+    for policy in [OnError::Skip, OnError::Substitute] {
+        let make = || {
+            builder(source.clone(), training()).max_pixels(10_000).on_error(policy).shuffle(false)
+        };
+        let plain = make().build().unwrap();
+        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+        for (encoded, decoded) in [(PLENTY, None), (None, PLENTY)] {
+            let loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            for expected in &expected {
+                assert!(epoch(&loader) == *expected, "{policy:?} {encoded:?} {decoded:?}");
+            }
+            let stats = loader.stats();
+            let reasons = ["unreadable", "empty", "truncated", "unsupported", "oversized"];
+            assert!(reasons.iter().all(|it| stats.faults[it] >= 3), "{stats:?}");
+            assert_eq!(stats.caches[0].samples, 7);
+        }
+    }
+    let loader = builder(source, training()).on_error(OnError::Stop).cache_encoded(PLENTY);
+    let loader = loader.build().unwrap();
+    let ended = loader.into_iter().find_map(Result::err);
+    assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
+}
+
+/// The decoder stops after the last row of a window: damage below it is not seen, with a cache as without one.
+#[test]
+fn a_picture_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
+    let mut samples = equal(6);
+    let whole = jpeg(3, 64, 400);
+    samples[3].0 = whole[..whole.len() * 6 / 10].to_vec();
+    samples[3].0.extend([0xff, 0xd9]);
+    let top = || Chain::new().then(op::Crop { x: 2, y: 1, width: 40, height: 30 });
+    let all = || Chain::new().then(op::Resize::to(16, 16));
+    let source = Counting::new(samples);
+    let run = |chain, decoded| {
+        let loader = builder(source.clone(), chain).cache_decoded(decoded).build().unwrap();
+        let batches: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
+        (batches, loader.stats())
+    };
+    let (expected, plain) = run(top(), None);
+    let (found, cached) = run(top(), PLENTY);
+    assert!(found == expected);
+    assert_eq!(plain.faults.values().sum::<u64>() + cached.faults.values().sum::<u64>(), 0);
+    assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
+    // The whole of it cannot be decoded.
+    let (expected, plain) = run(all(), None);
+    let (found, cached) = run(all(), PLENTY);
+    assert!(found == expected);
+    let faults = [plain, cached].map(|stats| stats.faults.values().sum::<u64>());
+    assert_eq!(faults, [3, 3]);
+}
+
+/// Resizing first is an operator at the head of the chain, whatever is kept; smaller pictures stay as they are.
+#[test]
+fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
+    let larger = || {
+        let mut all: Vec<_> = (0..16).map(|seed| (jpeg(seed, 90 + seed as u32, 70), 0)).collect();
+        for (value, (bytes, _)) in (1..=8).zip(&mut all) {
+            *bytes = turned(bytes, value);
+        }
+        all[9].0 = png(9, 71, 99);
+        all[10].0 = progressive(10, 80, 120);
+        all
+    };
+    let rest = || {
+        Chain::new().then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
+    };
+    let first = || {
+        let chain = Chain::new().then(op::Resize::shorter(34));
+        chain.then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
+    };
+    let bytes = |loader: Loader| -> Vec<Vec<Vec<u8>>> {
+        let epochs = (0..3).map(|_| epoch(&loader).into_iter().map(|batch| batch.1).collect());
+        epochs.collect()
+    };
+    for orientation in [true, false] {
+        let make = |chain| builder(Counting::new(larger()), chain).orientation(orientation);
+        let expected = bytes(make(first()).build().unwrap());
+        for decoded in [PLENTY, Some(20_000), Some(1)] {
+            let loader = make(rest()).cache_decoded(decoded).presize(Some(34)).build().unwrap();
+            assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
+        }
+    }
+    // With random crops: kept or not, the same.
+    let random = |decoded, presize| {
+        let builder = builder(Counting::new(larger()), training());
+        let loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
+        let all: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
+        (all, loader.stats().caches[0].clone())
+    };
+    let (kept, stats) = random(PLENTY, Some(34));
+    assert_eq!(stats.hits, 32);
+    let (not_kept, stats) = random(Some(1), Some(34));
+    assert_eq!(stats.hits, 0);
+    assert!(kept == not_kept);
+    assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
+    // Nothing is larger than this, so nothing changes.
+    assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
+    assert!(random(PLENTY, None).0 != kept);
+}
+
+/// A presized picture takes the room of its pixels.
+#[test]
+fn presized_pictures_take_less_room() {
+    let kept = |presize| {
+        let builder = builder(Counting::new(equal(10)), training());
+        let loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();
+        epoch(&loader);
+        loader.stats().caches[0].kept_bytes
+    };
+    assert_eq!((kept(None), kept(Some(18))), (10 * 3 * 48 * 36, 10 * 3 * 24 * 18));
+}
+
+#[test]
+fn samples_with_the_same_original_are_kept_once() {
+    let source = Counting::new(equal(6));
+    let repeated = Repeat::new(Arc::new(source.clone()), 4).unwrap();
+    let loader = builder(repeated, training()).workers(1).cache_encoded(PLENTY).build().unwrap();
+    epoch(&loader);
+    let cache = loader.stats().caches[0].clone();
+    assert_eq!((cache.samples, cache.epochs[0].hits, cache.epochs[0].misses), (6, 18, 6));
+}
+
+/// A shard of a shuffled set meets other samples in each epoch: its hits are those that it meets again.
+#[test]
+fn a_shards_hits_are_the_samples_that_it_meets_again() {
+    let make = builder(Counting::new(equal(40)), training()).shard(1, 3).cache_encoded(PLENTY);
+    let loader = make.build().unwrap();
+    let mut seen = BTreeSet::new();
+    let mut expected = Vec::new();
+    for number in 0..3 {
+        let indices: Vec<u64> =
+            epoch(&loader).iter().flat_map(|it| it.0.iter().map(|it| it.0)).collect();
+        let hits = indices.iter().filter(|it| seen.contains(*it)).count() as u64;
+        expected.push(CacheEpoch { epoch: number, hits, misses: indices.len() as u64 - hits });
+        seen.extend(indices);
+    }
+    assert_eq!(loader.stats().caches[0].epochs, expected);
+    assert!(expected[1].hits > 0 && expected[1].misses > 0);
+}
+
+#[test]
+fn a_whole_picture_of_each_worker_is_in_the_footprint() {
+    let rows = |decoded, presize: Option<u32>| {
+        let builder = builder(Counting::new(equal(10)), training());
+        let plan = builder.cache_decoded(decoded).presize(presize).plan().unwrap();
+        plan.footprint.row("whole pictures").map(|row| (row.each_bytes, row.count))
+    };
+    assert_eq!(rows(None, None), None);
+    assert_eq!(rows(PLENTY, None), Some((3 * 48 * 36, 3)));
+    assert_eq!(rows(PLENTY, Some(18)), Some((3 * (48 * 36 + 24 * 18), 3)));
+}
+
+#[test]
+fn settings_are_read_written_again_and_refused_with_their_key() {
+    let read = |cache: &str| {
+        let text = format!(
+            "[source]\ndirectory = \"a\"\n[cache]\n{cache}\n[[chain]]\nop = \"resize\"\nwidth = 8\nheight = 8\n"
+        );
+        Pipeline::from_toml(&text, "")
+    };
+    let pipeline = read("encoded = \"4 GiB\"\ndecoded = 1000\npresize = 400").unwrap();
+    let cache = &pipeline.settings.cache;
+    assert_eq!(
+        (cache.encoded, cache.decoded, cache.presize),
+        (Some(4 << 30), Some(1000), Some(400))
+    );
+    let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
+    assert_eq!(again.settings, pipeline.settings);
+    assert_eq!(read("").unwrap().settings.cache, Default::default());
+    for (cache, words) in [
+        ("encoded = 0", "cache.encoded: must be at least 1, is 0; leave it out for no cache"),
+        ("encoded = \"4 GB\"", "cache.encoded: must be a number of bytes"),
+        ("decodet = 1", "cache.decodet: unknown key, did you mean decoded?"),
+        ("presize = 400", "cache.presize: sizes what the decoded cache holds, and there is none"),
+        ("decoded = 9\npresize = 0", "cache.presize: must be at least 1, is 0"),
+        (
+            "decoded = 9\n[decode]\nprescale = true",
+            "cache.decoded: keeps pictures at their full size",
+        ),
+    ] {
+        let found = read(cache).unwrap_err().to_string();
+        assert!(found.starts_with(words), "{cache}: {found}");
+    }
+}
+
+/// Every placement of decoding and operators, and every schedule: the bytes of a run without cache on the CPU.
+#[test]
+fn on_a_device_batches_are_the_same_with_each_cache_too() {
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    let crop = |cpu: usize| {
+        let place = |number| if number < cpu { Placement::Cpu } else { Placement::Auto };
+        Chain::new()
+            .then_on(place(0), op::RandomResizedCrop::to(19, 21))
+            .then_on(place(1), op::Normalize::IMAGENET)
+            .then_on(place(2), op::Flip { horizontal: 0.5, vertical: 0.5 })
+    };
+    for (schedule, cpu) in [
+        (Schedule::Lazy, 0),
+        (Schedule::Random(1), 0),
+        (Schedule::Random(2), 1),
+        (Schedule::Eager, 2),
+    ] {
+        machine.schedule(schedule);
+        let plain = builder(Counting::new(mixed()), crop(cpu)).build().unwrap();
+        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+        for (encoded, decoded) in
+            [(PLENTY, None), (None, PLENTY), (Some(24_000), Some(60_000)), (Some(24_000), None)]
+        {
+            let source = Counting::new(mixed());
+            let builder = builder(source.clone(), crop(cpu)).device(DeviceChoice::Gpu(0));
+            let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            assert!(loader.plan().uses_gpu());
+            for expected in &expected {
+                assert!(epoch(&loader) == *expected, "{schedule:?} {cpu} {encoded:?} {decoded:?}");
+            }
+            let stats = loader.stats();
+            assert!(stats.caches.iter().any(|cache| cache.hits > 0));
+            if decoded == PLENTY {
+                // All is on the host: none of it was decoded by the device.
+                assert_eq!((stats.outcomes["cpu"], source.all() <= 36), (60, true), "{stats:?}");
+                assert!(stats.finished_on_cpu.is_empty(), "{stats:?}");
+            }
+            drop(loader);
+            let counts = machine.counts();
+            assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+        }
+    }
+    let refused = builder(Counting::new(mixed()), training())
+        .device(DeviceChoice::Gpu(0))
+        .routes([Route::Cuda])
+        .cache_decoded(PLENTY)
+        .build();
+    let text = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        text.starts_with("cache.decoded: kept pictures come to the device by the route cpu"),
+        "{text}"
+    );
+}
+
+/// What a cache gives is decoded like a file: window by window, and refused where it is not what it should be.
+#[test]
+fn a_picture_that_is_decoded_already_gives_its_windows() {
+    let size = Size::new(7, 5);
+    let pixels: Vec<u8> = (0..105).collect();
+    let header =
+        Header { format: Format::Pixels, size, orientation: Orientation::UPRIGHT, jpeg: None };
+    let decode = |pixels: &[u8], window, reduction| {
+        let mut rows = Vec::new();
+        let decoded =
+            HostDecoder::new().decode(pixels, &header, window, reduction, &mut |y, row| {
+                rows.push((y, row.to_vec()));
+            });
+        decoded.map(|()| rows)
+    };
+    let rows = decode(&pixels, Roi::new(2, 1, 3, 2), 1).unwrap();
+    assert_eq!(rows, [(1, pixels[27..36].to_vec()), (2, pixels[48..57].to_vec())]);
+    for (pixels, window, reduction) in [
+        (&pixels[1..], size.window(), 1),
+        (&pixels[..], Roi::new(5, 0, 3, 2), 1),
+        (&pixels[..], Roi::new(0, 0, 3, 2), 2),
+    ] {
+        assert!(decode(pixels, window, reduction).is_err());
+    }
+}
