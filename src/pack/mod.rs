@@ -241,6 +241,8 @@ impl<'a> Maker<'a> {
             Format::WebP => "webp",
             Format::Pnm if bytes.starts_with(b"P5") => "pgm",
             Format::Pnm => "ppm",
+            // What caches hold; no file's header says so.
+            Format::Pixels => return Err(Fault::new(Reason::Unsupported, "a decoded picture")),
         };
         Ok(Picture { bytes: bytes.to_vec(), extension })
     }
