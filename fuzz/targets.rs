@@ -11,8 +11,8 @@ use feedwater::decode::{HostDecoder, can_reduce, reduced_size};
 use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::source::{
-    Beton, Configured, FileList, HostPage, Lmdb, LmdbSettings, NoSettings, Npy, RecordIo,
-    RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
+    Beton, Coco, Configured, FileList, FileListSettings, HostPage, ListFormat, Lmdb, LmdbSettings,
+    Npy, RecordIo, RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
 };
 
 /// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
@@ -48,7 +48,10 @@ pub const TARGETS: &[Target] = &[
     Target("lmdb-named", &[("lmdb", ".mdb")], |it| source::<Lmdb>(it, &named())),
     Target("recordio", &[("recordio", ".rec")], |it| source::<RecordIo>(it, &Default::default())),
     Target("recordio-first", &[("recordio", ".rec")], |it| source::<RecordIo>(it, &first())),
-    Target("list", &[], |it| opened::<FileList>(it, &NoSettings {})),
+    Target("list", &[], |it| opened::<FileList>(it, &Default::default())),
+    Target("list-csv", &[], |it| opened::<FileList>(it, &list(ListFormat::Csv))),
+    Target("list-jsonl", &[], |it| opened::<FileList>(it, &list(ListFormat::Jsonl))),
+    Target("coco", &[("coco", ".json")], |it| opened::<Coco>(it, &Default::default())),
     Target("config", &[], config),
 ];
 
@@ -159,6 +162,10 @@ fn config(bytes: &[u8]) -> String {
 
 fn named() -> LmdbSettings {
     LmdbSettings { database: "train".into(), ..Default::default() }
+}
+
+fn list(format: ListFormat) -> FileListSettings {
+    FileListSettings { format, ..Default::default() }
 }
 
 fn first() -> RecordIoSettings {

@@ -132,7 +132,10 @@ impl Arrangement for InTurn {
             return Vec::new();
         }
         let begins = [0].into_iter().chain(self.ends.iter().copied());
-        begins.zip(parts).flat_map(|(begin, ends)| ends.iter().map(move |end| begin + end)).collect()
+        begins
+            .zip(parts)
+            .flat_map(|(begin, ends)| ends.iter().map(move |end| begin + end))
+            .collect()
     }
 
     fn memory_bytes(&self) -> u64 {
