@@ -30,7 +30,7 @@ fn expect(list: &FileList, expected: &[(&str, i64)]) {
 }
 
 fn words(result: Result<FileList, Error>) -> String {
-    result.err().expect("it must be refused").to_string()
+    result.expect_err("it must be refused").to_string()
 }
 
 fn refused(name: &str, text: &str, expected: &str) {
