@@ -308,7 +308,7 @@ fn an_annotation_takes_two_bytes_or_so_for_each_number() {
             let outline: Vec<f64> =
                 (0..80).map(|at| ((300.0 + near(at)) * 100.0).round() / 100.0).collect();
             json!({
-                "id": 900_000 + id, "image_id": 1, "category_id": 3, "area": 2765.148_650_000_000_5,
+                "id": 900_000 + id, "image_id": 1, "category_id": 3, "area": 1.0 / 3.0,
                 "bbox": [300.5, 301.25, 4.99, 4.5], "iscrowd": 0, "segmentation": [outline],
             })
         })

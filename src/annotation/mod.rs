@@ -11,7 +11,7 @@
 use std::ops::Deref;
 
 use crate::error::{Fault, Reason};
-use crate::geometry::{BoundingBox, Orientation, Size, View};
+use crate::geometry::{Axis, BoundingBox, Orientation, Size, View};
 
 mod polygon;
 mod runs;
@@ -230,7 +230,7 @@ impl Way {
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
         let View { x, y, size, visible } = self.view;
         let upright = self.turn.upright_size(self.size);
-        let line = |axis: crate::geometry::Axis, len: u32, of: u32, first: f64, end: f64| {
+        let line = |axis: Axis, len: u32, of: u32, first: f64, end: f64| {
             let position = |at: u32| {
                 let back = axis.back(f64::from(at) + 0.5).floor();
                 (sees(first, end, at) && back >= 0.0 && back < f64::from(of)).then_some(back as u32)
