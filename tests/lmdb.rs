@@ -94,14 +94,14 @@ fn datums_that_protobuf_wrote_are_read_with_their_labels() {
         let (_root, source) = open(&golden(name), &database("val")).unwrap();
         assert_eq!(samples(&source), datums()[..2], "{name}");
         let words = refused(&golden(name), &database("test"));
-        let end = "no database \"test\"; name another one as source.database or none (\"\"), there are train, val";
+        let end = "no database \"test\"; name another one as source.database, there are train, val";
         assert!(words.ends_with(end), "{words}");
         let words = refused(&golden(name), &database(""));
         assert!(words.ends_with("write one as source.database, there are train, val"), "{words}");
     }
     let settings = LmdbSettings { database: "train".into(), ..Default::default() };
     let words = refused(&golden("lmdb/datum.mdb"), &settings);
-    assert!(words.contains("no database \"train\""), "{words}");
+    assert!(words.contains("no database \"train\"; it has none with names"), "{words}");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn the_newest_transaction_is_read() {
 #[test]
 fn a_changed_environment_is_a_fault_and_is_indexed_anew() {
     let (_root, path) = file(&golden("lmdb/datum.mdb"));
-    let source = Lmdb::open(&[path.clone()], &LmdbSettings::default()).unwrap();
+    let source = Lmdb::open(std::slice::from_ref(&path), &LmdbSettings::default()).unwrap();
     assert!(read(&source, 0).is_ok());
     let changed = File::options().write(true).open(&path).unwrap();
     changed.write_all_at(&[9], 4096 + 16 + 128).unwrap();

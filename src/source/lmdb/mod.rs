@@ -104,7 +104,7 @@ impl Format for LmdbSettings {
                         named = Some(database);
                     }
                     if names.len() < 32 {
-                        names.push(String::from_utf8_lossy(name).into_owned());
+                        names.push(shown(name));
                     }
                 }
             }
@@ -121,11 +121,16 @@ impl Format for LmdbSettings {
             return Ok(());
         }
         let Some(database) = named else {
-            let problem = format!(
-                "the environment has no database {:?}; name another one as source.database or none (\"\"), there are {}",
-                self.database,
-                names.join(", ")
-            );
+            let name = &self.database;
+            let problem = match names.is_empty() {
+                true => format!(
+                    "the environment has no database {name:?}; it has none with names, leave source.database out"
+                ),
+                false => format!(
+                    "the environment has no database {name:?}; name another one as source.database, there are {}",
+                    names.join(", ")
+                ),
+            };
             return Err(Wrong::new(0, problem));
         };
         environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
@@ -166,9 +171,13 @@ impl LmdbSettings {
             LmdbValues::Auto | LmdbValues::Image => Entry::new(value, -1, 0),
         };
         table.push(entry.map_err(|wrong| {
-            let key = String::from_utf8_lossy(&key[..key.len().min(100)]);
-            Wrong::new(wrong.offset, format!("key {key:?}: {}", wrong.problem))
+            Wrong::new(wrong.offset, format!("key {:?}: {}", shown(key), wrong.problem))
         })?);
         Ok(())
     }
+}
+
+/// The beginning of a key, for messages.
+fn shown(key: &[u8]) -> String {
+    String::from_utf8_lossy(&key[..key.len().min(100)]).into_owned()
 }
