@@ -4,14 +4,16 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::braces::braces;
 use crate::error::{Error, Result};
 
 /// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
 /// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
 /// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count.
+/// Before all this a path that is not there, and has braces, stands for each path that they mean.
 pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for path in paths {
+    for path in &without_braces(key, paths)? {
         let before = files.len();
         if path.is_dir() {
             list(path, |name| name.ends_with(ending.as_bytes()), &mut files)?;
@@ -30,6 +32,21 @@ pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>
         return Err(Error::config(format!("source.{key}"), "names no files; name at least one"));
     }
     Ok(files)
+}
+
+fn without_braces(key: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for path in paths {
+        if path.as_os_str().as_bytes().iter().any(|byte| b"{}".contains(byte)) && !path.exists() {
+            all.extend(braces(path).map_err(|problem| {
+                let problem = format!("{}: {problem}", path.display());
+                Error::config(format!("source.{key}"), problem)
+            })?);
+        } else {
+            all.push(path.clone());
+        }
+    }
+    Ok(all)
 }
 
 /// The last part of a path that is no file, if it is a pattern.

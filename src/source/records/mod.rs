@@ -21,6 +21,7 @@ use crate::error::{Error, Fault, Reason, Result};
 pub use files::expand;
 pub use window::Window;
 
+mod braces;
 mod files;
 mod index;
 mod window;

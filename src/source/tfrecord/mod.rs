@@ -12,7 +12,8 @@ mod example;
 
 /// Pictures in TFRecord files, each in a `tf.train.Example`.
 ///
-/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part).
+/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part)
+///   or `train-{00..15}` (braces anywhere, as in shells).
 ///   The samples are in the order of the paths, of the names, and of the records.
 /// * The picture is the one value of a bytes list, the label the one value of an integer list; the settings name
 ///   both features. What a record has besides does not matter.

@@ -14,7 +14,7 @@ mod tar;
 /// Pictures in uncompressed tar archives, as WebDataset writes them, in any order.
 ///
 /// * A path is an archive, a directory (its visible files that end in `.tar`), or a pattern such as `train-*.tar` (`*`
-///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the members.
+///   and `?` in the last part) or `train-{000..146}.tar` (braces anywhere, as in shells). The samples are in the order of the paths, of the names, and of the members.
 /// * Files that follow one another and whose names are equal up to the first dot of the last part are one sample; what
 ///   follows that dot, in lower case, is a file's extension. The settings name the picture's extension and the label's.
 ///   A sample without a picture is left out. Files without a dot, or with nothing before it, and what `__NAME__` leads
