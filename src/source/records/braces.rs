@@ -118,14 +118,14 @@ fn range(text: &[u8]) -> Result<Option<Vec<Vec<u8>>>, String> {
 }
 
 fn steps(from: i64, to: i64, step: u64) -> Result<impl Iterator<Item = i64>, String> {
-    let count = from.abs_diff(to) / step + 1;
-    bounded(usize::try_from(count).unwrap_or(usize::MAX))?;
+    let last = from.abs_diff(to) / step;
+    bounded(usize::try_from(last).unwrap_or(usize::MAX).saturating_add(1))?;
     // Both products stay between the ends.
     let at = move |number: u64| match from <= to {
         true => from.saturating_add_unsigned(number * step),
         false => from.saturating_sub_unsigned(number * step),
     };
-    Ok((0..count).map(at))
+    Ok((0..=last).map(at))
 }
 
 fn bounded(count: usize) -> Result<(), String> {
