@@ -9,14 +9,15 @@ use crate::storage;
 
 /// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
 /// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
-/// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count.
+/// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count,
+/// which may have `.gz` or `.zst` after it.
 /// Before all this a path that is not there, and has braces, stands for each path that they mean.
 pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     for path in &without_braces(key, paths)? {
         let before = files.len();
         if storage::is_folder(path) {
-            list(path, |name| name.ends_with(ending.as_bytes()), &mut files)?;
+            list(path, |name| ends_with(name, ending.as_bytes()), &mut files)?;
         } else if let Some(pattern) = pattern(path) {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
             list(parent.unwrap_or(Path::new(".")), |name| matches(pattern, name), &mut files)?;
@@ -61,6 +62,11 @@ fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>)
     let wanted = entries.iter().filter(|it| !it.folder && wanted(it.name.as_bytes()));
     files.extend(wanted.map(|entry| folder.join(&entry.name)));
     Ok(())
+}
+
+fn ends_with(name: &[u8], ending: &[u8]) -> bool {
+    let packed = [&b".gz"[..], b".zst"].into_iter().find_map(|it| name.strip_suffix(it));
+    name.ends_with(ending) || packed.is_some_and(|name| name.ends_with(ending))
 }
 
 /// Whether a name matches a pattern of `*` and `?`: on a mismatch the last `*` takes one byte more.
