@@ -87,6 +87,12 @@ pub trait Source: Send + Sync {
 
     /// One line for people: what it is and how many samples it has.
     fn describe(&self) -> String;
+
+    /// Why reading the samples in any order but their own is slow, with the way out; `None`, the default, where it is
+    /// not.
+    fn slow_shuffled(&self) -> Option<String> {
+        None
+    }
 }
 
 /// One sample of a source.

@@ -253,7 +253,7 @@ impl<F: Format> Source for Records<F> {
         (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64 + unpacker
     }
 
-    /// The first file, how many files and samples there are, and what it means that some are compressed.
+    /// The first file, how many files and samples there are, and how many files are compressed.
     fn describe(&self) -> String {
         let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
         let what = match more {
@@ -262,11 +262,18 @@ impl<F: Format> Source for Records<F> {
         };
         match self.packed() {
             0 => what,
-            packed => format!(
-                "{what}, {packed} files compressed: fast in the order of the files; to shuffle all samples unpack them, \
-                 or write them anew with feedwater pack"
-            ),
+            packed => format!("{what}, {packed} files compressed"),
         }
+    }
+
+    fn slow_shuffled(&self) -> Option<String> {
+        let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
+        Some(format!(
+            "{} files are compressed, the first is {}: each sample that is not read in their order unpacks some MiB \
+             besides; unpack them, write them anew with feedwater pack, or set loader.shuffle = false",
+            self.packed(),
+            first.path.display()
+        ))
     }
 }
 
