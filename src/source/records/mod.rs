@@ -327,17 +327,26 @@ fn table_of<F: Format>(
     let io = |error: io::Error| Error::io(path, &error);
     let file = File::open(path).map_err(io)?;
     let stamp = file.stamp().map_err(io)?;
-    let packing = packing::<F>(&file).map_err(io)?;
-    let (file, len) = match packing {
+    let settings = serde_json::to_string(format)
+        .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
+    let index = |packing: Option<Packing>| {
+        let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
+        index::Index::new(path, F::KEY, &format!("{settings}{packed}"))
+    };
+    let opened = |file: File, packing: Option<Packing>| match packing {
         Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
         None => (file, stamp.len),
     };
-    let settings = serde_json::to_string(format)
-        .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
-    let index = index::Index::new(path, F::KEY, &settings);
-    if let Some(entries) = index.read(stamp, len) {
-        return Ok(Table { file, packing, stamp, entries });
+    // A file that has a table is not read at all here, wherever it lies.
+    for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
+        let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
+        if let Some(entries) = index(packing).read(stamp, len) {
+            let (file, _) = opened(file, packing);
+            return Ok(Table { file, packing, stamp, entries });
+        }
     }
+    let packing = packing::<F>(&file).map_err(io)?;
+    let (file, len) = opened(file, packing);
     let mut entries = Vec::new();
     let mut window = Window::new(&file, len);
     let walked = format.walk(&mut window, &mut entries).and_then(|()| window.drain());
@@ -350,7 +359,7 @@ fn table_of<F: Format>(
         return Err(Error::Io { path: path.clone(), problem });
     }
     entries.shrink_to_fit();
-    index.write(stamp, &entries);
+    index(packing).write(stamp, &entries);
     Ok(Table { file, packing, stamp, entries })
 }
 

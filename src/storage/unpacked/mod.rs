@@ -96,6 +96,9 @@ struct Turn<'a> {
 }
 
 impl Packing {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Gzip, Self::Zlib, Self::Zstd];
+
     /// How a file that begins so may be compressed.
     pub fn of(first: &[u8]) -> Option<Self> {
         match first {
