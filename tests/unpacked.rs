@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::slice::from_ref;
 use std::thread;
 
 use feedwater::error::Reason;
@@ -318,7 +319,7 @@ fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
 #[test]
 fn damage_after_indexing_is_a_fault_of_the_sample() {
     let (_root, path) = file(&gzip(&golden("train-000000.tar")));
-    let open = || WebDataset::open(&[path.clone()], &WebDatasetSettings::default()).unwrap();
+    let open = || WebDataset::open(from_ref(&path), &WebDatasetSettings::default()).unwrap();
     let time = fs::metadata(&path).unwrap().modified().unwrap();
     drop(open());
     let mut bytes = fs::read(&path).unwrap();

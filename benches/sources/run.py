@@ -46,10 +46,13 @@ def main():
             absent[name] = reason
             continue
         orders = [False, True] if form.shuffled else [False]
-        for shuffled in orders:
-            for threads in options.threads:
-                rows.append(compare(form, python, folder, shuffled, threads, options))
-                print(row(rows[-1]), flush=True)
+        try:
+            for shuffled in orders:
+                for threads in options.threads:
+                    rows.append(compare(form, python, folder, shuffled, threads, options))
+                    print(row(rows[-1]), flush=True)
+        except RuntimeError as error:
+            absent[name] = str(error)
     print(f"\n{HEAD}")
     for it in rows:
         print(row(it))

@@ -266,8 +266,10 @@ impl Decoder {
         for flag in [8, 16] {
             while flags & flag != 0 && self.byte(file)? != 0 {}
         }
+        // A checksum of the header.
         if flags & 2 != 0 {
-            (self.byte(file)?, self.byte(file)?);
+            self.need(file, 2)?;
+            self.used += 2;
         }
         if let Engine::Deflate(deflate) = &mut self.engine {
             deflate.inflate.reset_as(MinReset);
