@@ -139,6 +139,7 @@ fn every_format_is_known() {
         ("npy/rgb-1.npy", "npy"),
         ("recordio/train.rec", "recordio"),
         ("records/gnu.tar", "webdataset"),
+        ("records/train.tar.gz", "webdataset"),
         ("records/train-00000-of-00002", "tfrecord"),
     ] {
         assert_eq!(key(&golden.join(path)), expected, "{path}");

@@ -104,6 +104,26 @@ fn what_webdataset_wrote_is_read_sample_for_sample() {
 }
 
 #[test]
+fn braces_in_a_path_are_expanded_unless_a_file_has_that_name() {
+    let names = ["train-000000.tar", "train-000001.tar"];
+    let files = names.map(golden);
+    let literal = "{b,c}.tar";
+    let root = folder(&[(names[0], &files[0]), (names[1], &files[1]), (literal, &files[1])]);
+    let open =
+        |path: &str| WebDataset::open(&[root.path().join(path)], &WebDatasetSettings::default());
+    assert_eq!(samples(&open("train-{000000..000001}.tar").unwrap()), written(0..4));
+    assert_eq!(samples(&open("{train-000001,train-*}.tar").unwrap()).len(), 5);
+    assert_eq!(samples(&open(literal).unwrap()), written(3..4));
+    let words = open("train-{000000..000002}.tar").err().unwrap().to_string();
+    assert!(words.contains("train-000002.tar"), "{words}");
+    let words = open("train-{0.tar").err().unwrap().to_string();
+    assert!(
+        words.contains("source.webdataset") && words.ends_with("a brace { has no } after it"),
+        "{words}"
+    );
+}
+
+#[test]
 fn long_names_are_read_in_all_three_forms_of_tar() {
     for name in ["ustar.tar", "gnu.tar", "pax.tar"] {
         assert_eq!(open(&golden(name)).unwrap(), written(0..1), "{name}");
@@ -228,10 +248,9 @@ fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
 
 #[test]
 fn what_is_no_archive_is_refused_with_the_way_out() {
-    let words = refused(&golden("train.tar.gz"));
+    let words = refused(b"BZh and so on");
     assert!(words.contains("a.tar, byte 0: the archive is compressed"), "{words}");
-    assert!(words.ends_with("unpack it (gunzip)"), "{words}");
-    assert!(refused(b"\x28\xb5\x2f\xfd and so on").ends_with("unpack it (unzstd)"));
+    assert!(words.ends_with("unpack it (bunzip2)"), "{words}");
     let words = refused(&[b'x'; 600]);
     assert!(words.ends_with("the file is no tar archive, or is damaged"), "{words}");
     let root = folder(&[("a.txt", b"x")]);

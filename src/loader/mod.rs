@@ -186,9 +186,11 @@ impl Loader {
         self.order.whole().places()
     }
 
-    /// What is known to be wrong with the versions of the libraries that this loader uses, with the way out; for people.
+    /// What is known to be wrong with the versions of the libraries that this loader uses, and what makes the source slow
+    /// in the order that was asked for, with the way out; for people.
     pub fn warnings(&self) -> Vec<String> {
-        self.engine.warnings()
+        let slow = self.plan.settings.loader.shuffle.then(|| self.source.slow_shuffled());
+        self.engine.warnings().into_iter().chain(slow.flatten()).collect()
     }
 
     /// Where this loader is: what [`LoaderBuilder::resume`] goes on from. A few numbers, whatever the set.

@@ -150,6 +150,12 @@ pub trait Source: Send + Sync {
     fn file_ends(&self) -> Vec<u64> {
         Vec::new()
     }
+
+    /// Why reading the samples in any order but their own is slow, with the way out; `None`, the default, where it is
+    /// not.
+    fn slow_shuffled(&self) -> Option<String> {
+        None
+    }
 }
 
 /// One sample of a source.

@@ -1,5 +1,6 @@
 //! Bytes of files, wherever they lie: positioned reads, listings, and where things that can be made again are kept.
 //!
+//! A file that is compressed can be opened as the bytes that it holds (`unpacked/`).
 //! A path is local, or a URL: it then begins with a scheme and `://`, and its parts are joined as those of a path are.
 
 use std::ffi::OsString;
@@ -10,10 +11,17 @@ pub(crate) use keep::{directory as cache_directory, override_directory};
 
 mod keep;
 mod local;
+pub mod unpacked;
 
 /// An open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]
-pub struct File(local::File);
+pub struct File(Bytes);
+
+#[derive(Debug)]
+enum Bytes {
+    Local(local::File),
+    Unpacked(unpacked::Unpacked),
+}
 
 /// Which bytes a file has: its length, and what changes when they do. A file with the same stamp is not read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,17 +44,23 @@ pub struct Entry {
 impl File {
     /// Opens a regular file. Anything else, a folder or a pipe, is an error at once.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(local::File::open(path)?))
+        Ok(Self(Bytes::Local(local::File::open(path)?)))
     }
 
-    /// The stamp of the file as it is now.
+    /// The stamp of the file as it is now; of one that is unpacked, the compressed file's.
     pub fn stamp(&self) -> io::Result<Stamp> {
-        self.0.stamp()
+        match &self.0 {
+            Bytes::Local(file) => file.stamp(),
+            Bytes::Unpacked(file) => file.stamp(),
+        }
     }
 
     /// Fills the buffer, as far as the file reaches, from this byte of the file on; gives how many bytes there were.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        self.0.read_at(buffer, offset)
+        match &self.0 {
+            Bytes::Local(file) => file.read_at(buffer, offset),
+            Bytes::Unpacked(file) => file.read_at(buffer, offset),
+        }
     }
 
     /// Fills the buffer from this byte of the file on.

@@ -209,6 +209,10 @@ impl<A: Arrangement> Source for Combined<A> {
         self.arrangement.file_ends(&parts)
     }
 
+    fn slow_shuffled(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| part.source.slow_shuffled())
+    }
+
     fn original(&self, index: u64) -> u64 {
         let (part, index) = self.part(index);
         part.originals_before.saturating_add(part.source.original(index))

@@ -3,18 +3,21 @@
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+use super::braces::braces;
 use crate::error::{Error, Result};
 use crate::storage;
 
 /// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
 /// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
-/// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count.
+/// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count,
+/// which may have `.gz` or `.zst` after it.
+/// Before all this a path that is not there, and has braces, stands for each path that they mean.
 pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for path in paths {
+    for path in &without_braces(key, paths)? {
         let before = files.len();
         if storage::is_folder(path) {
-            list(path, |name| name.ends_with(ending.as_bytes()), &mut files)?;
+            list(path, |name| ends_with(name, ending.as_bytes()), &mut files)?;
         } else if let Some(pattern) = pattern(path) {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
             list(parent.unwrap_or(Path::new(".")), |name| matches(pattern, name), &mut files)?;
@@ -32,6 +35,22 @@ pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>
     Ok(files)
 }
 
+fn without_braces(key: &str, paths: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for path in paths {
+        let marked = path.as_os_str().as_bytes().iter().any(|byte| b"{}".contains(byte));
+        if marked && !storage::exists(path) {
+            all.extend(braces(path).map_err(|problem| {
+                let problem = format!("{}: {problem}", path.display());
+                Error::config(format!("source.{key}"), problem)
+            })?);
+        } else {
+            all.push(path.clone());
+        }
+    }
+    Ok(all)
+}
+
 /// The last part of a path that is no file, if it is a pattern.
 fn pattern(path: &Path) -> Option<&[u8]> {
     let name = path.file_name()?.as_bytes();
@@ -43,6 +62,11 @@ fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>)
     let wanted = entries.iter().filter(|it| !it.folder && wanted(it.name.as_bytes()));
     files.extend(wanted.map(|entry| folder.join(&entry.name)));
     Ok(())
+}
+
+fn ends_with(name: &[u8], ending: &[u8]) -> bool {
+    let packed = [&b".gz"[..], b".zst"].into_iter().find_map(|it| name.strip_suffix(it));
+    name.ends_with(ending) || packed.is_some_and(|name| name.ends_with(ending))
 }
 
 /// Whether a name matches a pattern of `*` (any text) and `?` (any byte): on a mismatch the last `*` takes one byte more.

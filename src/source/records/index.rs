@@ -51,9 +51,9 @@ impl Index {
         Self { hash, places: beside.into_iter().chain(cached).collect() }
     }
 
-    /// The table, if it is that of the file as it is now.
-    pub fn read(&self, stamp: Stamp) -> Option<Vec<Entry>> {
-        self.places.iter().find_map(|place| self.read_from(place, stamp))
+    /// The table, if it is that of the file as it is now, and all of it lies within `len` bytes.
+    pub fn read(&self, stamp: Stamp, len: u64) -> Option<Vec<Entry>> {
+        self.places.iter().find_map(|place| self.read_from(place, stamp, len))
     }
 
     /// Keeps the table, if it can.
@@ -71,11 +71,11 @@ impl Index {
         let _ = self.places.iter().any(|place| write_to(place, &content).is_ok());
     }
 
-    fn read_from(&self, place: &Path, stamp: Stamp) -> Option<Vec<Entry>> {
+    fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Vec<Entry>> {
         let mut file = File::open(place).ok()?;
         let bytes = (file.metadata().ok()?.len() as usize).checked_sub(HEAD_BYTES)?;
         // A sample takes a byte of its file at least: what is longer is no table, and no memory is taken for it.
-        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > stamp.len {
+        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
             return None;
         }
         let mut head = [0; HEAD_BYTES];
@@ -90,7 +90,7 @@ impl Index {
         if crc32c::crc32c_append(crc32c::crc32c(facts), &table).to_le_bytes() != crc {
             return None;
         }
-        table.chunks_exact(ENTRY_BYTES).map(|bytes| entry(bytes, stamp.len)).collect()
+        table.chunks_exact(ENTRY_BYTES).map(|bytes| entry(bytes, len)).collect()
     }
 }
 

@@ -6,11 +6,14 @@
 //!   read at once.
 //! * After a read the file must still have the length and the time that it was indexed with. One that was changed or
 //!   cut is a fault of the sample, whatever was read.
+//! * Of a format that can be compressed, files that are so are read as what they hold (`storage/unpacked/`), from one
+//!   bounded memory for all of them.
 
 use std::fmt::Debug;
 use std::io::ErrorKind;
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, thread};
 
@@ -20,6 +23,7 @@ use serde::de::DeserializeOwned;
 use super::{Configured, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::header::PnmHead;
+use crate::storage::unpacked::{Limits, Packing, Unpacker};
 use crate::storage::{File, Stamp};
 
 pub use files::matches;
@@ -27,6 +31,7 @@ pub use window::Window;
 
 pub(super) use files::expand;
 
+mod braces;
 mod files;
 mod index;
 pub(in crate::source) mod protobuf;
@@ -54,6 +59,12 @@ pub trait Format:
     /// every sample what the decoder must know.
     fn head(_note: u32) -> Option<PnmHead> {
         None
+    }
+
+    /// Whether a file with these first bytes, at most 512, may be a compressed one that is read as what it holds.
+    /// Asked of files only that begin as a compressed one does.
+    fn unpacks(_first: &[u8]) -> bool {
+        false
     }
 
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
@@ -98,12 +109,14 @@ pub struct Records<F> {
     shards: Vec<Shard>,
     entries: Vec<Entry>,
     largest_bytes: u64,
+    unpacker: Arc<Unpacker>,
     format: F,
 }
 
 struct Shard {
     path: PathBuf,
     held: Option<File>,
+    packing: Option<Packing>,
     stamp: Stamp,
     /// The first sample after it.
     end: u64,
@@ -147,11 +160,12 @@ impl<F: Format> Records<F> {
         let mut shards = Vec::with_capacity(files.len());
         let mut tables = Vec::with_capacity(files.len());
         let mut end = 0;
-        for (path, table) in files.iter().zip(tables_of(&files, format)) {
-            let (file, stamp, table) = table?;
+        let unpacker = Unpacker::new(Limits::default());
+        for (path, table) in files.iter().zip(tables_of(&files, format, &unpacker)) {
+            let Table { file, packing, stamp, entries: table } = table?;
             end += table.len() as u64;
             let held = (shards.len() < HELD).then_some(file);
-            shards.push(Shard { path: path.clone(), held, stamp, end });
+            shards.push(Shard { path: path.clone(), held, packing, stamp, end });
             tables.push(table);
         }
         let entries = tables.concat();
@@ -165,7 +179,7 @@ impl<F: Format> Records<F> {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest_bytes = bytes.max().unwrap_or(0);
-        Ok(Self { shards, entries, largest_bytes, format: format.clone() })
+        Ok(Self { shards, entries, largest_bytes, unpacker, format: format.clone() })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -177,7 +191,8 @@ impl<F: Format> Records<F> {
         page: &mut dyn Page,
         limit: u64,
     ) -> Result<(), Fault> {
-        let shard = &self.shards[self.shard_number(index)];
+        let number = self.shard_number(index);
+        let shard = &self.shards[number];
         let Entry { offset, len, crc, .. } = self.entries[index as usize];
         if len == DAMAGED {
             let problem = format!("the checksum of the record at byte {offset} does not match it");
@@ -189,7 +204,11 @@ impl<F: Format> Records<F> {
         let file = match &shard.held {
             Some(file) => file,
             None => {
-                opened = File::open(&shard.path).map_err(unreadable)?;
+                let file = File::open(&shard.path).map_err(unreadable)?;
+                opened = match shard.packing {
+                    Some(packing) => self.unpacker.open(file, number, packing),
+                    None => file,
+                };
                 &opened
             }
         };
@@ -197,10 +216,13 @@ impl<F: Format> Records<F> {
         before.copy_from_slice(prefix);
         let filled = self.format.fill(crc, file, offset, space);
         let kept = filled.map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
+            // A compressed file says itself where it is cut.
+            ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
                 let problem = format!("the file ends before byte {}", offset + u64::from(len));
                 Fault::new(Reason::Truncated, problem)
             }
+            ErrorKind::UnexpectedEof => Fault::new(Reason::Truncated, error.to_string()),
+            ErrorKind::InvalidData => Fault::new(Reason::Corrupt, error.to_string()),
             _ => unreadable(error),
         })?;
         if file.stamp().map_err(unreadable)? != shard.stamp {
@@ -213,6 +235,11 @@ impl<F: Format> Records<F> {
         }
         page.truncate(prefix.len() + kept);
         Ok(())
+    }
+
+    /// How many files are compressed.
+    fn packed(&self) -> usize {
+        self.shards.iter().filter(|shard| shard.packing.is_some()).count()
     }
 
     fn shard_number(&self, index: u64) -> usize {
@@ -250,20 +277,35 @@ impl<F: Format> Source for Records<F> {
     fn memory_bytes(&self) -> u64 {
         let paths: usize = self.shards.iter().map(|shard| shard.path.capacity()).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
-        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64
+        let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
+        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64 + unpacker
     }
 
-    /// The first file, and how many files and samples there are.
+    /// The first file, how many files and samples there are, and how many files are compressed.
     fn describe(&self) -> String {
         let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
-        match more {
+        let what = match more {
             0 => format!("{first}: {} samples", self.entries.len()),
             _ => format!("{first} and {more} more: {} samples", self.entries.len()),
+        };
+        match self.packed() {
+            0 => what,
+            packed => format!("{what}, {packed} files compressed"),
         }
     }
 
     fn file_ends(&self) -> Vec<u64> {
         self.shards.iter().map(|shard| shard.end).collect()
+    }
+
+    fn slow_shuffled(&self) -> Option<String> {
+        let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
+        Some(format!(
+            "{} files are compressed, the first is {}: each sample that is not read in their order unpacks some MiB \
+             besides; unpack them, write them anew with feedwater pack, or set loader.shuffle = false",
+            self.packed(),
+            first.path.display()
+        ))
     }
 }
 
@@ -281,10 +323,19 @@ impl<F: Format> Configured for Records<F> {
     }
 }
 
-type Table = (File, Stamp, Vec<Entry>);
+struct Table {
+    file: File,
+    packing: Option<Packing>,
+    stamp: Stamp,
+    entries: Vec<Entry>,
+}
 
 /// The tables in the order of the files, made by as many threads as there are processors.
-fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
+fn tables_of<F: Format>(
+    files: &[PathBuf],
+    format: &F,
+    unpacker: &Arc<Unpacker>,
+) -> Vec<Result<Table>> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -292,7 +343,7 @@ fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
         while let number = next.fetch_add(1, Ordering::Relaxed)
             && let Some(path) = files.get(number)
         {
-            made.push((number, table_of(path, format)));
+            made.push((number, table_of(path, number, format, unpacker)));
         }
         made
     };
@@ -304,18 +355,39 @@ fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
     made.into_iter().map(|(_, table)| table).collect()
 }
 
-fn table_of<F: Format>(path: &PathBuf, format: &F) -> Result<Table> {
+fn table_of<F: Format>(
+    path: &PathBuf,
+    number: usize,
+    format: &F,
+    unpacker: &Arc<Unpacker>,
+) -> Result<Table> {
     let io = |error: io::Error| Error::io(path, &error);
     let file = File::open(path).map_err(io)?;
     let stamp = file.stamp().map_err(io)?;
     let settings = serde_json::to_string(format)
         .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
-    let index = index::Index::new(path, F::KEY, &settings);
-    if let Some(entries) = index.read(stamp) {
-        return Ok((file, stamp, entries));
+    let index = |packing: Option<Packing>| {
+        let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
+        index::Index::new(path, F::KEY, &format!("{settings}{packed}"))
+    };
+    let opened = |file: File, packing: Option<Packing>| match packing {
+        Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
+        None => (file, stamp.len),
+    };
+    // A file that has a table is not read at all here, wherever it lies.
+    for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
+        let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
+        if let Some(entries) = index(packing).read(stamp, len) {
+            let (file, _) = opened(file, packing);
+            return Ok(Table { file, packing, stamp, entries });
+        }
     }
+    let packing = packing::<F>(&file).map_err(io)?;
+    let (file, len) = opened(file, packing);
     let mut entries = Vec::new();
-    format.walk(&mut Window::new(&file, stamp.len), &mut entries).map_err(|wrong| {
+    let mut window = Window::new(&file, len);
+    let walked = format.walk(&mut window, &mut entries).and_then(|()| window.drain());
+    walked.map_err(|wrong| {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
         Error::config(place, wrong.problem)
     })?;
@@ -324,6 +396,13 @@ fn table_of<F: Format>(path: &PathBuf, format: &F) -> Result<Table> {
         return Err(Error::Io { path: path.clone(), problem });
     }
     entries.shrink_to_fit();
-    index.write(stamp, &entries);
-    Ok((file, stamp, entries))
+    index(packing).write(stamp, &entries);
+    Ok(Table { file, packing, stamp, entries })
+}
+
+/// How the file is compressed, if it is, and the format can be.
+fn packing<F: Format>(file: &File) -> io::Result<Option<Packing>> {
+    let mut first = [0; 512];
+    let len = file.read_at(&mut first, 0)?;
+    Ok(Packing::of(&first[..len]).filter(|_| F::unpacks(&first[..len])))
 }

@@ -19,7 +19,13 @@ impl<'a> Window<'a> {
     /// The most bytes that are seen at once.
     pub const BYTES: u64 = 1 << 20;
 
-    /// A window over a file of this length.
+    /// The most bytes after the last sample that are looked at.
+    const PADDING: u64 = 64 << 20;
+
+    /// The length of a compressed file before its end is met: more than any file has.
+    pub const UNKNOWN: u64 = 1 << 62;
+
+    /// A window over a file of this length, or of [`Self::UNKNOWN`].
     pub fn new(file: &'a File, len: u64) -> Self {
         Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES }
     }
@@ -30,26 +36,58 @@ impl<'a> Window<'a> {
         self.ahead = bytes;
     }
 
-    /// Bytes of the file.
+    /// Bytes of the file, or [`Self::UNKNOWN`] as long as a compressed file's end was not met.
     pub fn file_len(&self) -> u64 {
         self.len
+    }
+
+    /// Whether the file has no byte there, nor after it.
+    pub fn ends_at(&mut self, offset: u64) -> Result<bool, Wrong> {
+        if self.len == Self::UNKNOWN && offset < self.len {
+            self.read(offset, 1)?;
+        }
+        Ok(offset >= self.len)
     }
 
     /// `count` bytes, at most [`Self::BYTES`]. Fails where the file has ended before.
     pub fn at(&mut self, offset: u64, count: u64) -> Result<&[u8], Wrong> {
         let end = offset.checked_add(count).filter(|&end| end <= self.len);
         let end = end.ok_or_else(|| self.cut(offset, count))?;
-        if offset < self.start || end > self.start + self.buffer.len() as u64 {
-            let len = self.ahead.max(count).min(self.len - offset);
-            self.buffer.resize(len as usize, 0);
-            self.start = offset;
-            if let Err(error) = self.file.read_exact_at(&mut self.buffer, offset) {
-                self.buffer.clear();
-                return Err(Wrong::new(offset, error.to_string()));
-            }
+        self.read(offset, count)?;
+        if end > self.len {
+            return Err(self.cut(offset, count));
         }
         let begin = (offset - self.start) as usize;
         Ok(&self.buffer[begin..begin + count as usize])
+    }
+
+    /// Passes over what follows in a compressed file, as far as padding goes, so that the checksums behind it are
+    /// verified.
+    pub fn drain(&mut self) -> Result<(), Wrong> {
+        let first = self.start + self.buffer.len() as u64;
+        let mut at = first;
+        while self.len == Self::UNKNOWN && at - first < Self::PADDING {
+            self.read(at, 1)?;
+            at = self.start + self.buffer.len() as u64;
+        }
+        Ok(())
+    }
+
+    /// Has `count` bytes in memory, or as many as there are; that there are no more is then known.
+    fn read(&mut self, offset: u64, count: u64) -> Result<(), Wrong> {
+        if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
+            return Ok(());
+        }
+        let len = self.ahead.max(count).min(self.len - offset) as usize;
+        self.buffer.resize(len, 0);
+        self.start = offset;
+        let read = self.file.read_at(&mut self.buffer, offset);
+        self.buffer.truncate(*read.as_ref().unwrap_or(&0));
+        let read = read.map_err(|error| Wrong::new(offset, error.to_string()))?;
+        if read < len {
+            self.len = offset + read as u64;
+        }
+        Ok(())
     }
 
     /// The CRC-32C of any number of bytes. Fails where the file has ended before.
@@ -68,10 +106,12 @@ impl<'a> Window<'a> {
 
     /// What is wrong where `count` bytes are announced that the file does not have.
     pub fn cut(&self, offset: u64, count: u64) -> Wrong {
-        let problem = format!(
-            "{count} bytes should be here, the file ends at {}: it is cut or damaged; copy it again",
-            self.len
-        );
+        let ends = match self.len {
+            Self::UNKNOWN => "no file is that long".into(),
+            len => format!("the file ends at {len}"),
+        };
+        let problem =
+            format!("{count} bytes should be here, {ends}: it is cut or damaged; copy it again");
         Wrong::new(offset, problem)
     }
 }

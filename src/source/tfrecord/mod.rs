@@ -9,15 +9,18 @@ mod example;
 
 /// Pictures in TFRecord files, each in a `tf.train.Example`.
 ///
-/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part).
+/// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part)
+///   or `train-{00..15}` (braces anywhere, as in shells).
 ///   The samples are in the order of the paths, of the names, and of the records.
 /// * The picture is the one value of a bytes list, the label the one value of an integer list; the settings name
 ///   both features. What a record has besides does not matter.
 /// * The files are walked on first use, and every checksum verified; the table is kept beside each file (a hidden file
 ///   that ends in `.feedwater1`) or in the cache's directory. A picture is then one read, and is verified again.
 /// * A record whose data do not match their checksum is a sample that cannot be read (label -1): the policy for samples
-///   decides. A file whose lengths are damaged, that is cut, compressed, or holds something else than Examples with
-///   these features, is an error with the byte.
+///   decides. A file whose lengths are damaged, that is cut, or holds something else than Examples with these features,
+///   is an error with the byte.
+/// * Files that are compressed (gzip and zlib, as TensorFlow writes them, or zstd) are unpacked while they are read: fast
+///   in the order of the samples; in any other order a read unpacks some MiB besides.
 pub type TfRecord = Records<TfRecordSettings>;
 
 /// The features of a `tf.train.Example` that are read.
@@ -47,12 +50,17 @@ impl Format for TfRecordSettings {
         head.first_chunk::<12>().is_some_and(|head| checked_len(head).is_some())
     }
 
+    /// The length of a record may begin as compressed data do, but then its checksum matches.
+    fn unpacks(first: &[u8]) -> bool {
+        !first.first_chunk().is_some_and(|head| checked_len(head).is_some())
+    }
+
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         let mut at = 0;
-        while at < window.file_len() {
+        while !window.ends_at(at)? {
             let head: [u8; 12] = *window.at(at, 12)?.first_chunk().expect("12 bytes");
             let Some(len) = checked_len(&head) else {
-                return Err(Wrong::new(at, not_a_record(at, &head)));
+                return Err(Wrong::new(at, not_a_record(at)));
             };
             let start = at + 12;
             let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);
@@ -88,13 +96,7 @@ fn checked_len(head: &[u8; 12]) -> Option<u64> {
     (masked(crc32c::crc32c(len)).to_le_bytes() == crc).then(|| u64::from_le_bytes(*len))
 }
 
-fn not_a_record(at: u64, head: &[u8; 12]) -> String {
-    let zlib = head[0] == 0x78 && u16::from_be_bytes([head[0], head[1]]).is_multiple_of(31);
-    if at == 0 && (head.starts_with(&[0x1f, 0x8b]) || zlib) {
-        return "the file is compressed, and samples in it have no place of their own; \
-                write it without compression, or unpack it (gunzip)"
-            .into();
-    }
+fn not_a_record(at: u64) -> String {
     let sort = if at == 0 { "the file is no TFRecord, or is damaged" } else { "it is damaged" };
     format!("the length of the record does not match its checksum: {sort}")
 }

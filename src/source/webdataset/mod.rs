@@ -8,10 +8,11 @@ use super::records::{Entry, Format, Records, Window, Wrong};
 
 mod tar;
 
-/// Pictures in uncompressed tar archives, as WebDataset writes them, in any order.
+/// Pictures in tar archives, as WebDataset writes them, in any order.
 ///
-/// * A path is an archive, a directory (its visible files that end in `.tar`), or a pattern such as `train-*.tar` (`*`
-///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the members.
+/// * A path is an archive, a directory (its visible files that end in `.tar`, `.tar.gz` or `.tar.zst`), or a pattern such
+///   as `train-*.tar` (`*` and `?` in the last part) or `train-{000..146}.tar` (braces anywhere, as in shells). The
+///   samples are in the order of the paths, of the names, and of the members.
 /// * Files that follow one another and whose names are equal up to the first dot of the last part are one sample; what
 ///   follows that dot, in lower case, is a file's extension. The settings name the picture's extension and the label's.
 ///   A sample without a picture is left out. Files without a dot, or with nothing before it, and what `__NAME__` leads
@@ -19,7 +20,12 @@ mod tar;
 /// * The headers are read on first use and their checksums verified; the table is kept beside each archive (a hidden
 ///   file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. Tar has no checksums of
 ///   contents: what was damaged before the archive was indexed is left to the picture's own format.
-/// * An archive that is cut, damaged, compressed, or whose samples have no label, is an error with the byte.
+/// * Archives that gzip or zstd compressed are unpacked while they are read, to the bytes of the archive and in bounded
+///   memory. In the order of the samples each is unpacked once; in any other order a read unpacks some MiB besides (of
+///   a zstd file of one frame, all that comes before it): the description of the source says so. On first use they are
+///   unpacked once more, and the checksums of gzip and zstd are verified.
+/// * An archive that is cut, damaged, compressed in another way, or whose samples have no label, is an error with the
+///   byte (of a compressed one, in what it holds; where it is damaged itself, also in it).
 pub type WebDataset = Records<WebDatasetSettings>;
 
 /// The files of a sample that are read.
@@ -47,9 +53,17 @@ impl Format for WebDatasetSettings {
     const ENDING: &'static str = ".tar";
     const CHECKED: bool = false;
 
-    /// By the checksum of the first header.
-    fn recognises(_: &str, head: &[u8]) -> bool {
+    /// By the checksum of the first header, or, where it is compressed, by its name.
+    fn recognises(name: &str, head: &[u8]) -> bool {
+        if [".tar.gz", ".tgz", ".tar.zst"].iter().any(|ending| name.ends_with(ending)) {
+            return true;
+        }
         head.first_chunk().is_some_and(|head| head != &[0; 512] && tar::is_header(head))
+    }
+
+    /// A member's name may begin as zlib data do, which nobody packs archives into.
+    fn unpacks(first: &[u8]) -> bool {
+        !first.starts_with(b"x")
     }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {

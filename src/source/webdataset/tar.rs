@@ -100,12 +100,12 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, Wrong> 
         let first = window.at(0, window.file_len().min(6))?;
         if let Some(way_out) = compression(first) {
             let problem = format!(
-                "the archive is compressed, and members of it have no place of their own; unpack it ({way_out})"
+                "the archive is compressed in a way that is not read (gzip and zstd are); unpack it ({way_out})"
             );
             return Err(Wrong::new(0, problem));
         }
     }
-    if offset >= window.file_len() {
+    if window.ends_at(offset)? {
         return Err(Wrong::new(offset, "the archive has no end mark: it is cut; copy it again"));
     }
     let header: [u8; 512] = *window.at(offset, BLOCK)?.first_chunk().expect("512 bytes");
@@ -161,11 +161,9 @@ fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], Wrong
     window.at(data.start, len)
 }
 
-/// What unpacks a file that begins so.
+/// What unpacks a file that begins so, and that is not unpacked here.
 fn compression(first: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 5] = [
-        (b"\x1f\x8b", "gunzip"),
-        (b"\x28\xb5\x2f\xfd", "unzstd"),
+    let known: [(&[u8], &str); 3] = [
         (b"BZh", "bunzip2"),
         (b"\xfd7zXZ", "unxz"),
         (b"\x04\x22\x4d\x18", "unlz4"),

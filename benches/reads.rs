@@ -1,0 +1,238 @@
+//! Ways to read local files: `pread` in threads, which is what the crate does, against `mmap` and io_uring.
+//!
+//! `cargo bench --bench reads -- --data FOLDER`. Two sets, made where they are not there yet: many files of 50 kB, and
+//! the same bytes as records in a few large files. Every thread takes the next read in a shuffled order that all ways
+//! share, and puts the bytes into memory of its own. `mmap` maps a small file for each read, and a large one once, and
+//! copies out of it; io_uring keeps `depth` reads under way in each thread, small files by open, read and close in the
+//! ring. `+advice` tells the kernel 64 reads ahead what will be read (`posix_fadvise`), for pread.
+//!
+//! Cold means that the kernel was asked to drop the pages of the files (`posix_fadvise`), while it still knows names and
+//! places of the files; with `--drop-caches`, as root, that it has dropped everything. Ways alternate, round after round; a cell is the
+//! median. What the kernel refuses is skipped with its words.
+#![allow(unsafe_code, reason = "mmap and io_uring have no safe interface")]
+
+mod common;
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::atomic::AtomicUsize;
+use std::thread;
+use std::time::Instant;
+
+use clap::Parser;
+
+use ways::{Read, Way};
+
+#[path = "reads/ways.rs"]
+mod ways;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Where the files are made, and kept: on the disk that is to be measured
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Files of 50 kB, and records
+    #[arg(long, default_value_t = 10_000)]
+    files: usize,
+    /// Threads, one table each
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 16])]
+    threads: Vec<usize>,
+    /// Cold reads after all caches of the machine were dropped
+    #[arg(long)]
+    drop_caches: bool,
+    /// Rounds of each cell
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Mean bytes of a picture of 500x375.
+const BYTES: usize = 50_000;
+/// Records in a large file.
+const RECORDS: usize = 2500;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let data = arguments.data.clone();
+    let data = data.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("reads"));
+    match run(&arguments, &data) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", data.display());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments, data: &Path) -> io::Result<()> {
+    println!("{}, {} cores; {}", common::cpu(), common::cores(), kernel());
+    let ways =
+        [Way::Pread, Way::PreadAdvised, Way::Mmap, Way::Uring(1), Way::Uring(16), Way::Uring(64)];
+    for (name, reads) in [
+        ("small files", small(data, arguments.files)?),
+        ("records in large files", large(data, arguments.files)?),
+    ] {
+        let bytes: usize = reads.iter().map(|it| it.len).sum();
+        for cold in [false, true] {
+            let state = if cold { "cold" } else { "warm" };
+            println!(
+                "\n{} {name}, {} MB, {state}: thousand reads/s (CPU microseconds a read)",
+                reads.len(),
+                bytes / 1_000_000
+            );
+            let heads: String = arguments.threads.iter().fold(String::new(), |mut text, it| {
+                let _ = write!(text, "{:>18}", format!("{it} threads"));
+                text
+            });
+            println!("{:<18}{heads}", "");
+            let mut cells: HashMap<(Way, usize), Vec<Result<(f64, f64), String>>> = HashMap::new();
+            for round in 0..arguments.rounds {
+                for turn in 0..ways.len() {
+                    let way = ways[(round + turn) % ways.len()];
+                    for &threads in &arguments.threads {
+                        prepare(&reads, cold, arguments.drop_caches)?;
+                        let figures = measure(way, &reads, threads);
+                        let figures = figures.map_err(|error| error.to_string());
+                        cells.entry((way, threads)).or_default().push(figures);
+                    }
+                }
+            }
+            for way in ways {
+                let mut line = format!("{:<18}", way.name());
+                for &threads in &arguments.threads {
+                    let runs: Result<Vec<_>, _> = cells[&(way, threads)].iter().cloned().collect();
+                    let cell = match runs {
+                        Ok(runs) => {
+                            let rates: Vec<_> = runs.iter().map(|it| it.0).collect();
+                            let costs: Vec<_> = runs.iter().map(|it| it.1).collect();
+                            format!("{:.1} ({:.0})", common::median(&rates), common::median(&costs))
+                        }
+                        Err(words) => format!("skipped: {words}"),
+                    };
+                    let _ = write!(line, "{cell:>18}");
+                }
+                println!("{line}");
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Thousand reads a second, and microseconds of processor time a read.
+fn measure(way: Way, reads: &[Read], threads: usize) -> io::Result<(f64, f64)> {
+    let next = AtomicUsize::new(0);
+    let (begin, busy) = (Instant::now(), cpu_seconds());
+    let sums: Vec<io::Result<u64>> = thread::scope(|scope| {
+        let workers: Vec<_> =
+            (0..threads).map(|_| scope.spawn(|| ways::run(way, reads, &next))).collect();
+        workers.into_iter().map(|it| it.join().expect("a worker does not panic")).collect()
+    });
+    let (wall, busy) = (begin.elapsed().as_secs_f64(), cpu_seconds() - busy);
+    let mut sum = 0u64;
+    for part in sums {
+        sum = sum.wrapping_add(part?);
+    }
+    let expected = reads.iter().fold(0u64, |sum, read| sum.wrapping_add(read.mark));
+    assert_eq!(sum, expected, "{} read other bytes", way.name());
+    Ok((reads.len() as f64 / wall / 1e3, busy / reads.len() as f64 * 1e6))
+}
+
+/// Has all pages in memory, or none.
+fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
+    if !cold {
+        let mut buffer = vec![0; BYTES * 2];
+        for read in reads {
+            File::open(&read.path)?.read_exact_at(&mut buffer[..read.len], read.offset)?;
+        }
+        return Ok(());
+    }
+    // Written pages are not dropped.
+    for read in reads.iter().filter(|read| read.offset == 0) {
+        let file = File::open(&read.path)?;
+        file.sync_data()?;
+        ways::forget(&file);
+    }
+    if all { fs::write("/proc/sys/vm/drop_caches", "3") } else { Ok(()) }
+}
+
+/// The reads of many small files, in the order of all ways.
+fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
+    let folder = data.join(format!("small-{files}"));
+    fs::create_dir_all(&folder)?;
+    let reads: Vec<Read> = (0..files)
+        .map(|number| {
+            let path = folder.join(format!("{:02x}/{number:06}.jpg", number % 256));
+            Read { path, offset: 0, len: len(number), mark: number as u64 }
+        })
+        .collect();
+    for read in &reads {
+        if fs::metadata(&read.path).map_or(0, |it| it.len()) != read.len as u64 {
+            fs::create_dir_all(read.path.parent().expect("it lies in a folder"))?;
+            fs::write(&read.path, content(read.mark, read.len))?;
+        }
+    }
+    Ok(shuffled(reads))
+}
+
+/// The same bytes as records in large files.
+fn large(data: &Path, files: usize) -> io::Result<Vec<Read>> {
+    let folder = data.join(format!("large-{files}"));
+    fs::create_dir_all(&folder)?;
+    let mut reads: Vec<Read> = Vec::with_capacity(files);
+    for number in 0..files {
+        let path = folder.join(format!("{:04}.records", number / RECORDS));
+        let before = reads.last().filter(|it| it.path == path);
+        let offset = before.map_or(0, |it| it.offset + it.len as u64);
+        reads.push(Read { path, offset, len: len(number), mark: number as u64 });
+    }
+    for part in reads.chunks(RECORDS) {
+        let bytes: usize = part.iter().map(|it| it.len).sum();
+        if fs::metadata(&part[0].path).map_or(0, |it| it.len()) != bytes as u64 {
+            let parts: Vec<_> = part.iter().map(|it| content(it.mark, it.len)).collect();
+            fs::write(&part[0].path, parts.concat())?;
+        }
+    }
+    Ok(shuffled(reads))
+}
+
+/// From half to one and a half of the mean.
+fn len(number: usize) -> usize {
+    BYTES / 2 + number * 7919 % BYTES
+}
+
+/// Begins with the mark, which the reader sums up.
+fn content(mark: u64, len: usize) -> Vec<u8> {
+    let mut bytes: Vec<u8> = (0..len).map(|at| (at as u64 * (mark + 3) >> 5) as u8).collect();
+    bytes[..8].copy_from_slice(&mark.to_le_bytes());
+    bytes
+}
+
+fn shuffled(mut reads: Vec<Read>) -> Vec<Read> {
+    let mut state = 88_172_645_463_325_252u64;
+    for last in (1..reads.len()).rev() {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        reads.swap(last, state as usize % (last + 1));
+    }
+    reads
+}
+
+fn cpu_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or("").split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+fn kernel() -> String {
+    fs::read_to_string("/proc/sys/kernel/osrelease")
+        .map_or_else(|_| "no Linux".into(), |it| format!("Linux {}", it.trim()))
+}

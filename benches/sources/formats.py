@@ -1,0 +1,354 @@
+"""The formats: what feedwater calls each, how its own tools write it, and how its own reader reads it.
+
+A reader takes the files that are its part and calls `sample(bytes)` with every picture's encoded bytes, in the fastest way
+that the format's own library has to give them away. Run as a program this file is one reader: see `run.py`.
+"""
+
+import glob
+import io
+import json
+import multiprocessing
+import os
+import sys
+import time
+import zlib
+
+SHARDS = 4
+
+
+class Format:
+    """`key`: feedwater's source. `modules`: what writer and reader import. `threads`: the reader has threads of its own;
+    else several threads are several processes, with some of the files each, as a DataLoader's workers."""
+
+    def __init__(self, name, source, modules, write, read, threads=False, shuffled=False):
+        self.name, self.source, self.modules = name, source, modules
+        self.write, self.read, self.threads, self.shuffled = write, read, threads, shuffled
+
+
+def shards(folder, ending):
+    return sorted(glob.glob(os.path.join(folder, "*" + ending)))
+
+
+def part(files, worker, workers):
+    return files[worker::workers]
+
+
+# Folder
+
+
+def write_folder(folder, pictures):
+    for number, (label, picture) in enumerate(pictures):
+        os.makedirs(f"{folder}/{label:04d}", exist_ok=True)
+        with open(f"{folder}/{label:04d}/{number:06d}.jpg", "wb") as file:
+            file.write(picture)
+
+
+def read_folder(folder, sample, worker, workers, order):
+    files = [entry.path for label in sorted(os.listdir(folder)) for entry in os.scandir(f"{folder}/{label}")]
+    for path in part(order(sorted(files)), worker, workers):
+        with open(path, "rb", buffering=0) as file:
+            sample(file.read())
+
+
+# TFRecord
+
+
+def write_tfrecord(folder, pictures):
+    import tensorflow as tf
+
+    def feature(**one):
+        return tf.train.Feature(**one)
+
+    writers = [tf.io.TFRecordWriter(f"{folder}/train-{shard:05d}-of-{SHARDS:05d}") for shard in range(SHARDS)]
+    for number, (label, picture) in enumerate(pictures):
+        features = {
+            "image/encoded": feature(bytes_list=tf.train.BytesList(value=[picture])),
+            "image/class/label": feature(int64_list=tf.train.Int64List(value=[label])),
+        }
+        example = tf.train.Example(features=tf.train.Features(feature=features))
+        writers[number * SHARDS // len(pictures)].write(example.SerializeToString())
+    for writer in writers:
+        writer.close()
+
+
+def read_tfrecord(folder, sample, worker, workers, order):
+    """Batches of 64, parsed together: the way that the library's guide recommends."""
+    import tensorflow as tf
+
+    spec = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
+    files = tf.data.Dataset.from_tensor_slices(shards(folder, "-of-*"))
+    records = files.interleave(tf.data.TFRecordDataset, cycle_length=workers, num_parallel_calls=workers, deterministic=False)
+    parsed = records.batch(64).map(lambda batch: tf.io.parse_example(batch, spec), num_parallel_calls=workers)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = workers
+    options.deterministic = False
+    for batch in parsed.prefetch(2).with_options(options):
+        for picture in batch["image/encoded"].numpy():
+            sample(picture)
+
+
+# WebDataset
+
+
+def tars(folder, pictures, ending):
+    import webdataset
+
+    per = (len(pictures) + SHARDS - 1) // SHARDS
+    for shard in range(SHARDS):
+        with webdataset.TarWriter(f"{folder}/train-{shard:06d}{ending}") as writer:
+            for number, (label, picture) in list(enumerate(pictures))[shard * per:(shard + 1) * per]:
+                writer.write({"__key__": f"{number:08d}", "jpg": picture, "cls": label})
+
+
+def write_webdataset(folder, pictures):
+    tars(folder, pictures, ".tar")
+
+
+def write_webdataset_gzip(folder, pictures):
+    tars(folder, pictures, ".tar.gz")
+
+
+def read_webdataset(folder, sample, worker, workers, order):
+    import webdataset
+
+    files = part(shards(folder, ".tar*"), worker, workers)
+    for it in webdataset.WebDataset(files, shardshuffle=False, empty_check=False):
+        sample(it["jpg"])
+
+
+# LMDB
+
+
+def write_lmdb(folder, pictures):
+    import lmdb
+
+    with lmdb.open(folder, map_size=1 << 36) as environment, environment.begin(write=True) as transaction:
+        for number, (_, picture) in enumerate(pictures):
+            transaction.put(b"%08d" % number, picture)
+
+
+def read_lmdb(folder, sample, worker, workers, order):
+    """In order with a cursor, in another order by key; each value is copied into a bytes object."""
+    import lmdb
+
+    with lmdb.open(folder, readonly=True, lock=False, readahead=False) as environment, environment.begin() as transaction:
+        count = environment.stat()["entries"]
+        numbers = range(count * worker // workers, count * (worker + 1) // workers)
+        if order(list(range(3))) == [0, 1, 2]:
+            cursor = transaction.cursor()
+            if cursor.set_key(b"%08d" % numbers[0]):
+                for value, _ in zip(cursor.iternext(keys=False, values=True), numbers):
+                    sample(value)
+        else:
+            for number in order(list(range(count)))[worker::workers]:
+                sample(transaction.get(b"%08d" % number))
+
+
+# Parquet
+
+
+def write_parquet(folder, pictures):
+    """As Hugging Face's `datasets` writes pictures: a structure of bytes and path, 100 rows a group."""
+    import pyarrow
+    import pyarrow.parquet
+
+    struct = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
+    per = (len(pictures) + SHARDS - 1) // SHARDS
+    for shard in range(SHARDS):
+        some = list(enumerate(pictures))[shard * per:(shard + 1) * per]
+        images = pyarrow.array([{"bytes": it[1], "path": f"{number}.jpg"} for number, it in some], struct)
+        labels = pyarrow.array([it[0] for _, it in some], pyarrow.int64())
+        table = pyarrow.table({"image": images, "label": labels})
+        pyarrow.parquet.write_table(table, f"{folder}/train-{shard:05d}-of-{SHARDS:05d}.parquet", row_group_size=100)
+
+
+def read_parquet(folder, sample, worker, workers, order):
+    """Without a copy: each picture is a view of the column's buffer."""
+    import pyarrow
+    import pyarrow.parquet
+
+    pyarrow.set_cpu_count(1)
+    for path in part(shards(folder, ".parquet"), worker, workers):
+        file = pyarrow.parquet.ParquetFile(path, memory_map=True)
+        for batch in file.iter_batches(batch_size=100, columns=["image.bytes", "label"], use_threads=False):
+            for picture in batch.column(0).field(0):
+                sample(picture.as_buffer())
+
+
+# RecordIO
+
+
+def write_recordio(folder, pictures):
+    import mxnet.recordio as recordio
+
+    writer = recordio.MXIndexedRecordIO(f"{folder}/train.idx", f"{folder}/train.rec", "w")
+    for number, (label, picture) in enumerate(pictures):
+        writer.write_idx(number, recordio.pack(recordio.IRHeader(0, float(label), number, 0), picture))
+    writer.close()
+
+
+def read_recordio(folder, sample, worker, workers, order):
+    import mxnet.recordio as recordio
+
+    reader = recordio.MXIndexedRecordIO(f"{folder}/train.idx", f"{folder}/train.rec", "r")
+    for number in part(order(list(reader.keys)), worker, workers):
+        sample(recordio.unpack(reader.read_idx(number))[1])
+
+
+# NumPy
+
+SIDE = 224
+
+
+def write_npy(folder, pictures):
+    import numpy
+
+    stack = numpy.lib.format.open_memmap(f"{folder}/images.npy", "w+", numpy.uint8, (len(pictures) // 3, SIDE, SIDE, 3))
+    random = numpy.random.default_rng(3)
+    for number in range(len(stack)):
+        stack[number] = random.integers(0, 256, stack.shape[1:], numpy.uint8)
+    stack.flush()
+
+
+def read_npy(folder, sample, worker, workers, order):
+    """Each picture copied out of the mapped file, with the header that feedwater gives it."""
+    import numpy
+
+    stack = numpy.load(f"{folder}/images.npy", mmap_mode="r")
+    head = b"P6\n%d %d\n255\n" % (SIDE, SIDE)
+    for number in part(order(list(range(len(stack)))), worker, workers):
+        sample(stack[number].tobytes(), head)
+
+
+# FFCV
+
+
+def stand_in():
+    """ffcv imports torch for its loader, which neither writing nor reading of files needs."""
+    import unittest.mock
+
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        for name in ["torch", "torch.nn", "torch.nn.functional", "torch.utils", "torch.utils.data", "torch.cuda"]:
+            sys.modules[name] = unittest.mock.MagicMock()
+        sys.modules["torch"].dtype = sys.modules["torch"].Tensor = type("Absent", (), {})
+
+
+def write_ffcv(folder, pictures):
+    stand_in()
+    import PIL.Image
+    from ffcv.fields import IntField, RGBImageField
+    from ffcv.writer import DatasetWriter
+
+    class Set:
+        def __len__(self):
+            return len(pictures)
+
+        def __getitem__(self, number):
+            label, picture = pictures[number]
+            return PIL.Image.open(io.BytesIO(picture)).convert("RGB"), label
+
+    fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=85), "label": IntField()}
+    DatasetWriter(f"{folder}/train.beton", fields, num_workers=1).from_indexed_dataset(Set())
+
+
+def read_ffcv(folder, sample, worker, workers, order):
+    """What its decoders are given: the sample's memory in the mapped file, copied."""
+    stand_in()
+    import numpy
+    from ffcv.reader import Reader
+
+    reader = Reader(f"{folder}/train.beton")
+    memory = numpy.memmap(f"{folder}/train.beton", mode="r")
+    sizes = dict(zip(reader.alloc_table["ptr"].tolist(), reader.alloc_table["size"].tolist()))
+    for number in part(order(list(range(reader.num_samples))), worker, workers):
+        pointer = int(reader.metadata["f0"]["data_ptr"][number])
+        sample(memory[pointer:pointer + sizes[pointer]].tobytes())
+
+
+FORMATS = {
+    it.name: it
+    for it in [
+        Format("folder", 'directory = "{folder}"', ["os"], write_folder, read_folder, shuffled=True),
+        Format("tfrecord", 'tfrecord = "{folder}"', ["tensorflow"], write_tfrecord, read_tfrecord, threads=True),
+        Format("webdataset", 'webdataset = "{folder}"', ["webdataset"], write_webdataset, read_webdataset),
+        Format("webdataset.gz", 'webdataset = "{folder}"', ["webdataset"], write_webdataset_gzip, read_webdataset),
+        Format("lmdb", 'lmdb = "{folder}"', ["lmdb"], write_lmdb, read_lmdb, shuffled=True),
+        Format("parquet", 'parquet = "{folder}"', ["pyarrow.parquet"], write_parquet, read_parquet),
+        Format("recordio", 'recordio = "{folder}"', ["mxnet.recordio"], write_recordio, read_recordio, shuffled=True),
+        Format("npy", 'npy = "{folder}/images.npy"', ["numpy"], write_npy, read_npy, shuffled=True),
+        Format("ffcv", 'beton = "{folder}/train.beton"', ["ffcv"], write_ffcv, read_ffcv, shuffled=True),
+    ]
+}
+
+
+def far(items):
+    """The order of `main.rs --shuffled`: steps near the golden section of the length."""
+    import math
+
+    step = max(1, int(len(items) * 0.618))
+    while math.gcd(step, len(items)) != 1:
+        step += 1
+    return [items[place * step % len(items)] for place in range(len(items))]
+
+
+class Counter:
+    """What a reader gives: how much, and in a pass that verifies the sum of the checksums."""
+
+    def __init__(self, verify):
+        self.samples, self.bytes, self.sum, self.verify = 0, 0, 0, verify
+
+    def __call__(self, picture, head=b""):
+        self.samples += 1
+        self.bytes += len(picture) + len(head)
+        if self.verify:
+            self.sum += zlib.crc32(picture, zlib.crc32(head))
+
+
+def work(job, worker, workers, ready, results):
+    """One worker: a pass to warm up, then passes until the time is over."""
+    read, order = FORMATS[job["format"]].read, far if job["shuffled"] else list
+    counter = Counter(job["verify"])
+    if job["verify"]:
+        read(job["folder"], counter, worker, workers, order)
+        return results.put({"samples": counter.samples, "bytes": counter.bytes, "sum": counter.sum})
+    read(job["folder"], counter, worker, workers, order)
+    ready.wait()
+    counter = Counter(False)
+    begin, busy = time.monotonic(), time.process_time()
+    while time.monotonic() - begin < job["seconds"]:
+        read(job["folder"], counter, worker, workers, order)
+    seconds = time.monotonic() - begin
+    return results.put({"samples": counter.samples, "bytes": counter.bytes, "seconds": seconds,
+                        "cpu_seconds": time.process_time() - busy})
+
+
+def main():
+    job = json.loads(sys.argv[1])
+    form = FORMATS[job["format"]]
+    context = multiprocessing.get_context("spawn")
+    results = context.Queue()
+    if form.threads or job["threads"] == 1 or job["verify"]:
+        workers = job["threads"] if form.threads else 1
+        work(job, 0, workers, context.Barrier(1), results)
+        parts = [results.get()]
+    else:
+        ready = context.Barrier(job["threads"])
+        processes = [context.Process(target=work, args=(job, worker, job["threads"], ready, results))
+                     for worker in range(job["threads"])]
+        for process in processes:
+            process.start()
+        parts = [results.get(timeout=600) for _ in processes]
+        for process in processes:
+            process.join()
+    total = {key: sum(it[key] for it in parts) for key in parts[0] if key != "seconds"}
+    if "seconds" in parts[0]:
+        # Workers end on their own: the rate is the sum of theirs.
+        total["rate"] = sum(it["samples"] / it["seconds"] for it in parts)
+        total["seconds"] = max(it["seconds"] for it in parts)
+    print(json.dumps(total))
+
+
+if __name__ == "__main__":
+    main()

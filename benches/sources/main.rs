@@ -1,0 +1,151 @@
+//! Raw reads of one source: the samples' encoded bytes into memory, without decoding. `run.py` beside this file drives it
+//! and each format's own reader in turn.
+//!
+//! `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. Ends with one JSON object on standard
+//! output. `--verify` reads every sample once and sums up their checksums (CRC-32), so that two readers can be compared.
+
+use std::fs;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Instant;
+
+use clap::Parser;
+use feedwater::config::Pipeline;
+use feedwater::source::{HostPage, Source};
+use serde_json::json;
+
+#[derive(Parser)]
+struct Arguments {
+    /// The text under `[source]` of a pipeline file
+    #[arg(long)]
+    source: String,
+    /// Threads that read
+    #[arg(long, default_value_t = 1)]
+    threads: u64,
+    /// Every sample once, far from one another, instead of in the order of the source
+    #[arg(long)]
+    shuffled: bool,
+    /// Passes are made until this many seconds are over
+    #[arg(long, default_value_t = 1.0)]
+    seconds: f64,
+    /// One pass that sums up checksums
+    #[arg(long)]
+    verify: bool,
+    /// Given by cargo
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// Samples that a thread takes at a time: some neighbours, as a reader of shards does.
+const RUN: u64 = 16;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    match run(&arguments) {
+        Ok(report) => {
+            println!("{report}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
+    let text = format!("[source]\n{}\n", arguments.source);
+    let pipeline = Pipeline::from_toml(&text, "").map_err(|error| error.to_string())?;
+    let begin = Instant::now();
+    let source = pipeline.source.open().map_err(|error| error.to_string())?;
+    let open_seconds = begin.elapsed().as_secs_f64();
+    if arguments.verify {
+        let (bytes, sum) = pass(&*source, arguments, true)?;
+        return Ok(
+            json!({"samples": source.len(), "bytes": bytes, "sum": sum, "open_seconds": open_seconds}),
+        );
+    }
+    // Files, tables and pages into memory.
+    pass(&*source, arguments, false)?;
+    let (begin, busy) = (Instant::now(), cpu_seconds());
+    let (mut samples, mut bytes) = (0, 0);
+    while begin.elapsed().as_secs_f64() < arguments.seconds {
+        bytes += pass(&*source, arguments, false)?.0;
+        samples += source.len();
+    }
+    Ok(json!({
+        "samples": samples,
+        "bytes": bytes,
+        "seconds": begin.elapsed().as_secs_f64(),
+        "cpu_seconds": cpu_seconds() - busy,
+        "open_seconds": open_seconds,
+    }))
+}
+
+/// Every sample once: their bytes, and the sum of their checksums where that is asked for.
+fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, u64), String> {
+    let order = Order::new(source.len(), arguments.shuffled);
+    let next = AtomicU64::new(0);
+    let work = || {
+        let mut page = HostPage::with_capacity(source.largest_bytes() as usize);
+        let (mut bytes, mut sum) = (0, 0u64);
+        loop {
+            let first = next.fetch_add(RUN, Ordering::Relaxed);
+            if first >= source.len() {
+                return Ok((bytes, sum));
+            }
+            for place in first..(first + RUN).min(source.len()) {
+                let index = order.at(place);
+                source
+                    .read(index, &mut page, u64::from(u32::MAX))
+                    .map_err(|fault| format!("{}: {fault}", source.location(index)))?;
+                bytes += page.bytes().len() as u64;
+                if sums {
+                    sum = sum.wrapping_add(crc32fast::hash(page.bytes()).into());
+                }
+            }
+        }
+    };
+    let parts: Vec<Result<(u64, u64), String>> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..arguments.threads).map(|_| scope.spawn(work)).collect();
+        workers.into_iter().map(|it| it.join().expect("a worker does not panic")).collect()
+    });
+    let mut all = (0, 0u64);
+    for part in parts {
+        let (bytes, sum) = part?;
+        all = (all.0 + bytes, all.1.wrapping_add(sum));
+    }
+    Ok(all)
+}
+
+/// Every index once.
+struct Order {
+    len: u64,
+    step: u64,
+}
+
+impl Order {
+    /// Far from one another: steps of a number that has no common divisor with the length, near its golden section.
+    fn new(len: u64, shuffled: bool) -> Self {
+        let golden = (len as f64 * 0.618) as u64;
+        let coprime = (golden.max(1)..).find(|&step| divisor(step, len) == 1);
+        Self { len, step: if shuffled { coprime.unwrap_or(1) } else { 1 } }
+    }
+
+    fn at(&self, place: u64) -> u64 {
+        (u128::from(place) * u128::from(self.step) % u128::from(self.len)) as u64
+    }
+}
+
+fn divisor(a: u64, b: u64) -> u64 {
+    if b == 0 { a } else { divisor(b, a % b) }
+}
+
+/// Processor time of this process, in ticks of 10 ms.
+fn cpu_seconds() -> f64 {
+    let text = fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or("").split(' ').collect();
+    let ticks = |at: usize| fields.get(at).and_then(|it| it.parse::<f64>().ok()).unwrap_or(0.0);
+    (ticks(11) + ticks(12)) / 100.0
+}

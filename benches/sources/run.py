@@ -1,0 +1,234 @@
+"""feedwater's sources against each format's own reader: raw samples, without decoding, from the page cache.
+
+    cargo bench --no-run --bench sources           # prints the program's path
+    python benches/sources/run.py --program PATH   # in an environment that has the readers
+
+Sets are made once, by each format's own writer, from JPEGs of 500x375 (of NumPy raw pictures of 224x224). First both
+readers read every sample, and the sums of their checksums must be equal; then they take turns, round after round. Figures
+are medians over the rounds; ratios are medians of each round's ratio. On a machine that does other things too the ratio of
+processor time counts. Several threads are threads in feedwater and TensorFlow, and processes in the other readers, which
+do not give their samples away here: that is an advantage of theirs. A reader that is not installed, or a format that this
+build of feedwater does not have, is named with the reason. `--python FORMAT=PATH` takes another interpreter for a format.
+"""
+
+import argparse
+import io
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+
+import formats
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def main():
+    options = arguments()
+    print(f"{processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}; "
+          f"{options.pictures} pictures, {options.rounds} rounds of {options.seconds} s")
+    pictures = None
+    rows, absent = [], {}
+    for name in options.formats:
+        form = formats.FORMATS[name]
+        python = options.python.get(name, sys.executable)
+        folder = os.path.join(options.cache, f"{name}-{options.pictures}")
+        reason = unavailable(form, python)
+        if not reason and not os.path.exists(folder + ".complete"):
+            pictures = pictures or make(options)
+            reason = written(form, python, folder, options)
+        if not reason:
+            reason = verified(form, python, folder, options)
+        if reason:
+            absent[name] = reason
+            continue
+        orders = [False, True] if form.shuffled else [False]
+        try:
+            for shuffled in orders:
+                for threads in options.threads:
+                    rows.append(compare(form, python, folder, shuffled, threads, options))
+                    print(row(rows[-1]), flush=True)
+        except RuntimeError as error:
+            absent[name] = str(error)
+    print(f"\n{HEAD}")
+    for it in rows:
+        print(row(it))
+    for name, reason in absent.items():
+        print(f"{name:<15}skipped: {reason}")
+    if options.json:
+        with open(options.json, "w", encoding="utf-8") as file:
+            json.dump({"rows": rows, "absent": absent}, file, indent=1)
+
+
+HEAD = (f"{'':<15}{'order':<10}{'threads':<9}{'samples/s':>10}{'MB/s':>8}{'its own':>10}{'MB/s':>8}{'ratio':>8}"
+        f"{'CPU us':>9}{'its own':>9}{'ratio':>8}")
+
+
+def row(it):
+    """One line of the table."""
+    own, other = it["feedwater"], it["reader"]
+    return (f"{it['format']:<15}{it['order']:<10}{it['threads']:<9}{own['rate']:>10.0f}{own['mb']:>8.0f}{other['rate']:>10.0f}"
+            f"{other['mb']:>8.0f}{it['ratio']:>8.2f}{own['cpu']:>9.1f}{other['cpu']:>9.1f}{it['cpu_ratio']:>8.2f}")
+
+
+def compare(form, python, folder, shuffled, threads, options):
+    """The rounds of one row."""
+    rounds = []
+    for number in range(options.rounds):
+        turns = [lambda: own(form, folder, options, threads, shuffled),
+                 lambda: reader(form, python, folder, options, threads, shuffled)]
+        if number % 2:
+            other, mine = turns[1](), turns[0]()
+        else:
+            mine, other = turns[0](), turns[1]()
+        rounds.append((mine, other))
+
+    def middle(side, key):
+        return statistics.median(it[side][key] for it in rounds)
+
+    sides = [{key: middle(side, key) for key in ("rate", "mb", "cpu")} for side in (0, 1)]
+    return {
+        "format": form.name, "order": "shuffled" if shuffled else "in order", "threads": threads,
+        "feedwater": sides[0], "reader": sides[1],
+        "ratio": statistics.median(it[0]["rate"] / it[1]["rate"] for it in rounds),
+        "cpu_ratio": statistics.median(it[1]["cpu"] / it[0]["cpu"] for it in rounds if it[0]["cpu"]),
+    }
+
+
+def figures(report):
+    """Samples a second, MB a second, microseconds of processor time a sample."""
+    rate = report.get("rate") or report["samples"] / report["seconds"]
+    return {"rate": rate, "mb": rate * report["bytes"] / report["samples"] / 1e6,
+            "cpu": report["cpu_seconds"] / report["samples"] * 1e6}
+
+
+def own(form, folder, options, threads, shuffled, verify=False):
+    """A run of feedwater."""
+    argv = [options.program, "--source", form.source.format(folder=folder), "--threads", str(threads),
+            "--seconds", str(options.seconds)]
+    argv += ["--shuffled"] if shuffled else []
+    report = said(argv + (["--verify"] if verify else []))
+    return report if verify else figures(report)
+
+
+def reader(form, python, folder, options, threads, shuffled, verify=False):
+    """A run of the format's own reader."""
+    job = {"format": form.name, "folder": folder, "threads": threads, "shuffled": shuffled, "seconds": options.seconds,
+           "verify": verify}
+    report = said([python, os.path.join(HERE, "formats.py"), json.dumps(job)])
+    return report if verify else figures(report)
+
+
+def said(argv):
+    """The JSON object that a program ends with."""
+    environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(argv, capture_output=True, text=True, env=environment)
+    lines = done.stderr.strip().splitlines()
+    if done.returncode:
+        raise RuntimeError(lines[-1] if lines else f"exit {done.returncode}")
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def verified(form, python, folder, options):
+    """Why the two cannot be compared, or None: every sample is read by both."""
+    try:
+        mine = own(form, folder, options, 1, False, verify=True)
+        other = reader(form, python, folder, options, 1, False, verify=True)
+    except RuntimeError as error:
+        return str(error)
+    same = all(mine[key] == other[key] for key in ("samples", "bytes", "sum"))
+    return None if same else f"the readers do not agree: {mine} and {other}"
+
+
+def unavailable(form, python):
+    """Why the format's own tools do not run, or None."""
+    imports = "; ".join(f"import {module}" for module in form.modules)
+    if "ffcv" in imports:
+        imports = f"import formats; formats.stand_in(); {imports}"
+    done = subprocess.run([python, "-c", imports], cwd=HERE, capture_output=True, text=True)
+    return done.stderr.strip().splitlines()[-1] if done.returncode else None
+
+
+def written(form, python, folder, options):
+    """Makes a set with the format's own writer; the reason where it cannot."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    program = ("import sys, formats, run; "
+               "formats.FORMATS[sys.argv[1]].write(sys.argv[2], run.kept(sys.argv[3]))")
+    done = subprocess.run([python, "-c", program, form.name, folder, pictures_folder(options)], cwd=HERE,
+                          capture_output=True, text=True)
+    if done.returncode:
+        return done.stderr.strip().splitlines()[-1]
+    with open(folder + ".complete", "w", encoding="utf-8"):
+        return None
+
+
+def pictures_folder(options):
+    """Where the pictures are that all formats hold."""
+    return os.path.join(options.cache, f"pictures-{options.pictures}")
+
+
+def kept(folder):
+    """Label and bytes of each picture."""
+    pictures = []
+    for name in sorted(os.listdir(folder)):
+        with open(os.path.join(folder, name), "rb") as file:
+            pictures.append((int(name[:4]), file.read()))
+    return pictures
+
+
+def make(options):
+    """Photo-like JPEGs of 500x375: smooth shapes and noise."""
+    import numpy
+    import PIL.Image
+
+    folder = pictures_folder(options)
+    if os.path.exists(folder) and len(os.listdir(folder)) == options.pictures:
+        return True
+    os.makedirs(folder, exist_ok=True)
+    random = numpy.random.default_rng(1)
+    for number in range(options.pictures):
+        coarse = PIL.Image.fromarray(random.integers(0, 256, (12, 16, 3), numpy.uint8)).resize((500, 375), PIL.Image.BICUBIC)
+        noise = random.normal(0, 9, (375, 500, 1))
+        pixels = numpy.clip(numpy.asarray(coarse) + noise, 0, 255).astype(numpy.uint8)
+        file = io.BytesIO()
+        PIL.Image.fromarray(pixels).save(file, "JPEG", quality=75 + number % 15)
+        label = number * 100 // options.pictures
+        with open(f"{folder}/{label:04d}-{number:06d}.jpg", "wb") as out:
+            out.write(file.getvalue())
+    return True
+
+
+def processor():
+    """The processor's name."""
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return next((line.split(": ", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
+
+
+def arguments():
+    """The command line."""
+    parser = argparse.ArgumentParser(description="feedwater's sources against each format's own reader")
+    parser.add_argument("--program", required=True, help="the bench program, as cargo bench --no-run --bench sources names it")
+    parser.add_argument("--cache", required=True, help="where sets are made and kept")
+    parser.add_argument("--formats", type=lambda it: it.split(","), default=list(formats.FORMATS),
+                        help=",".join(formats.FORMATS))
+    parser.add_argument("--pictures", type=int, default=4000)
+    parser.add_argument("--threads", type=lambda it: [int(one) for one in it.split(",")], default=[1, 2])
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of each run")
+    parser.add_argument("--python", action="append", default=[], metavar="FORMAT=PATH", help="the interpreter of a format")
+    parser.add_argument("--json", metavar="FILE", help="every row")
+    options = parser.parse_args()
+    options.python = dict(it.split("=", 1) for it in options.python)
+    for name in [*options.formats, *options.python]:
+        if name not in formats.FORMATS:
+            parser.error(f"{name} is none of {', '.join(formats.FORMATS)}")
+    options.cache = os.path.abspath(options.cache)
+    return options
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,353 @@
+//! Decoders of compressed files: forwards only, resumable where a [`Mark`] was kept.
+//!
+//! * gzip is RFC 1952: any number of members, each with its CRC-32 and length, which are verified; zeros may follow the
+//!   last one. zlib is RFC 1950, with its Adler-32. Both are resumed anywhere: a mark holds the decoder's tables and
+//!   the last 32 KiB.
+//! * Zstandard is RFC 8878: any number of frames (skippable ones pass), resumed where one begins. A checksum that a frame
+//!   has is verified. A window of more than 128 MiB is refused, as by the program `zstd`.
+//! * Whatever a file holds, a decoder takes no memory for it besides its own.
+
+use std::io::{self, Error, ErrorKind};
+
+use crc32fast::Hasher;
+use miniz_oxide::inflate::stream::{InflateState, MinReset, inflate};
+use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
+use zstd_safe::{DCtx, InBuffer, OutBuffer};
+
+use super::Packing;
+use crate::storage::File;
+
+/// Compressed bytes that are read at once.
+const INPUT_BYTES: usize = 128 << 10;
+
+/// A decoder, and where it is.
+pub struct Decoder {
+    engine: Engine,
+    /// The next byte that it gives.
+    at: u64,
+    input: Vec<u8>,
+    /// Bytes of the input that were used.
+    used: usize,
+    /// The compressed byte after the input.
+    packed: u64,
+}
+
+/// Where a decoder can go on.
+#[derive(Clone)]
+pub struct Mark {
+    engine: Option<Deflate>,
+    pub at: u64,
+    packed: u64,
+}
+
+enum Engine {
+    Deflate(Deflate),
+    Zstd(Zstd),
+}
+
+#[derive(Clone)]
+struct Deflate {
+    inflate: Box<InflateState>,
+    /// Of this member so far: the checksum, and the length by 2^32.
+    crc: Hasher,
+    len: u32,
+    stage: Stage,
+    packing: Packing,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    First,
+    Body,
+    Trailer,
+    /// Another member, or the end.
+    Between,
+}
+
+struct Zstd {
+    context: DCtx<'static>,
+    /// Within a frame.
+    inside: bool,
+    /// The last place where a frame began: of the file's bytes, and of the compressed ones.
+    frame: (u64, u64),
+}
+
+impl Decoder {
+    /// At the beginning of a file.
+    pub fn new(packing: Packing) -> io::Result<Self> {
+        let engine = match packing {
+            Packing::Gzip | Packing::Zlib => Engine::Deflate(Deflate::new(packing)),
+            Packing::Zstd => Engine::Zstd(Zstd::new((0, 0))?),
+        };
+        Ok(Self { engine, at: 0, input: Vec::new(), used: 0, packed: 0 })
+    }
+
+    /// Where a mark was kept.
+    pub fn resume(mark: &Mark) -> io::Result<Self> {
+        let Mark { engine, at, packed } = mark.clone();
+        let engine = match engine {
+            Some(deflate) => Engine::Deflate(deflate),
+            None => Engine::Zstd(Zstd::new((at, packed))?),
+        };
+        Ok(Self { engine, at, input: Vec::new(), used: 0, packed })
+    }
+
+    /// The next byte that it gives.
+    pub fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// Memory that it holds.
+    pub fn bytes(&self) -> usize {
+        let engine = match &self.engine {
+            Engine::Deflate(_) => size_of::<InflateState>(),
+            Engine::Zstd(zstd) => zstd.context.sizeof(),
+        };
+        engine + self.input.capacity()
+    }
+
+    /// Fills the buffer, as far as the file reaches; gives how many bytes there were.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::UnexpectedEof`] where the compressed file is cut, [`ErrorKind::InvalidData`] where it is damaged;
+    /// both say the compressed byte.
+    pub fn read(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut len = 0;
+        while len < buffer.len() {
+            let count = match &self.engine {
+                Engine::Deflate(_) => self.deflate(file, &mut buffer[len..])?,
+                Engine::Zstd(_) => self.zstd(file, &mut buffer[len..])?,
+            };
+            let Some(count) = count else { break };
+            len += count;
+            self.at += count as u64;
+        }
+        Ok(len)
+    }
+
+    /// A place at `from` or after it, if this decoder can go on from one that it has passed.
+    pub fn mark(&self, from: u64) -> Option<Mark> {
+        match &self.engine {
+            Engine::Deflate(deflate) => (self.at >= from).then(|| Mark {
+                engine: Some(deflate.clone()),
+                at: self.at,
+                packed: self.place(),
+            }),
+            Engine::Zstd(zstd) => {
+                let (at, packed) = zstd.frame;
+                (at >= from).then_some(Mark { engine: None, at, packed })
+            }
+        }
+    }
+
+    /// The next compressed byte.
+    fn place(&self) -> u64 {
+        self.packed - (self.input.len() - self.used) as u64
+    }
+
+    /// Reads on where less than `count` bytes are there; gives whether that many are there then.
+    fn fill(&mut self, file: &File, count: usize) -> io::Result<bool> {
+        if self.input.len() - self.used >= count {
+            return Ok(true);
+        }
+        self.input.drain(..self.used);
+        self.used = 0;
+        let held = self.input.len();
+        self.input.resize(INPUT_BYTES, 0);
+        let read = file.read_at(&mut self.input[held..], self.packed);
+        let len = *read.as_ref().unwrap_or(&0);
+        self.input.truncate(held + len);
+        self.packed += len as u64;
+        read.map(|_| self.input.len() >= count)
+    }
+
+    fn need(&mut self, file: &File, count: usize) -> io::Result<()> {
+        if self.fill(file, count)? { Ok(()) } else { Err(self.cut()) }
+    }
+
+    fn byte(&mut self, file: &File) -> io::Result<u8> {
+        self.need(file, 1)?;
+        self.used += 1;
+        Ok(self.input[self.used - 1])
+    }
+
+    fn cut(&self) -> Error {
+        let place = self.packed;
+        let problem = format!("the compressed file is cut: it ends at its byte {place}");
+        Error::new(ErrorKind::UnexpectedEof, problem)
+    }
+
+    fn damaged(&self, what: &str) -> Error {
+        let problem = format!("{what} at byte {} of the compressed file", self.place());
+        Error::new(ErrorKind::InvalidData, problem)
+    }
+
+    /// Some bytes, perhaps none; `None` at the end.
+    fn deflate(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let Engine::Deflate(deflate) = &mut self.engine else { return Ok(None) };
+        let (stage, packing) = (deflate.stage, deflate.packing);
+        match (stage, packing) {
+            (Stage::Body, _) => {
+                let input = &self.input[self.used..];
+                let done = inflate(&mut deflate.inflate, input, buffer, MZFlush::None);
+                self.used += done.bytes_consumed;
+                let written = &buffer[..done.bytes_written];
+                if packing == Packing::Gzip {
+                    deflate.crc.update(written);
+                    deflate.len = deflate.len.wrapping_add(written.len() as u32);
+                }
+                match done.status {
+                    Ok(MZStatus::StreamEnd) => deflate.stage = Stage::Trailer,
+                    Ok(_) | Err(MZError::Buf) => {
+                        if done.bytes_consumed == 0 && written.is_empty() {
+                            if self.used < self.input.len() {
+                                return Err(self.damaged("deflate data that lead nowhere"));
+                            }
+                            self.need(file, 1)?;
+                        }
+                    }
+                    Err(_) => {
+                        let what = match packing {
+                            Packing::Zlib => {
+                                "damaged deflate data, or a checksum that does not match,"
+                            }
+                            _ => "damaged deflate data",
+                        };
+                        return Err(self.damaged(what));
+                    }
+                }
+                return Ok(Some(done.bytes_written));
+            }
+            // The library reads zlib's own header and trailer.
+            (Stage::First, Packing::Zlib) => self.enter(Stage::Body),
+            (_, Packing::Zlib) => {
+                if self.fill(file, 1)? {
+                    return Err(self.damaged("something follows the end of the zlib data"));
+                }
+                return Ok(None);
+            }
+            (Stage::Trailer, _) => self.gzip_trailer(file)?,
+            (Stage::Between, _) => {
+                while self.fill(file, 1)? && self.input[self.used] == 0 {
+                    self.used += 1;
+                }
+                if !self.fill(file, 1)? {
+                    return Ok(None);
+                }
+                self.gzip_header(file)?;
+            }
+            (Stage::First, _) => self.gzip_header(file)?,
+        }
+        Ok(Some(0))
+    }
+
+    fn enter(&mut self, stage: Stage) {
+        if let Engine::Deflate(deflate) = &mut self.engine {
+            deflate.stage = stage;
+        }
+    }
+
+    fn gzip_header(&mut self, file: &File) -> io::Result<()> {
+        self.need(file, 10)?;
+        let flags = match self.input[self.used..][..10] {
+            [0x1f, 0x8b, 8, flags @ 0..0x20, ..] => flags,
+            _ => return Err(self.damaged("no gzip header")),
+        };
+        self.used += 10;
+        if flags & 4 != 0 {
+            let len = u16::from_le_bytes([self.byte(file)?, self.byte(file)?]);
+            for _ in 0..len {
+                self.byte(file)?;
+            }
+        }
+        // A name and a comment, each up to a zero.
+        for flag in [8, 16] {
+            while flags & flag != 0 && self.byte(file)? != 0 {}
+        }
+        // A checksum of the header.
+        if flags & 2 != 0 {
+            self.need(file, 2)?;
+            self.used += 2;
+        }
+        if let Engine::Deflate(deflate) = &mut self.engine {
+            deflate.inflate.reset_as(MinReset);
+            deflate.crc = Hasher::new();
+            deflate.len = 0;
+        }
+        self.enter(Stage::Body);
+        Ok(())
+    }
+
+    fn gzip_trailer(&mut self, file: &File) -> io::Result<()> {
+        self.need(file, 8)?;
+        let Engine::Deflate(deflate) = &self.engine else { return Ok(()) };
+        let found = [deflate.crc.clone().finalize().to_le_bytes(), deflate.len.to_le_bytes()];
+        if self.input[self.used..][..8] != *found.as_flattened() {
+            return Err(self.damaged("the checksum or the length of gzip data that does not match"));
+        }
+        self.used += 8;
+        self.enter(Stage::Between);
+        Ok(())
+    }
+
+    /// As [`Self::deflate`].
+    fn zstd(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        let Engine::Zstd(zstd) = &mut self.engine else { return Ok(None) };
+        let mut input = InBuffer::around(&self.input[self.used..]);
+        let mut output = OutBuffer::around(buffer);
+        let done = zstd.context.decompress_stream(&mut output, &mut input);
+        let (consumed, written) = (input.pos(), output.pos());
+        self.used += consumed;
+        match done {
+            Ok(0) if consumed + written > 0 => {
+                zstd.inside = false;
+                let packed = self.packed - (self.input.len() - self.used) as u64;
+                zstd.frame = (self.at + written as u64, packed);
+            }
+            Ok(_) => zstd.inside |= consumed + written > 0,
+            Err(code) => {
+                let words = zstd_safe::get_error_name(code);
+                return Err(self.damaged(&format!("zstd: {words}")));
+            }
+        }
+        if consumed + written == 0 {
+            if self.used < self.input.len() {
+                return Err(self.damaged("zstd data that lead nowhere"));
+            }
+            let inside = zstd.inside;
+            if !self.fill(file, 1)? {
+                return if inside { Err(self.cut()) } else { Ok(None) };
+            }
+        }
+        Ok(Some(written))
+    }
+}
+
+impl Mark {
+    /// Memory that it holds.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + if self.engine.is_some() { size_of::<InflateState>() } else { 0 }
+    }
+}
+
+impl Deflate {
+    fn new(packing: Packing) -> Self {
+        let format = match packing {
+            Packing::Zlib => DataFormat::Zlib,
+            _ => DataFormat::Raw,
+        };
+        let inflate = InflateState::new_boxed(format);
+        Self { inflate, crc: Hasher::new(), len: 0, stage: Stage::First, packing }
+    }
+}
+
+impl Zstd {
+    fn new(frame: (u64, u64)) -> io::Result<Self> {
+        let mut context = DCtx::try_create()
+            .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "no memory for a zstd decoder"))?;
+        context.init().map_err(|code| Error::other(zstd_safe::get_error_name(code)))?;
+        Ok(Self { context, inside: false, frame })
+    }
+}

@@ -1,0 +1,332 @@
+//! Compressed files as files of the bytes that they hold: any read, from any number of threads, equals the plain bytes;
+//! what is cut or damaged is an error; and the sources that read such files.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::slice::from_ref;
+use std::thread;
+
+use feedwater::error::Reason;
+use feedwater::loader::Loader;
+use feedwater::op::{Chain, Resize};
+use feedwater::source::{
+    HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
+};
+use feedwater::storage::File;
+use feedwater::storage::unpacked::{Limits, Packing, Unpacker};
+use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
+use tempfile::TempDir;
+use zstd_safe::{CCtx, CParameter};
+
+const MIB: usize = 1 << 20;
+
+/// Numbers that look like chance.
+struct Draws(u64);
+
+impl Draws {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+}
+
+/// Bytes of which some runs compress well and others do not.
+fn content(len: usize) -> Vec<u8> {
+    let (mut draws, mut bytes) = (Draws(7), Vec::with_capacity(len + 9000));
+    while bytes.len() < len {
+        let run = (draws.next() % 9000) as usize;
+        match draws.next() % 3 {
+            0 => bytes.resize(bytes.len() + run, b'a'),
+            1 => bytes.extend((0..run / 8).flat_map(|_| draws.next().to_le_bytes())),
+            _ => {
+                let from = bytes.len().saturating_sub(20_000);
+                let again = bytes[from..][..run.min(bytes.len() - from)].to_vec();
+                bytes.extend(again);
+            }
+        }
+    }
+    bytes.truncate(len);
+    bytes
+}
+
+/// A member with a header that has all fields.
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let header = b"\x1f\x8b\x08\x1e\x01\x02\x03\x04\x00\x03\x05\x00extraname\0comment\0\x00\x00";
+    let trailer = [crc32fast::hash(bytes).to_le_bytes(), (bytes.len() as u32).to_le_bytes()];
+    [&header[..], &compress_to_vec(bytes, 1), trailer.as_flattened()].concat()
+}
+
+/// A frame with a checksum.
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    let mut context = CCtx::create();
+    context.set_parameter(CParameter::ChecksumFlag(true)).unwrap();
+    let mut packed = vec![0; zstd_safe::compress_bound(bytes.len())];
+    let len = context.compress2(&mut packed[..], bytes).unwrap();
+    packed.truncate(len);
+    packed
+}
+
+fn pieces(bytes: &[u8], len: usize, pack: fn(&[u8]) -> Vec<u8>) -> Vec<u8> {
+    bytes.chunks(len).flat_map(pack).collect()
+}
+
+/// Every sort of file that holds these bytes.
+fn packed(bytes: &[u8]) -> Vec<(&'static str, Packing, Vec<u8>)> {
+    let skippable = b"\x53\x2a\x4d\x18\x04\x00\x00\x00skip";
+    vec![
+        ("gzip", Packing::Gzip, gzip(bytes)),
+        (
+            "members",
+            Packing::Gzip,
+            [pieces(bytes, 700_001, gzip), gzip(b""), vec![0; 999]].concat(),
+        ),
+        ("small members", Packing::Gzip, pieces(bytes, 60_000, gzip)),
+        ("zlib", Packing::Zlib, compress_to_vec_zlib(bytes, 1)),
+        ("zstd", Packing::Zstd, zstd(bytes)),
+        ("frames", Packing::Zstd, [pieces(bytes, 300_001, zstd), skippable.to_vec()].concat()),
+        ("large frames", Packing::Zstd, pieces(bytes, 3 * MIB, zstd)),
+    ]
+}
+
+fn open(path: &Path, packing: Packing, limits: Limits) -> File {
+    Unpacker::new(limits).open(File::open(path).unwrap(), 0, packing)
+}
+
+/// A file with these bytes, and the folder that it is in.
+fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("file");
+    fs::write(&path, bytes).unwrap();
+    (root, path)
+}
+
+/// As many threads as this read at places of their own, each in another order.
+fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
+    thread::scope(|scope| {
+        for number in 0..threads {
+            scope.spawn(move || {
+                let mut draws = Draws(number + 1);
+                for read in 0..reads {
+                    let start = match number % 2 {
+                        0 => draws.next() as usize % (bytes.len() + 10),
+                        // One after another.
+                        _ => read * bytes.len() / reads,
+                    };
+                    let mut buffer = vec![0; draws.next() as usize % 200_000];
+                    let count = file.read_at(&mut buffer, start as u64).unwrap();
+                    let expected = bytes.get(start..).unwrap_or(&[]);
+                    let expected = &expected[..expected.len().min(buffer.len())];
+                    assert_eq!(count, expected.len(), "{start}");
+                    assert!(buffer[..count] == *expected, "{start}");
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn any_read_from_any_thread_equals_the_plain_bytes() {
+    let bytes = content(11 * MIB + 12_345);
+    // Of the second kind of limits little is kept, so that much is forgotten and made again.
+    let small = Limits { blocks: 2 * MIB, marks: 100_000, decoders: 400_000 };
+    for (name, packing, packed) in packed(&bytes) {
+        assert_eq!(Packing::of(&packed), Some(packing), "{name}");
+        let (_root, path) = file(&packed);
+        for limits in [Limits::default(), small] {
+            read_anywhere(&open(&path, packing, limits), &bytes, 4, 30);
+        }
+    }
+}
+
+#[test]
+fn files_of_one_memory_are_not_mixed_up() {
+    let unpacker = Unpacker::new(Limits { blocks: 3 * MIB, marks: 200_000, decoders: 1 });
+    let sets: Vec<_> = (1..4).map(|number| content(number * 2 * MIB)).collect();
+    let files: Vec<_> = sets.iter().map(|bytes| file(&gzip(bytes))).collect();
+    thread::scope(|scope| {
+        for (number, ((_, path), bytes)) in files.iter().zip(&sets).enumerate() {
+            let file = unpacker.open(File::open(path).unwrap(), number, Packing::Gzip);
+            scope.spawn(move || read_anywhere(&file, bytes, 2, 20));
+        }
+    });
+}
+
+/// Everything that can be read, and the first error.
+fn all(path: &Path, packing: Packing) -> (Vec<u8>, Option<ErrorKind>) {
+    let file = open(path, packing, Limits::default());
+    let mut bytes = Vec::new();
+    loop {
+        let mut buffer = vec![0; 1000];
+        match file.read_at(&mut buffer, bytes.len() as u64) {
+            Ok(0) => return (bytes, None),
+            Ok(count) => bytes.extend_from_slice(&buffer[..count]),
+            Err(error) => {
+                assert!(error.to_string().contains(" byte "), "{error}");
+                return (bytes, Some(error.kind()));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_file_that_is_cut_anywhere_is_an_error_with_the_byte() {
+    let bytes = content(20_000);
+    for (name, packing, packed) in packed(&bytes) {
+        // What may be missing from the end: zeros, a member that holds nothing, a frame that is passed over.
+        let optional = match name {
+            "members" => 999 + gzip(b"").len(),
+            "frames" => 12,
+            _ => 0,
+        };
+        let needed = packed.len() - optional;
+        for len in (0..needed).step_by(41).chain(needed - 20..needed) {
+            let (_root, path) = file(&packed[..len]);
+            let (read, error) = all(&path, packing);
+            let ends = len == 0 && packing == Packing::Zstd;
+            assert_eq!(error, (!ends).then_some(ErrorKind::UnexpectedEof), "{name} {len}");
+            assert!(bytes.starts_with(&read));
+        }
+        let (_root, path) = file(&packed);
+        assert_eq!(all(&path, packing), (bytes.clone(), None), "{name}");
+    }
+}
+
+#[test]
+fn a_bit_that_is_flipped_is_an_error_or_changes_nothing() {
+    let bytes = content(2_500);
+    let mut refused = 0;
+    for (name, packing, packed) in packed(&bytes) {
+        for place in 0..packed.len() {
+            let mut damaged = packed.clone();
+            damaged[place] ^= 1 << (place % 8);
+            let (_root, path) = file(&damaged);
+            match all(&path, packing) {
+                (read, None) => assert!(read == bytes, "{name} {place}"),
+                (_, Some(kind)) => {
+                    refused += 1;
+                    let kinds = [ErrorKind::UnexpectedEof, ErrorKind::InvalidData];
+                    assert!(kinds.contains(&kind), "{name} {place} {kind}");
+                }
+            }
+        }
+    }
+    assert!(refused > 500);
+}
+
+/// 256 MiB of zeros in little gzip and less zstd: they pass through the same bounded memory as any others.
+#[test]
+fn a_bomb_takes_time_but_no_memory() {
+    let unpacker = Unpacker::new(Limits::default());
+    let zeros = vec![0; 64 * MIB];
+    for (packing, packed) in [(Packing::Gzip, gzip(&zeros)), (Packing::Zstd, zstd(&zeros))] {
+        let (_root, path) = file(&packed.repeat(4));
+        let file = unpacker.open(File::open(&path).unwrap(), packing as usize, packing);
+        let mut buffer = [1; 100];
+        let len = 4 * zeros.len() as u64;
+        assert_eq!(file.read_at(&mut buffer, len - 50).unwrap(), 50);
+        assert_eq!(buffer[..50], [0; 50]);
+        assert_eq!(file.read_at(&mut buffer, 1 << 60).unwrap(), 0);
+    }
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    fs::read(folder.join(name)).unwrap()
+}
+
+fn samples(source: &dyn Source) -> Vec<(i64, Vec<u8>)> {
+    let read = |index| {
+        let mut page = HostPage::default();
+        source.read(index, &mut page, 1 << 20).unwrap();
+        (source.label(index), page.bytes().to_vec())
+    };
+    (0..source.len()).map(read).collect()
+}
+
+#[test]
+fn what_webdataset_and_tensorflow_compressed_is_read_sample_for_sample() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("train.tar.gz"), golden("train.tar.gz")).unwrap();
+    let open = || WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap();
+    for source in [open(), open()] {
+        assert_eq!(samples(&source), [(7, golden("0.jpg"))]);
+        assert!(source.describe().ends_with("train.tar.gz: 1 samples, 1 files compressed"));
+        assert!(source.memory_bytes() > Unpacker::new(Limits::default()).memory_bytes());
+    }
+    for name in ["gzip.tfrecord", "zlib.tfrecord"] {
+        let (_root, path) = file(&golden(name));
+        let source = TfRecord::open(&[path], &TfRecordSettings::default()).unwrap();
+        assert_eq!(samples(&source), [(7, golden("0.jpg"))], "{name}");
+    }
+}
+
+#[test]
+fn compressed_archives_have_the_samples_of_plain_ones() {
+    let names = ["train-000000.tar", "train-000001.tar"];
+    let plain = tempfile::tempdir().unwrap();
+    let packed_root = tempfile::tempdir().unwrap();
+    for (name, pack, ending) in [(names[0], gzip as fn(&[u8]) -> _, "gz"), (names[1], zstd, "zst")]
+    {
+        fs::write(plain.path().join(name), golden(name)).unwrap();
+        let path = packed_root.path().join(format!("{name}.{ending}"));
+        fs::write(path, pieces(&golden(name), 5000, pack)).unwrap();
+    }
+    let open = |root: &TempDir| {
+        WebDataset::open(&[root.path().into()], &WebDatasetSettings::default()).unwrap()
+    };
+    let (plain, packed) = (open(&plain), open(&packed_root));
+    assert_eq!(samples(&plain), samples(&packed));
+    assert!(packed.describe().contains("2 files compressed"), "{}", packed.describe());
+    assert!(!plain.describe().contains("compressed"));
+    assert_eq!(plain.slow_shuffled(), None);
+    for shuffle in [false, true] {
+        let chain = Chain::new().then(Resize::to(8, 8));
+        let source = open(&packed_root);
+        let loader = Loader::builder(source, chain).batch(2).shuffle(shuffle).build().unwrap();
+        let warned = loader.warnings().iter().any(|it| it.contains("train-000000.tar.gz: each"));
+        assert_eq!(warned, shuffle);
+    }
+    assert!(plain.memory_bytes() < 10_000);
+}
+
+#[test]
+fn damage_in_a_compressed_archive_is_an_error_with_both_bytes() {
+    let bytes = gzip(&golden("train-000000.tar"));
+    let refused = |bytes: &[u8]| {
+        let (_root, path) = file(bytes);
+        let paths: [PathBuf; 1] = [path];
+        WebDataset::open(&paths, &WebDatasetSettings::default()).err().unwrap().to_string()
+    };
+    let words = refused(&bytes[..bytes.len() - 1]);
+    let expected = format!("the compressed file is cut: it ends at its byte {}", bytes.len() - 1);
+    assert!(words.contains("file, byte ") && words.ends_with(&expected), "{words}");
+    let mut damaged = bytes.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    let words = refused(&damaged);
+    assert!(
+        words.contains("the checksum or the length of gzip data that does not match"),
+        "{words}"
+    );
+    let cut = golden("train-000000.tar")[..5000].to_vec();
+    let words = refused(&gzip(&cut));
+    assert!(words.contains("the file ends at 5000: it is cut or damaged"), "{words}");
+}
+
+/// The table is there, and the file is damaged afterwards with its length and time unchanged.
+#[test]
+fn damage_after_indexing_is_a_fault_of_the_sample() {
+    let (_root, path) = file(&gzip(&golden("train-000000.tar")));
+    let open = || WebDataset::open(from_ref(&path), &WebDatasetSettings::default()).unwrap();
+    let time = fs::metadata(&path).unwrap().modified().unwrap();
+    drop(open());
+    let mut bytes = fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle..middle + 40].fill(0xff);
+    fs::write(&path, bytes).unwrap();
+    fs::File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
+    let fault = open().read(2, &mut HostPage::default(), 1 << 20).unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+}
