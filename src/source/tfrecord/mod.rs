@@ -52,7 +52,7 @@ impl Format for TfRecordSettings {
 
     /// The length of a record may begin as compressed data do, but then its checksum matches.
     fn unpacks(first: &[u8]) -> bool {
-        !first.first_chunk().is_some_and(|head| checked_len(head).is_some())
+        first.first_chunk().is_none_or(|head| checked_len(head).is_none())
     }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
