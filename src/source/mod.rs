@@ -9,6 +9,7 @@ use serde::{Deserialize, Deserializer};
 use crate::error::{Fault, Result};
 
 pub use memory::Memory;
+pub use parquet::ParquetSettings;
 pub use settings::{Configured, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
@@ -49,6 +50,7 @@ macro_rules! sources {
 sources! {
     directory::Directory,
     list::FileList,
+    parquet::Parquet,
     tfrecord::TfRecord,
     webdataset::WebDataset,
 }

@@ -24,7 +24,7 @@ use crate::storage::{File, Stamp};
 
 pub use window::Window;
 
-use files::expand;
+pub use files::expand;
 
 mod files;
 mod index;
@@ -128,7 +128,7 @@ impl<F: Format> Records<F> {
         let mut shards = Vec::with_capacity(files.len());
         let mut tables = Vec::with_capacity(files.len());
         let mut end = 0;
-        for (path, table) in files.iter().zip(tables_of(&files, format)) {
+        for (path, table) in files.iter().zip(of_each(&files, |path| table_of(path, format))) {
             let (file, stamp, table) = table?;
             end += table.len() as u64;
             let held = (shards.len() < HELD).then_some(file);
@@ -247,8 +247,8 @@ impl<F: Format> Configured for Records<F> {
 
 type Table = (File, Stamp, Vec<Entry>);
 
-/// The tables in the order of the files, made by as many threads as there are processors.
-fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
+/// What `make` makes of each file, in their order, by as many threads as there are processors.
+pub fn of_each<T: Send>(files: &[PathBuf], make: impl Fn(&PathBuf) -> T + Sync) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -256,16 +256,16 @@ fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
         while let number = next.fetch_add(1, Ordering::Relaxed)
             && let Some(path) = files.get(number)
         {
-            made.push((number, table_of(path, format)));
+            made.push((number, make(path)));
         }
         made
     };
-    let mut made: Vec<(usize, Result<Table>)> = thread::scope(|scope| {
+    let mut made: Vec<(usize, T)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
     });
     made.sort_unstable_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, table)| table).collect()
+    made.into_iter().map(|(_, made)| made).collect()
 }
 
 fn table_of<F: Format>(path: &PathBuf, format: &F) -> Result<Table> {
