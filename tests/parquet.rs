@@ -151,6 +151,32 @@ fn a_row_without_a_picture_is_read_from_the_file_that_it_names() {
 }
 
 #[test]
+fn of_large_pictures_that_are_not_compressed_nothing_but_their_own_bytes_is_read() {
+    for name in ["large", "large-v2"] {
+        let whole = fs::read(file(name)).unwrap();
+        let (_root, path) = folder(&whole);
+        let source = open(&path).unwrap();
+        let read_all = |order: [u64; 6]| {
+            for index in order {
+                let long = || [picture(index), vec![b'.'; 4200 - picture(index).len()]].concat();
+                let expected = if index == 3 { Err(Reason::Empty) } else { Ok(long()) };
+                assert_eq!(read(&source, index), expected, "{name} {index}");
+            }
+        };
+        read_all([4, 1, 0, 5, 2, 3]);
+        read_all([0, 1, 2, 3, 4, 5]);
+        assert_eq!(source.largest_bytes(), 4200);
+        // Pages would be 21 kB.
+        assert!(source.memory_bytes() < 10_000, "{}", source.memory_bytes());
+        for position in (0..whole.len()).step_by(if name == "large" { 5 } else { 97 }) {
+            let mut damaged = whole.clone();
+            damaged[position] ^= 0x80 >> (position % 8);
+            survive(&damaged);
+        }
+    }
+}
+
+#[test]
 fn a_path_is_a_file_a_directory_or_a_pattern() {
     let root = tempfile::tempdir().unwrap();
     let at = |name: &str| root.path().join(name);

@@ -25,6 +25,10 @@ struct State {
     /// The page that was used at each time.
     order: BTreeMap<u64, u64>,
     spare: Vec<Vec<u8>>,
+    /// Pages of which as many values were read as there are. Where not all pages fit, they go before others, so that
+    /// reading in order goes round in a few buffers that the processor's caches hold.
+    done: Vec<u64>,
+    all_fit: bool,
     waiting: u32,
     #[cfg(test)]
     most_used: u64,
@@ -33,7 +37,8 @@ struct State {
 enum Slot {
     /// Some thread reads it.
     Coming,
-    There { block: Arc<Block>, used_at: u64 },
+    /// `left` of its values were not read yet, as far as each is read once.
+    There { block: Arc<Block>, used_at: u64, left: usize },
 }
 
 /// A page's bytes and the values in them.
@@ -46,6 +51,8 @@ pub struct Block {
 /// A page that stays while this is there. Whoever has one must not ask for another.
 pub struct Held<'a> {
     block: Option<Arc<Block>>,
+    key: u64,
+    used: bool,
     cache: &'a Cache,
 }
 
@@ -69,7 +76,8 @@ impl Cache {
 
     /// The page, if it is there.
     pub fn find(&self, key: u64) -> Option<Held<'_>> {
-        self.lock().find(key).map(|block| Held { block: Some(block), cache: self })
+        let block = self.lock().find(key)?;
+        Some(self.held(key, block))
     }
 
     /// The page, which `make` reads into `size` bytes with the help of `stored` more, if it is not there. Where two
@@ -84,7 +92,8 @@ impl Cache {
         let mut state = self.lock();
         loop {
             if let Some(block) = state.find(key) {
-                return Ok(Held { block: Some(block), cache: self });
+                drop(state);
+                return Ok(self.held(key, block));
             }
             if !state.slots.contains_key(&key) {
                 break;
@@ -100,7 +109,12 @@ impl Cache {
         let mut state = self.lock();
         state.keep(key, block.clone());
         drop(state);
-        Ok(Held { block: Some(block), cache: self })
+        Ok(self.held(key, block))
+    }
+
+    /// Says how many bytes all pages take.
+    pub fn expect(&self, bytes: u64) {
+        self.lock().all_fit = bytes <= self.limit;
     }
 
     /// Calls `with` with two buffers of so many bytes, which together must be within the limit.
@@ -135,6 +149,9 @@ impl Cache {
                 *buffer = buffer.take().or_else(|| state.take_spare(len));
                 missing += if buffer.is_none() { len } else { 0 };
             }
+            if missing > 0 && !state.all_fit && state.let_go_done() {
+                continue;
+            }
             if state.used + missing as u64 <= self.limit {
                 state.used += missing as u64;
                 #[cfg(test)]
@@ -153,6 +170,10 @@ impl Cache {
                 state = self.wait(state);
             }
         }
+    }
+
+    fn held(&self, key: u64, block: Arc<Block>) -> Held<'_> {
+        Held { block: Some(block), key, used: true, cache: self }
     }
 
     fn wait<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
@@ -176,7 +197,9 @@ impl Cache {
 
 impl State {
     fn find(&mut self, key: u64) -> Option<Arc<Block>> {
-        let Some(Slot::There { block, used_at }) = self.slots.get_mut(&key) else { return None };
+        let Some(Slot::There { block, used_at, .. }) = self.slots.get_mut(&key) else {
+            return None;
+        };
         self.clock += 1;
         self.order.remove(used_at);
         self.order.insert(self.clock, key);
@@ -187,7 +210,17 @@ impl State {
     fn keep(&mut self, key: u64, block: Arc<Block>) {
         self.clock += 1;
         self.order.insert(self.clock, key);
-        self.slots.insert(key, Slot::There { block, used_at: self.clock });
+        let left = block.values.len();
+        self.slots.insert(key, Slot::There { block, used_at: self.clock, left });
+    }
+
+    fn count(&mut self, key: u64) {
+        if let Some(Slot::There { left, .. }) = self.slots.get_mut(&key) {
+            let before = std::mem::replace(left, left.saturating_sub(1));
+            if before == 1 {
+                self.done.push(key);
+            }
+        }
     }
 
     /// A buffer of so many bytes, and not of more than twice as many.
@@ -203,18 +236,42 @@ impl State {
             return true;
         }
         // Those in use were used lately: the first is nearly always free.
-        let free = self.order.iter().find_map(|(time, key)| match self.slots.get(key) {
-            Some(Slot::There { block, .. }) if Arc::strong_count(block) == 1 => Some((*time, *key)),
-            _ => None,
-        });
-        let Some((time, key)) = free else { return false };
-        self.order.remove(&time);
-        if let Some(Slot::There { block, .. }) = self.slots.remove(&key)
-            && let Ok(Block { buffer, .. }) = Arc::try_unwrap(block)
-        {
+        let free = self.order.values().copied().find(|key| self.is_free(*key));
+        free.is_some_and(|key| self.remove(key))
+    }
+
+    /// Lets a page go that was read to its end; its buffer then waits.
+    fn let_go_done(&mut self) -> bool {
+        while let Some(key) = self.done.pop() {
+            if self.is_free(key) && matches!(self.slots.get(&key), Some(Slot::There { left: 0, .. }))
+            {
+                return self.remove(key);
+            }
+        }
+        false
+    }
+
+    fn is_free(&self, key: u64) -> bool {
+        matches!(self.slots.get(&key), Some(Slot::There { block, .. }) if Arc::strong_count(block) == 1)
+    }
+
+    fn remove(&mut self, key: u64) -> bool {
+        let Some(Slot::There { block, used_at, .. }) = self.slots.remove(&key) else {
+            return false;
+        };
+        self.order.remove(&used_at);
+        if let Ok(Block { buffer, .. }) = Arc::try_unwrap(block) {
             self.spare.push(buffer);
         }
         true
+    }
+}
+
+impl Held<'_> {
+    /// Says that no value was read, and gives their places.
+    pub fn is_no_use(mut self) -> Arc<Values> {
+        self.used = false;
+        self.values.clone()
     }
 }
 
@@ -229,8 +286,11 @@ impl Deref for Held<'_> {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         // Under the lock, so that nobody begins to wait between the look at the count and this.
-        let state = self.cache.lock();
+        let mut state = self.cache.lock();
         self.block = None;
+        if self.used {
+            state.count(self.key);
+        }
         self.cache.tell(state);
     }
 }
@@ -263,4 +323,76 @@ pub fn taken(len: usize) -> usize {
     }
     let step = (len.next_power_of_two() / 16).max(4096);
     len.next_multiple_of(step)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// A page of one byte's value, `len` times.
+    fn page(cache: &Cache, key: u64, len: usize, made: &AtomicUsize) -> Vec<u8> {
+        let page = cache.load(key, len, len / 2, |body, stored| {
+            made.fetch_add(1, Ordering::Relaxed);
+            assert_eq!((body.len(), stored.len()), (len, len / 2));
+            stored.fill(99);
+            body.fill(key as u8);
+            Ok(Arc::default())
+        });
+        page.unwrap().bytes().to_vec()
+    }
+
+    #[test]
+    fn pages_are_made_once_and_the_one_used_least_lately_goes_first() {
+        let (cache, made) = (Cache::new(4 * 4096), AtomicUsize::new(0));
+        let mut at = |key, expected| {
+            assert_eq!(page(&cache, key, 4000, &made), [key as u8; 4000]);
+            assert_eq!(made.load(Ordering::Relaxed), expected, "{key}");
+        };
+        at(1, 1);
+        at(2, 2);
+        at(1, 2);
+        at(3, 3);
+        at(1, 3);
+        // There is room for three and a buffer to read with.
+        at(4, 4);
+        at(1, 4);
+        at(2, 5);
+        assert!(cache.find(1).is_some() && cache.find(3).is_none());
+    }
+
+    #[test]
+    fn many_threads_never_take_more_than_the_limit() {
+        let (cache, made) = (Cache::new(100_000), AtomicUsize::new(0));
+        thread::scope(|scope| {
+            for start in 0..8 {
+                let (cache, made) = (&cache, &made);
+                scope.spawn(move || {
+                    for step in 0..400 {
+                        let key = (start * 7 + step * 3) % 23;
+                        let len = 1000 + 2500 * key as usize;
+                        assert_eq!(page(cache, key, len, made), vec![key as u8; len]);
+                        let sum = cache.borrow(len, 9, |body, rest| body.len() + rest.len());
+                        assert_eq!(sum, len + 9);
+                    }
+                });
+            }
+        });
+        let state = cache.lock();
+        assert!(state.most_used <= 100_000 && state.most_used > 90_000, "{}", state.most_used);
+        assert_eq!(state.waiting, 0);
+    }
+
+    #[test]
+    fn a_page_that_cannot_be_made_is_made_by_the_next_who_asks() {
+        let cache = Cache::new(10_000);
+        for _ in 0..3 {
+            let bad = cache.load(1, 5000, 0, |_, _| Err(Wrong::corrupt(7, "no")));
+            assert_eq!(bad.err().unwrap().offset, 7);
+        }
+        assert_eq!(page(&cache, 1, 4000, &AtomicUsize::new(0)).len(), 4000);
+        assert!(cache.fits(4000, 4000) && !cache.fits(8000, 8000));
+    }
 }

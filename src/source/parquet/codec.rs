@@ -100,3 +100,48 @@ fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
         Err(error) => Err(error.to_string()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Of those that a compressor is at hand for; all are read in tests/parquet.rs.
+    #[test]
+    fn what_comes_out_must_be_what_was_announced() {
+        let text = b"so much depends upon a red wheel barrow ".repeat(50);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&text).unwrap();
+        let compressed = [
+            (Codec::None, text.clone()),
+            (Codec::Snappy, snap::raw::Encoder::new().compress_vec(&text).unwrap()),
+            (Codec::Gzip, gzip.finish().unwrap()),
+            (Codec::Zstd, zstd::bulk::compress(&text, 3).unwrap()),
+        ];
+        for (codec, bytes) in compressed {
+            assert!(codec.is_plausible(bytes.len() as u64, text.len() as u64), "{codec:?}");
+            for (wrong, right) in [(0, true), (-1, false), (1, false)] {
+                let mut out = vec![0; text.len().checked_add_signed(wrong).unwrap()];
+                assert_eq!(codec.decompress(&bytes, &mut out).is_ok(), right, "{codec:?} {wrong}");
+                assert!(!right || out == text);
+            }
+            for len in 0..bytes.len() {
+                let mut out = vec![0; text.len()];
+                // A gzip without its checksum has all its bytes.
+                let cut = codec.decompress(&bytes[..len], &mut out);
+                assert!(cut.is_err() || codec == Codec::Gzip && out == text, "{codec:?} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_says_its_name() {
+        for (number, name) in [(3, "LZO"), (5, "LZ4 in its deprecated framing"), (9, "unknown")] {
+            let words = Codec::of(number).decompress(&[], &mut []).unwrap_err();
+            assert!(words.contains(name) && words.contains("write it with snappy"), "{words}");
+        }
+        assert!(!Codec::Snappy.is_plausible(10, 1 << 20));
+        assert!(!Codec::Zstd.is_plausible(20, 1 << 30));
+    }
+}

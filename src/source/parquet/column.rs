@@ -31,6 +31,8 @@ struct Page {
     /// The definition level of a value that is there.
     defined: u32,
     head: Head,
+    /// Whether its values are found without reading it.
+    hops: bool,
     layout: OnceLock<Layout>,
 }
 
@@ -83,6 +85,7 @@ impl Column {
                     codec: chunk.codec,
                     defined,
                     head,
+                    hops: head.can_hop(chunk.codec, shard),
                     layout: OnceLock::new(),
                 });
                 if head.sort != Sort::Dictionary {
@@ -131,6 +134,9 @@ impl Column {
             space(value.len())?.copy_from_slice(&block.bytes()[value]);
             return Ok(true);
         }
+        if page.hops {
+            self.learn(shards, cache, key)?;
+        }
         let known = page.layout.get().and_then(|layout| layout.values.as_ref());
         if let Some(values) = known {
             let value = page.value(values, number)?;
@@ -152,7 +158,12 @@ impl Column {
         let sizes = chosen.filter_map(|number| {
             let page = &self.pages[number];
             let key = if page.head.is_dictionary_encoded() { page.dictionary } else { number as u32 };
-            self.load(shards, cache, key).ok().map(|block| block.values.largest())
+            let known = || self.pages.get(key as usize)?.layout.get()?.values.clone();
+            self.learn(shards, cache, key).ok()?;
+            let values = known().or_else(|| {
+                Some(self.load(shards, cache, key).ok()?.is_no_use())
+            });
+            values.map(|values| values.largest())
         });
         sizes.max().unwrap_or(0)
     }
@@ -167,7 +178,7 @@ impl Column {
     pub fn cached_bytes(&self) -> u64 {
         let taken = |page: &Page| {
             let (size, stored) = page.sizes();
-            taken(size) + taken(stored)
+            if page.hops { 0 } else { taken(size) + taken(stored) }
         };
         self.pages.iter().map(|page| taken(page) as u64).sum()
     }
@@ -184,9 +195,7 @@ impl Column {
         else {
             return Ok(Place::Null);
         };
-        if page.layout.get().is_none() {
-            self.learn(shards, cache, key as u32)?;
-        }
+        self.learn(shards, cache, key as u32)?;
         let layout = page.layout.get().expect("it was learnt");
         let row = (row - page.first) as u32;
         let number = layout.rows.as_ref().map_or(row, |rows| rows[row as usize]);
@@ -202,11 +211,19 @@ impl Column {
         Ok(Place::Value { page: dictionary_page, key: page.dictionary, number })
     }
 
-    /// Reads a data page for what is kept of it.
+    /// Reads what is kept of a page, if that was not done before.
     fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), Wrong> {
         let page = &self.pages[key as usize];
+        if page.layout.get().is_some() {
+            return Ok(());
+        }
+        if page.hops {
+            page.keep(page.head.hop(&shards[page.shard as usize], page.defined)?);
+            return Ok(());
+        }
         if !page.head.is_dictionary_encoded() {
-            return self.load(shards, cache, key).map(drop);
+            self.load(shards, cache, key)?.is_no_use();
+            return Ok(());
         }
         // Its bytes are of no use once the numbers are known.
         let (size, stored) = page.sizes();

@@ -101,3 +101,56 @@ impl Bits<'_> {
 fn signed(value: u64) -> i64 {
     (value >> 1) as i64 ^ -((value & 1) as i64)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes are those of the examples in `Encodings.md`.
+    #[test]
+    fn runs_and_groups_follow_one_another() {
+        let packed = [0b1000_1000, 0b1100_0110, 0b1111_1010];
+        let bytes = [&[3][..], &packed, &[10, 6]].concat();
+        let expected = [0, 1, 2, 3, 4, 5, 6, 7, 6, 6, 6, 6, 6];
+        assert_eq!(hybrid(&bytes, 3, 13).unwrap(), expected);
+        assert_eq!(hybrid(&bytes, 3, 9).unwrap(), expected[..9]);
+        assert_eq!(hybrid(&bytes, 3, 14), None);
+        assert_eq!(hybrid(&bytes[..3], 3, 8), None);
+        assert_eq!(hybrid(&[10], 0, 5).unwrap(), [0; 5]);
+        assert_eq!(hybrid(&[4, 1, 2, 3, 4], 32, 2).unwrap(), [0x0403_0201; 2]);
+    }
+
+    #[test]
+    fn hostile_runs_are_cut_at_what_is_expected() {
+        let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        for width in 0..=40 {
+            for head in [0xfe, 0xff] {
+                let bytes = [&[head], &endless[1..], &[7; 40]].concat();
+                if let Some(values) = hybrid(&bytes, width, 50) {
+                    assert!(values.len() == 50 && width <= 32, "{width} {head}");
+                }
+            }
+        }
+        assert_eq!(hybrid(&[0; 100], 8, 3), None);
+    }
+
+    #[test]
+    fn deltas_are_added_up() {
+        // 7, 5, 3, 1, 2, 3, 4, 5: the second example, deltas -2, -2, -2, 1, 1, 1, 1 as 0, 0, 0, 3, 3, 3, 3 over -2.
+        let packed = [0b1100_0000, 0b0011_1111, 0, 0, 0, 0, 0, 0];
+        let head = [128, 1, 4, 8, 14, 3, 2, 0, 0, 0];
+        let bytes = [&head[..], &packed, b"rest"].concat();
+        let (values, taken) = delta(&bytes, 8).unwrap();
+        assert_eq!((values, taken), (vec![7, 5, 3, 1, 2, 3, 4, 5], 18));
+        assert_eq!(delta(&bytes, 7), None);
+        for len in 0..18 {
+            assert_eq!(delta(&bytes[..len], 8), None, "{len}");
+        }
+        // A width of 65 bits, no miniblocks, a block without values.
+        for (place, value) in [(6, 65), (2, 0), (0, 0)] {
+            let mut bad = [&bytes[..], &[0; 600]].concat();
+            bad[place] = value;
+            assert_eq!(delta(&bad, 8), None, "{place}");
+        }
+    }
+}

@@ -9,6 +9,8 @@ use super::{Shard, Wrong};
 const MOST_BYTES: u64 = 256 << 20;
 /// Groups in one another, at most.
 const DEPTH: usize = 32;
+/// Bytes of the names of all columns, at most: each has those of its groups before its own.
+const MOST_NAME_BYTES: usize = 16 << 20;
 /// The file ends with the description's length and these bytes.
 const MAGIC: &[u8; 4] = b"PAR1";
 const ENCRYPTED: &[u8; 4] = b"PARE";
@@ -170,7 +172,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
         repeated: bool,
     }
     let (element, len) = thrift.list()?;
-    let (mut leaves, mut open) = (Vec::new(), Vec::<Open>::new());
+    let (mut leaves, mut open, mut name_bytes) = (Vec::new(), Vec::<Open>::new(), 0);
     for number in 0..len {
         let bad = Malformed { at: thrift.at(), cut: false };
         let (mut form, mut repetition, mut name, mut children) = (Form::Other, 0, &b""[..], 0);
@@ -197,6 +199,10 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
         }
         let group = open.last_mut().ok_or(bad)?;
         group.left -= 1;
+        name_bytes += group.path.len() + name.len();
+        if name_bytes > MOST_NAME_BYTES {
+            return Err(bad);
+        }
         let name = String::from_utf8_lossy(name);
         let path =
             if group.path.is_empty() { name.into() } else { format!("{}.{name}", group.path) };

@@ -11,6 +11,8 @@ use super::{Shard, Wrong};
 
 /// Different texts in a column of labels, at most.
 const MOST_TEXTS: usize = 1 << 18;
+/// Bytes of them, at most.
+const MOST_TEXT_BYTES: usize = 32 << 20;
 
 /// The labels of a file.
 #[derive(Default)]
@@ -19,6 +21,7 @@ pub struct Labels {
     pub numbers: Vec<i64>,
     /// Where the labels are texts, those that there are; `numbers` are places in it.
     pub texts: Vec<String>,
+    text_bytes: usize,
     places: HashMap<Vec<u8>, i64>,
 }
 
@@ -126,10 +129,11 @@ impl Labels {
                                    none (\"\")";
                     Wrong::unsupported(head.start, problem)
                 })?;
-                if self.texts.len() == MOST_TEXTS {
+                self.text_bytes += text.len();
+                if self.texts.len() == MOST_TEXTS || self.text_bytes > MOST_TEXT_BYTES {
                     let problem = format!(
-                        "the labels are more than {MOST_TEXTS} different texts; name another column as source.label \
-                         or none (\"\")"
+                        "the labels are more than {MOST_TEXTS} different texts, or {MOST_TEXT_BYTES} bytes of them; \
+                         name another column as source.label or none (\"\")"
                     );
                     return Err(Wrong::unsupported(head.start, problem));
                 }

@@ -109,6 +109,7 @@ impl Configured for Parquet {
             largest_bytes: OnceLock::new(),
         };
         tables.into_iter().for_each(|table| source.append(table));
+        source.cache.expect(source.cached_bytes());
         if source.labels.is_empty() {
             let (count, first) = (files.len(), files[0].display());
             let problem = format!("no samples in {count} files, the first is {first}");
@@ -130,6 +131,11 @@ impl Parquet {
         self.paths.append(paths, number as u32, rows);
         self.labels.extend(labels.numbers);
         self.ends.push(self.labels.len() as u64);
+    }
+
+    /// Bytes of all pages that can come into the cache.
+    fn cached_bytes(&self) -> u64 {
+        self.pictures.cached_bytes() + self.paths.cached_bytes()
     }
 
     fn shard_number(&self, index: u64) -> usize {
@@ -204,9 +210,8 @@ impl Source for Parquet {
         let names = self.classes.iter().map(|it| it.capacity() + size_of::<String>());
         let fixed = files.chain(names).sum::<usize>() + self.labels.capacity() * 8;
         let columns = [&self.pictures, &self.paths];
-        let pages: u64 = columns.iter().map(|it| it.cached_bytes()).sum();
         let learnt: u64 = columns.iter().map(|it| it.memory_bytes(self.len())).sum();
-        fixed as u64 + learnt + pages.min(self.cache.limit())
+        fixed as u64 + learnt + self.cached_bytes().min(self.cache.limit())
     }
 
     /// The first file, and how many files and samples there are.

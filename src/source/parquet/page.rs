@@ -8,12 +8,15 @@ use super::encoding::{delta, hybrid};
 use super::footer::Form;
 use super::thrift::{Kind, Malformed, Thrift};
 use super::{Shard, Wrong};
+use crate::storage;
 
 /// What is read for a header first; those with long statistics take more reads.
 const HEADER_BYTES: u64 = 1 << 10;
 /// A longer header is refused.
 const MOST_HEADER_BYTES: u64 = 16 << 20;
-/// A row without a value, in [`Contents::rows`].
+/// Values of fewer bytes, on average, are not worth a read for the length of each.
+const HOP_BYTES: u64 = 1 << 12;
+/// A row without a value, in [`Rows`].
 pub const NULL: u32 = u32::MAX;
 
 /// What a page's header says.
@@ -52,11 +55,13 @@ pub struct Values {
     gap: u32,
 }
 
+/// The number of each row's value, or [`NULL`]; `None` where they are equal.
+pub type Rows = Option<Box<[u32]>>;
+
 /// A data page, read.
 #[derive(Debug)]
 pub struct Contents {
-    /// The number of each row's value, or [`NULL`]; `None` where they are equal.
-    pub rows: Option<Box<[u32]>>,
+    pub rows: Rows,
     pub values: Held,
 }
 
@@ -189,34 +194,86 @@ impl Head {
         }
     }
 
+    /// Whether the values are found by reading their lengths alone: they lie in the file as they are, there is nothing
+    /// to verify, and passing over them saves more than further reads cost.
+    pub fn can_hop(&self, codec: Codec, shard: &Shard) -> bool {
+        let plain = self.encoding == 0 || (self.sort == Sort::Dictionary && self.encoding == 2);
+        let large = u64::from(self.size) >= HOP_BYTES * u64::from(self.values);
+        let local = !storage::is_url(&shard.path);
+        plain && large && local && self.crc.is_none() && self.is_plain(codec)
+    }
+
+    /// What is in a page that one [can hop](Self::can_hop) through.
+    pub fn hop(&self, shard: &Shard, defined: u32) -> Result<Contents, Wrong> {
+        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let size = self.size as usize;
+        shard.reads(|read| {
+            let mut start = vec![0; size.min(1 << 10)];
+            read(&mut start, self.start)?;
+            let levels = self.levels_end(&start, defined).filter(|end| *end <= size);
+            let levels = levels.ok_or_else(damaged)?;
+            if levels > start.len() {
+                start.resize(levels, 0);
+                read(&mut start, self.start)?;
+            }
+            let (rows, present, from) = self.levels(&start, defined)?;
+            let mut lens = Vec::new();
+            let mut at = from;
+            for _ in 0..present {
+                let mut len = [0; 4];
+                if size - at < len.len() {
+                    return Err(damaged());
+                }
+                read(&mut len, self.start + at as u64)?;
+                let len = u32::from_le_bytes(len);
+                at = at.saturating_add(4 + len as usize);
+                if at > size {
+                    return Err(damaged());
+                }
+                lens.push(len);
+            }
+            Ok(Contents { rows, values: Held::Here(Values::of(&lens, from, 4)) })
+        })
+    }
+
+    /// Where the levels before the values end.
+    fn levels_end(&self, body: &[u8], defined: u32) -> Option<usize> {
+        match self.sort {
+            Sort::DataV2 { .. } => Some(self.levels_bytes()),
+            Sort::Data { .. } if defined > 0 => {
+                Some(4 + u32::from_le_bytes(*body.first_chunk()?) as usize)
+            }
+            _ => Some(0),
+        }
+    }
+
+    /// The number of each row's value, where they are not equal; how many values there are; and where they begin.
+    fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), Wrong> {
+        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let count = self.values as usize;
+        let from = self.levels_end(body, defined).ok_or_else(damaged)?;
+        let start = match self.sort {
+            Sort::DataV2 { repetition, .. } => repetition as usize,
+            Sort::Data { levels: 3 } if defined > 0 => 4,
+            Sort::Data { .. } if defined > 0 => {
+                return Err(self.unsupported("definition levels are not encoded as RLE"));
+            }
+            _ => 0,
+        };
+        let levels = body.get(start..from).ok_or_else(damaged)?;
+        if defined == 0 {
+            return Ok((None, count, from));
+        }
+        let width = u32::BITS - defined.leading_zeros();
+        let levels = hybrid(levels, width, count).ok_or_else(damaged)?;
+        let present = levels.iter().filter(|level| **level == defined).count();
+        Ok(((present < count).then(|| numbered(levels, defined)), present, from))
+    }
+
     /// What is in the bytes of a data page, of a column whose values have this definition level and form.
     pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, Wrong> {
         let damaged = || self.damaged("its levels or values are not as many as it says");
-        let count = self.values as usize;
-        let width = u32::BITS - defined.leading_zeros();
-        let (levels, from) = match self.sort {
-            Sort::DataV2 { repetition, definition, .. } => {
-                let (start, end) = (repetition as usize, self.levels_bytes());
-                debug_assert_eq!(end - start, definition as usize);
-                (body.get(start..end).ok_or_else(damaged)?, end)
-            }
-            _ if defined == 0 => (&body[..0], 0),
-            Sort::Data { levels: 3 } => {
-                let (head, rest) = body.split_first_chunk().ok_or_else(damaged)?;
-                let len = u32::from_le_bytes(*head) as usize;
-                (rest.get(..len).ok_or_else(damaged)?, 4 + len)
-            }
-            _ => return Err(self.unsupported("definition levels are not encoded as RLE")),
-        };
-        let mut rows = None;
-        let mut present = count;
-        if defined > 0 {
-            let levels = hybrid(levels, width, count).ok_or_else(damaged)?;
-            present = levels.iter().filter(|level| **level == defined).count();
-            if present < count {
-                rows = Some(numbered(levels, defined));
-            }
-        }
+        let (mut rows, present, from) = self.levels(body, defined)?;
         let rest = &body[from..];
         let values = match self.encoding {
             2 | 8 => {
@@ -266,6 +323,18 @@ impl Head {
 }
 
 impl Values {
+    /// Of these lengths, from this byte on, each after `gap` bytes. They end within a page, which is below 2 GiB.
+    fn of(lens: &[u32], from: usize, gap: u32) -> Self {
+        let mut at = from as u32 + gap;
+        let mut starts = Vec::with_capacity(lens.len() + 1);
+        for len in lens {
+            starts.push(at);
+            at += len + gap;
+        }
+        starts.push(at);
+        Self { starts: starts.into(), gap }
+    }
+
     pub fn len(&self) -> usize {
         self.starts.len().saturating_sub(1)
     }
@@ -290,34 +359,24 @@ fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     if bytes.len() / 4 < count {
         return None;
     }
-    let mut starts = Vec::with_capacity(count + 1);
-    let mut at = 4;
+    let mut lens = Vec::with_capacity(count);
+    let mut rest = bytes;
     for _ in 0..count {
-        let len = u32::from_le_bytes(*bytes.get(at - 4..)?.first_chunk()?) as usize;
-        starts.push((from + at) as u32);
-        if bytes.len() - at < len {
-            return None;
-        }
-        at += len + 4;
+        let (len, after) = rest.split_first_chunk()?;
+        let len = u32::from_le_bytes(*len);
+        rest = after.get(len as usize..)?;
+        lens.push(len);
     }
-    starts.push((from + at) as u32);
-    Some(Values { starts: starts.into(), gap: 4 })
+    Some(Values::of(&lens, from, 4))
 }
 
 /// DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
 fn lengths(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
     let (lens, taken) = delta(bytes, count)?;
-    let mut starts = Vec::with_capacity(lens.len() + 1);
-    let mut at = from + taken;
-    for len in lens {
-        starts.push(at as u32);
-        at = at.checked_add(usize::try_from(len).ok()?)?;
-        if at > from + bytes.len() {
-            return None;
-        }
-    }
-    starts.push(at as u32);
-    (starts.len() == count + 1).then(|| Values { starts: starts.into(), gap: 0 })
+    let lens: Vec<u32> = lens.into_iter().map(u32::try_from).collect::<Result<_, _>>().ok()?;
+    let all: u64 = lens.iter().map(|len| u64::from(*len)).sum();
+    let fits = all <= (bytes.len() - taken) as u64 && lens.len() == count;
+    fits.then(|| Values::of(&lens, from + taken, 0))
 }
 
 /// The number of each row's value among those that are there.

@@ -38,32 +38,45 @@ impl Shard {
 
     /// Reads these bytes of the file, which must still be what it was when it was opened.
     pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Wrong> {
-        let io = |error: io::Error| Wrong {
-            reason: Reason::Unreadable,
-            offset,
-            problem: error.to_string(),
+        self.reads(|read| read(bytes, offset))
+    }
+
+    /// Any number of reads, with one look at the end whether the file is still what it was.
+    pub fn reads<T>(
+        &self,
+        with: impl FnOnce(&dyn Fn(&mut [u8], u64) -> Result<(), Wrong>) -> Result<T, Wrong>,
+    ) -> Result<T, Wrong> {
+        let io = |offset| {
+            move |error: io::Error| Wrong {
+                reason: Reason::Unreadable,
+                offset,
+                problem: error.to_string(),
+            }
         };
         let opened;
         let file = match &self.held {
             Some(file) => file,
             None => {
-                opened = File::open(&self.path).map_err(io)?;
+                opened = File::open(&self.path).map_err(io(0))?;
                 &opened
             }
         };
-        file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                let end = offset + bytes.len() as u64;
-                let problem = format!("the file ends before byte {end}: it was cut; copy it again");
-                Wrong { reason: Reason::Truncated, offset, problem }
-            }
-            _ => io(error),
+        let done = with(&|bytes, offset| {
+            file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => {
+                    let end = offset + bytes.len() as u64;
+                    let problem =
+                        format!("the file ends before byte {end}: it was cut; copy it again");
+                    Wrong { reason: Reason::Truncated, offset, problem }
+                }
+                _ => io(offset)(error),
+            })
         })?;
-        if file.stamp().map_err(io)? != self.stamp {
+        if file.stamp().map_err(io(0))? != self.stamp {
             let problem = "the file was changed after it was opened; open the source again".into();
-            return Err(Wrong { reason: Reason::Unreadable, offset, problem });
+            return Err(Wrong { reason: Reason::Unreadable, offset: 0, problem });
         }
-        Ok(())
+        Ok(done)
     }
 }
 

@@ -197,3 +197,42 @@ fn kind(number: u8) -> Option<Kind> {
         _ => return None,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_that_nobody_asks_for_are_passed_over() {
+        // 1: true, 2: list of 2 bytes, 3: map of one integer to a binary, 4: struct, 20: integer -3.
+        let bytes = [0x11, 0x19, 0x23, 7, 8, 0x1b, 1, 0x58, 4, 2, b'a', b'b', 0x1c, 0x13, 9, 0, 5, 40, 5, 0, 99];
+        let mut thrift = Thrift::new(&bytes);
+        let mut found = Vec::new();
+        thrift
+            .fields(|thrift, id, kind| {
+                found.push((id, kind));
+                Ok(id == 20 && thrift.integer()? == -3)
+            })
+            .unwrap();
+        assert_eq!(thrift.at(), bytes.len() - 1);
+        let kinds =
+            [Kind::Bool(true), Kind::List, Kind::Map, Kind::Struct, Kind::Integer];
+        assert_eq!(found, [1, 2, 3, 4, 20].into_iter().zip(kinds).collect::<Vec<_>>());
+        for len in 0..bytes.len() - 1 {
+            let cut = Thrift::new(&bytes[..len]).fields(|_, _, _| Ok(false));
+            assert!(cut.unwrap_err().cut, "{len}");
+        }
+    }
+
+    #[test]
+    fn bombs_end_at_the_depth_and_at_the_bytes() {
+        // Lists in lists, structs in structs, and a list of 2^63 structs of which there are ten.
+        for bytes in [&[0x19; 100_000][..], &[0x1c; 100_000]] {
+            let bad = Thrift::new(bytes).fields(|_, _, _| Ok(false)).unwrap_err();
+            assert!(!bad.cut && bad.at < 100);
+        }
+        let head = [0x19, 0xfc, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        let bad = Thrift::new(&[&head[..], &[0; 10]].concat()).fields(|_, _, _| Ok(false));
+        assert_eq!(bad, Err(Malformed { at: 21, cut: true }));
+    }
+}
