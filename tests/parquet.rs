@@ -158,17 +158,17 @@ fn of_large_pictures_that_are_not_compressed_nothing_but_their_own_bytes_is_read
         let source = open(&path).unwrap();
         let read_all = |order: [u64; 6]| {
             for index in order {
-                let long = || [picture(index), vec![b'.'; 4200 - picture(index).len()]].concat();
+                let long = || [picture(index), vec![b'.'; 5000 - picture(index).len()]].concat();
                 let expected = if index == 3 { Err(Reason::Empty) } else { Ok(long()) };
                 assert_eq!(read(&source, index), expected, "{name} {index}");
             }
         };
         read_all([4, 1, 0, 5, 2, 3]);
         read_all([0, 1, 2, 3, 4, 5]);
-        assert_eq!(source.largest_bytes(), 4200);
-        // Pages would be 21 kB.
-        assert!(source.memory_bytes() < 10_000, "{}", source.memory_bytes());
-        for position in (0..whole.len()).step_by(if name == "large" { 5 } else { 97 }) {
+        assert_eq!(source.largest_bytes(), 5000);
+        // Pages would be 25 kB.
+        assert!(source.memory_bytes() < 15_000, "{}", source.memory_bytes());
+        for position in (0..whole.len()).step_by(if name == "large" { 41 } else { 97 }) {
             let mut damaged = whole.clone();
             damaged[position] ^= 0x80 >> (position % 8);
             survive(&damaged);
@@ -300,13 +300,13 @@ fn survive(bytes: &[u8]) {
     source.largest_bytes();
 }
 
-/// One bit in every byte, another in each; of most files in some bytes.
+/// One bit in every byte of a file, another in each; of others in some bytes.
 #[test]
 fn any_damage_is_an_error_or_a_fault() {
     let names = ALL.iter().map(|(name, _)| *name).chain(["paths", "int32", "train-00000-of-00002"]);
     for name in names {
         let whole = fs::read(file(name)).unwrap();
-        let step = if matches!(name, "zstd-v2" | "brotli-nulls") { 1 } else { 13 };
+        let step = if name == "zstd-v2" { 1 } else { 17 };
         for position in (0..whole.len()).step_by(step) {
             let mut damaged = whole.clone();
             damaged[position] ^= 1 << (position % 8);

@@ -50,8 +50,8 @@ def main():
     write("lz4-delta", table(), compression="lz4", use_dictionary=False, column_encoding=lengths, **small)
     write("none-delta-v2", table(lambda row: row % 5 == 3, lambda row: (-1) ** row * row**11), compression="none",
           use_dictionary=False, column_encoding=lengths, data_page_version="2.0", row_group_size=16)
-    # Pictures of which it is worth to read the lengths alone: as long as 4200 bytes.
-    long = [None if row == 3 else {"bytes": picture(row).ljust(4200, b"."), "path": ""} for row in range(6)]
+    # Pictures of which it is worth to read the lengths alone: as long as 5000 bytes.
+    long = [None if row == 3 else {"bytes": picture(row).ljust(5000, b"."), "path": ""} for row in range(6)]
     long = pa.table({"image": pa.array(long, IMAGE), "label": list(range(6))})
     write("large", long, compression="none", use_dictionary=False, write_statistics=False)
     write("large-v2", long, compression="none", data_page_version="2.0", write_statistics=False)

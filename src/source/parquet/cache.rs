@@ -165,7 +165,16 @@ impl Cache {
                 let (body, stored) = (take(0, &mut found), take(1, &mut found));
                 return Loan { body, stored, key, cache: self };
             }
-            if !state.let_go() {
+            if state.let_go() {
+                continue;
+            }
+            // One that is larger than it need be may be what is too much.
+            let larger = found.iter_mut().zip(wanted).find_map(|(buffer, len)| {
+                buffer.take_if(|buffer| buffer.len() > len)
+            });
+            if let Some(buffer) = larger {
+                state.used -= buffer.len() as u64;
+            } else {
                 state.spare.extend(found.iter_mut().filter_map(Option::take));
                 state = self.wait(state);
             }
@@ -347,7 +356,7 @@ mod tests {
     #[test]
     fn pages_are_made_once_and_the_one_used_least_lately_goes_first() {
         let (cache, made) = (Cache::new(4 * 4096), AtomicUsize::new(0));
-        let mut at = |key, expected| {
+        let at = |key, expected| {
             assert_eq!(page(&cache, key, 4000, &made), [key as u8; 4000]);
             assert_eq!(made.load(Ordering::Relaxed), expected, "{key}");
         };

@@ -187,6 +187,12 @@ impl Column {
         u64::from(self.tag) << 32 | u64::from(number)
     }
 
+    fn page(&self, key: u32) -> Result<&Page, Wrong> {
+        self.pages.get(key as usize).ok_or_else(|| {
+            Wrong::corrupt(0, "a page needs a dictionary, and none is before it; copy the file again")
+        })
+    }
+
     fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, Wrong> {
         // Where a file's rows have no pages, as in a column of paths that was not needed, the page is another file's.
         let after = self.pages.partition_point(|page| page.first <= row);
@@ -205,15 +211,12 @@ impl Column {
         if !layout.elsewhere {
             return Ok(Place::Value { page, key: key as u32, number });
         }
-        let dictionary = self.pages.get(page.dictionary as usize);
-        let problem = || page.head.damaged("it needs a dictionary, and none is before it");
-        let dictionary_page = dictionary.ok_or_else(problem)?;
-        Ok(Place::Value { page: dictionary_page, key: page.dictionary, number })
+        Ok(Place::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
     }
 
     /// Reads what is kept of a page, if that was not done before.
     fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), Wrong> {
-        let page = &self.pages[key as usize];
+        let page = self.page(key)?;
         if page.layout.get().is_some() {
             return Ok(());
         }
@@ -241,7 +244,7 @@ impl Column {
         cache: &'a Cache,
         key: u32,
     ) -> Result<super::cache::Held<'a>, Wrong> {
-        let page = self.pages.get(key as usize).ok_or_else(|| Wrong::corrupt(0, "no such page"))?;
+        let page = self.page(key)?;
         let (size, stored) = page.sizes();
         cache.load(self.key(key), size, stored, |body, stored| {
             page.head.body(&shards[page.shard as usize], page.codec, body, stored)?;

@@ -125,7 +125,7 @@ mod tests {
         let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
         for width in 0..=40 {
             for head in [0xfe, 0xff] {
-                let bytes = [&[head], &endless[1..], &[7; 40]].concat();
+                let bytes = [&[head][..], &endless[1..], &[7; 40]].concat();
                 if let Some(values) = hybrid(&bytes, width, 50) {
                     assert!(values.len() == 50 && width <= 32, "{width} {head}");
                 }
