@@ -83,7 +83,8 @@ impl Column {
                     dictionary,
                     first: row,
                     codec: chunk.codec,
-                    defined,
+                    // The entries of a dictionary have no levels.
+                    defined: if head.sort == Sort::Dictionary { 0 } else { defined },
                     head,
                     hops: head.can_hop(chunk.codec, shard),
                     layout: OnceLock::new(),
