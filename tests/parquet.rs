@@ -58,8 +58,10 @@ fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
+type IsThere = fn(u64) -> bool;
+
 /// Every golden with pictures in the column `image`, and whether a row has one.
-const ALL: [(&str, fn(u64) -> bool); 9] = [
+const ALL: [(&str, IsThere); 9] = [
     ("snappy", |_| true),
     ("snappy-fallback", |_| true),
     ("zstd-v2", |_| true),

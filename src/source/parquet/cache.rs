@@ -278,7 +278,7 @@ impl State {
 
 impl Held<'_> {
     /// Says that no value was read, and gives their places.
-    pub fn is_no_use(mut self) -> Arc<Values> {
+    pub fn unused(mut self) -> Arc<Values> {
         self.used = false;
         self.values.clone()
     }

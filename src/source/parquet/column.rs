@@ -162,7 +162,7 @@ impl Column {
             let known = || self.pages.get(key as usize)?.layout.get()?.values.clone();
             self.learn(shards, cache, key).ok()?;
             let values = known().or_else(|| {
-                Some(self.load(shards, cache, key).ok()?.is_no_use())
+                Some(self.load(shards, cache, key).ok()?.unused())
             });
             values.map(|values| values.largest())
         });
@@ -226,7 +226,7 @@ impl Column {
             return Ok(());
         }
         if !page.head.is_dictionary_encoded() {
-            self.load(shards, cache, key)?.is_no_use();
+            self.load(shards, cache, key)?.unused();
             return Ok(());
         }
         // Its bytes are of no use once the numbers are known.
