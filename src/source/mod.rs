@@ -20,6 +20,7 @@ pub use list::{FileListSettings, LabelSort, ListFormat};
 pub use lmdb::{LmdbSettings, LmdbValues};
 pub use memory::Memory;
 pub use npy::NpySettings;
+pub use parquet::ParquetSettings;
 pub use recordio::{RecordIoLabel, RecordIoSettings};
 pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
 pub use tfrecord::TfRecordSettings;
@@ -79,6 +80,7 @@ sources! {
     list::FileList,
     lmdb::Lmdb,
     npy::Npy,
+    parquet::Parquet,
     recordio::RecordIo,
     tfrecord::TfRecord,
     webdataset::WebDataset,

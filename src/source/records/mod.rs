@@ -161,7 +161,8 @@ impl<F: Format> Records<F> {
         let mut tables = Vec::with_capacity(files.len());
         let mut end = 0;
         let unpacker = Unpacker::new(Limits::default());
-        for (path, table) in files.iter().zip(tables_of(&files, format, &unpacker)) {
+        let made = of_each(&files, |number, path| table_of(path, number, format, &unpacker));
+        for (path, table) in files.iter().zip(made) {
             let Table { file, packing, stamp, entries: table } = table?;
             end += table.len() as u64;
             let held = (shards.len() < HELD).then_some(file);
@@ -330,12 +331,11 @@ struct Table {
     entries: Vec<Entry>,
 }
 
-/// The tables in the order of the files, made by as many threads as there are processors.
-fn tables_of<F: Format>(
+/// What `make` makes of each file and its number, in their order, by as many threads as there are processors.
+pub(super) fn of_each<T: Send>(
     files: &[PathBuf],
-    format: &F,
-    unpacker: &Arc<Unpacker>,
-) -> Vec<Result<Table>> {
+    make: impl Fn(usize, &PathBuf) -> T + Sync,
+) -> Vec<T> {
     let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
     let next = AtomicUsize::new(0);
     let work = || {
@@ -343,16 +343,16 @@ fn tables_of<F: Format>(
         while let number = next.fetch_add(1, Ordering::Relaxed)
             && let Some(path) = files.get(number)
         {
-            made.push((number, table_of(path, number, format, unpacker)));
+            made.push((number, make(number, path)));
         }
         made
     };
-    let mut made: Vec<(usize, Result<Table>)> = thread::scope(|scope| {
+    let mut made: Vec<(usize, T)> = thread::scope(|scope| {
         let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
         workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
     });
     made.sort_unstable_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, table)| table).collect()
+    made.into_iter().map(|(_, made)| made).collect()
 }
 
 fn table_of<F: Format>(

@@ -1,0 +1,147 @@
+//! How pages are compressed, and getting them out.
+
+use std::io::Read;
+
+/// A page's compression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    None,
+    Snappy,
+    Gzip,
+    Brotli,
+    Zstd,
+    Lz4,
+    /// LZO (3), LZ4 in the deprecated framing (5), or none that is known.
+    Other(i64),
+}
+
+impl Codec {
+    pub fn of(number: i64) -> Self {
+        match number {
+            0 => Self::None,
+            1 => Self::Snappy,
+            2 => Self::Gzip,
+            4 => Self::Brotli,
+            6 => Self::Zstd,
+            7 => Self::Lz4,
+            other => Self::Other(other),
+        }
+    }
+
+    /// Whether so many bytes can come out of so few: what cannot, no memory is taken for.
+    pub fn is_plausible(self, stored: u64, size: u64) -> bool {
+        let most = match self {
+            Self::None => 1,
+            // A copy of 64 bytes takes three.
+            Self::Snappy => 22,
+            // A byte more of a match's length stands for 255.
+            Self::Lz4 => 255,
+            // 258 bytes take two bits (deflate's longest match).
+            Self::Gzip => 1032,
+            // A block of 128 KiB of one byte takes four.
+            Self::Zstd | Self::Other(_) => 1 << 15,
+            // 16 MiB of one byte take a few.
+            Self::Brotli => 1 << 22,
+        };
+        size <= stored.saturating_mul(most).saturating_add(64)
+    }
+
+    /// Fills `output` with what comes out of `input`, which must be exactly as much.
+    pub fn decompress(self, input: &[u8], output: &mut [u8]) -> Result<(), String> {
+        let wanted = output.len();
+        let got = match self {
+            Self::None => {
+                let fits = input.len() == wanted;
+                if fits {
+                    output.copy_from_slice(input);
+                }
+                fits.then_some(wanted).ok_or_else(|| format!("{} bytes", input.len()))
+            }
+            Self::Snappy => {
+                snap::raw::Decoder::new().decompress(input, output).map_err(|it| it.to_string())
+            }
+            Self::Gzip => fill(flate2::bufread::MultiGzDecoder::new(input), output),
+            Self::Brotli => fill(brotli_decompressor::Decompressor::new(input, 1 << 16), output),
+            Self::Zstd => zstd::bulk::decompress_to_buffer(input, output).map_err(|it| it.to_string()),
+            Self::Lz4 => lz4_flex::block::decompress_into(input, output).map_err(|it| it.to_string()),
+            Self::Other(number) => Err(unsupported(number)),
+        };
+        match got {
+            Ok(got) if got == wanted => Ok(()),
+            Ok(got) => Err(format!("{got} bytes came out, {wanted} were announced")),
+            Err(problem) => Err(problem),
+        }
+    }
+}
+
+/// The words for a compression that is not read.
+pub fn unsupported(number: i64) -> String {
+    let name = match number {
+        3 => "LZO",
+        5 => "LZ4 in its deprecated framing",
+        _ => "an unknown compression",
+    };
+    format!("the column is compressed with {name} ({number}); write it with snappy, zstd or none")
+}
+
+/// Reads until the output is full or the input ends; the input must not have more.
+fn fill(mut input: impl Read, output: &mut [u8]) -> Result<usize, String> {
+    let mut len = 0;
+    while len < output.len() {
+        match input.read(&mut output[len..]) {
+            Ok(0) => return Ok(len),
+            Ok(count) => len += count,
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+    match input.read(&mut [0]) {
+        Ok(0) => Ok(len),
+        Ok(_) => Err(format!("more than the {len} bytes that were announced come out")),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    /// Of those that a compressor is at hand for; all are read in tests/parquet.rs.
+    #[test]
+    fn what_comes_out_must_be_what_was_announced() {
+        let text = b"so much depends upon a red wheel barrow ".repeat(50);
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+        gzip.write_all(&text).unwrap();
+        let compressed = [
+            (Codec::None, text.clone()),
+            (Codec::Snappy, snap::raw::Encoder::new().compress_vec(&text).unwrap()),
+            (Codec::Gzip, gzip.finish().unwrap()),
+            (Codec::Zstd, zstd::bulk::compress(&text, 3).unwrap()),
+        ];
+        for (codec, bytes) in compressed {
+            assert!(codec.is_plausible(bytes.len() as u64, text.len() as u64), "{codec:?}");
+            for (wrong, right) in [(0, true), (-1, false), (1, false)] {
+                let mut out = vec![0; text.len().checked_add_signed(wrong).unwrap()];
+                assert_eq!(codec.decompress(&bytes, &mut out).is_ok(), right, "{codec:?} {wrong}");
+                assert!(!right || out == text);
+            }
+            for len in 0..bytes.len() {
+                let mut out = vec![0; text.len()];
+                // A gzip without its checksum has all its bytes.
+                let cut = codec.decompress(&bytes[..len], &mut out);
+                assert!(cut.is_err() || codec == Codec::Gzip && out == text, "{codec:?} {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_not_read_says_its_name() {
+        for (number, name) in [(3, "LZO"), (5, "LZ4 in its deprecated framing"), (9, "unknown")] {
+            let words = Codec::of(number).decompress(&[], &mut []).unwrap_err();
+            assert!(words.contains(name) && words.contains("write it with snappy"), "{words}");
+        }
+        assert!(!Codec::Snappy.is_plausible(10, 1 << 20));
+        assert!(!Codec::Zstd.is_plausible(20, 1 << 30));
+    }
+}

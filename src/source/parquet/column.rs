@@ -1,0 +1,305 @@
+//! A column of bytes: where its pages are, and reading one value.
+
+use std::ops::Range;
+use std::sync::{Arc, OnceLock};
+
+use super::cache::{Cache, taken};
+use super::codec::Codec;
+use super::footer::{Chunk, Form};
+use super::page::{Contents, Head, Held, NULL, Sort, Values};
+use super::{Shard, Wrong};
+use crate::error::Reason;
+
+/// In the place of a dictionary's number.
+const NO_DICTIONARY: u32 = u32::MAX;
+
+/// One column of all files. What was learnt of a page's contents when it was first read is kept: four bytes for a
+/// row and four for a value at most.
+pub struct Column {
+    /// Pages of different columns have different keys in the cache.
+    tag: u32,
+    pages: Vec<Page>,
+}
+
+struct Page {
+    shard: u32,
+    /// Page number of the dictionary, or [`NO_DICTIONARY`].
+    dictionary: u32,
+    /// The first row in it. A dictionary has that of the page after it.
+    first: u64,
+    codec: Codec,
+    /// The definition level of a value that is there.
+    defined: u32,
+    head: Head,
+    /// Whether its values are found without reading it.
+    hops: bool,
+    layout: OnceLock<Layout>,
+}
+
+/// What is kept of a page's contents.
+struct Layout {
+    rows: Option<Box<[u32]>>,
+    /// Whether the values are in the dictionary.
+    elsewhere: bool,
+    /// Where they are in the page, if its bytes are in the file as they are.
+    values: Option<Arc<Values>>,
+}
+
+/// Where one value is.
+enum Place<'a> {
+    Null,
+    /// In this page, with this number.
+    Value { page: &'a Page, key: u32, number: u32 },
+}
+
+impl Column {
+    pub fn new(tag: u32) -> Self {
+        Self { tag, pages: Vec::new() }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// Adds the pages of a chunk of these rows by their headers, for file 0.
+    pub fn walk(
+        &mut self,
+        shard: &Shard,
+        chunk: &Chunk,
+        defined: u32,
+        rows: Range<u64>,
+        cache: &Cache,
+    ) -> Result<(), Wrong> {
+        let (mut at, mut row, mut dictionary) = (chunk.start, rows.start, NO_DICTIONARY);
+        while at < chunk.end && row < rows.end {
+            let head = Head::read(shard, at, chunk.end)?;
+            if head.sort != Sort::Other {
+                admit(&head, chunk.codec, cache)?;
+                if head.sort == Sort::Dictionary {
+                    dictionary = self.pages.len() as u32;
+                }
+                self.pages.push(Page {
+                    shard: 0,
+                    dictionary,
+                    first: row,
+                    codec: chunk.codec,
+                    // The entries of a dictionary have no levels.
+                    defined: if head.sort == Sort::Dictionary { 0 } else { defined },
+                    head,
+                    hops: head.can_hop(chunk.codec, shard),
+                    layout: OnceLock::new(),
+                });
+                if head.sort != Sort::Dictionary {
+                    row += u64::from(head.values);
+                }
+            }
+            at = head.end();
+        }
+        if row != rows.end {
+            let problem = format!(
+                "the pages have {} rows, the row group says {}: the file is damaged; copy it again",
+                row - rows.start,
+                rows.end - rows.start
+            );
+            return Err(Wrong::corrupt(chunk.start, problem));
+        }
+        Ok(())
+    }
+
+    /// Appends the pages of the file with this number; so many rows are before it.
+    pub fn append(&mut self, other: Column, shard: u32, rows: u64) {
+        let before = self.pages.len() as u32;
+        self.pages.extend(other.pages.into_iter().map(|mut page| {
+            page.shard = shard;
+            page.first += rows;
+            if page.dictionary != NO_DICTIONARY {
+                page.dictionary += before;
+            }
+            page
+        }));
+    }
+
+    /// The bytes of a row's value into the space that `space` gives for so many; `false` where it has none.
+    pub fn read<'a, E: From<Wrong>>(
+        &self,
+        shards: &[Shard],
+        cache: &Cache,
+        row: u64,
+        space: impl FnOnce(usize) -> Result<&'a mut [u8], E>,
+    ) -> Result<bool, E> {
+        let Place::Value { page, key, number } = self.place(shards, cache, row)? else {
+            return Ok(false);
+        };
+        if let Some(block) = cache.find(self.key(key)) {
+            let value = page.value(&block.values, number)?;
+            space(value.len())?.copy_from_slice(&block.bytes()[value]);
+            return Ok(true);
+        }
+        if page.hops {
+            self.learn(shards, cache, key)?;
+        }
+        let known = page.layout.get().and_then(|layout| layout.values.as_ref());
+        if let Some(values) = known {
+            let value = page.value(values, number)?;
+            let space = space(value.len())?;
+            shards[page.shard as usize].read(space, page.head.start + value.start as u64)?;
+            return Ok(true);
+        }
+        let block = self.load(shards, cache, key)?;
+        let value = page.value(&block.values, number)?;
+        space(value.len())?.copy_from_slice(&block.bytes()[value]);
+        Ok(true)
+    }
+
+    /// Bytes of the largest value in pages evenly spread, of which so many bytes are read.
+    pub fn largest(&self, shards: &[Shard], cache: &Cache, bytes: u64) -> u64 {
+        let all: u64 = self.pages.iter().map(|page| u64::from(page.head.size)).sum();
+        let step = all.div_ceil(bytes.max(1)).max(1) as usize;
+        let chosen = (0..self.pages.len()).step_by(step);
+        let sizes = chosen.filter_map(|number| {
+            let page = &self.pages[number];
+            let key = if page.head.is_dictionary_encoded() { page.dictionary } else { number as u32 };
+            let known = || self.pages.get(key as usize)?.layout.get()?.values.clone();
+            self.learn(shards, cache, key).ok()?;
+            let values = known().or_else(|| {
+                Some(self.load(shards, cache, key).ok()?.unused())
+            });
+            values.map(|values| values.largest())
+        });
+        sizes.max().unwrap_or(0)
+    }
+
+    /// Memory for the pages, and for what is learnt of `rows` rows.
+    pub fn memory_bytes(&self, rows: u64) -> u64 {
+        let learnt = if self.pages.is_empty() { 0 } else { 8 * rows };
+        (self.pages.capacity() * size_of::<Page>()) as u64 + learnt
+    }
+
+    /// Bytes that all pages would take in the cache.
+    pub fn cached_bytes(&self) -> u64 {
+        let taken = |page: &Page| {
+            let (size, stored) = page.sizes();
+            if page.hops { 0 } else { taken(size) + taken(stored) }
+        };
+        self.pages.iter().map(|page| taken(page) as u64).sum()
+    }
+
+    fn key(&self, number: u32) -> u64 {
+        u64::from(self.tag) << 32 | u64::from(number)
+    }
+
+    fn page(&self, key: u32) -> Result<&Page, Wrong> {
+        self.pages.get(key as usize).ok_or_else(|| {
+            Wrong::corrupt(0, "a page needs a dictionary, and none is before it; copy the file again")
+        })
+    }
+
+    fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, Wrong> {
+        // Where a file's rows have no pages, as in a column of paths that was not needed, the page is another file's.
+        let after = self.pages.partition_point(|page| page.first <= row);
+        let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
+        let Some((key, page)) = page.filter(|(_, page)| row - page.first < page.head.values.into())
+        else {
+            return Ok(Place::Null);
+        };
+        self.learn(shards, cache, key as u32)?;
+        let layout = page.layout.get().expect("it was learnt");
+        let row = (row - page.first) as u32;
+        let number = layout.rows.as_ref().map_or(row, |rows| rows[row as usize]);
+        if number == NULL {
+            return Ok(Place::Null);
+        }
+        if !layout.elsewhere {
+            return Ok(Place::Value { page, key: key as u32, number });
+        }
+        Ok(Place::Value { page: self.page(page.dictionary)?, key: page.dictionary, number })
+    }
+
+    /// Reads what is kept of a page, if that was not done before.
+    fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), Wrong> {
+        let page = self.page(key)?;
+        if page.layout.get().is_some() {
+            return Ok(());
+        }
+        if page.hops {
+            page.keep(page.head.hop(&shards[page.shard as usize], page.defined)?);
+            return Ok(());
+        }
+        if !page.head.is_dictionary_encoded() {
+            self.load(shards, cache, key)?.unused();
+            return Ok(());
+        }
+        // Its bytes are of no use once the numbers are known.
+        let (size, stored) = page.sizes();
+        cache.borrow(size, stored, |body, stored| {
+            page.head.body(&shards[page.shard as usize], page.codec, body, stored)?;
+            page.keep(page.head.contents(body, page.defined, Form::Bytes)?);
+            Ok(())
+        })
+    }
+
+    /// A page whose values are its own.
+    fn load<'a>(
+        &self,
+        shards: &[Shard],
+        cache: &'a Cache,
+        key: u32,
+    ) -> Result<super::cache::Held<'a>, Wrong> {
+        let page = self.page(key)?;
+        let (size, stored) = page.sizes();
+        cache.load(self.key(key), size, stored, |body, stored| {
+            page.head.body(&shards[page.shard as usize], page.codec, body, stored)?;
+            let contents = match page.head.sort {
+                Sort::Dictionary => {
+                    let values = Held::Here(page.head.entries(body)?);
+                    Contents { rows: None, values }
+                }
+                _ => page.head.contents(body, page.defined, Form::Bytes)?,
+            };
+            Ok(page.keep(contents))
+        })
+    }
+}
+
+/// Refuses a page whose sizes cannot be, or which takes more memory than there may be.
+pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), Wrong> {
+    head.check_size(codec)?;
+    let stored = head.room(codec);
+    if cache.fits(head.size as usize, stored) {
+        return Ok(());
+    }
+    let problem = format!(
+        "a page of {} bytes, and {stored} compressed, source.cache_bytes is {}; allow more, or write smaller pages",
+        head.size,
+        cache.limit()
+    );
+    Err(Wrong { reason: Reason::Oversized, offset: head.start, problem })
+}
+
+impl Page {
+    fn value(&self, values: &Values, number: u32) -> Result<Range<usize>, Wrong> {
+        values.get(number).ok_or_else(|| {
+            let words = format!("a row has value {number} of {}", values.len());
+            self.head.damaged(&words)
+        })
+    }
+
+    /// Bytes of the page, and of what is needed besides to read it.
+    fn sizes(&self) -> (usize, usize) {
+        (self.head.size as usize, self.head.room(self.codec))
+    }
+
+    /// Keeps what is to be kept, and gives the places of the values.
+    fn keep(&self, contents: Contents) -> Arc<Values> {
+        let (elsewhere, values) = match contents.values {
+            Held::Here(values) => (false, values),
+            Held::Dictionary | Held::Numbers { .. } => (true, Values::default()),
+        };
+        let values = Arc::new(values);
+        let plain = self.head.is_plain(self.codec) && !elsewhere;
+        let known = plain.then(|| values.clone());
+        // Another thread's is the same.
+        let _ = self.layout.set(Layout { rows: contents.rows, elsewhere, values: known });
+        values
+    }
+}

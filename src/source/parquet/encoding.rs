@@ -1,0 +1,156 @@
+//! Parquet's encodings of integers (parquet-format's `Encodings.md`), each into a list of at most as many values as the
+//! caller expects. `None` is bytes that end too early or contradict themselves.
+
+use super::thrift::varint;
+
+/// `count` values of `width` bits in the hybrid of runs and bit-packed groups: levels, and numbers of dictionary entries.
+pub fn hybrid(bytes: &[u8], width: u32, count: usize) -> Option<Vec<u32>> {
+    if width > 32 {
+        return None;
+    }
+    let (mut values, mut at) = (Vec::new(), 0);
+    while values.len() < count {
+        let head = varint(bytes, &mut at).ok()?;
+        let wanted = count - values.len();
+        if head & 1 == 0 {
+            let size = width.div_ceil(8) as usize;
+            let mut value = [0; 4];
+            value[..size].copy_from_slice(bytes.get(at..at + size)?);
+            at += size;
+            let run = (head >> 1).min(wanted as u64) as usize;
+            values.resize(values.len() + run, u32::from_le_bytes(value));
+        } else {
+            let whole = (head >> 1).checked_mul(8)?;
+            let taken = whole.min(wanted as u64);
+            let bits = Bits { bytes: &bytes[at..], width };
+            if bits.bytes.len() as u64 * 8 < taken * u64::from(width) {
+                return None;
+            }
+            values.extend((0..taken as usize).map(|place| bits.get(place) as u32));
+            at = at.checked_add(usize::try_from((head >> 1).checked_mul(width.into())?).ok()?)?;
+            if values.len() < count && at > bytes.len() {
+                return None;
+            }
+        }
+    }
+    Some(values)
+}
+
+/// At most `count` values of DELTA_BINARY_PACKED, and the bytes that they take.
+pub fn delta(bytes: &[u8], count: usize) -> Option<(Vec<i64>, usize)> {
+    let mut at = 0;
+    let number = |at: &mut usize| varint(bytes, at).ok();
+    let block = number(&mut at)?;
+    let parts = number(&mut at)?;
+    let total = number(&mut at)?;
+    let first = signed(number(&mut at)?);
+    let per_part = block.checked_div(parts)?;
+    if total > count as u64 || per_part == 0 || !per_part.is_multiple_of(8) || per_part > 1 << 20 {
+        return None;
+    }
+    let mut values = Vec::new();
+    if total > 0 {
+        values.push(first);
+    }
+    let mut last = first;
+    while (values.len() as u64) < total {
+        let least = signed(number(&mut at)?);
+        let widths = bytes.get(at..at.checked_add(usize::try_from(parts).ok()?)?)?;
+        at += widths.len();
+        for &width in widths {
+            let left = total - values.len() as u64;
+            if left == 0 {
+                break;
+            }
+            if width > 64 {
+                return None;
+            }
+            let size = (per_part / 8) as usize * usize::from(width);
+            let bits = Bits { bytes: bytes.get(at..at.checked_add(size)?)?, width: width.into() };
+            at += size;
+            for place in 0..per_part.min(left) as usize {
+                last = last.wrapping_add(least).wrapping_add(bits.get(place) as i64);
+                values.push(last);
+            }
+        }
+    }
+    Some((values, at))
+}
+
+/// Values of `width` bits each, the lowest first.
+struct Bits<'a> {
+    bytes: &'a [u8],
+    width: u32,
+}
+
+impl Bits<'_> {
+    fn get(&self, place: usize) -> u64 {
+        if self.width == 0 {
+            return 0;
+        }
+        let bit = place as u64 * u64::from(self.width);
+        let (start, shift) = ((bit / 8) as usize, bit % 8);
+        let mut word = [0; 16];
+        let end = self.bytes.len().min(start + 9);
+        word[..end - start].copy_from_slice(&self.bytes[start..end]);
+        let mask = u64::MAX >> (64 - self.width);
+        (u128::from_le_bytes(word) >> shift) as u64 & mask
+    }
+}
+
+fn signed(value: u64) -> i64 {
+    (value >> 1) as i64 ^ -((value & 1) as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The bytes are those of the examples in `Encodings.md`.
+    #[test]
+    fn runs_and_groups_follow_one_another() {
+        let packed = [0b1000_1000, 0b1100_0110, 0b1111_1010];
+        let bytes = [&[3][..], &packed, &[10, 6]].concat();
+        let expected = [0, 1, 2, 3, 4, 5, 6, 7, 6, 6, 6, 6, 6];
+        assert_eq!(hybrid(&bytes, 3, 13).unwrap(), expected);
+        assert_eq!(hybrid(&bytes, 3, 9).unwrap(), expected[..9]);
+        assert_eq!(hybrid(&bytes, 3, 14), None);
+        assert_eq!(hybrid(&bytes[..3], 3, 8), None);
+        assert_eq!(hybrid(&[10], 0, 5).unwrap(), [0; 5]);
+        assert_eq!(hybrid(&[4, 1, 2, 3, 4], 32, 2).unwrap(), [0x0403_0201; 2]);
+    }
+
+    #[test]
+    fn hostile_runs_are_cut_at_what_is_expected() {
+        let endless = [0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1];
+        for width in 0..=40 {
+            for head in [0xfe, 0xff] {
+                let bytes = [&[head][..], &endless[1..], &[7; 40]].concat();
+                if let Some(values) = hybrid(&bytes, width, 50) {
+                    assert!(values.len() == 50 && width <= 32, "{width} {head}");
+                }
+            }
+        }
+        assert_eq!(hybrid(&[0; 100], 8, 3), None);
+    }
+
+    #[test]
+    fn deltas_are_added_up() {
+        // 7, 5, 3, 1, 2, 3, 4, 5: the second example, deltas -2, -2, -2, 1, 1, 1, 1 as 0, 0, 0, 3, 3, 3, 3 over -2.
+        let packed = [0b1100_0000, 0b0011_1111, 0, 0, 0, 0, 0, 0];
+        let head = [128, 1, 4, 8, 14, 3, 2, 0, 0, 0];
+        let bytes = [&head[..], &packed, b"rest"].concat();
+        let (values, taken) = delta(&bytes, 8).unwrap();
+        assert_eq!((values, taken), (vec![7, 5, 3, 1, 2, 3, 4, 5], 18));
+        assert_eq!(delta(&bytes, 7), None);
+        for len in 0..18 {
+            assert_eq!(delta(&bytes[..len], 8), None, "{len}");
+        }
+        // A width of 65 bits, no miniblocks, a block without values.
+        for (place, value) in [(6, 65), (2, 0), (0, 0)] {
+            let mut bad = [&bytes[..], &[0; 600]].concat();
+            bad[place] = value;
+            assert_eq!(delta(&bad, 8), None, "{place}");
+        }
+    }
+}

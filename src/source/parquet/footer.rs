@@ -1,0 +1,360 @@
+//! A file's own description at its end (parquet-format's `parquet.thrift`): columns, row groups, and what the writer
+//! added as key and value.
+
+use super::codec::Codec;
+use super::thrift::{Kind, Malformed, Thrift};
+use super::{Shard, Wrong};
+
+/// A longer description is refused.
+const MOST_BYTES: u64 = 256 << 20;
+/// Groups in one another, at most.
+const DEPTH: usize = 32;
+/// Bytes of the names of all columns, at most: each has those of its groups before its own.
+const MOST_NAME_BYTES: usize = 16 << 20;
+/// The file ends with the description's length and these bytes.
+const MAGIC: &[u8; 4] = b"PAR1";
+const ENCRYPTED: &[u8; 4] = b"PARE";
+
+/// What a file says of itself.
+pub struct Footer {
+    pub leaves: Vec<Leaf>,
+    pub groups: Vec<Group>,
+    /// The JSON text under the key `huggingface`.
+    pub features: Option<String>,
+}
+
+/// A column that has values: a leaf of the tree of columns.
+pub struct Leaf {
+    /// Names from the top, joined with dots.
+    pub path: String,
+    pub form: Form,
+    /// The definition level of a value that is there.
+    pub defined: u32,
+    /// Whether a row may have several values.
+    pub repeated: bool,
+}
+
+/// A physical type, as far as pictures and labels have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Int32,
+    Int64,
+    Bytes,
+    Other,
+}
+
+/// Some rows, all columns of which lie together.
+pub struct Group {
+    pub rows: u64,
+    /// One for each leaf.
+    pub chunks: Vec<Chunk>,
+}
+
+/// The values of one column in a row group.
+#[derive(Clone, Copy, Debug)]
+pub struct Chunk {
+    pub codec: Codec,
+    /// The first byte, and the first after it.
+    pub start: u64,
+    pub end: u64,
+    /// Rows without a value, where the file says it.
+    pub nulls: Option<u64>,
+}
+
+impl Footer {
+    /// Reads it from the end of a file.
+    pub fn read(shard: &Shard) -> Result<Self, Wrong> {
+        let len = shard.stamp.len;
+        let not = |what: &str| Wrong::corrupt(len.saturating_sub(8), format!("{what}; copy it again"));
+        if len < 12 {
+            return Err(not(&format!("the file has {len} bytes: it is no Parquet file, or is cut")));
+        }
+        let mut tail = [0; 8];
+        shard.read(&mut tail, len - 8)?;
+        let (size, magic) = tail.split_at(4);
+        if magic == ENCRYPTED {
+            let problem = "the file is encrypted; write it without encryption";
+            return Err(Wrong::unsupported(len - 4, problem));
+        }
+        if magic != MAGIC {
+            return Err(not("the file does not end with PAR1: it is no Parquet file, or is cut"));
+        }
+        let size = u64::from(u32::from_le_bytes(size.try_into().expect("4 bytes")));
+        if size > len - 12 {
+            return Err(not(&format!("{size} bytes of metadata should be before this: it is damaged")));
+        }
+        if size > MOST_BYTES {
+            let problem = format!(
+                "{size} bytes of metadata, at most {MOST_BYTES} are read; write fewer rows or columns to a file"
+            );
+            return Err(Wrong::unsupported(len - 8, problem));
+        }
+        let start = len - 8 - size;
+        let mut bytes = vec![0; size as usize];
+        shard.read(&mut bytes, start)?;
+        parse(&bytes, start)
+    }
+
+    /// The leaf of this path; else of its field `bytes`.
+    pub fn leaf(&self, path: &str) -> Option<usize> {
+        let find = |path: &str| self.leaves.iter().position(|leaf| leaf.path == path);
+        find(path).or_else(|| find(&format!("{path}.bytes")))
+    }
+
+    /// All columns, for messages.
+    pub fn paths(&self) -> String {
+        let paths = self.leaves.iter().take(32).map(|leaf| leaf.path.as_str());
+        paths.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Names of the classes of a column, where Hugging Face's `ClassLabel` has them.
+    pub fn classes(&self, column: &str) -> Vec<String> {
+        let names = || -> Option<Vec<String>> {
+            let json: serde_json::Value = serde_json::from_str(self.features.as_deref()?).ok()?;
+            let feature = json.get("info")?.get("features")?.get(column)?;
+            let names = feature.get("names")?.as_array()?;
+            names.iter().map(|name| name.as_str().map(String::from)).collect()
+        };
+        names().unwrap_or_default()
+    }
+}
+
+/// The description in these bytes, the first of which is at `start` in the file.
+fn parse(bytes: &[u8], start: u64) -> Result<Footer, Wrong> {
+    let malformed = |bad: Malformed| {
+        let problem = "the metadata cannot be read here: the file is damaged; copy it again";
+        Wrong::corrupt(start + bad.at as u64, problem)
+    };
+    let mut footer = Footer { leaves: Vec::new(), groups: Vec::new(), features: None };
+    // Columns come before row groups, but nothing says that they must: so they are read first.
+    let mut leaves = None;
+    Thrift::new(bytes)
+        .fields(|thrift, id, kind| match (id, kind) {
+            (2, Kind::List) => schema(thrift).map(|it| leaves = Some(it)).map(|()| true),
+            (5, Kind::List) => features(thrift, &mut footer.features).map(|()| true),
+            _ => Ok(false),
+        })
+        .map_err(malformed)?;
+    footer.leaves = leaves.unwrap_or_default();
+    let mut wrong = None;
+    Thrift::new(bytes)
+        .fields(|thrift, id, kind| {
+            if (id, kind) != (4, Kind::List) {
+                return Ok(false);
+            }
+            let (kind, len) = thrift.list()?;
+            for _ in 0..len {
+                let at = thrift.at();
+                let group = group(thrift, kind, footer.leaves.len())?;
+                match group.and_then(|group| group.check(start)) {
+                    Ok(group) => footer.groups.push(group),
+                    Err(problem) => {
+                        wrong = Some((at, problem));
+                        return Err(Malformed { at, cut: false });
+                    }
+                }
+            }
+            Ok(true)
+        })
+        .map_err(|bad| match wrong {
+            Some((at, problem)) => Wrong::corrupt(start + at as u64, problem),
+            None => malformed(bad),
+        })?;
+    Ok(footer)
+}
+
+/// The leaves of the tree of columns, which is written in depth-first order.
+fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
+    struct Open {
+        path: String,
+        left: u64,
+        defined: u32,
+        repeated: bool,
+    }
+    let (element, len) = thrift.list()?;
+    let (mut leaves, mut open, mut name_bytes) = (Vec::new(), Vec::<Open>::new(), 0);
+    for number in 0..len {
+        let bad = Malformed { at: thrift.at(), cut: false };
+        let (mut form, mut repetition, mut name, mut children) = (Form::Other, 0, &b""[..], 0);
+        if element != Kind::Struct {
+            return Err(bad);
+        }
+        thrift.fields(|thrift, id, kind| {
+            match (id, kind) {
+                (1, Kind::Integer) => form = Form::of(thrift.integer()?),
+                (3, Kind::Integer) => repetition = thrift.integer()?,
+                (4, Kind::Binary) => name = thrift.binary()?,
+                (5, Kind::Integer) => children = thrift.integer()?,
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        let children = u64::try_from(children).map_err(|_| bad)?;
+        if number == 0 {
+            open.push(Open { path: String::new(), left: children, defined: 0, repeated: false });
+            continue;
+        }
+        while open.last().is_some_and(|group| group.left == 0) {
+            open.pop();
+        }
+        let group = open.last_mut().ok_or(bad)?;
+        group.left -= 1;
+        name_bytes += group.path.len() + name.len();
+        if name_bytes > MOST_NAME_BYTES {
+            return Err(bad);
+        }
+        let name = String::from_utf8_lossy(name);
+        let path =
+            if group.path.is_empty() { name.into() } else { format!("{}.{name}", group.path) };
+        let defined = group.defined + u32::from(repetition != 0);
+        let repeated = group.repeated || repetition == 2;
+        if children == 0 {
+            leaves.push(Leaf { path, form, defined, repeated });
+        } else if open.len() == DEPTH {
+            return Err(bad);
+        } else {
+            open.push(Open { path, left: children, defined, repeated });
+        }
+    }
+    Ok(leaves)
+}
+
+impl Form {
+    fn of(number: i64) -> Self {
+        match number {
+            1 => Self::Int32,
+            2 => Self::Int64,
+            6 => Self::Bytes,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// What stands under the key `huggingface`.
+fn features(thrift: &mut Thrift, found: &mut Option<String>) -> Result<(), Malformed> {
+    let (element, len) = thrift.list()?;
+    for _ in 0..len {
+        let (mut key, mut value) = (&b""[..], None);
+        if element != Kind::Struct {
+            return Err(Malformed { at: thrift.at(), cut: false });
+        }
+        thrift.fields(|thrift, id, kind| {
+            match (id, kind) {
+                (1, Kind::Binary) => key = thrift.binary()?,
+                (2, Kind::Binary) => value = Some(thrift.binary()?),
+                _ => return Ok(false),
+            }
+            Ok(true)
+        })?;
+        if key == b"huggingface" {
+            *found = value.map(|text| String::from_utf8_lossy(text).into_owned());
+        }
+    }
+    Ok(())
+}
+
+/// A row group, or what is wrong with it.
+fn group(
+    thrift: &mut Thrift,
+    kind: Kind,
+    leaves: usize,
+) -> Result<Result<Group, String>, Malformed> {
+    let (mut rows, mut chunks) = (-1, Vec::new());
+    let mut problem = None;
+    if kind != Kind::Struct {
+        return Err(Malformed { at: thrift.at(), cut: false });
+    }
+    thrift.fields(|thrift, id, kind| {
+        match (id, kind) {
+            (1, Kind::List) => {
+                let (kind, len) = thrift.list()?;
+                for _ in 0..len {
+                    if kind != Kind::Struct {
+                        return Err(Malformed { at: thrift.at(), cut: false });
+                    }
+                    match chunk(thrift)? {
+                        Ok(chunk) => chunks.push(chunk),
+                        Err(words) => problem = Some(words),
+                    }
+                }
+            }
+            (3, Kind::Integer) => rows = thrift.integer()?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    if let Some(problem) = problem {
+        return Ok(Err(problem));
+    }
+    let Ok(rows) = u64::try_from(rows) else {
+        return Ok(Err("a row group without a number of rows: the file is damaged".into()));
+    };
+    if chunks.len() != leaves {
+        let problem =
+            format!("a row group of {} columns, the file has {leaves}: it is damaged", chunks.len());
+        return Ok(Err(problem));
+    }
+    Ok(Ok(Group { rows, chunks }))
+}
+
+impl Group {
+    /// Whether its chunks lie before byte `end`.
+    fn check(self, end: u64) -> Result<Self, String> {
+        match self.chunks.iter().find(|chunk| chunk.start > chunk.end || chunk.end > end) {
+            None => Ok(self),
+            Some(Chunk { start, end: last, .. }) => Err(format!(
+                "a column in the bytes {start} to {last}, the metadata begins at {end}: the file is damaged"
+            )),
+        }
+    }
+}
+
+fn chunk(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
+    let mut elsewhere = false;
+    let mut meta = None;
+    thrift.fields(|thrift, id, kind| {
+        match (id, kind) {
+            (1, Kind::Binary) => elsewhere = !thrift.binary()?.is_empty(),
+            (3, Kind::Struct) => meta = Some(chunk_meta(thrift)?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    Ok(match meta {
+        _ if elsewhere => Err("the column lies in another file; write whole files".into()),
+        None => Err("a column without metadata: it is encrypted, or the file is damaged".into()),
+        Some(meta) => meta,
+    })
+}
+
+fn chunk_meta(thrift: &mut Thrift) -> Result<Result<Chunk, String>, Malformed> {
+    let (mut codec, mut bytes, mut data, mut dictionary) = (-1, -1, -1, 0);
+    let mut nulls = None;
+    thrift.fields(|thrift, id, kind| {
+        match (id, kind) {
+            (4, Kind::Integer) => codec = thrift.integer()?,
+            (7, Kind::Integer) => bytes = thrift.integer()?,
+            (9, Kind::Integer) => data = thrift.integer()?,
+            (11, Kind::Integer) => dictionary = thrift.integer()?,
+            (12, Kind::Struct) => thrift.fields(|thrift, id, kind| {
+                if (id, kind) != (3, Kind::Integer) {
+                    return Ok(false);
+                }
+                nulls = u64::try_from(thrift.integer()?).ok();
+                Ok(true)
+            })?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    // Some writers say 0 where there is no dictionary.
+    let start = if dictionary > 0 { data.min(dictionary) } else { data };
+    let place = || {
+        let start = u64::try_from(start).ok()?;
+        Some((start, start.checked_add(u64::try_from(bytes).ok()?)?))
+    };
+    Ok(match place() {
+        None => Err("a column without a place: the file is damaged".into()),
+        Some((start, end)) => Ok(Chunk { codec: Codec::of(codec), start, end, nulls }),
+    })
+}

@@ -1,0 +1,177 @@
+//! The column of labels, which is read whole.
+
+use std::collections::HashMap;
+
+use super::cache::Cache;
+use super::column::admit;
+use super::encoding::delta;
+use super::footer::{Chunk, Form, Leaf};
+use super::page::{Contents, Head, Held, NULL, Sort, Values};
+use super::{Shard, Wrong};
+
+/// Different texts in a column of labels, at most.
+const MOST_TEXTS: usize = 1 << 18;
+/// Bytes of them, at most.
+const MOST_TEXT_BYTES: usize = 32 << 20;
+
+/// The labels of a file.
+#[derive(Default)]
+pub struct Labels {
+    /// Of each row; -1 where it has none.
+    pub numbers: Vec<i64>,
+    /// Where the labels are texts, those that there are; `numbers` are places in it.
+    pub texts: Vec<String>,
+    text_bytes: usize,
+    places: HashMap<Vec<u8>, i64>,
+}
+
+impl Labels {
+    /// Adds those of a chunk of so many rows.
+    pub fn read(
+        &mut self,
+        shard: &Shard,
+        leaf: &Leaf,
+        chunk: &Chunk,
+        rows: u64,
+        cache: &Cache,
+    ) -> Result<(), Wrong> {
+        let end = self.numbers.len() as u64 + rows;
+        let (mut at, mut dictionary) = (chunk.start, None);
+        while at < chunk.end && (self.numbers.len() as u64) < end {
+            let head = Head::read(shard, at, chunk.end)?;
+            at = head.end();
+            if head.sort == Sort::Other {
+                continue;
+            }
+            admit(&head, chunk.codec, cache)?;
+            let left = end - self.numbers.len() as u64;
+            if head.sort != Sort::Dictionary && u64::from(head.values) > left {
+                return Err(head.damaged("it has more rows than its row group"));
+            }
+            let (size, stored) = (head.size as usize, head.room(chunk.codec));
+            cache.borrow(size, stored, |body, stored| {
+                head.body(shard, chunk.codec, body, stored)?;
+                match head.sort {
+                    Sort::Dictionary => dictionary = Some(self.entries(&head, body, leaf)?),
+                    _ => self.page(&head, body, leaf, dictionary.as_deref())?,
+                }
+                Ok(())
+            })?;
+        }
+        if self.numbers.len() as u64 != end {
+            let problem = format!(
+                "the labels end {} rows before the row group: the file is damaged; copy it again",
+                end - self.numbers.len() as u64
+            );
+            return Err(Wrong::corrupt(chunk.start, problem));
+        }
+        Ok(())
+    }
+
+    /// The labels in a dictionary.
+    fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, Wrong> {
+        if leaf.form == Form::Bytes {
+            let values = head.entries(body)?;
+            return self.texts(head, body, &values);
+        }
+        if !matches!(head.encoding, 0 | 2) {
+            return Err(head.unsupported("the dictionary is not written plainly"));
+        }
+        integers(body, 0, leaf.form, head.values as usize, head)
+    }
+
+    /// Adds the labels of a data page.
+    fn page(
+        &mut self,
+        head: &Head,
+        body: &[u8],
+        leaf: &Leaf,
+        dictionary: Option<&[i64]>,
+    ) -> Result<(), Wrong> {
+        let Contents { rows, values } = head.contents(body, leaf.defined, leaf.form)?;
+        let own;
+        let values = match values {
+            Held::Here(values) => {
+                own = self.texts(head, body, &values)?;
+                &own[..]
+            }
+            Held::Numbers { from, present } => {
+                own = integers(&body[from..], head.encoding, leaf.form, present, head)?;
+                &own
+            }
+            Held::Dictionary => dictionary
+                .ok_or_else(|| head.damaged("it needs a dictionary, and none is before it"))?,
+        };
+        let Some(rows) = rows else {
+            self.numbers.extend_from_slice(values);
+            return Ok(());
+        };
+        for &row in &rows {
+            let label = if row == NULL { Some(&-1) } else { values.get(row as usize) };
+            self.numbers.push(*label.ok_or_else(|| {
+                head.damaged(&format!("a row has value {row} of {}", values.len()))
+            })?);
+        }
+        Ok(())
+    }
+
+    /// The places of texts among those that there are.
+    fn texts(&mut self, head: &Head, body: &[u8], values: &Values) -> Result<Vec<i64>, Wrong> {
+        let texts = (0..values.len() as u32).filter_map(|number| values.get(number));
+        texts
+            .map(|range| {
+                let bytes = &body[range];
+                if let Some(&place) = self.places.get(bytes) {
+                    return Ok(place);
+                }
+                let text = str::from_utf8(bytes).map_err(|_| {
+                    let problem = "a label is neither a number nor a text; name another column as source.label or \
+                                   none (\"\")";
+                    Wrong::unsupported(head.start, problem)
+                })?;
+                self.text_bytes += text.len();
+                if self.texts.len() == MOST_TEXTS || self.text_bytes > MOST_TEXT_BYTES {
+                    let problem = format!(
+                        "the labels are more than {MOST_TEXTS} different texts, or {MOST_TEXT_BYTES} bytes of them; \
+                         name another column as source.label or none (\"\")"
+                    );
+                    return Err(Wrong::unsupported(head.start, problem));
+                }
+                let place = self.texts.len() as i64;
+                self.texts.push(text.into());
+                self.places.insert(bytes.into(), place);
+                Ok(place)
+            })
+            .collect()
+    }
+}
+
+/// `count` integers in these bytes of a page.
+fn integers(
+    bytes: &[u8],
+    encoding: i64,
+    form: Form,
+    count: usize,
+    head: &Head,
+) -> Result<Vec<i64>, Wrong> {
+    let values: Vec<i64> = match (encoding, form) {
+        (0, Form::Int32) => {
+            let values = bytes.as_chunks().0.iter();
+            values.take(count).map(|bytes| i32::from_le_bytes(*bytes).into()).collect()
+        }
+        (0, Form::Int64) => {
+            let values = bytes.as_chunks().0.iter();
+            values.take(count).map(|bytes| i64::from_le_bytes(*bytes)).collect()
+        }
+        (5, _) => {
+            let values = delta(bytes, count);
+            let wrong = || head.damaged("its values are not as many as it says");
+            values.ok_or_else(wrong)?.0
+        }
+        _ => return Err(head.unsupported("the labels are encoded in a way that is not read")),
+    };
+    if values.len() != count {
+        return Err(head.damaged("its values are not as many as it says"));
+    }
+    Ok(values)
+}

@@ -1,0 +1,441 @@
+//! Pages: a column's values are in pages, each with a header of its own (parquet-format's `parquet.thrift` and
+//! `README.md`).
+
+use std::ops::Range;
+
+use super::codec::{Codec, unsupported};
+use super::encoding::{delta, hybrid};
+use super::footer::Form;
+use super::thrift::{Kind, Malformed, Thrift};
+use super::{Shard, Wrong};
+use crate::storage;
+
+/// What is read for a header first; those with long statistics take more reads.
+const HEADER_BYTES: u64 = 1 << 10;
+/// A longer header is refused.
+const MOST_HEADER_BYTES: u64 = 16 << 20;
+/// Values of fewer bytes, on average, are not worth a read for the length of each.
+const HOP_BYTES: u64 = 1 << 12;
+/// A row without a value, in [`Rows`].
+pub const NULL: u32 = u32::MAX;
+
+/// What a page's header says.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    pub sort: Sort,
+    /// The page's first byte after the header.
+    pub start: u64,
+    /// Bytes in the file, and once decompressed.
+    pub stored: u32,
+    pub size: u32,
+    /// CRC-32 (that of gzip) of the bytes in the file.
+    pub crc: Option<u32>,
+    /// Rows, those without a value among them; of a dictionary its entries.
+    pub values: u32,
+    pub encoding: i64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sort {
+    Dictionary,
+    /// Levels and values are compressed together; how the definition levels are encoded.
+    Data { levels: i64 },
+    /// Bytes of levels, which come first and are not compressed; whether the values are.
+    DataV2 { repetition: u32, definition: u32, compressed: bool },
+    /// Nothing that is read.
+    Other,
+}
+
+/// The values in a page's decompressed bytes.
+#[derive(Debug, Default)]
+pub struct Values {
+    /// The first byte of each value, and one more.
+    starts: Box<[u32]>,
+    /// Bytes between a value's end and the next one's first.
+    gap: u32,
+}
+
+/// The number of each row's value, or [`NULL`]; `None` where they are equal.
+pub type Rows = Option<Box<[u32]>>;
+
+/// A data page, read.
+#[derive(Debug)]
+pub struct Contents {
+    pub rows: Rows,
+    pub values: Held,
+}
+
+/// Where the values of a data page are.
+#[derive(Debug)]
+pub enum Held {
+    /// In the dictionary.
+    Dictionary,
+    /// In the page's bytes.
+    Here(Values),
+    /// In the page's bytes from here on, `present` of them: they are no bytes.
+    Numbers { from: usize, present: usize },
+}
+
+impl Head {
+    /// Reads the header at this byte of a chunk that ends at `end`, and checks that the page is in the chunk.
+    pub fn read(shard: &Shard, at: u64, end: u64) -> Result<Self, Wrong> {
+        let mut most = HEADER_BYTES;
+        let mut bytes = Vec::new();
+        loop {
+            let len = most.min(end - at);
+            bytes.resize(len as usize, 0);
+            shard.read(&mut bytes, at)?;
+            match parse(&bytes) {
+                Ok((head, len)) => return head.check(at, len as u64, end),
+                Err(bad) if bad.cut && len < end - at && most < MOST_HEADER_BYTES => most *= 16,
+                Err(bad) => {
+                    let problem = "a page's header cannot be read: the file is damaged; copy it again";
+                    return Err(Wrong::corrupt(at + bad.at as u64, problem));
+                }
+            }
+        }
+    }
+
+    /// The first byte after the page.
+    pub fn end(&self) -> u64 {
+        self.start + u64::from(self.stored)
+    }
+
+    fn check(mut self, at: u64, len: u64, end: u64) -> Result<Self, Wrong> {
+        self.start = at + len;
+        if self.end() > end {
+            let problem = format!(
+                "a page of {} bytes, the column has {} more: the file is damaged; copy it again",
+                self.stored,
+                end - self.start.min(end)
+            );
+            return Err(Wrong::corrupt(at, problem));
+        }
+        Ok(self)
+    }
+
+    /// The bytes that are decompressed apart from the levels before them.
+    fn levels_bytes(&self) -> usize {
+        match self.sort {
+            Sort::DataV2 { repetition, definition, .. } => repetition as usize + definition as usize,
+            _ => 0,
+        }
+    }
+
+    /// Whether the bytes in the file are those of the values.
+    pub fn is_plain(&self, codec: Codec) -> bool {
+        codec == Codec::None || matches!(self.sort, Sort::DataV2 { compressed: false, .. })
+    }
+
+    /// Bytes that are needed besides `size` to read the page.
+    pub fn room(&self, codec: Codec) -> usize {
+        if self.is_plain(codec) { 0 } else { self.stored as usize }
+    }
+
+    /// Whether its values are numbers of a dictionary's entries.
+    pub fn is_dictionary_encoded(&self) -> bool {
+        self.sort != Sort::Dictionary && matches!(self.encoding, 2 | 8)
+    }
+
+    /// Whether so many bytes can come out of this page.
+    pub fn check_size(&self, codec: Codec) -> Result<(), Wrong> {
+        if let Codec::Other(number) = codec {
+            return Err(Wrong::unsupported(self.start, unsupported(number)));
+        }
+        let plain = self.is_plain(codec) && self.size != self.stored;
+        let levels = self.levels_bytes() as u64;
+        if plain
+            || levels > self.stored.min(self.size).into()
+            || !codec.is_plausible(u64::from(self.stored) - levels, u64::from(self.size) - levels)
+        {
+            let problem = format!(
+                "{} bytes cannot be {} bytes decompressed: the file is damaged; copy it again",
+                self.stored, self.size
+            );
+            return Err(Wrong::corrupt(self.start, problem));
+        }
+        Ok(())
+    }
+
+    /// Reads the page, verifies its checksum where it has one, and decompresses it into `body` (`size` bytes).
+    /// `stored` has room for the compressed bytes; a page that [is plain](Self::is_plain) does without.
+    pub fn body(
+        &self,
+        shard: &Shard,
+        codec: Codec,
+        body: &mut [u8],
+        stored: &mut [u8],
+    ) -> Result<(), Wrong> {
+        if self.is_plain(codec) {
+            shard.read(body, self.start)?;
+            return self.check_crc(body);
+        }
+        shard.read(stored, self.start)?;
+        self.check_crc(stored)?;
+        let levels = self.levels_bytes();
+        body[..levels].copy_from_slice(&stored[..levels]);
+        // Nothing but levels: writers leave the values out, or compress no bytes.
+        if body.len() == levels {
+            return Ok(());
+        }
+        codec.decompress(&stored[levels..], &mut body[levels..]).map_err(|problem| {
+            let problem = format!("the page does not decompress ({problem}): the file is damaged");
+            Wrong::corrupt(self.start, problem)
+        })
+    }
+
+    fn check_crc(&self, stored: &[u8]) -> Result<(), Wrong> {
+        match self.crc {
+            Some(crc) if crc32fast::hash(stored) != crc => {
+                let problem = format!("the checksum of the page of {} bytes does not match", stored.len());
+                Err(Wrong::corrupt(self.start, problem))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the values are found by reading their lengths alone: they lie in the file as they are, there is nothing
+    /// to verify, and passing over them saves more than further reads cost.
+    pub fn can_hop(&self, codec: Codec, shard: &Shard) -> bool {
+        let plain = self.encoding == 0 || (self.sort == Sort::Dictionary && self.encoding == 2);
+        let large = u64::from(self.size) >= HOP_BYTES * u64::from(self.values);
+        let local = !storage::is_url(&shard.path);
+        plain && large && local && self.crc.is_none() && self.is_plain(codec)
+    }
+
+    /// What is in a page that one [can hop](Self::can_hop) through.
+    pub fn hop(&self, shard: &Shard, defined: u32) -> Result<Contents, Wrong> {
+        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let size = self.size as usize;
+        shard.reads(|read| {
+            let mut start = vec![0; size.min(1 << 10)];
+            read(&mut start, self.start)?;
+            let levels = self.levels_end(&start, defined).filter(|end| *end <= size);
+            let levels = levels.ok_or_else(damaged)?;
+            if levels > start.len() {
+                start.resize(levels, 0);
+                read(&mut start, self.start)?;
+            }
+            let (rows, present, from) = self.levels(&start, defined)?;
+            let mut lens = Vec::new();
+            let mut at = from;
+            for _ in 0..present {
+                let mut len = [0; 4];
+                if size - at < len.len() {
+                    return Err(damaged());
+                }
+                read(&mut len, self.start + at as u64)?;
+                let len = u32::from_le_bytes(len);
+                at = at.saturating_add(4 + len as usize);
+                if at > size {
+                    return Err(damaged());
+                }
+                lens.push(len);
+            }
+            Ok(Contents { rows, values: Held::Here(Values::of(&lens, from, 4)) })
+        })
+    }
+
+    /// Where the levels before the values end.
+    fn levels_end(&self, body: &[u8], defined: u32) -> Option<usize> {
+        match self.sort {
+            Sort::DataV2 { .. } => Some(self.levels_bytes()),
+            Sort::Data { .. } if defined > 0 => {
+                Some(4 + u32::from_le_bytes(*body.first_chunk()?) as usize)
+            }
+            _ => Some(0),
+        }
+    }
+
+    /// The number of each row's value, where they are not equal; how many values there are; and where they begin.
+    fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), Wrong> {
+        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let count = self.values as usize;
+        let from = self.levels_end(body, defined).ok_or_else(damaged)?;
+        let start = match self.sort {
+            Sort::DataV2 { repetition, .. } => repetition as usize,
+            Sort::Data { levels: 3 } if defined > 0 => 4,
+            Sort::Data { .. } if defined > 0 => {
+                return Err(self.unsupported("definition levels are not encoded as RLE"));
+            }
+            _ => 0,
+        };
+        let levels = body.get(start..from).ok_or_else(damaged)?;
+        if defined == 0 {
+            return Ok((None, count, from));
+        }
+        let width = u32::BITS - defined.leading_zeros();
+        let levels = hybrid(levels, width, count).ok_or_else(damaged)?;
+        let present = levels.iter().filter(|level| **level == defined).count();
+        Ok(((present < count).then(|| numbered(levels, defined)), present, from))
+    }
+
+    /// What is in the bytes of a data page, of a column whose values have this definition level and form.
+    pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, Wrong> {
+        let damaged = || self.damaged("its levels or values are not as many as it says");
+        let (mut rows, present, from) = self.levels(body, defined)?;
+        let rest = &body[from..];
+        let values = match self.encoding {
+            2 | 8 => {
+                let numbers = match rest {
+                    // A page without a single value may have no bytes.
+                    [] if present == 0 => Vec::new(),
+                    [width, rest @ ..] => {
+                        hybrid(rest, (*width).into(), present).ok_or_else(damaged)?
+                    }
+                    [] => return Err(damaged()),
+                };
+                rows = Some(match rows {
+                    None => numbers.into(),
+                    Some(mut rows) => {
+                        let present = rows.iter_mut().filter(|row| **row != NULL);
+                        present.zip(numbers).for_each(|(row, number)| *row = number);
+                        rows
+                    }
+                });
+                Held::Dictionary
+            }
+            _ if form != Form::Bytes => Held::Numbers { from, present },
+            0 => Held::Here(plain(rest, from, present).ok_or_else(damaged)?),
+            6 => Held::Here(lengths(rest, from, present).ok_or_else(damaged)?),
+            _ => return Err(self.unsupported("the values are encoded in a way that is not read")),
+        };
+        Ok(Contents { rows, values })
+    }
+
+    /// The entries of a dictionary.
+    pub fn entries(&self, body: &[u8]) -> Result<Values, Wrong> {
+        if !matches!(self.encoding, 0 | 2) {
+            return Err(self.unsupported("the dictionary is not written plainly"));
+        }
+        let damaged = || self.damaged("its values are not as many as it says");
+        plain(body, 0, self.values as usize).ok_or_else(damaged)
+    }
+
+    pub fn damaged(&self, what: &str) -> Wrong {
+        Wrong::corrupt(self.start, format!("the page is damaged: {what}; copy the file again"))
+    }
+
+    pub fn unsupported(&self, what: &str) -> Wrong {
+        let problem = format!("{what} (encoding {}); write the file with PLAIN", self.encoding);
+        Wrong::unsupported(self.start, problem)
+    }
+}
+
+impl Values {
+    /// Of these lengths, from this byte on, each after `gap` bytes. They end within a page, which is below 2 GiB.
+    fn of(lens: &[u32], from: usize, gap: u32) -> Self {
+        let mut at = from as u32 + gap;
+        let mut starts = Vec::with_capacity(lens.len() + 1);
+        for len in lens {
+            starts.push(at);
+            at += len + gap;
+        }
+        starts.push(at);
+        Self { starts: starts.into(), gap }
+    }
+
+    pub fn len(&self) -> usize {
+        self.starts.len().saturating_sub(1)
+    }
+
+    /// The bytes of a value; `None` where there are not so many.
+    pub fn get(&self, number: u32) -> Option<Range<usize>> {
+        let number = number as usize;
+        let next = *self.starts.get(number + 1)?;
+        Some(self.starts[number] as usize..(next - self.gap) as usize)
+    }
+
+    /// Bytes of the largest.
+    pub fn largest(&self) -> u64 {
+        let lens = self.starts.windows(2).map(|pair| pair[1] - pair[0] - self.gap);
+        lens.max().unwrap_or(0).into()
+    }
+}
+
+/// A value is its length (4 bytes) and its bytes. `from` is where `bytes` begin in the page.
+fn plain(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
+    // Each takes four bytes that are there.
+    if bytes.len() / 4 < count {
+        return None;
+    }
+    let mut lens = Vec::with_capacity(count);
+    let mut rest = bytes;
+    for _ in 0..count {
+        let (len, after) = rest.split_first_chunk()?;
+        let len = u32::from_le_bytes(*len);
+        rest = after.get(len as usize..)?;
+        lens.push(len);
+    }
+    Some(Values::of(&lens, from, 4))
+}
+
+/// DELTA_LENGTH_BYTE_ARRAY: all lengths, then all bytes.
+fn lengths(bytes: &[u8], from: usize, count: usize) -> Option<Values> {
+    let (lens, taken) = delta(bytes, count)?;
+    let lens: Vec<u32> = lens.into_iter().map(u32::try_from).collect::<Result<_, _>>().ok()?;
+    let all: u64 = lens.iter().map(|len| u64::from(*len)).sum();
+    let fits = all <= (bytes.len() - taken) as u64 && lens.len() == count;
+    fits.then(|| Values::of(&lens, from + taken, 0))
+}
+
+/// The number of each row's value among those that are there.
+fn numbered(mut levels: Vec<u32>, defined: u32) -> Box<[u32]> {
+    let mut next = 0;
+    for level in &mut levels {
+        let there = *level == defined;
+        *level = if there { next } else { NULL };
+        next += u32::from(there);
+    }
+    levels.into()
+}
+
+/// A header, and how long it is.
+fn parse(bytes: &[u8]) -> Result<(Head, usize), Malformed> {
+    let mut thrift = Thrift::new(bytes);
+    let (mut sort, mut size, mut stored, mut crc) = (-1, -1, -1, None);
+    let (mut values, mut encoding, mut levels) = (-1, -1, 3);
+    let (mut definition, mut repetition, mut compressed) = (0, 0, true);
+    thrift.fields(|thrift, id, kind| {
+        match (id, kind) {
+            (1, Kind::Integer) => sort = thrift.integer()?,
+            (2, Kind::Integer) => size = thrift.integer()?,
+            (3, Kind::Integer) => stored = thrift.integer()?,
+            (4, Kind::Integer) => crc = Some(thrift.integer()? as u32),
+            // Data, dictionary and data of version 2.
+            (5 | 7 | 8, Kind::Struct) => thrift.fields(|thrift, field, kind| {
+                match (id, field, kind) {
+                    (_, 1, Kind::Integer) => values = thrift.integer()?,
+                    (5 | 7, 2, Kind::Integer) | (8, 4, Kind::Integer) => {
+                        encoding = thrift.integer()?;
+                    }
+                    (5, 3, Kind::Integer) => levels = thrift.integer()?,
+                    (8, 5, Kind::Integer) => definition = thrift.integer()?,
+                    (8, 6, Kind::Integer) => repetition = thrift.integer()?,
+                    (8, 7, Kind::Bool(value)) => compressed = value,
+                    _ => return Ok(false),
+                }
+                Ok(true)
+            })?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    })?;
+    let bad = Malformed { at: 0, cut: false };
+    let positive = |value: i64| -> Result<u32, Malformed> {
+        u32::try_from(value).ok().filter(|value| *value <= i32::MAX as u32).ok_or(bad)
+    };
+    let sort = match sort {
+        0 => Sort::Data { levels },
+        2 => Sort::Dictionary,
+        3 => Sort::DataV2 {
+            repetition: positive(repetition)?,
+            definition: positive(definition)?,
+            compressed,
+        },
+        _ => Sort::Other,
+    };
+    let values = if sort == Sort::Other { 0 } else { positive(values)? };
+    let (stored, size) = (positive(stored)?, positive(size)?);
+    Ok((Head { sort, start: 0, stored, size, crc, values, encoding }, thrift.at()))
+}

@@ -1,0 +1,109 @@
+//! A file, and what is wrong in one.
+
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Fault, Reason};
+use crate::storage::{File, Stamp};
+
+/// One of the files, and how it was when it was opened.
+pub struct Shard {
+    pub path: PathBuf,
+    pub stamp: Stamp,
+    /// `None`: it is opened for each read.
+    held: Option<File>,
+}
+
+/// What is wrong with a file, and where.
+#[derive(Clone, Debug)]
+pub struct Wrong {
+    pub reason: Reason,
+    pub offset: u64,
+    /// In words, with the way out.
+    pub problem: String,
+}
+
+impl Shard {
+    pub fn open(path: &Path) -> Result<Self, Error> {
+        let io = |error: io::Error| Error::io(path, &error);
+        let file = File::open(path).map_err(io)?;
+        let stamp = file.stamp().map_err(io)?;
+        Ok(Self { path: path.into(), stamp, held: Some(file) })
+    }
+
+    /// Closes the file until it is read.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    /// Reads these bytes of the file, which must still be what it was when it was opened.
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Wrong> {
+        self.reads(|read| read(bytes, offset))
+    }
+
+    /// Any number of reads, with one look at the end whether the file is still what it was.
+    pub fn reads<T>(
+        &self,
+        with: impl FnOnce(&dyn Fn(&mut [u8], u64) -> Result<(), Wrong>) -> Result<T, Wrong>,
+    ) -> Result<T, Wrong> {
+        let io = |offset| {
+            move |error: io::Error| Wrong {
+                reason: Reason::Unreadable,
+                offset,
+                problem: error.to_string(),
+            }
+        };
+        let opened;
+        let file = match &self.held {
+            Some(file) => file,
+            None => {
+                opened = File::open(&self.path).map_err(io(0))?;
+                &opened
+            }
+        };
+        let done = with(&|bytes, offset| {
+            file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+                ErrorKind::UnexpectedEof => {
+                    let end = offset + bytes.len() as u64;
+                    let problem =
+                        format!("the file ends before byte {end}: it was cut; copy it again");
+                    Wrong { reason: Reason::Truncated, offset, problem }
+                }
+                _ => io(offset)(error),
+            })
+        })?;
+        if file.stamp().map_err(io(0))? != self.stamp {
+            let problem = "the file was changed after it was opened; open the source again".into();
+            return Err(Wrong { reason: Reason::Unreadable, offset: 0, problem });
+        }
+        Ok(done)
+    }
+}
+
+impl Wrong {
+    pub fn corrupt(offset: u64, problem: impl Into<String>) -> Self {
+        Self { reason: Reason::Corrupt, offset, problem: problem.into() }
+    }
+
+    pub fn unsupported(offset: u64, problem: impl Into<String>) -> Self {
+        Self { reason: Reason::Unsupported, offset, problem: problem.into() }
+    }
+
+    /// As an error of the file.
+    pub fn into_error(self, path: &Path) -> Error {
+        let Self { reason, offset, problem } = self;
+        match reason {
+            Reason::Unreadable => Error::Io { path: path.into(), problem },
+            _ => {
+                let place = format!("source.parquet: {}, byte {offset}", path.display());
+                Error::config(place, problem)
+            }
+        }
+    }
+}
+
+impl From<Wrong> for Fault {
+    fn from(wrong: Wrong) -> Self {
+        Self::new(wrong.reason, format!("byte {}: {}", wrong.offset, wrong.problem))
+    }
+}

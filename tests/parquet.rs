@@ -1,0 +1,333 @@
+//! Each sentence above `Parquet`, on files that pyarrow and Hugging Face's datasets wrote (tests/golden/parquet.py).
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use feedwater::error::{Error, Reason};
+use feedwater::source::{Configured, HostPage, Parquet, ParquetSettings, Source};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+const ROWS: u64 = 20;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden")
+}
+
+fn file(name: &str) -> PathBuf {
+    golden().join("parquet").join(format!("{name}.parquet"))
+}
+
+/// The picture that the goldens have in this row.
+fn picture(row: u64) -> Vec<u8> {
+    let jpeg = golden().join(format!("records/{}.jpg", row % 7 % 4));
+    [fs::read(jpeg).unwrap(), format!("#{}", row % 7).into_bytes()].concat()
+}
+
+fn settings(image: &str, label: &str) -> ParquetSettings {
+    ParquetSettings { image: image.into(), label: label.into(), ..Default::default() }
+}
+
+fn open(path: impl Into<PathBuf>) -> Result<Parquet, Error> {
+    Parquet::open(&[path.into()], &ParquetSettings::default())
+}
+
+/// The words of a refusal.
+fn refused(path: impl Into<PathBuf>, settings: &ParquetSettings) -> String {
+    Parquet::open(&[path.into()], settings).err().unwrap().to_string()
+}
+
+fn read(source: &Parquet, index: u64) -> Result<Vec<u8>, Reason> {
+    let mut page = HostPage::default();
+    source.read(index, &mut page, 1 << 30).map_err(|fault| fault.reason)?;
+    Ok(page.bytes().to_vec())
+}
+
+fn labels(source: &Parquet) -> Vec<i64> {
+    (0..source.len()).map(|index| source.label(index)).collect()
+}
+
+/// A folder with this as its only file.
+fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a.parquet");
+    fs::write(&path, bytes).unwrap();
+    (root, path)
+}
+
+type IsThere = fn(u64) -> bool;
+
+/// Every golden with pictures in the column `image`, and whether a row has one.
+const ALL: [(&str, IsThere); 9] = [
+    ("snappy", |_| true),
+    ("snappy-fallback", |_| true),
+    ("zstd-v2", |_| true),
+    ("none", |_| true),
+    ("none-dictionary", |row| row % 5 != 3),
+    ("gzip-v2-nulls", |row| row % 5 != 3 && row < 18),
+    ("brotli-nulls", |row| row % 5 != 3 && row < 18),
+    ("lz4-delta", |_| true),
+    ("none-delta-v2", |row| row % 5 != 3),
+];
+
+#[test]
+fn what_pyarrow_wrote_is_read_sample_for_sample_in_any_order() {
+    for (name, there) in ALL {
+        let source = open(file(name)).unwrap();
+        assert_eq!(source.len(), ROWS, "{name}");
+        // Forwards, when nothing is known of a page; then in another order.
+        for index in (0..ROWS).chain((0..5 * ROWS).map(|it| it * 13 % ROWS)) {
+            let expected = if there(index) { Ok(picture(index)) } else { Err(Reason::Empty) };
+            assert_eq!(read(&source, index), expected, "{name} {index}");
+        }
+        let label = |row: i64| match name {
+            "none-delta-v2" => (-1i64).pow(row as u32) * row.pow(11),
+            _ => row % 3 - 1,
+        };
+        assert_eq!(labels(&source), (0..ROWS as i64).map(label).collect::<Vec<_>>(), "{name}");
+        assert_eq!(
+            source.largest_bytes(),
+            (0..7).map(|it| picture(it).len()).max().unwrap() as u64
+        );
+        assert!(source.classes().is_empty());
+    }
+}
+
+#[test]
+fn what_hugging_face_wrote_is_read_with_the_names_of_its_classes() {
+    let files = ["train-00000-of-00002", "train-00001-of-00002"].map(file);
+    let source = Parquet::open(&files, &ParquetSettings::default()).unwrap();
+    for index in 0..ROWS {
+        assert_eq!(read(&source, index).unwrap(), picture(index));
+        assert_eq!(source.label(index), index as i64 % 3);
+    }
+    assert_eq!(source.classes(), ["cat", "dog", "eel"]);
+    assert_eq!(source.len(), ROWS);
+    assert_eq!(source.location(9), format!("{}[9]", files[0].display()));
+    assert_eq!(source.location(12), format!("{}[2]", files[1].display()));
+    assert_eq!(source.describe(), format!("{} and 1 more: 20 samples", files[0].display()));
+    let mut page = HostPage::default();
+    let fault = source.read(3, &mut page, 700).unwrap_err();
+    assert_eq!(fault.to_string(), "oversized: 736 bytes, limits.max_file_bytes is 700");
+    let other = [files[0].clone(), file("snappy")];
+    let words = Parquet::open(&other, &ParquetSettings::default()).err().unwrap().to_string();
+    assert!(words.contains("has other names of classes than"), "{words}");
+}
+
+#[test]
+fn a_column_of_bytes_needs_no_struct_and_texts_are_numbered_in_byte_order() {
+    let source = Parquet::open(&[file("texts")], &settings("pixels", "kind")).unwrap();
+    assert_eq!(source.classes(), ["cat", "dog", "eel"]);
+    let expected: Vec<i64> =
+        (0..ROWS).map(|row| if row == 4 { -1 } else { [2, 0, 1][row as usize % 3] }).collect();
+    assert_eq!(labels(&source), expected);
+    (0..ROWS).for_each(|row| assert_eq!(read(&source, row).unwrap(), picture(row)));
+    let other = [file("texts"), file("texts")];
+    let both = Parquet::open(&other, &settings("pixels", "kind")).unwrap();
+    assert_eq!(labels(&both), expected.repeat(2));
+    let dotted = Parquet::open(&[file("int32")], &settings("image.bytes", "label")).unwrap();
+    assert_eq!((dotted.label(3), dotted.label(4), dotted.label(5)), (3, -1, 5));
+    assert_eq!(read(&dotted, 5).unwrap(), picture(5));
+    let none = Parquet::open(&[file("int32")], &settings("image", "")).unwrap();
+    assert_eq!(labels(&none), [-1; ROWS as usize]);
+}
+
+#[test]
+fn a_row_without_a_picture_is_read_from_the_file_that_it_names() {
+    let (root, path) = folder(&fs::read(file("paths")).unwrap());
+    let source = open(&path).unwrap();
+    let mut page = HostPage::default();
+    let words = source.read(0, &mut page, 100).unwrap_err().to_string();
+    let named = root.path().join("0.jpg");
+    assert!(words.starts_with(&format!("unreadable: {}, which the row names: ", named.display())));
+    fs::write(&named, b"picture").unwrap();
+    assert_eq!(read(&source, 0).unwrap(), b"picture");
+    let words = source.read(1, &mut page, 100).unwrap_err().to_string();
+    assert_eq!(words, "empty: the row has no picture: it is null");
+    assert_eq!(read(&source, 2).unwrap(), picture(2));
+    assert_eq!(read(&source, 3), Err(Reason::Empty));
+    assert_eq!(labels(&source), [5, 6, 7, 8]);
+}
+
+#[test]
+fn of_large_pictures_that_are_not_compressed_nothing_but_their_own_bytes_is_read() {
+    for name in ["large", "large-v2"] {
+        let whole = fs::read(file(name)).unwrap();
+        let (_root, path) = folder(&whole);
+        let source = open(&path).unwrap();
+        let read_all = |order: [u64; 6]| {
+            for index in order {
+                let long = || [picture(index), vec![b'.'; 5000 - picture(index).len()]].concat();
+                let expected = if index == 3 { Err(Reason::Empty) } else { Ok(long()) };
+                assert_eq!(read(&source, index), expected, "{name} {index}");
+            }
+        };
+        read_all([4, 1, 0, 5, 2, 3]);
+        read_all([0, 1, 2, 3, 4, 5]);
+        assert_eq!(source.largest_bytes(), 5000);
+        // Pages would be 25 kB.
+        assert!(source.memory_bytes() < 15_000, "{}", source.memory_bytes());
+        for position in (0..whole.len()).step_by(if name == "large" { 41 } else { 97 }) {
+            let mut damaged = whole.clone();
+            damaged[position] ^= 0x80 >> (position % 8);
+            survive(&damaged);
+        }
+    }
+}
+
+#[test]
+fn a_path_is_a_file_a_directory_or_a_pattern() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::copy(file("train-00000-of-00002"), at("b.parquet")).unwrap();
+    fs::copy(file("train-00001-of-00002"), at("c.parquet")).unwrap();
+    fs::write(at("a.txt"), "no Parquet").unwrap();
+    fs::write(at(".hidden.parquet"), "no Parquet").unwrap();
+    let first = |path: PathBuf| open(path).map(|source| (source.len(), source.location(0)));
+    assert_eq!(first(at("")).unwrap(), (20, format!("{}[0]", at("b.parquet").display())));
+    assert_eq!(first(at("c*.parquet")).unwrap(), (10, format!("{}[0]", at("c.parquet").display())));
+    let words = refused(at("d*"), &ParquetSettings::default());
+    assert_eq!(words, format!("source.parquet: no files match {}", at("d*").display()));
+    assert!(matches!(open(at("d")), Err(Error::Io { path, .. }) if path == at("d")));
+}
+
+#[test]
+fn a_column_that_is_not_there_or_does_not_fit_is_refused_with_the_columns() {
+    let words = refused(file("texts"), &ParquetSettings::default());
+    let problem = "has no column \"image\"; name another one, there are pixels, kind";
+    assert_eq!(words, format!("source.image: {} {problem}", file("texts").display()));
+    let words = refused(file("snappy"), &settings("image", "class"));
+    let problem = "name another one or none (\"\"), there are image.bytes, image.path, label";
+    assert!(words.starts_with("source.label: ") && words.ends_with(problem), "{words}");
+    let words = refused(file("snappy"), &settings("label", ""));
+    assert!(words.contains("\"label\" in") && words.contains("is no column of bytes"), "{words}");
+    let words = refused(file("several"), &settings("image.list.element", "label"));
+    assert!(words.contains("has several values in a row"), "{words}");
+    let words = refused(file("texts"), &settings("pixels", "pixels"));
+    assert!(words.contains("a label is neither a number nor a text"), "{words}");
+    let mixed = [file("snappy"), file("paths")];
+    assert_eq!(Parquet::open(&mixed, &ParquetSettings::default()).unwrap().len(), 24);
+}
+
+#[test]
+fn all_memory_for_pages_is_under_the_limit_and_many_threads_share_it() {
+    let (root, first) = folder(&fs::read(file("snappy-fallback")).unwrap());
+    for (number, (name, _)) in ALL.iter().filter(|(_, there)| (0..ROWS).all(there)).enumerate() {
+        fs::copy(file(name), root.path().join(format!("{number}.parquet"))).unwrap();
+    }
+    // Room for one compressed page at a time.
+    let tight = ParquetSettings { cache_bytes: 16384, ..Default::default() };
+    let source = Parquet::open(&[root.path().into()], &tight).unwrap();
+    let files = fs::read_dir(root.path()).unwrap().count() as u64;
+    assert_eq!(source.len(), files * ROWS);
+    thread::scope(|scope| {
+        for start in 0..8 {
+            let source = &source;
+            scope.spawn(move || {
+                for step in 0..source.len() {
+                    let index = (start * 17 + step * 7) % source.len();
+                    assert_eq!(read(source, index).unwrap(), picture(index % ROWS));
+                }
+            });
+        }
+    });
+    assert!((16384..100_000).contains(&source.memory_bytes()), "{}", source.memory_bytes());
+    let none = ParquetSettings { cache_bytes: 1000, ..Default::default() };
+    let words = refused(first, &none);
+    assert!(words.contains("source.cache_bytes is 1000; allow more"), "{words}");
+}
+
+#[test]
+fn a_file_that_is_none_or_is_cut_is_refused_with_the_byte() {
+    let whole = fs::read(file("none")).unwrap();
+    for len in (0..whole.len()).step_by(7).chain(whole.len() - 20..whole.len()) {
+        let (_root, path) = folder(&whole[..len]);
+        let words = refused(&path, &ParquetSettings::default());
+        let place = format!("source.parquet: {}, byte {}: ", path.display(), len.saturating_sub(8));
+        assert!(words.starts_with(&place) && words.contains("copy it again"), "{len}: {words}");
+    }
+    let mut encrypted = whole.clone();
+    let end = encrypted.len();
+    encrypted[end - 4..].copy_from_slice(b"PARE");
+    let (_root, path) = folder(&encrypted);
+    assert!(refused(path, &ParquetSettings::default()).contains("the file is encrypted"));
+}
+
+#[test]
+fn a_file_that_changes_or_shrinks_after_it_was_opened_is_a_fault() {
+    for name in ["none", "zstd-v2"] {
+        let whole = fs::read(file(name)).unwrap();
+        let (_root, path) = folder(&whole);
+        let source = open(&path).unwrap();
+        let handle = File::options().write(true).open(&path).unwrap();
+        let time = handle.metadata().unwrap().modified().unwrap();
+        handle.set_modified(time + Duration::from_secs(1)).unwrap();
+        let mut page = HostPage::default();
+        let words = source.read(0, &mut page, 1 << 20).unwrap_err().to_string();
+        assert!(words.starts_with("unreadable: byte ") && words.contains("was changed"), "{words}");
+        handle.set_len(1000).unwrap();
+        assert_eq!(read(&source, ROWS - 1), Err(Reason::Truncated));
+    }
+}
+
+#[test]
+fn a_page_with_a_checksum_that_does_not_match_makes_its_samples_unreadable() {
+    for name in ["none", "snappy-fallback"] {
+        let (_root, path) = folder(&fs::read(file(name)).unwrap());
+        let source = open(&path).unwrap();
+        let handle = File::options().write(true).open(&path).unwrap();
+        let time = handle.metadata().unwrap().modified().unwrap();
+        // In the bytes of the first picture.
+        handle.write_all_at(b"x", 300).unwrap();
+        handle.set_modified(time).unwrap();
+        assert_eq!(read(&source, 0), Err(Reason::Corrupt));
+        assert_eq!(read(&source, ROWS - 1).unwrap(), picture(ROWS - 1));
+    }
+}
+
+/// Opens a damaged file and reads all of it: anything but a panic, a hang or a large memory.
+fn survive(bytes: &[u8]) {
+    let (_root, path) = folder(bytes);
+    let settings = ParquetSettings { cache_bytes: 1 << 20, ..Default::default() };
+    let Ok(source) = Parquet::open(&[path], &settings) else { return };
+    assert!(source.len() <= bytes.len() as u64);
+    let mut page = HostPage::default();
+    for index in (0..source.len()).chain([0]) {
+        let _ = source.read(index, &mut page, 1 << 20);
+    }
+    assert!(source.memory_bytes() < 2 << 20);
+    source.largest_bytes();
+}
+
+/// One bit in every byte of a file, another in each; of others in some bytes.
+#[test]
+fn any_damage_is_an_error_or_a_fault() {
+    let names = ALL.iter().map(|(name, _)| *name).chain(["paths", "int32", "train-00000-of-00002"]);
+    for name in names {
+        let whole = fs::read(file(name)).unwrap();
+        let step = if name == "zstd-v2" { 1 } else { 17 };
+        for position in (0..whole.len()).step_by(step) {
+            let mut damaged = whole.clone();
+            damaged[position] ^= 1 << (position % 8);
+            survive(&damaged);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn any_damage_of_metadata_is_an_error_or_a_fault(
+        which in 0..ALL.len(),
+        edits in prop::collection::vec((0..2000usize, any::<u8>()), 1..6),
+    ) {
+        let mut bytes = fs::read(file(ALL[which].0)).unwrap();
+        let end = bytes.len();
+        for (back, value) in edits {
+            bytes[end - 1 - back.min(end - 1)] = value;
+        }
+        survive(&bytes);
+    }
+}
