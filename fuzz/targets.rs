@@ -12,7 +12,7 @@ use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::source::{
     Beton, Coco, Configured, FileList, FileListSettings, HostPage, ListFormat, Lmdb, LmdbSettings,
-    Npy, RecordIo, RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
+    Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
 };
 
 /// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
@@ -51,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     Target("list", &[], |it| opened::<FileList>(it, &Default::default())),
     Target("list-csv", &[], |it| opened::<FileList>(it, &list(ListFormat::Csv))),
     Target("list-jsonl", &[], |it| opened::<FileList>(it, &list(ListFormat::Jsonl))),
+    Target("parquet", &[("parquet", ".parquet")], |it| source::<Parquet>(it, &Default::default())),
     Target("coco", &[("coco", ".json")], |it| opened::<Coco>(it, &Default::default())),
     Target("config", &[], config),
 ];

@@ -138,6 +138,7 @@ fn every_format_is_known() {
         ("lmdb/image", "lmdb"),
         ("npy/rgb-1.npy", "npy"),
         ("recordio/train.rec", "recordio"),
+        ("parquet/snappy.parquet", "parquet"),
         ("records/gnu.tar", "webdataset"),
         ("records/train.tar.gz", "webdataset"),
         ("records/train-00000-of-00002", "tfrecord"),

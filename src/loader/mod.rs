@@ -189,7 +189,9 @@ impl Loader {
     /// What is known to be wrong with the versions of the libraries that this loader uses, and what makes the source slow
     /// in the order that was asked for, with the way out; for people.
     pub fn warnings(&self) -> Vec<String> {
-        let slow = self.plan.settings.loader.shuffle.then(|| self.source.slow_shuffled());
+        let loader = &self.plan.settings.loader;
+        let anywhere = loader.shuffle && loader.shuffle_window.is_none();
+        let slow = anywhere.then(|| self.source.slow_shuffled());
         self.engine.warnings().into_iter().chain(slow.flatten()).collect()
     }
 

@@ -219,6 +219,22 @@ impl Source for Parquet {
         fixed as u64 + learnt + self.cached_bytes().min(self.cache.limit())
     }
 
+    fn file_ends(&self) -> Vec<u64> {
+        self.ends.clone()
+    }
+
+    /// Pages that must be read whole, of which not all can stay in memory.
+    fn slow_shuffled(&self) -> Option<String> {
+        let (pages, limit) = (self.cached_bytes(), self.cache.limit());
+        (pages > limit).then(|| {
+            format!(
+                "the pictures lie in {pages} bytes of pages that are read whole, and source.cache_bytes is {limit}: \
+                 most pictures of a shuffled epoch cost a whole page; set loader.shuffle_window, or write the \
+                 pictures anew with feedwater pack"
+            )
+        })
+    }
+
     /// The first file, and how many files and samples there are.
     fn describe(&self) -> String {
         let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);

@@ -303,7 +303,7 @@ impl<F: Format> Source for Records<F> {
         let first = self.shards.iter().find(|shard| shard.packing.is_some())?;
         Some(format!(
             "{} files are compressed, the first is {}: each sample that is not read in their order unpacks some MiB \
-             besides; unpack them, write them anew with feedwater pack, or set loader.shuffle = false",
+             besides; set loader.shuffle_window, unpack them, or write them anew with feedwater pack",
             self.packed(),
             first.path.display()
         ))
