@@ -1,0 +1,357 @@
+//! Requests: as many at once as the settings say, each sent again where that may help.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Error, ErrorKind, Result};
+use std::ops::Range;
+use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::{StreamExt, TryStreamExt};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
+use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
+use object_store::http::HttpBuilder;
+use object_store::path::Path as Key;
+use object_store::{
+    ClientConfigKey, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
+};
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+
+use super::judge::{self, Failure, judge};
+use super::url::{Location, Service};
+use crate::storage::StorageSettings;
+use crate::storage::cache::Cache;
+use crate::storage::stats::Counters;
+
+/// A body may take so many seconds longer than an answer as it has of these.
+const BYTES_PER_SECOND: u64 = 64 << 10;
+/// Pauses before a request is sent again: from this, doubling, to that, and less by chance.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// A body of unknown use is not given more memory than this before it has come.
+const FIRST_CAPACITY: u64 = 16 << 20;
+
+/// What sends requests. One for all files that are opened with the same settings.
+pub struct Client {
+    pub settings: StorageSettings,
+    pub cache: Option<Cache>,
+    permits: Semaphore,
+    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+}
+
+/// An object on a server.
+#[derive(Clone)]
+pub struct Object {
+    pub store: Arc<dyn ObjectStore>,
+    pub key: Key,
+}
+
+/// Which of its versions an object is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Version {
+    pub len: u64,
+    pub tag: Option<String>,
+    /// Nanoseconds since 1970; 0 where the server does not tell.
+    pub modified: i64,
+}
+
+impl Version {
+    fn of(meta: &ObjectMeta) -> Self {
+        let modified = meta.last_modified.timestamp_nanos_opt().unwrap_or(0);
+        Self { len: meta.size, tag: meta.e_tag.clone(), modified }
+    }
+
+    /// Whether a later version could be told from this one.
+    pub fn is_known(&self) -> bool {
+        self.tag.is_some() || self.modified != 0
+    }
+
+    /// A tag that stands for the very bytes; a weak one (`W/"…"`) does not match in conditions.
+    fn strong_tag(&self) -> Option<&String> {
+        self.tag.as_ref().filter(|tag| !tag.starts_with("W/"))
+    }
+}
+
+/// What is asked of an object.
+#[derive(Clone, Debug, Default)]
+pub struct Request {
+    /// These bytes of it, which it must have; left out, all.
+    pub range: Option<Range<u64>>,
+    /// Only this version.
+    pub version: Option<Version>,
+    /// All of it only where it has no more bytes.
+    pub most: u64,
+}
+
+/// The threads that talk to servers.
+pub fn runtime() -> Result<&'static Runtime> {
+    static RUNTIME: OnceLock<std::result::Result<Runtime, String>> = OnceLock::new();
+    let made = RUNTIME.get_or_init(|| {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .max_blocking_threads(16)
+            .thread_name("feedwater-net")
+            .enable_all()
+            .build()
+            .map_err(|error| error.to_string())
+    });
+    made.as_ref().map_err(|problem| Error::other(format!("cannot start threads: {problem}")))
+}
+
+static CURRENT: LazyLock<RwLock<Arc<Client>>> =
+    LazyLock::new(|| RwLock::new(Arc::new(Client::new(StorageSettings::default()))));
+
+impl Client {
+    fn new(settings: StorageSettings) -> Self {
+        let cache = Cache::open(&settings);
+        let permits = Semaphore::new(settings.connections);
+        Self { settings, cache, permits, stores: Mutex::default() }
+    }
+
+    /// The one for files that are opened from now on.
+    pub fn current() -> Arc<Self> {
+        CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Files that are opened from now on are read with these settings.
+    pub fn configure(settings: &StorageSettings) {
+        let mut current = CURRENT.write().unwrap_or_else(PoisonError::into_inner);
+        if current.settings != *settings {
+            *current = Arc::new(Self::new(settings.clone()));
+        }
+    }
+
+    /// The server or bucket of a URL, and the object in it; connects to nothing.
+    pub fn object(&self, location: &Location) -> Result<Object> {
+        let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
+        let store = match stores.get(&location.root) {
+            Some(store) => store.clone(),
+            None => {
+                let store = self.store(location).map_err(|error| {
+                    Error::new(ErrorKind::InvalidInput, format!("{}: {error}", location.root))
+                })?;
+                stores.insert(location.root.clone(), store.clone());
+                store
+            }
+        };
+        Ok(Object { store, key: location.key.clone() })
+    }
+
+    /// Retries and limits of time are ours, since only we know what is asked for, and count.
+    fn store(&self, location: &Location) -> object_store::Result<Arc<dyn ObjectStore>> {
+        let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
+        let options = [
+            (ClientConfigKey::Timeout, "1day".to_string()),
+            (ClientConfigKey::ConnectTimeout, format!("{}s", self.settings.timeout)),
+        ];
+        let root = location.root.clone();
+        Ok(match location.service {
+            Service::S3 => {
+                let mut builder = AmazonS3Builder::from_env().with_url(root).with_retry(once);
+                for (key, value) in options {
+                    builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
+                }
+                Arc::new(builder.build()?)
+            }
+            Service::Google => {
+                let mut builder =
+                    GoogleCloudStorageBuilder::from_env().with_url(root).with_retry(once);
+                for (key, value) in options {
+                    builder = builder.with_config(GoogleConfigKey::Client(key), value);
+                }
+                Arc::new(builder.build()?)
+            }
+            Service::Azure => {
+                let mut builder = MicrosoftAzureBuilder::from_env().with_url(root).with_retry(once);
+                for (key, value) in options {
+                    builder = builder.with_config(AzureConfigKey::Client(key), value);
+                }
+                Arc::new(builder.build()?)
+            }
+            Service::Http => {
+                let mut builder = HttpBuilder::new().with_url(root).with_retry(once);
+                for (key, value) in options {
+                    builder = builder.with_config(key, value);
+                }
+                builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
+                Arc::new(builder.build()?)
+            }
+        })
+    }
+
+    /// Length and version of an object.
+    pub async fn head(&self, object: &Object) -> Result<Version> {
+        let limit = self.limit(0);
+        self.with_retries(|| async move {
+            let meta = in_time(limit, object.store.head(&object.key)).await?;
+            Ok(Version::of(&meta.map_err(|error| judge(&error))?))
+        })
+        .await
+    }
+
+    /// The bytes that are asked for, from the disk where they lie there.
+    pub async fn get(self: Arc<Self>, object: Object, url: Arc<str>, request: Request) -> Result<Bytes> {
+        let place = match (&self.cache, &request) {
+            (Some(cache), Request { range, version: Some(version), .. }) => {
+                version.is_known().then(|| cache.place(&url, version, range.clone()))
+            }
+            _ => None,
+        };
+        if let Some(place) = place.clone() {
+            let client = self.clone();
+            let cached = tokio::task::spawn_blocking(move || client.cache.as_ref()?.get(&place));
+            if let Some(bytes) = cached.await.ok().flatten() {
+                return Ok(bytes);
+            }
+        }
+        let expected = request.range.as_ref().map_or(request.most, |it| it.end - it.start);
+        let limit = self.limit(expected);
+        let (from, what) = (&object, &request);
+        let bytes = self
+            .with_retries(|| async move { in_time(limit, body(from, what)).await? })
+            .await?;
+        if let Some(place) = place {
+            let (client, kept) = (self.clone(), bytes.clone());
+            let keep = move || client.cache.as_ref().map(|cache| cache.put(&place, &kept));
+            // What cannot be kept is fetched again: the cache says what is wrong with it.
+            let _ = tokio::task::spawn_blocking(keep).await;
+        }
+        Ok(bytes)
+    }
+
+    /// Every object below a folder, with its length, in no certain order. Where a page fails, the listing goes on behind
+    /// what it has.
+    pub async fn list(&self, folder: &Object) -> Result<Vec<(Key, u64)>> {
+        let (limit, found) = (self.limit(0), Mutex::new(Vec::<(Key, u64)>::new()));
+        let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
+        let found_so_far = || found.lock().unwrap_or_else(PoisonError::into_inner);
+        self.with_retries(|| async {
+            let last = found_so_far().last().map(|(key, _)| key.clone());
+            let mut objects = match &last {
+                Some(last) => folder.store.list_with_offset(prefix, last),
+                None => folder.store.list(prefix),
+            };
+            while let Some(meta) = in_time(limit, objects.next()).await? {
+                let meta = meta.map_err(|error| judge(&error))?;
+                found_so_far().push((meta.location, meta.size));
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The objects directly in a folder, with their lengths, and the folders in it.
+    pub async fn list_one(&self, folder: &Object) -> Result<(Vec<(Key, u64)>, Vec<Key>)> {
+        let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
+        self.with_retries(|| async {
+            // Pages of a thousand names come one after another in this one call.
+            let listed = folder.store.list_with_delimiter(prefix).await;
+            let listed = listed.map_err(|error| judge(&error))?;
+            let objects = listed.objects.into_iter().map(|meta| (meta.location, meta.size));
+            Ok((objects.collect(), listed.common_prefixes))
+        })
+        .await
+    }
+
+    /// How long an attempt may take that gives so many bytes.
+    fn limit(&self, bytes: u64) -> Duration {
+        Duration::from_secs(self.settings.timeout.saturating_add(bytes / BYTES_PER_SECOND))
+    }
+
+    async fn with_retries<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = std::result::Result<T, Failure>>,
+    {
+        let mut retries = 0;
+        loop {
+            let permit = self.permits.acquire().await;
+            let permit = permit.map_err(|_| Error::other("the requests were closed"))?;
+            Counters::add(&Counters::get().requests, 1);
+            let problem = match attempt().await {
+                Ok(result) => return Ok(result),
+                Err(Failure::Never(error)) => return Err(error),
+                Err(Failure::Again(problem)) => problem,
+            };
+            drop(permit);
+            if retries == self.settings.retries {
+                let problem = format!("{problem} (after {retries} retries)");
+                return Err(Error::new(ErrorKind::TimedOut, problem));
+            }
+            tokio::time::sleep(pause(retries)).await;
+            retries += 1;
+            Counters::add(&Counters::get().retries, 1);
+        }
+    }
+}
+
+/// The body of one answer: of the length that was asked for, and of the version that was asked for.
+async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, Failure> {
+    let Request { range, version, most } = request;
+    let mut options = GetOptions { range: range.clone().map(GetRange::Bounded), ..Default::default() };
+    if let Some(version) = version {
+        options.if_match = version.strong_tag().cloned();
+    }
+    let answer = object.store.get_opts(&object.key, options).await.map_err(|error| judge(&error))?;
+    let found = Version::of(&answer.meta);
+    if version.as_ref().is_some_and(|version| *version != found) {
+        return Err(Failure::never(ErrorKind::Other, judge::CHANGED));
+    }
+    let len = answer.range.end - answer.range.start;
+    if range.is_none() && len > *most {
+        return Err(Failure::Never(Error::new(ErrorKind::FileTooLarge, TooLarge(len))));
+    }
+    let expected = range.as_ref().map_or(len, |range| range.end - range.start);
+    let mut stream = answer.into_stream();
+    let mut next = async || stream.next().await.transpose().map_err(|error| judge(&error));
+    let cut = |bytes: usize| Failure::Again(format!("{bytes} of {expected} bytes came"));
+    let Some(first) = next().await? else {
+        return if expected == 0 { Ok(Bytes::new()) } else { Err(cut(0)) };
+    };
+    if first.len() as u64 == expected {
+        Counters::add(&Counters::get().bytes, expected);
+        return Ok(first);
+    }
+    let mut whole = BytesMut::with_capacity(expected.min(FIRST_CAPACITY) as usize);
+    whole.extend_from_slice(&first);
+    while let Some(part) = next().await? {
+        if whole.len() as u64 + part.len() as u64 > expected {
+            return Err(Failure::Again(format!("more than the {expected} bytes came that were asked for")));
+        }
+        whole.extend_from_slice(&part);
+    }
+    if (whole.len() as u64) < expected {
+        return Err(cut(whole.len()));
+    }
+    Counters::add(&Counters::get().bytes, expected);
+    Ok(whole.freeze())
+}
+
+/// A whole object that has more bytes than are wanted.
+#[derive(Debug)]
+pub struct TooLarge(pub u64);
+
+impl std::fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} bytes", self.0)
+    }
+}
+
+impl std::error::Error for TooLarge {}
+
+async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> std::result::Result<T, Failure> {
+    tokio::time::timeout(limit, work)
+        .await
+        .map_err(|_| Failure::Again(format!("no answer within {} seconds", limit.as_secs())))
+}
+
+/// From a half of the pause to all of it, so that many requests that failed at once do not come back at once.
+fn pause(retries: u32) -> Duration {
+    let (first, most) = PAUSES;
+    let whole = first.saturating_mul(1 << retries.min(16)).min(most);
+    let chance = RandomState::new().hash_one(retries) as f64 / u64::MAX as f64;
+    whole.mul_f64(0.5 + 0.5 * chance)
+}
