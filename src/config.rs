@@ -15,12 +15,11 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
-use crate::loader::{Loader, LoaderBuilder};
+use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
-use crate::source::{
-    Directory, FileList, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
-};
+use crate::source::{self, KEYS, SourceSettings};
+use crate::storage;
 
 use node::{Problem, read, unknown};
 
@@ -37,19 +36,6 @@ pub struct Pipeline {
     pub chain: Chain,
     /// The operators' settings as they were written, for [`Pipeline::to_toml`].
     written: Vec<Table>,
-}
-
-/// `[source]`: where samples come from, exactly one of these.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum SourceSettings {
-    /// `directory`: one sub-folder per class.
-    Directory(PathBuf),
-    /// `list`: a file with a path, a tab and a label on each line.
-    List(PathBuf),
-    /// `tfrecord`: a file, a directory or a pattern, or a list of them; beside it the keys of [`TfRecordSettings`].
-    TfRecord(Vec<PathBuf>, TfRecordSettings),
-    /// `webdataset`: as for `tfrecord`; beside it the keys of [`WebDatasetSettings`].
-    WebDataset(Vec<PathBuf>, WebDatasetSettings),
 }
 
 impl Pipeline {
@@ -86,17 +72,7 @@ impl Pipeline {
 
     /// A loader of this source and chain with these settings; opens the source.
     pub fn builder(&self) -> Result<LoaderBuilder> {
-        let chain = self.chain.clone();
-        let builder = match &self.source {
-            SourceSettings::Directory(path) => Loader::builder(Directory::open(path)?, chain),
-            SourceSettings::List(path) => Loader::builder(FileList::open(path)?, chain),
-            SourceSettings::TfRecord(paths, settings) => {
-                Loader::builder(TfRecord::open(paths, settings)?, chain)
-            }
-            SourceSettings::WebDataset(paths, settings) => {
-                Loader::builder(WebDataset::open(paths, settings)?, chain)
-            }
-        };
+        let builder = LoaderBuilder::new(self.source.open()?, self.chain.clone());
         Ok(builder.settings(self.settings.clone()))
     }
 
@@ -108,7 +84,7 @@ impl Pipeline {
     /// [`Error::Config`] where a value is beyond TOML: an integer of 2^63 or more, a path that is not Unicode.
     pub fn to_toml(&self) -> Result<String> {
         let mut text = String::new();
-        section(&mut text, "[source]", &source_table(&self.source)?);
+        section(&mut text, "[source]", &self.source.to_table()?);
         section(&mut text, "[loader]", &value("loader", &self.settings.loader)?);
         section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
@@ -141,70 +117,42 @@ impl Pipeline {
 }
 
 fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
-    const KINDS: [&str; 4] = ["directory", "list", "tfrecord", "webdataset"];
-    const HELP: &str = "write directory = \"…\" (one sub-folder per class), list = \"…\", tfrecord = \"…\" \
-         or webdataset = \"…\"";
+    let help = || {
+        format!(
+            "write directory = \"…\" (one sub-folder per class) under [source], or one of {}",
+            KEYS.join(", ")
+        )
+    };
     let Some(value) = value else {
-        return Err(Error::config("source", format!("is missing; {HELP} under [source]")));
+        return Err(Error::config("source", format!("is missing; {}", help())));
     };
     let Value::Table(mut table) = value else {
         return Err(wrong_type("source", "a table", &value));
     };
-    let mut kinds = KINDS.into_iter().filter(|kind| table.contains_key(*kind));
-    let (kind, second) = (kinds.next(), kinds.next());
-    let Some(kind) = kind else {
+    let mut keys = KEYS.iter().copied().filter(|key| table.contains_key(*key));
+    let (key, second) = (keys.next(), keys.next());
+    let Some(key) = key else {
         return Err(match table.keys().next() {
-            Some(key) => unknown(key, &KINDS).into_error("source"),
-            None => Error::config("source", format!("says nothing; {HELP}")),
+            Some(key) => unknown(key, KEYS).into_error("source"),
+            None => Error::config("source", format!("says nothing; {}", help())),
         });
     };
     if let Some(second) = second {
-        let problem = format!("has both {kind} and {second}; leave one of them out");
+        let problem = format!("has both {key} and {second}; leave one of them out");
         return Err(Error::config("source", problem));
     }
-    let place = table.remove(kind).expect("the key is there");
     let one = |place: Value| -> Result<PathBuf> {
-        let path: PathBuf = read(place).map_err(|it| it.at(kind).into_error("source"))?;
-        Ok(base.join(path))
+        let path: PathBuf = read(place).map_err(|it| it.at(key).into_error("source"))?;
+        Ok(storage::join(base, &path))
     };
-    let many = |place: Value| -> Result<Vec<PathBuf>> {
-        match place {
-            Value::Array(places) => places.into_iter().map(one).collect(),
-            place => Ok(vec![one(place)?]),
-        }
+    let paths = match table.remove(key) {
+        Some(Value::Array(places)) => places.into_iter().map(one).collect::<Result<_>>()?,
+        place => place.into_iter().map(one).collect::<Result<_>>()?,
     };
-    match kind {
-        "tfrecord" => Ok(SourceSettings::TfRecord(many(place)?, beside(table, kind)?)),
-        "webdataset" => Ok(SourceSettings::WebDataset(many(place)?, beside(table, kind)?)),
-        _ => match table.keys().next() {
-            Some(key) => Err(unknown(key, &KINDS).into_error("source")),
-            None if kind == "directory" => Ok(SourceSettings::Directory(one(place)?)),
-            None => Ok(SourceSettings::List(one(place)?)),
-        },
-    }
-}
-
-/// The settings beside the key that names the source.
-fn beside<T: DeserializeOwned>(table: Table, kind: &'static str) -> Result<T> {
-    read(Value::Table(table)).map_err(|it| it.or_known(&[kind]).into_error("source"))
-}
-
-fn source_table(source: &SourceSettings) -> Result<Table> {
-    let one = |key: &str, place: Value| Table::from_iter([(key.to_string(), place)]);
-    let (mut table, settings) = match source {
-        SourceSettings::Directory(path) => return Ok(one("directory", value("directory", path)?)),
-        SourceSettings::List(path) => return Ok(one("list", value("list", path)?)),
-        SourceSettings::TfRecord(paths, settings) => {
-            (one("tfrecord", value("tfrecord", paths)?), value("source", settings)?)
-        }
-        SourceSettings::WebDataset(paths, settings) => {
-            (one("webdataset", value("webdataset", paths)?), value("source", settings)?)
-        }
-    };
-    if let Value::Table(settings) = settings {
-        table.extend(settings);
-    }
-    Ok(table)
+    let settings = node::Node::from(Value::Table(table));
+    source::read(key, paths, settings)
+        .unwrap_or_else(|| Err(unknown(key, KEYS)))
+        .map_err(|problem| problem.or_known(&[key]).into_error("source"))
 }
 
 /// A section of the file, or its defaults.

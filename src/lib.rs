@@ -16,6 +16,7 @@ pub mod plan;
 pub mod random;
 pub mod ring;
 pub mod source;
+pub mod storage;
 pub mod synth;
 pub mod tensor;
 pub mod transform;

@@ -2,11 +2,14 @@
 
 use std::fs;
 
-use feedwater::config::{Pipeline, SourceSettings};
+use feedwater::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, OnError, Route, Settings};
-use feedwater::source::{TfRecordSettings, WebDatasetSettings};
+use feedwater::source::{
+    Directory, FileList, NoSettings, SourceSettings, TfRecord, TfRecordSettings, WebDataset,
+    WebDatasetSettings,
+};
 use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
@@ -53,7 +56,10 @@ const SOURCE: &str = "[source]\ndirectory = \"data\"\n";
 #[test]
 fn the_documented_file_is_read() {
     let pipeline = Pipeline::from_toml(WHOLE, "base").unwrap();
-    assert_eq!(pipeline.source, SourceSettings::Directory("base/data/train".into()));
+    assert_eq!(
+        pipeline.source,
+        SourceSettings::new::<Directory>(vec!["base/data/train".into()], NoSettings {})
+    );
     let mut settings = Settings::default();
     settings.loader.workers = 2;
     settings.loader.seed = 42;
@@ -131,7 +137,10 @@ fn every_choice_is_read() {
         placement = "gpu"
     "#;
     let Pipeline { source, settings, chain, .. } = Pipeline::from_toml(text, "base").unwrap();
-    assert_eq!(source, SourceSettings::List("/data/list.tsv".into()));
+    assert_eq!(
+        source,
+        SourceSettings::new::<FileList>(vec!["/data/list.tsv".into()], NoSettings {})
+    );
     assert_eq!(
         (settings.loader.last, settings.loader.on_error),
         (Last::Partial, OnError::Substitute)
@@ -304,17 +313,17 @@ fn records_have_one_place_or_many_and_their_settings_beside_them() {
     let text = "[source]\ntfrecord = \"train-*\"\n";
     let settings = TfRecordSettings::default();
     let one = Pipeline::from_toml(text, "base").unwrap();
-    assert_eq!(one.source, SourceSettings::TfRecord(vec!["base/train-*".into()], settings));
+    assert_eq!(one.source, SourceSettings::new::<TfRecord>(vec!["base/train-*".into()], settings));
     let text = "[source]\ntfrecord = [\"a\", \"/b\"]\nimage = \"jpg\"\nlabel = \"\"\n";
     let settings = TfRecordSettings { image: "jpg".into(), label: String::new() };
     let many = Pipeline::from_toml(text, "base").unwrap();
     let paths = vec!["base/a".into(), "/b".into()];
-    assert_eq!(many.source, SourceSettings::TfRecord(paths, settings));
+    assert_eq!(many.source, SourceSettings::new::<TfRecord>(paths, settings));
     let text = "[source]\nwebdataset = \"a.tar\"\nlabel = \"json\"\nlabel_key = \"id\"\n";
     let settings =
         WebDatasetSettings { label: "json".into(), label_key: "id".into(), ..Default::default() };
     let tar = Pipeline::from_toml(text, "base").unwrap();
-    assert_eq!(tar.source, SourceSettings::WebDataset(vec!["base/a.tar".into()], settings));
+    assert_eq!(tar.source, SourceSettings::new::<WebDataset>(vec!["base/a.tar".into()], settings));
     for pipeline in [one, many, tar] {
         let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
         assert_eq!(again.source, pipeline.source);
@@ -327,7 +336,10 @@ fn paths_are_relative_to_the_file_and_syntax_errors_have_a_place() {
     let file = dir.path().join("pipeline.toml");
     fs::write(&file, SOURCE).unwrap();
     let pipeline = Pipeline::from_file(&file).unwrap();
-    assert_eq!(pipeline.source, SourceSettings::Directory(dir.path().join("data")));
+    assert_eq!(
+        pipeline.source,
+        SourceSettings::new::<Directory>(vec![dir.path().join("data")], NoSettings {})
+    );
     fs::write(&file, "[source]\ndirectory = \"a\"\nbatch = = 3\n").unwrap();
     let words = Pipeline::from_file(&file).unwrap_err().to_string();
     assert!(words.starts_with(&format!("{}:3:9: ", file.display())), "{words}");

@@ -1,6 +1,6 @@
 //! Compiled kernels on disk, so that a chain is compiled once per machine and not once per process.
 //!
-//! One file per kernel, in `$FEEDWATER_CACHE`, else `$XDG_CACHE_HOME/feedwater`, else `~/.cache/feedwater`. Its name is
+//! One file per kernel, in the cache's directory (`storage/keep.rs`). Its name is
 //! the hash of everything that the compiler's result depends on but the compiler. Which one that was the file says
 //! itself, by the library's path, length and time: opening a library of 100 MB only to ask for its version would take
 //! longer than all else. Where the library is another one now, or gone, the kernel is compiled anew. A file is written under a name of its own
@@ -8,13 +8,11 @@
 //! carries a hash of its content, so a damaged one is noticed and replaced. A directory that cannot be
 //! written costs the compilation each time and is no error.
 
-use std::env;
 use std::fs;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
@@ -42,25 +40,6 @@ impl Compiler {
         })
     }
 }
-
-/// Where kernels, and other things that can be made again, are kept; `None` where no variable says it.
-pub(crate) fn directory() -> Option<PathBuf> {
-    if let Some(directory) = OVERRIDE.lock().unwrap_or_else(PoisonError::into_inner).clone() {
-        return Some(directory);
-    }
-    let from =
-        |variable: &str| env::var_os(variable).filter(|it| !it.is_empty()).map(PathBuf::from);
-    from("FEEDWATER_CACHE")
-        .or_else(|| from("XDG_CACHE_HOME").map(|cache| cache.join("feedwater")))
-        .or_else(|| from("HOME").map(|home| home.join(".cache/feedwater")))
-}
-
-/// Keeps kernels here, whatever the environment says.
-pub(super) fn override_directory(directory: PathBuf) {
-    *OVERRIDE.lock().unwrap_or_else(PoisonError::into_inner) = Some(directory);
-}
-
-static OVERRIDE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 /// The file name for everything that a compiler's result depends on.
 pub(super) fn key(parts: &[&[u8]]) -> String {

@@ -11,6 +11,7 @@ use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
+use crate::storage;
 
 /// Threads of a block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
 /// neighbouring addresses.
@@ -205,7 +206,7 @@ pub fn compiler(device: &Device) -> Result<(u32, u32)> {
 /// Keeps compiled kernels in this directory, whatever the environment says. Tests use it.
 #[doc(hidden)]
 pub fn override_cache_directory(directory: impl Into<PathBuf>) {
-    cache::override_directory(directory.into());
+    storage::override_directory(directory.into());
 }
 
 /// Largest number of blocks in the second and third dimension.
@@ -244,7 +245,7 @@ pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
     let mut parts = vec![source.as_bytes(), search.as_bytes()];
     parts.extend(options.iter().map(|option| option.as_bytes()));
     let key = cache::key(&parts);
-    let directory = cache::directory();
+    let directory = storage::cache_directory();
     if let Some(cubin) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
         return Ok(cubin);
     }

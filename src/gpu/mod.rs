@@ -20,7 +20,6 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub(crate) use cache::directory as cache_directory;
 pub use foreign::{BorrowedSlice, Element, restoring_context};
 pub use kernel::{Kernel, compiler};
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};

@@ -7,8 +7,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Page, Source, file};
+use super::{Configured, NoSettings, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
+use crate::storage;
 
 /// Pictures in class folders, as torchvision's `ImageFolder` sees them.
 ///
@@ -108,6 +109,15 @@ impl Directory {
     }
 }
 
+impl Configured for Directory {
+    const KEY: &'static str = "directory";
+    type Settings = NoSettings;
+
+    fn open(paths: &[PathBuf], _: &NoSettings) -> Result<Self> {
+        Self::open(settings::only(Self::KEY, paths)?)
+    }
+}
+
 impl Source for Directory {
     fn len(&self) -> u64 {
         self.ends.len() as u64
@@ -162,34 +172,11 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The visible entries of a folder, each sort in byte order.
+/// The visible entries of a folder, each sort in byte order. A link that leads nowhere is a sample that cannot be read:
+/// its policy decides, not the listing.
 fn list(path: &Path) -> Result<Entries> {
-    let io = |error| Error::io(path, &error);
-    let mut entries = Entries { files: Vec::new(), folders: Vec::new() };
-    for entry in fs::read_dir(path).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let name = entry.file_name();
-        if name.as_bytes().starts_with(b".") {
-            continue;
-        }
-        let mut kind = entry.file_type().map_err(io)?;
-        if kind.is_symlink() {
-            // A dangling link is a sample that cannot be read: its policy decides, not the listing.
-            match fs::metadata(entry.path()) {
-                Ok(metadata) => kind = metadata.file_type(),
-                Err(_) => {
-                    entries.files.push(name);
-                    continue;
-                }
-            }
-        }
-        if kind.is_dir() {
-            entries.folders.push(name);
-        } else if kind.is_file() {
-            entries.files.push(name);
-        }
-    }
-    entries.files.sort_unstable();
-    entries.folders.sort_unstable();
-    Ok(entries)
+    let entries = storage::list(path).map_err(|error| Error::io(path, &error))?;
+    let (folders, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.folder);
+    let names = |entries: Vec<storage::Entry>| entries.into_iter().map(|it| it.name).collect();
+    Ok(Entries { files: names(files), folders: names(folders) })
 }

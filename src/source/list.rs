@@ -1,10 +1,10 @@
 //! A text file that names pictures and their labels.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{Page, Source, file};
+use super::{Configured, NoSettings, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
+use crate::storage;
 
 /// Pictures named in a text file, one a line: the path, a tab, the label.
 ///
@@ -26,7 +26,12 @@ impl FileList {
     /// Reads the list. Fails where it cannot be read, names nothing, or a label is not an integer.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
         let list = path.as_ref().to_path_buf();
-        let text = fs::read_to_string(&list).map_err(|error| Error::io(&list, &error))?;
+        let bytes = storage::read(&list).map_err(|error| Error::io(&list, &error))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let place = error.utf8_error().valid_up_to();
+            let problem = format!("{} is not UTF-8 at byte {place}", list.display());
+            Error::config("source.list", problem)
+        })?;
         if text.len() > u32::MAX as usize {
             let problem = format!("{} bytes, a list may have 4 GiB", text.len());
             return Err(Error::config("source.list", problem));
@@ -59,7 +64,16 @@ impl FileList {
     /// The path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
         let (start, end, _) = self.entries[index as usize];
-        self.base.join(&self.text[start as usize..end as usize])
+        storage::join(&self.base, Path::new(&self.text[start as usize..end as usize]))
+    }
+}
+
+impl Configured for FileList {
+    const KEY: &'static str = "list";
+    type Settings = NoSettings;
+
+    fn open(paths: &[PathBuf], _: &NoSettings) -> Result<Self> {
+        Self::open(settings::only(Self::KEY, paths)?)
     }
 }
 

@@ -1,21 +1,57 @@
 //! Where samples come from.
 //!
-//! To add a source: a file here that implements [`Source`], and one line in `config.rs` for its TOML key.
+//! To add a source: a file here whose type implements [`Source`] and [`Configured`], and one line in `sources!`.
 
-use crate::error::Fault;
+use std::path::PathBuf;
 
-mod directory;
-mod list;
-mod memory;
-mod records;
-mod tfrecord;
-mod webdataset;
+use serde::{Deserialize, Deserializer};
 
-pub use directory::Directory;
-pub use list::FileList;
+use crate::error::{Fault, Result};
+
 pub use memory::Memory;
-pub use tfrecord::{TfRecord, TfRecordSettings};
-pub use webdataset::{WebDataset, WebDatasetSettings};
+pub use settings::{Configured, NoSettings, SourceSettings};
+pub use tfrecord::TfRecordSettings;
+pub use webdataset::WebDatasetSettings;
+
+mod file;
+mod memory;
+pub mod records;
+mod settings;
+
+/// The sources that a pipeline file can name: the one list from which keys and settings follow.
+macro_rules! sources {
+    ($($module:ident :: $type:ident),+ $(,)?) => {
+        $(
+            mod $module;
+            pub use $module::$type;
+        )+
+
+        /// The keys of `[source]`, one for each source.
+        pub const KEYS: &[&str] = &[$(<$type as Configured>::KEY),+];
+
+        /// Reads the settings that stand beside the key of a source; `None` where there is no such key.
+        pub fn read<'de, D: Deserializer<'de>>(
+            key: &str,
+            paths: Vec<PathBuf>,
+            settings: D,
+        ) -> Option<Result<SourceSettings, D::Error>> {
+            match key {
+                $(<$type as Configured>::KEY => Some(
+                    <$type as Configured>::Settings::deserialize(settings)
+                        .map(|settings| SourceSettings::new::<$type>(paths, settings)),
+                ),)+
+                _ => None,
+            }
+        }
+    };
+}
+
+sources! {
+    directory::Directory,
+    list::FileList,
+    tfrecord::TfRecord,
+    webdataset::WebDataset,
+}
 
 /// A numbered set of encoded pictures, each with a label. Numbers and order never change.
 pub trait Source: Send + Sync {
@@ -109,65 +145,5 @@ impl Page for HostPage {
 
     fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
-    }
-}
-
-mod file {
-    //! Reading one regular file into a page.
-
-    use std::fs::File;
-    use std::io::{ErrorKind, Read};
-    use std::path::Path;
-
-    use super::Page;
-    use crate::error::{Fault, Reason};
-
-    /// Reads the whole file. A file that shrinks meanwhile gives what it has; one that grows, its old size.
-    pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        let unreadable = |error: std::io::Error| Fault::new(Reason::Unreadable, error.to_string());
-        let mut file = File::open(path).map_err(unreadable)?;
-        let metadata = file.metadata().map_err(unreadable)?;
-        if !metadata.is_file() {
-            return Err(Fault::new(Reason::Unreadable, "not a regular file"));
-        }
-        check_size(metadata.len(), limit)?;
-        let space = page.space(metadata.len() as usize);
-        let mut len = 0;
-        while len < space.len() {
-            match file.read(&mut space[len..]) {
-                Ok(0) => break,
-                Ok(count) => len += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(unreadable(error)),
-            }
-        }
-        page.truncate(len);
-        Ok(())
-    }
-
-    /// Refuses a sample before memory is taken for it.
-    pub fn check_size(bytes: u64, limit: u64) -> Result<(), Fault> {
-        if bytes > limit {
-            let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
-            return Err(Fault::new(Reason::Oversized, problem));
-        }
-        Ok(())
-    }
-
-    /// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set.
-    pub fn largest(count: u64, path: impl Fn(u64) -> std::path::PathBuf) -> u64 {
-        const MOST: u64 = 4096;
-        (0..count.min(MOST))
-            .map(|i| {
-                if count <= MOST {
-                    i
-                } else {
-                    (u128::from(i) * u128::from(count) / u128::from(MOST)) as u64
-                }
-            })
-            .filter_map(|index| std::fs::metadata(path(index)).ok())
-            .map(|metadata| metadata.len())
-            .max()
-            .unwrap_or(0)
     }
 }

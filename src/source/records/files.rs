@@ -1,10 +1,10 @@
 //! The files that a setting means.
 
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, Result};
+use crate::storage;
 
 /// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
 /// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
@@ -13,7 +13,7 @@ pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>
     let mut files = Vec::new();
     for path in paths {
         let before = files.len();
-        if path.is_dir() {
+        if storage::is_folder(path) {
             list(path, |name| name.ends_with(ending.as_bytes()), &mut files)?;
         } else if let Some(pattern) = pattern(path) {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
@@ -35,22 +35,13 @@ pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>
 /// The last part of a path that is no file, if it is a pattern.
 fn pattern(path: &Path) -> Option<&[u8]> {
     let name = path.file_name()?.as_bytes();
-    (!path.exists() && name.iter().any(|byte| b"*?".contains(byte))).then_some(name)
+    (!storage::exists(path) && name.iter().any(|byte| b"*?".contains(byte))).then_some(name)
 }
 
 fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
-    let io = |error| Error::io(folder, &error);
-    let mut names = Vec::new();
-    for entry in fs::read_dir(folder).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        let name = entry.file_name();
-        let seen = !name.as_bytes().starts_with(b".") && wanted(name.as_bytes());
-        if seen && !entry.path().is_dir() {
-            names.push(name);
-        }
-    }
-    names.sort_unstable();
-    files.extend(names.into_iter().map(|name| folder.join(name)));
+    let entries = storage::list(folder).map_err(|error| Error::io(folder, &error))?;
+    let wanted = entries.iter().filter(|it| !it.folder && wanted(it.name.as_bytes()));
+    files.extend(wanted.map(|entry| folder.join(&entry.name)));
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The table of a file on disk, so that the file is walked once and not at every start.
 //!
 //! It lies beside the file as `.NAME.XXXXXXXX.feedwater1`, or where that cannot be written in the cache's directory
-//! (`$FEEDWATER_CACHE`, `$XDG_CACHE_HOME/feedwater`, `~/.cache/feedwater`). The digits are those of a hash of all that
+//! (`storage/keep.rs`). The digits are those of a hash of all that
 //! the table depends on besides the file: the format and its settings. The table holds for one length and one time of
 //! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
 //! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-use super::{DAMAGED, Entry, Stamp};
-use crate::gpu;
+use super::{DAMAGED, Entry};
+use crate::storage::{self, Stamp};
 
 /// The last digit is the version of the format.
 const MAGIC: &[u8; 16] = b"feedwater index1";
@@ -43,7 +43,7 @@ impl Index {
             hidden.push(format!(".{}.feedwater1", digits(&hash[..4])));
             path.with_file_name(hidden)
         });
-        let cached = gpu::cache_directory().and_then(|directory| {
+        let cached = storage::cache_directory().and_then(|directory| {
             let whole = env::current_dir().ok()?.join(path);
             let name = Sha256::new().chain_update(hash).chain_update(whole.as_os_str().as_bytes());
             Some(directory.join(format!("{}.feedwater1", digits(&name.finalize()))))
@@ -91,13 +91,6 @@ impl Index {
             return None;
         }
         table.chunks_exact(ENTRY_BYTES).map(|bytes| entry(bytes, stamp.len)).collect()
-    }
-}
-
-impl Stamp {
-    fn to_bytes(self) -> Vec<u8> {
-        let Self { len, seconds, nanoseconds } = self;
-        [len.to_le_bytes(), seconds.to_le_bytes(), nanoseconds.to_le_bytes()].concat()
     }
 }
 

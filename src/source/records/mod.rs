@@ -7,34 +7,42 @@
 //! * After a read the file must still have the length and the time that it was indexed with. One that was changed or
 //!   cut is a fault of the sample, whatever was read.
 
-use std::fs::File;
+use std::fmt::Debug;
 use std::io::ErrorKind;
+use std::marker::PhantomData;
 use std::ops::Range;
-use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{io, thread};
 
-use super::{Page, file};
-use crate::error::{Error, Fault, Reason, Result};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
-pub use files::expand;
+use super::{Configured, Page, Source, file};
+use crate::error::{Error, Fault, Reason, Result};
+use crate::storage::{File, Stamp};
+
 pub use window::Window;
+
+use files::expand;
 
 mod files;
 mod index;
 mod window;
 
-/// A format of such files.
-pub trait Format: Sync {
+/// A format of such files, and its settings in a pipeline file. The table depends on nothing but the file, the key and
+/// the settings.
+pub trait Format:
+    Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static
+{
     /// The key of `[source]` that names it.
     const KEY: &'static str;
 
+    /// How the names of those files of a directory end that are read.
+    const ENDING: &'static str;
+
     /// Whether entries carry checksums that hold for what is read.
     const CHECKED: bool;
-
-    /// The settings that the table depends on: another text, another table.
-    fn settings(&self) -> String;
 
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
@@ -67,11 +75,11 @@ pub struct Wrong {
 }
 
 /// The samples of many files.
-pub struct Records {
+pub struct Records<F> {
     shards: Vec<Shard>,
     entries: Vec<Entry>,
     largest_bytes: u64,
-    checked: bool,
+    format: PhantomData<F>,
 }
 
 struct Shard {
@@ -80,14 +88,6 @@ struct Shard {
     stamp: Stamp,
     /// The first sample after it.
     end: u64,
-}
-
-/// A file's length and time of change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    len: u64,
-    seconds: i64,
-    nanoseconds: i64,
 }
 
 impl Entry {
@@ -115,9 +115,16 @@ impl Wrong {
     }
 }
 
-impl Records {
-    /// The samples of these files, in their order, from the tables on disk or by walking the files.
-    pub fn open<F: Format>(files: Vec<PathBuf>, format: &F) -> Result<Self> {
+impl<F: Format> Records<F> {
+    /// Opens the files that the paths mean, and walks those that have no table yet. A path is a file, a directory (its
+    /// visible files with the format's ending), or a pattern (`*` and `?` in the last part).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where a file cannot be read, [`Error::Config`] where there are no samples or a file is not what it
+    /// should be.
+    pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
+        let files = expand(F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let mut tables = Vec::with_capacity(files.len());
         let mut end = 0;
@@ -136,25 +143,18 @@ impl Records {
         }
         let bytes = entries.iter().filter(|entry| entry.len != DAMAGED).map(|entry| entry.len);
         let largest_bytes = bytes.max().unwrap_or(0).into();
-        Ok(Self { shards, entries, largest_bytes, checked: F::CHECKED })
+        Ok(Self { shards, entries, largest_bytes, format: PhantomData })
     }
 
-    pub fn len(&self) -> u64 {
-        self.entries.len() as u64
-    }
-
-    pub fn label(&self, index: u64) -> i64 {
-        self.entries[index as usize].label
-    }
-
-    /// The file and, in brackets, the number of the sample in it.
-    pub fn location(&self, index: u64) -> String {
-        let number = self.shard_number(index);
-        let first = if number == 0 { 0 } else { self.shards[number - 1].end };
-        format!("{}[{}]", self.shards[number].path.display(), index - first)
-    }
-
-    pub fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
+    /// every sample what the decoder must know.
+    pub fn read_after(
+        &self,
+        prefix: &[u8],
+        index: u64,
+        page: &mut dyn Page,
+        limit: u64,
+    ) -> Result<(), Fault> {
         let shard = &self.shards[self.shard_number(index)];
         let Entry { offset, len, crc, .. } = self.entries[index as usize];
         if len == DAMAGED {
@@ -171,7 +171,8 @@ impl Records {
                 &opened
             }
         };
-        let space = page.space(len as usize);
+        let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
+        before.copy_from_slice(prefix);
         file.read_exact_at(space, offset).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {
                 let problem = format!("the file ends before byte {}", offset + u64::from(len));
@@ -179,34 +180,15 @@ impl Records {
             }
             _ => unreadable(error),
         })?;
-        if Stamp::of(file).map_err(unreadable)? != shard.stamp {
+        if file.stamp().map_err(unreadable)? != shard.stamp {
             let problem = "the file was changed after it was indexed; open the source again";
             return Err(Fault::new(Reason::Unreadable, problem));
         }
-        if self.checked && crc32c::crc32c(space) != crc {
+        if F::CHECKED && crc32c::crc32c(space) != crc {
             let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
             return Err(Fault::new(Reason::Corrupt, problem));
         }
         Ok(())
-    }
-
-    pub fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
-    }
-
-    pub fn memory_bytes(&self) -> u64 {
-        let paths: usize = self.shards.iter().map(|shard| shard.path.capacity()).sum();
-        let shards = self.shards.capacity() * size_of::<Shard>();
-        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64
-    }
-
-    /// The first file, and how many files and samples there are.
-    pub fn describe(&self) -> String {
-        let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
-        match more {
-            0 => format!("{first}: {} samples", self.entries.len()),
-            _ => format!("{first} and {more} more: {} samples", self.entries.len()),
-        }
     }
 
     fn shard_number(&self, index: u64) -> usize {
@@ -214,10 +196,52 @@ impl Records {
     }
 }
 
-impl Stamp {
-    fn of(file: &File) -> io::Result<Self> {
-        let facts = file.metadata()?;
-        Ok(Self { len: facts.len(), seconds: facts.mtime(), nanoseconds: facts.mtime_nsec() })
+impl<F: Format> Source for Records<F> {
+    fn len(&self) -> u64 {
+        self.entries.len() as u64
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.entries[index as usize].label
+    }
+
+    /// The file and, in brackets, the number of the sample in it.
+    fn location(&self, index: u64) -> String {
+        let number = self.shard_number(index);
+        let first = if number == 0 { 0 } else { self.shards[number - 1].end };
+        format!("{}[{}]", self.shards[number].path.display(), index - first)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.read_after(&[], index, page, limit)
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.largest_bytes
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let paths: usize = self.shards.iter().map(|shard| shard.path.capacity()).sum();
+        let shards = self.shards.capacity() * size_of::<Shard>();
+        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64
+    }
+
+    /// The first file, and how many files and samples there are.
+    fn describe(&self) -> String {
+        let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
+        match more {
+            0 => format!("{first}: {} samples", self.entries.len()),
+            _ => format!("{first} and {more} more: {} samples", self.entries.len()),
+        }
+    }
+}
+
+impl<F: Format> Configured for Records<F> {
+    const KEY: &'static str = F::KEY;
+    type Settings = F;
+
+    fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
+        Self::open(paths, settings)
     }
 }
 
@@ -247,11 +271,10 @@ fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
 fn table_of<F: Format>(path: &PathBuf, format: &F) -> Result<Table> {
     let io = |error: io::Error| Error::io(path, &error);
     let file = File::open(path).map_err(io)?;
-    if !file.metadata().map_err(io)?.is_file() {
-        return Err(Error::Io { path: path.clone(), problem: "not a regular file".into() });
-    }
-    let stamp = Stamp::of(&file).map_err(io)?;
-    let index = index::Index::new(path, F::KEY, &format.settings());
+    let stamp = file.stamp().map_err(io)?;
+    let settings = serde_json::to_string(format)
+        .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
+    let index = index::Index::new(path, F::KEY, &settings);
     if let Some(entries) = index.read(stamp) {
         return Ok((file, stamp, entries));
     }
@@ -260,7 +283,7 @@ fn table_of<F: Format>(path: &PathBuf, format: &F) -> Result<Table> {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
         Error::config(place, wrong.problem)
     })?;
-    if Stamp::of(&file).map_err(io)? != stamp {
+    if file.stamp().map_err(io)? != stamp {
         let problem = "was changed while it was indexed; wait until it is written".into();
         return Err(Error::Io { path: path.clone(), problem });
     }

@@ -1,10 +1,9 @@
 //! A piece of a file in memory, for walking over it.
 
-use std::fs::File;
 use std::ops::Range;
-use std::os::unix::fs::FileExt;
 
 use super::Wrong;
+use crate::storage::File;
 
 /// A window of 1 MiB over a file of any length.
 pub struct Window<'a> {
@@ -32,7 +31,7 @@ impl<'a> Window<'a> {
     }
 
     /// Bytes of the file.
-    pub fn len(&self) -> u64 {
+    pub fn file_len(&self) -> u64 {
         self.len
     }
 

@@ -1,12 +1,9 @@
 //! TFRecord files of `tf.train.Example`.
 
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Records, Window, Wrong, expand};
-use super::{Page, Source};
-use crate::error::{Fault, Result};
+use super::records::{Entry, Format, Records, Window, Wrong};
 
 mod example;
 
@@ -21,9 +18,7 @@ mod example;
 /// * A record whose data do not match their checksum is a sample that cannot be read (label -1): the policy for samples
 ///   decides. A file whose lengths are damaged, that is cut, compressed, or holds something else than Examples with
 ///   these features, is an error with the byte.
-pub struct TfRecord {
-    records: Records,
-}
+pub type TfRecord = Records<TfRecordSettings>;
 
 /// The features of a `tf.train.Example` that are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,62 +37,14 @@ impl Default for TfRecordSettings {
     }
 }
 
-impl TfRecord {
-    /// Opens the files, and walks those that have no table yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`](crate::Error::Io) where a file cannot be read, [`Error::Config`](crate::Error::Config) where there
-    /// are no samples or a file is not what it should be.
-    pub fn open(paths: &[PathBuf], settings: &TfRecordSettings) -> Result<Self> {
-        let files = expand(TfRecordSettings::KEY, paths, "")?;
-        Ok(Self { records: Records::open(files, settings)? })
-    }
-}
-
-impl Source for TfRecord {
-    fn len(&self) -> u64 {
-        self.records.len()
-    }
-
-    fn label(&self, index: u64) -> i64 {
-        self.records.label(index)
-    }
-
-    fn location(&self, index: u64) -> String {
-        self.records.location(index)
-    }
-
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        self.records.read(index, page, limit)
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.records.largest_bytes()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.records.memory_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.records.describe()
-    }
-}
-
-/// A record is its length (8 bytes), the length's checksum (4), the data, their checksum (4), all little endian
-/// (tensorflow/core/lib/io/record_writer.h).
 impl Format for TfRecordSettings {
     const KEY: &'static str = "tfrecord";
+    const ENDING: &'static str = "";
     const CHECKED: bool = true;
-
-    fn settings(&self) -> String {
-        format!("{:?} {:?}", self.image, self.label)
-    }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         let mut at = 0;
-        while at < window.len() {
+        while at < window.file_len() {
             let head: [u8; 12] = *window.at(at, 12)?.first_chunk().expect("12 bytes");
             let len = u64::from_le_bytes(*head.first_chunk().expect("8 of 12 bytes"));
             let crc = u32::from_le_bytes(*head.last_chunk().expect("4 of 12 bytes"));
@@ -105,7 +52,7 @@ impl Format for TfRecordSettings {
                 return Err(Wrong::new(at, not_a_record(at, &head)));
             }
             let start = at + 12;
-            let end = start.checked_add(len).filter(|&end| window.len() - 4 >= end);
+            let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);
             let end = end.ok_or_else(|| window.cut(start, len.saturating_add(4)))?;
             // The whole record in one read, where it fits.
             window.at(start, len.min(Window::BYTES))?;

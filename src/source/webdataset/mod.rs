@@ -1,13 +1,10 @@
 //! Tar archives in the form of WebDataset.
 
 use std::ops::Range;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Records, Window, Wrong, expand};
-use super::{Page, Source};
-use crate::error::{Fault, Result};
+use super::records::{Entry, Format, Records, Window, Wrong};
 
 mod tar;
 
@@ -23,9 +20,7 @@ mod tar;
 ///   file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. Tar has no checksums of
 ///   contents: what was damaged before the archive was indexed is left to the picture's own format.
 /// * An archive that is cut, damaged, compressed, or whose samples have no label, is an error with the byte.
-pub struct WebDataset {
-    records: Records,
-}
+pub type WebDataset = Records<WebDatasetSettings>;
 
 /// The files of a sample that are read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -47,56 +42,10 @@ impl Default for WebDatasetSettings {
     }
 }
 
-impl WebDataset {
-    /// Opens the archives, and walks those that have no table yet.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::Io`](crate::Error::Io) where a file cannot be read, [`Error::Config`](crate::Error::Config) where there
-    /// are no samples or a file is not what it should be.
-    pub fn open(paths: &[PathBuf], settings: &WebDatasetSettings) -> Result<Self> {
-        let files = expand(WebDatasetSettings::KEY, paths, ".tar")?;
-        Ok(Self { records: Records::open(files, settings)? })
-    }
-}
-
-impl Source for WebDataset {
-    fn len(&self) -> u64 {
-        self.records.len()
-    }
-
-    fn label(&self, index: u64) -> i64 {
-        self.records.label(index)
-    }
-
-    fn location(&self, index: u64) -> String {
-        self.records.location(index)
-    }
-
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        self.records.read(index, page, limit)
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.records.largest_bytes()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.records.memory_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.records.describe()
-    }
-}
-
 impl Format for WebDatasetSettings {
     const KEY: &'static str = "webdataset";
+    const ENDING: &'static str = ".tar";
     const CHECKED: bool = false;
-
-    fn settings(&self) -> String {
-        format!("{:?} {:?} {:?}", self.image, self.label, self.label_key)
-    }
 
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
         window.read_ahead(tar::AHEAD_BYTES);

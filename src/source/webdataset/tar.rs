@@ -47,7 +47,7 @@ impl Members {
             // Links, devices and folders have no contents, whatever their size says.
             let size = if matches!(kind, b'1'..=b'6') { 0 } else { size };
             let start = offset + BLOCK;
-            let end = start.checked_add(size).filter(|&end| end <= window.len());
+            let end = start.checked_add(size).filter(|&end| end <= window.file_len());
             let end = end.ok_or_else(|| window.cut(start, size))?;
             self.at = end.next_multiple_of(BLOCK);
             match kind {
@@ -97,7 +97,7 @@ impl Extended {
 /// A header whose checksum is right; `None` for the block of zeros that ends an archive.
 fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, Wrong> {
     if offset == 0 {
-        let first = window.at(0, window.len().min(6))?;
+        let first = window.at(0, window.file_len().min(6))?;
         if let Some(way_out) = compression(first) {
             let problem = format!(
                 "the archive is compressed, and members of it have no place of their own; unpack it ({way_out})"
@@ -105,7 +105,7 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, Wrong> 
             return Err(Wrong::new(0, problem));
         }
     }
-    if offset >= window.len() {
+    if offset >= window.file_len() {
         return Err(Wrong::new(offset, "the archive has no end mark: it is cut; copy it again"));
     }
     let header: [u8; 512] = *window.at(offset, BLOCK)?.first_chunk().expect("512 bytes");

@@ -1,0 +1,72 @@
+//! Files of the machine, read with `pread`.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use super::{Entry, Stamp};
+
+#[derive(Debug)]
+pub struct File(fs::File);
+
+impl File {
+    pub fn open(path: &Path) -> io::Result<Self> {
+        // Without waiting: a pipe without a writer would hold up the thread for ever.
+        let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        Ok(Self(file))
+    }
+
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        let facts = self.0.metadata()?;
+        Ok(Stamp { len: facts.len(), version: [facts.mtime() as u64, facts.mtime_nsec() as u64] })
+    }
+
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut len = 0;
+        while len < buffer.len() {
+            match self.0.read_at(&mut buffer[len..], offset + len as u64) {
+                Ok(0) => break,
+                Ok(count) => len += count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(len)
+    }
+}
+
+pub fn len(path: &Path) -> io::Result<u64> {
+    Ok(fs::metadata(path)?.len())
+}
+
+/// In no order.
+pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name.as_bytes().starts_with(b".") {
+            continue;
+        }
+        let mut kind = entry.file_type()?;
+        if kind.is_symlink() {
+            match fs::metadata(entry.path()) {
+                Ok(metadata) => kind = metadata.file_type(),
+                // Whoever reads it will be told; the listing does not decide.
+                Err(_) => {
+                    entries.push(Entry { name, folder: false });
+                    continue;
+                }
+            }
+        }
+        if kind.is_dir() || kind.is_file() {
+            entries.push(Entry { name, folder: kind.is_dir() });
+        }
+    }
+    Ok(entries)
+}

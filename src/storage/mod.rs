@@ -1,0 +1,204 @@
+//! Bytes of files, wherever they lie: positioned reads, listings, and where things that can be made again are kept.
+//!
+//! A path is local, or a URL: it then begins with a scheme and `://`, and its parts are joined as those of a path are.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+
+pub(crate) use keep::{directory as cache_directory, override_directory};
+
+mod keep;
+mod local;
+
+/// An open file. There is no cursor: any number of threads may read at once.
+#[derive(Debug)]
+pub struct File(local::File);
+
+/// Which bytes a file has: its length, and what changes when they do. A file with the same stamp is not read again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    /// Bytes of the file.
+    pub len: u64,
+    /// The time of change of a local file, in seconds and nanoseconds.
+    version: [u64; 2],
+}
+
+/// Something in a folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its name in the folder.
+    pub name: OsString,
+    /// Whether it is a folder, else it is a file.
+    pub folder: bool,
+}
+
+impl File {
+    /// Opens a regular file. Anything else, a folder or a pipe, is an error at once.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        Ok(Self(local::File::open(path)?))
+    }
+
+    /// The stamp of the file as it is now.
+    pub fn stamp(&self) -> io::Result<Stamp> {
+        self.0.stamp()
+    }
+
+    /// Fills the buffer, as far as the file reaches, from this byte of the file on; gives how many bytes there were.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        self.0.read_at(buffer, offset)
+    }
+
+    /// Fills the buffer from this byte of the file on.
+    ///
+    /// # Errors
+    ///
+    /// [`io::ErrorKind::UnexpectedEof`] where the file ends before.
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        match self.read_at(buffer, offset)? {
+            count if count == buffer.len() => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+}
+
+impl Stamp {
+    /// The same bytes for the same stamp.
+    pub fn to_bytes(self) -> [u8; 24] {
+        let Self { len, version: [first, second] } = self;
+        bytemuck::cast([len.to_le_bytes(), first.to_le_bytes(), second.to_le_bytes()])
+    }
+}
+
+/// A whole file, of which there is memory enough.
+pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let file = File::open(path)?;
+    let mut bytes = vec![0; file.stamp()?.len as usize];
+    let len = file.read_at(&mut bytes, 0)?;
+    bytes.truncate(len);
+    Ok(bytes)
+}
+
+/// The length of a file, without opening it.
+pub fn len(path: &Path) -> io::Result<u64> {
+    local::len(path)
+}
+
+/// The entries of a folder in the byte order of their names. Names that begin with a dot are not seen. Links are
+/// followed; one that leads nowhere is a file, and what is neither file nor folder is not seen.
+pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
+    let mut entries = local::list(folder)?;
+    entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(entries)
+}
+
+/// Whether there is a folder of this name.
+pub fn is_folder(path: &Path) -> bool {
+    path.is_dir()
+}
+
+/// Whether there is anything of this name.
+pub fn exists(path: &Path) -> bool {
+    path.exists()
+}
+
+/// The path, if it is a URL or begins at the root, else the path below `base`.
+pub fn join(base: &Path, path: &Path) -> PathBuf {
+    if is_url(path) { path.into() } else { base.join(path) }
+}
+
+/// Whether a path is a URL: a scheme (a letter, then letters, digits, `+`, `-` and `.`) and `://`.
+pub fn is_url(path: &Path) -> bool {
+    path.to_str().and_then(|text| text.split_once("://")).is_some_and(|(scheme, _)| {
+        scheme.starts_with(|it: char| it.is_ascii_alphabetic())
+            && scheme.chars().all(|it| it.is_ascii_alphanumeric() || "+-.".contains(it))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn a_url_has_a_scheme_and_is_joined_to_nothing() {
+        let base = Path::new("base");
+        for url in ["s3://bucket/key", "https://host/a", "a+b-1.c://x"] {
+            assert!(is_url(Path::new(url)), "{url}");
+            assert_eq!(join(base, Path::new(url)), Path::new(url));
+        }
+        for path in ["a/b", "/a://b", "1a://b", "://b", "a:/b", "a b://c"] {
+            assert!(!is_url(Path::new(path)), "{path}");
+        }
+        assert_eq!(join(base, Path::new("a")), Path::new("base/a"));
+        assert_eq!(join(base, Path::new("/a")), Path::new("/a"));
+        assert_eq!(Path::new("s3://bucket/a").join("b"), Path::new("s3://bucket/a/b"));
+    }
+
+    #[test]
+    fn a_folder_is_listed_in_byte_order_without_hidden_names_and_links_are_followed() {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["b", "B", ".hidden", "a2", "a10"] {
+            fs::write(root.path().join(name), name).unwrap();
+        }
+        fs::create_dir(root.path().join("c")).unwrap();
+        std::os::unix::fs::symlink("c", root.path().join("d")).unwrap();
+        std::os::unix::fs::symlink("nothing", root.path().join("e")).unwrap();
+        let entries = list(root.path()).unwrap();
+        let names: Vec<_> =
+            entries.iter().map(|it| (it.name.to_str().unwrap(), it.folder)).collect();
+        let expected = [("B", 0), ("a10", 0), ("a2", 0), ("b", 0), ("c", 1), ("d", 1), ("e", 0)];
+        assert_eq!(names, expected.map(|(name, folder)| (name, folder == 1)));
+        assert!(list(&root.path().join("b")).is_err());
+    }
+
+    #[test]
+    fn a_read_gives_what_the_file_has() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
+        fs::write(&path, b"0123456789").unwrap();
+        let file = File::open(&path).unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(file.read_at(&mut buffer, 8).unwrap(), 2);
+        assert_eq!(&buffer[..2], b"89");
+        assert_eq!(file.read_exact_at(&mut buffer, 3).map(|()| buffer).unwrap(), *b"3456");
+        let short = file.read_exact_at(&mut buffer, 7).unwrap_err();
+        assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
+        assert_eq!((read(&path).unwrap(), len(&path).unwrap()), (b"0123456789".to_vec(), 10));
+    }
+
+    #[test]
+    fn the_stamp_changes_with_the_length_and_with_the_time() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
+        fs::write(&path, b"one").unwrap();
+        let file = File::open(&path).unwrap();
+        let first = file.stamp().unwrap();
+        assert_eq!((first, first.len), (File::open(&path).unwrap().stamp().unwrap(), 3));
+        let time = fs::metadata(&path).unwrap().modified().unwrap();
+        fs::File::options()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .set_modified(time + std::time::Duration::from_nanos(1))
+            .unwrap();
+        let second = file.stamp().unwrap();
+        fs::write(&path, b"four").unwrap();
+        let stamps = [first, second, file.stamp().unwrap()].map(Stamp::to_bytes);
+        assert!(stamps[0] != stamps[1] && stamps[1] != stamps[2] && stamps[0] != stamps[2]);
+    }
+
+    /// Opening a pipe to read it would wait for a writer.
+    #[test]
+    fn what_is_no_regular_file_is_an_error_at_once() {
+        let root = tempfile::tempdir().unwrap();
+        let pipe = root.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        for path in [&pipe, root.path()] {
+            let error = File::open(path).unwrap_err();
+            assert_eq!(error.to_string(), "not a regular file");
+        }
+        assert!(list(root.path()).unwrap().is_empty());
+    }
+}
