@@ -19,7 +19,7 @@ use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
 use crate::source::{self, KEYS, SourceSettings};
-use crate::storage;
+use crate::storage::{self, StorageSettings};
 
 use node::{Problem, read, unknown};
 
@@ -30,7 +30,7 @@ mod node;
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// `[loader]`, `[decode]`, `[output]` and `[limits]`.
+    /// `[loader]`, `[decode]`, `[output]`, `[limits]` and `[storage]`.
     pub settings: Settings,
     /// `[[chain]]`.
     pub chain: Chain,
@@ -70,8 +70,10 @@ impl Pipeline {
         Self::from_table(table, base.as_ref())
     }
 
-    /// A loader of this source and chain with these settings; opens the source.
+    /// A loader of this source and chain with these settings; opens the source. What `[storage]` says holds for every URL
+    /// that the process opens from now on.
     pub fn builder(&self) -> Result<LoaderBuilder> {
+        storage::configure(&self.settings.storage)?;
         let builder = LoaderBuilder::new(self.source.open()?, self.chain.clone());
         Ok(builder.settings(self.settings.clone()))
     }
@@ -89,6 +91,7 @@ impl Pipeline {
         section(&mut text, "[decode]", &value("decode", &self.settings.decode)?);
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
+        section(&mut text, "[storage]", &value("storage", &self.settings.storage)?);
         for (step, written) in self.chain.steps().iter().zip(&self.written) {
             let placement = value("placement", &step.placement)?;
             let name = step.operator.name();
@@ -99,7 +102,7 @@ impl Pipeline {
     }
 
     fn from_table(mut file: Table, base: &Path) -> Result<Self> {
-        let known = ["source", "loader", "decode", "output", "limits", "chain"];
+        let known = ["source", "loader", "decode", "output", "limits", "storage", "chain"];
         if let Some(key) = file.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(unknown(key, &known).into_error(""));
         }
@@ -109,6 +112,7 @@ impl Pipeline {
             decode: settings(&mut file, "decode")?,
             output: settings(&mut file, "output")?,
             limits: settings(&mut file, "limits")?,
+            storage: storage_settings(&mut file, base)?,
         };
         settings.check()?;
         let (chain, written) = chain(file.remove("chain"))?;
@@ -153,6 +157,13 @@ fn source(value: Option<Value>, base: &Path) -> Result<SourceSettings> {
     source::read(key, paths, settings)
         .unwrap_or_else(|| Err(unknown(key, KEYS)))
         .map_err(|problem| problem.or_known(&[key]).into_error("source"))
+}
+
+/// `[storage]`, whose folder is relative to the file as all paths are.
+fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
+    let mut storage: StorageSettings = settings(file, "storage")?;
+    storage.cache_directory = storage.cache_directory.map(|directory| base.join(directory));
+    Ok(storage)
 }
 
 /// A section of the file, or its defaults.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Configured, NoSettings, Page, Source, file, settings};
+use super::{Configured, Expected, NoSettings, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
 use crate::storage;
 
@@ -12,6 +12,7 @@ use crate::storage;
 ///   anything but tabs and line ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe
 ///   and DALI write their lists; a line without a label has label -1.
 /// * Labels are integers. Samples are in the order of the lines. Empty lines are not samples.
+/// * The list, and what it names, may be URLs.
 /// * A file that is not there is a sample that cannot be read: the policy for samples decides.
 pub struct FileList {
     list: PathBuf,
@@ -20,6 +21,8 @@ pub struct FileList {
     /// Where each sample's path begins and ends in `text`, and its label.
     entries: Vec<(u32, u32, i64)>,
     largest_bytes: u64,
+    /// Whether any of the files lies behind a URL.
+    remote: bool,
 }
 
 impl FileList {
@@ -56,7 +59,8 @@ impl FileList {
             return Err(Error::config("source.list", problem));
         }
         let base = list.parent().map(Path::to_path_buf).unwrap_or_default();
-        let mut this = Self { list, base, text, entries, largest_bytes: 0 };
+        let mut this = Self { list, base, text, entries, largest_bytes: 0, remote: false };
+        this.remote = (0..this.len()).any(|index| storage::is_url(&this.path(index)));
         this.largest_bytes = file::largest(this.len(), |index| this.path(index));
         Ok(this)
     }
@@ -92,6 +96,15 @@ impl Source for FileList {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         file::read(&self.path(index), page, limit)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(path, None, limit))
     }
 
     fn largest_bytes(&self) -> u64 {

@@ -11,9 +11,9 @@ use crate::storage;
 /// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count.
 pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for path in paths {
+    for (path, is_folder) in paths.iter().zip(storage::are_folders(paths)) {
         let before = files.len();
-        if storage::is_folder(path) {
+        if is_folder.map_err(|error| Error::io(path, &error))? {
             list(path, |name| name.ends_with(ending.as_bytes()), &mut files)?;
         } else if let Some(pattern) = pattern(path) {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());

@@ -18,9 +18,9 @@ use std::{io, thread};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Configured, Page, Source, file};
+use super::{Configured, Expected, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
-use crate::storage::{File, Stamp};
+use crate::storage::{self, Fetch, File, Stamp};
 
 pub use window::Window;
 
@@ -79,6 +79,8 @@ pub struct Records<F> {
     shards: Vec<Shard>,
     entries: Vec<Entry>,
     largest_bytes: u64,
+    /// Whether any of the files lies behind a URL.
+    remote: bool,
     format: PhantomData<F>,
 }
 
@@ -127,11 +129,13 @@ impl<F: Format> Records<F> {
         let files = expand(F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let mut tables = Vec::with_capacity(files.len());
-        let mut end = 0;
+        let (mut end, mut remote) = (0, false);
         for (path, table) in files.iter().zip(tables_of(&files, format)) {
             let (file, stamp, table) = table?;
             end += table.len() as u64;
-            let held = (shards.len() < HELD).then_some(file);
+            remote |= file.is_remote();
+            // What lies behind a URL has no descriptor.
+            let held = (file.is_remote() || shards.len() < HELD).then_some(file);
             shards.push(Shard { path: path.clone(), held, stamp, end });
             tables.push(table);
         }
@@ -143,7 +147,7 @@ impl<F: Format> Records<F> {
         }
         let bytes = entries.iter().filter(|entry| entry.len != DAMAGED).map(|entry| entry.len);
         let largest_bytes = bytes.max().unwrap_or(0).into();
-        Ok(Self { shards, entries, largest_bytes, format: PhantomData })
+        Ok(Self { shards, entries, largest_bytes, remote, format: PhantomData })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -162,7 +166,6 @@ impl<F: Format> Records<F> {
             return Err(Fault::new(Reason::Corrupt, problem));
         }
         file::check_size(len.into(), limit)?;
-        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
         let opened;
         let file = match &shard.held {
             Some(file) => file,
@@ -173,27 +176,65 @@ impl<F: Format> Records<F> {
         };
         let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
-        file.read_exact_at(space, offset).map_err(|error| match error.kind() {
-            ErrorKind::UnexpectedEof => {
-                let problem = format!("the file ends before byte {}", offset + u64::from(len));
-                Fault::new(Reason::Truncated, problem)
-            }
-            _ => unreadable(error),
-        })?;
+        let end = offset + u64::from(len);
+        file.read_exact_at(space, offset).map_err(|error| not_read(error, end))?;
         if file.stamp().map_err(unreadable)? != shard.stamp {
             let problem = "the file was changed after it was indexed; open the source again";
             return Err(Fault::new(Reason::Unreadable, problem));
         }
-        if F::CHECKED && crc32c::crc32c(space) != crc {
-            let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
-            return Err(Fault::new(Reason::Corrupt, problem));
+        verify::<F>(space, offset, crc)
+    }
+
+    /// Begins to read a sample as [`Source::expect`] does, and puts `prefix` before it.
+    pub fn expect_after(&self, prefix: &[u8], index: u64, limit: u64) -> Option<Expected> {
+        if !self.remote {
+            return None;
         }
-        Ok(())
+        let shard = &self.shards[self.shard_number(index)];
+        let Entry { offset, len, crc, .. } = self.entries[index as usize];
+        if len == DAMAGED || u64::from(len) > limit {
+            return None;
+        }
+        let fetch = shard.held.as_ref()?.fetch(offset, len.into())?;
+        let prefix = prefix.to_vec();
+        Some(Box::new(move |page, most| {
+            file::check_size(len.into(), most)?;
+            let end = offset + u64::from(len);
+            let bytes = fetch.and_then(Fetch::wait).map_err(|error| not_read(error, end))?;
+            let (before, space) =
+                page.space(prefix.len() + bytes.len()).split_at_mut(prefix.len());
+            before.copy_from_slice(&prefix);
+            space.copy_from_slice(&bytes);
+            verify::<F>(space, offset, crc)
+        }))
     }
 
     fn shard_number(&self, index: u64) -> usize {
         self.shards.partition_point(|shard| shard.end <= index)
     }
+}
+
+fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), Fault> {
+    if F::CHECKED && crc32c::crc32c(bytes) != crc {
+        let len = bytes.len();
+        let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
+        return Err(Fault::new(Reason::Corrupt, problem));
+    }
+    Ok(())
+}
+
+/// Why bytes up to `end` could not be read.
+fn not_read(error: io::Error, end: u64) -> Fault {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => {
+            Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+        }
+        _ => unreadable(error),
+    }
+}
+
+fn unreadable(error: io::Error) -> Fault {
+    Fault::new(Reason::Unreadable, error.to_string())
 }
 
 impl<F: Format> Source for Records<F> {
@@ -214,6 +255,14 @@ impl<F: Format> Source for Records<F> {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         self.read_after(&[], index, page, limit)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        self.expect_after(&[], index, limit)
     }
 
     fn largest_bytes(&self) -> u64 {
@@ -247,9 +296,16 @@ impl<F: Format> Configured for Records<F> {
 
 type Table = (File, Stamp, Vec<Entry>);
 
+/// Files behind URLs that are walked at the same time: a thread mostly waits for the network.
+const WALKS: usize = 16;
+
 /// The tables in the order of the files, made by as many threads as there are processors.
 fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let threads = match files.iter().any(|path| storage::is_url(path)) {
+        true => WALKS,
+        false => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let threads = threads.min(files.len());
     let next = AtomicUsize::new(0);
     let work = || {
         let mut made = Vec::new();

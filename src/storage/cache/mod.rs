@@ -13,8 +13,8 @@ use std::time::{Duration, Instant, SystemTime};
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::StorageSettings;
 use super::stats::{Counters, warn};
+use super::{Stamp, StorageSettings};
 
 /// Ranges and objects that were fetched, in files of their own, for all processes of a machine.
 ///
@@ -47,7 +47,7 @@ struct State {
 pub struct Place {
     folder: String,
     name: String,
-    bytes: Option<u64>,
+    bytes: u64,
 }
 
 const MAGIC: &[u8; 8] = b"FWCACHE1";
@@ -82,16 +82,16 @@ impl Cache {
         Some(Self { root, limit: settings.cache, state: Mutex::new(state), broken: AtomicBool::new(false) })
     }
 
-    /// The place of a range, or of all, of a version (length and mark) of a URL.
-    pub fn place(&self, url: &str, version: (u64, u64), range: Option<Range<u64>>) -> Place {
-        let (len, mark) = version;
+    /// The place of a range, or of all, of the object with this URL and stamp.
+    pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> Place {
+        let Stamp { len, version: [first, second] } = stamp;
         let folder = url.rsplit_once('/').map_or(url, |(folder, _)| folder);
         let bytes = range.as_ref().map_or(len, |range| range.end - range.start);
         let key = match range {
-            Some(Range { start, end }) => format!("{url}\n{len}\n{mark}\n{start}\n{end}"),
-            None => format!("{url}\n{len}\n{mark}"),
+            Some(Range { start, end }) => format!("{url}\n{len}\n{first} {second}\n{start}\n{end}"),
+            None => format!("{url}\n{len}\n{first} {second}"),
         };
-        Place { folder: hash(folder, 16), name: hash(&key, 40), bytes: Some(bytes) }
+        Place { folder: hash(folder, 16), name: hash(&key, 40), bytes }
     }
 
     /// The entry's bytes, if it is there and whole.
@@ -277,11 +277,11 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// The body of an entry of this many bytes, or [`ErrorKind::InvalidData`] where it is not what was written.
-fn read(path: &Path, bytes: Option<u64>) -> Result<Bytes> {
+fn read(path: &Path, bytes: u64) -> Result<Bytes> {
     let mut file = File::open(path)?;
     let len = file.metadata()?.len();
     let damaged = || ErrorKind::InvalidData.into();
-    if bytes.is_some_and(|bytes| len != HEAD as u64 + bytes) || len < HEAD as u64 {
+    if len != HEAD as u64 + bytes {
         return Err(damaged());
     }
     let mut head = [0; HEAD];
@@ -289,10 +289,10 @@ fn read(path: &Path, bytes: Option<u64>) -> Result<Bytes> {
     let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
     let announced = u64::from(word(8)) | u64::from(word(12)) << 32;
     let whole = &head[..8] == MAGIC && crc32c::crc32c(&head[..20]) == word(20);
-    if !whole || announced != len - HEAD as u64 {
+    if !whole || announced != bytes {
         return Err(damaged());
     }
-    let mut body = vec![0; announced as usize];
+    let mut body = vec![0; bytes as usize];
     file.read_exact(&mut body).map_err(|_| damaged())?;
     if crc32c::crc32c(&body) != word(16) {
         return Err(damaged());

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt, TryStreamExt};
+use futures_util::StreamExt;
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -17,14 +17,15 @@ use object_store::path::Path as Key;
 use object_store::{
     ClientConfigKey, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
 };
+use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
 use super::judge::{self, Failure, judge};
 use super::url::{Location, Service};
-use crate::storage::StorageSettings;
 use crate::storage::cache::Cache;
 use crate::storage::stats::Counters;
+use crate::storage::{Stamp, StorageSettings};
 
 /// A body may take so many seconds longer than an answer as it has of these.
 const BYTES_PER_SECOND: u64 = 64 << 10;
@@ -48,30 +49,34 @@ pub struct Object {
     pub key: Key,
 }
 
-/// Which of its versions an object is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What a server says of an object: its stamp, and the tag by which requests name its version.
+#[derive(Clone, Debug)]
 pub struct Version {
-    pub len: u64,
+    pub stamp: Stamp,
+    /// None where there is none, or a weak one (`W/"…"`), which matches no condition.
     pub tag: Option<String>,
-    /// Nanoseconds since 1970; 0 where the server does not tell.
-    pub modified: i64,
 }
 
 impl Version {
     fn of(meta: &ObjectMeta) -> Self {
-        let modified = meta.last_modified.timestamp_nanos_opt().unwrap_or(0);
-        Self { len: meta.size, tag: meta.e_tag.clone(), modified }
+        let tag = meta.e_tag.clone().filter(|tag| !tag.starts_with("W/"));
+        Self { stamp: stamp(meta), tag }
     }
+}
 
-    /// Whether a later version could be told from this one.
-    pub fn is_known(&self) -> bool {
-        self.tag.is_some() || self.modified != 0
-    }
-
-    /// A tag that stands for the very bytes; a weak one (`W/"…"`) does not match in conditions.
-    fn strong_tag(&self) -> Option<&String> {
-        self.tag.as_ref().filter(|tag| !tag.starts_with("W/"))
-    }
+/// Length, and a hash of the tag, or of the time of change where there is no tag; 0 where there is neither. A listing
+/// tells the same of an object as an answer does: but for quotes around the tag, and fractions of seconds.
+fn stamp(meta: &ObjectMeta) -> Stamp {
+    let text = match &meta.e_tag {
+        Some(tag) => tag.trim_start_matches("W/").trim_matches('"').to_string(),
+        None => match meta.last_modified.timestamp() {
+            0 => return Stamp { len: meta.size, version: [0; 2] },
+            seconds => seconds.to_string(),
+        },
+    };
+    let hash: [u8; 32] = Sha256::digest(text).into();
+    let word = |at: usize| u64::from_le_bytes(*hash[at..].first_chunk().expect("8 of 32 bytes"));
+    Stamp { len: meta.size, version: [word(0), word(8)] }
 }
 
 /// What is asked of an object.
@@ -79,8 +84,10 @@ impl Version {
 pub struct Request {
     /// These bytes of it, which it must have; left out, all.
     pub range: Option<Range<u64>>,
-    /// Only this version.
-    pub version: Option<Version>,
+    /// Only of the object with this stamp.
+    pub stamp: Option<Stamp>,
+    /// Which has this tag.
+    pub tag: Option<String>,
     /// All of it only where it has no more bytes.
     pub most: u64,
 }
@@ -195,8 +202,9 @@ impl Client {
     /// The bytes that are asked for, from the disk where they lie there.
     pub async fn get(self: Arc<Self>, object: Object, url: Arc<str>, request: Request) -> Result<Bytes> {
         let place = match (&self.cache, &request) {
-            (Some(cache), Request { range, version: Some(version), .. }) => {
-                version.is_known().then(|| cache.place(&url, version, range.clone()))
+            // A server that tells neither tag nor time may have changed the object.
+            (Some(cache), Request { range, stamp: Some(stamp), .. }) if stamp.version != [0; 2] => {
+                Some(cache.place(&url, *stamp, range.clone()))
             }
             _ => None,
         };
@@ -222,9 +230,9 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Every object below a folder, with its length, in no certain order. Where a page fails, the listing goes on behind
+    /// Every object below a folder, with its stamp, in no certain order. Where a page fails, the listing goes on behind
     /// what it has.
-    pub async fn list(&self, folder: &Object) -> Result<Vec<(Key, u64)>> {
+    pub async fn list(&self, folder: &Object) -> Result<Vec<(Key, Stamp)>> {
         let (limit, found) = (self.limit(0), Mutex::new(Vec::<(Key, u64)>::new()));
         let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
         let found_so_far = || found.lock().unwrap_or_else(PoisonError::into_inner);
@@ -236,7 +244,7 @@ impl Client {
             };
             while let Some(meta) = in_time(limit, objects.next()).await? {
                 let meta = meta.map_err(|error| judge(&error))?;
-                found_so_far().push((meta.location, meta.size));
+                found_so_far().push((meta.location.clone(), stamp(&meta)));
             }
             Ok(())
         })
@@ -244,15 +252,26 @@ impl Client {
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The objects directly in a folder, with their lengths, and the folders in it.
-    pub async fn list_one(&self, folder: &Object) -> Result<(Vec<(Key, u64)>, Vec<Key>)> {
+    /// The objects directly in a folder, with their stamps, and the folders in it.
+    pub async fn list_one(&self, folder: &Object) -> Result<(Vec<(Key, Stamp)>, Vec<Key>)> {
         let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
         self.with_retries(|| async {
             // Pages of a thousand names come one after another in this one call.
             let listed = folder.store.list_with_delimiter(prefix).await;
             let listed = listed.map_err(|error| judge(&error))?;
-            let objects = listed.objects.into_iter().map(|meta| (meta.location, meta.size));
+            let objects = listed.objects.into_iter().map(|meta| (meta.location.clone(), stamp(&meta)));
             Ok((objects.collect(), listed.common_prefixes))
+        })
+        .await
+    }
+
+    /// Whether there is any object below a folder.
+    pub async fn has_any(&self, folder: &Object) -> Result<bool> {
+        let limit = self.limit(0);
+        self.with_retries(|| async move {
+            let mut objects = folder.store.list(Some(&folder.key));
+            let first = in_time(limit, objects.next()).await?;
+            Ok(first.transpose().map_err(|error| judge(&error))?.is_some())
         })
         .await
     }
@@ -290,19 +309,19 @@ impl Client {
 
 /// The body of one answer: of the length that was asked for, and of the version that was asked for.
 async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, Failure> {
-    let Request { range, version, most } = request;
-    let mut options = GetOptions { range: range.clone().map(GetRange::Bounded), ..Default::default() };
-    if let Some(version) = version {
-        options.if_match = version.strong_tag().cloned();
-    }
+    let Request { range, stamp: wanted, tag, most } = request;
+    let options = GetOptions {
+        range: range.clone().map(GetRange::Bounded),
+        if_match: tag.clone(),
+        ..Default::default()
+    };
     let answer = object.store.get_opts(&object.key, options).await.map_err(|error| judge(&error))?;
-    let found = Version::of(&answer.meta);
-    if version.as_ref().is_some_and(|version| *version != found) {
+    if wanted.is_some_and(|wanted| wanted != stamp(&answer.meta)) {
         return Err(Failure::never(ErrorKind::Other, judge::CHANGED));
     }
     let len = answer.range.end - answer.range.start;
     if range.is_none() && len > *most {
-        return Err(Failure::Never(Error::new(ErrorKind::FileTooLarge, TooLarge(len))));
+        return Err(Failure::Never(Error::new(ErrorKind::FileTooLarge, len.to_string())));
     }
     let expected = range.as_ref().map_or(len, |range| range.end - range.start);
     let mut stream = answer.into_stream();
@@ -329,18 +348,6 @@ async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, 
     Counters::add(&Counters::get().bytes, expected);
     Ok(whole.freeze())
 }
-
-/// A whole object that has more bytes than are wanted.
-#[derive(Debug)]
-pub struct TooLarge(pub u64);
-
-impl std::fmt::Display for TooLarge {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} bytes", self.0)
-    }
-}
-
-impl std::error::Error for TooLarge {}
 
 async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> std::result::Result<T, Failure> {
     tokio::time::timeout(limit, work)
