@@ -240,6 +240,7 @@ impl LoaderBuilder {
             picture,
             decoder_bytes,
             source_bytes: self.source.memory_bytes(),
+            remote: self.source.is_remote(),
             device,
         }
     }

@@ -8,7 +8,9 @@ use crate::error::{Error, Result};
 use crate::footprint::Footprint;
 use crate::plan::Plan;
 use crate::source::Source;
+use crate::storage;
 
+mod ahead;
 mod balance;
 mod batch;
 mod builder;
@@ -28,6 +30,7 @@ pub use order::{EpochOrder, Order, Position};
 pub use state::LoaderState;
 pub use stats::{EpochStats, MemoryStats, StageSeconds, Stats};
 
+use ahead::Ahead;
 use builder::Resolved;
 use engine::{Engine, Parts};
 use stats::Counters;
@@ -101,8 +104,17 @@ impl Loader {
             ));
         }
         let counters = Arc::new(Counters::new());
+        let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
+        let ahead = plan.ahead.map(|(window, limit)| {
+            let threads = (window, plan.settings.loader.workers);
+            Arc::new(Ahead::new(builder.source.clone(), order, end_epoch, threads, limit))
+        });
         let parts = Parts {
-            source: builder.source.clone(),
+            source: match &ahead {
+                Some(ahead) => ahead.clone(),
+                None => builder.source.clone(),
+            },
+            ahead,
             plan: plan.clone(),
             counters: counters.clone(),
             order,
@@ -117,7 +129,6 @@ impl Loader {
             }
             (_, false) => Engine::on_host(&parts)?,
         };
-        let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
         let at = (builder.start_epoch, 0);
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
@@ -163,8 +174,11 @@ impl Loader {
     }
 
     /// What is known to be wrong with the versions of the libraries that this loader uses, with the way out; for people.
+    /// Besides what went wrong so far while files behind URLs were kept on disk.
     pub fn warnings(&self) -> Vec<String> {
-        self.engine.warnings()
+        let mut warnings = self.engine.warnings();
+        warnings.extend(storage::warnings());
+        warnings
     }
 
     /// Where this loader is: what [`LoaderBuilder::resume`] goes on from. A few numbers, whatever the set.
@@ -187,7 +201,8 @@ impl Loader {
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
         let memory = self.engine.memory(&self.plan.footprint);
-        Stats { memory, routes: self.engine.routes(), ..self.counters.stats() }
+        let storage = storage::stats();
+        Stats { memory, routes: self.engine.routes(), storage, ..self.counters.stats() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

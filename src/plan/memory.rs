@@ -11,6 +11,9 @@ use super::{Facts, Place, Plan};
 /// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
 
+/// hyper's read buffer of a connection grows to 8 KiB and a hundred pages.
+const CONNECTION_BYTES: u64 = (8 + 400) << 10;
+
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
@@ -42,6 +45,15 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
             let (each, count) = (plan.shape.bytes() as u64, plan.slots() as u64);
             rows.add(Memory::Host, "output slots", each, count, note);
         }
+    }
+    if let Some((samples, each)) = plan.ahead {
+        // Those on their way, those handed out and not yet read, and those that workers copy from.
+        let count = samples as u64 + 2 * workers;
+        let note = format!("largest sample {each} bytes, {samples} fetched ahead");
+        rows.add(Memory::Host, "read ahead", each, count, note);
+        let connections = plan.settings.storage.connections as u64;
+        let note = "read buffers at their largest";
+        rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
     rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");

@@ -34,11 +34,13 @@ pub fn read_object(
 /// Begins to read the whole object. One that is larger than `limit` is read when it is wanted.
 pub fn expect(url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     let fetch = storage::fetch(&url, stamp, limit);
-    Box::new(move |page, most| match fetch.map_err(unreadable).and_then(|it| take(it, limit, page)) {
-        Err(Fault { reason: Reason::Oversized, .. }) if most > limit => {
-            read_object(&url, stamp, page, most)
+    Box::new(move |page, most| {
+        match fetch.map_err(unreadable).and_then(|it| take(it, limit, page)) {
+            Err(Fault { reason: Reason::Oversized, .. }) if most > limit => {
+                read_object(&url, stamp, page, most)
+            }
+            read => read,
         }
-        read => read,
     })
 }
 

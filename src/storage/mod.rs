@@ -8,7 +8,8 @@
 //!   429) is sent again after a pause; one that the server refuses is an error at once.
 //! * An answer has the bytes that were asked for, of the version that was opened, or it is an error.
 //! * Credentials, endpoints and regions come from the environment: the variables that AWS's, Google's and Azure's own
-//!   tools read, as `object_store` documents them (`AWS_ENDPOINT_URL` and `AWS_ALLOW_HTTP=true` for a server of one's own).
+//!   tools read, as `object_store` documents them (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL` or `AZURE_STORAGE_ENDPOINT` for a server of
+//!   one's own).
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -19,6 +20,7 @@ pub(crate) use keep::{directory as cache_directory, override_directory};
 pub use remote::Fetch;
 pub use settings::StorageSettings;
 pub use stats::{StorageStats, stats, warnings};
+pub(crate) use unless::unless;
 
 #[cfg(feature = "remote")]
 mod cache;
@@ -31,6 +33,7 @@ mod remote;
 mod remote;
 mod settings;
 mod stats;
+mod unless;
 
 /// An open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]

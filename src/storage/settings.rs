@@ -46,7 +46,9 @@ impl StorageSettings {
     ///
     /// The key and what is wrong with its value.
     pub fn check(&self) -> crate::Result<()> {
-        let error = |key: &str, problem: String| Err(crate::Error::config(format!("storage.{key}"), problem));
+        let error = |key: &str, problem: String| {
+            Err(crate::Error::config(format!("storage.{key}"), problem))
+        };
         let Self { connections, retries, timeout, .. } = *self;
         if !(1..=4096).contains(&connections) {
             return error("connections", format!("must be from 1 to 4096, is {connections}"));

@@ -4,6 +4,8 @@
 //!   disk (`index.rs`); a file of the same length and time is not walked again.
 //! * A sample is one positioned read, straight into the page. There is no shared cursor: any number of threads may
 //!   read at once.
+//! * A file behind a URL is walked from its beginning to its end, with the next blocks on their way, and its samples can be
+//!   asked for before they are read.
 //! * After a read the file must still have the length and the time that it was indexed with. One that was changed or
 //!   cut is a fault of the sample, whatever was read.
 
@@ -27,6 +29,7 @@ pub use window::Window;
 use files::expand;
 
 mod files;
+mod forward;
 mod index;
 mod window;
 
@@ -201,8 +204,7 @@ impl<F: Format> Records<F> {
             file::check_size(len.into(), most)?;
             let end = offset + u64::from(len);
             let bytes = fetch.and_then(Fetch::wait).map_err(|error| not_read(error, end))?;
-            let (before, space) =
-                page.space(prefix.len() + bytes.len()).split_at_mut(prefix.len());
+            let (before, space) = page.space(prefix.len() + bytes.len()).split_at_mut(prefix.len());
             before.copy_from_slice(&prefix);
             space.copy_from_slice(&bytes);
             verify::<F>(space, offset, crc)
@@ -297,7 +299,7 @@ impl<F: Format> Configured for Records<F> {
 type Table = (File, Stamp, Vec<Entry>);
 
 /// Files behind URLs that are walked at the same time: a thread mostly waits for the network.
-const WALKS: usize = 16;
+const WALKS: usize = 8;
 
 /// The tables in the order of the files, made by as many threads as there are processors.
 fn tables_of<F: Format>(files: &[PathBuf], format: &F) -> Vec<Result<Table>> {

@@ -79,7 +79,12 @@ impl Cache {
             return None;
         }
         let state = State { used: HashSet::new(), marked: Instant::now(), full_until: None };
-        Some(Self { root, limit: settings.cache, state: Mutex::new(state), broken: AtomicBool::new(false) })
+        Some(Self {
+            root,
+            limit: settings.cache,
+            state: Mutex::new(state),
+            broken: AtomicBool::new(false),
+        })
     }
 
     /// The place of a range, or of all, of the object with this URL and stamp.
@@ -242,7 +247,8 @@ impl Cache {
     fn touch(&self, folder: &str) {
         let path = self.root.join(folder);
         let _ = fs::create_dir_all(&path);
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path.join(USED));
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(path.join(USED));
         let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
     }
 

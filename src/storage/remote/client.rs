@@ -1,6 +1,7 @@
 //! Requests: as many at once as the settings say, each sent again where that may help.
 
 use std::collections::HashMap;
+use std::env;
 use std::hash::{BuildHasher, RandomState};
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
@@ -150,41 +151,49 @@ impl Client {
     /// Retries and limits of time are ours, since only we know what is asked for, and count.
     fn store(&self, location: &Location) -> object_store::Result<Arc<dyn ObjectStore>> {
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
-        let options = [
-            (ClientConfigKey::Timeout, "1day".to_string()),
-            (ClientConfigKey::ConnectTimeout, format!("{}s", self.settings.timeout)),
-        ];
+        let options = |endpoints: &[&str]| {
+            let plain = endpoints.iter().filter_map(env::var_os).any(|url| {
+                // Who writes it means it.
+                url.as_encoded_bytes().starts_with(b"http://")
+            });
+            let options = [
+                (ClientConfigKey::Timeout, "1day".to_string()),
+                (ClientConfigKey::ConnectTimeout, format!("{}s", self.settings.timeout)),
+            ];
+            options.into_iter().chain(plain.then(|| (ClientConfigKey::AllowHttp, "true".into())))
+        };
         let root = location.root.clone();
         Ok(match location.service {
             Service::S3 => {
                 let mut builder = AmazonS3Builder::from_env().with_url(root).with_retry(once);
-                for (key, value) in options {
+                for (key, value) in
+                    options(&["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+                {
                     builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
                 }
                 Arc::new(builder.build()?)
             }
             Service::Google => {
-                let mut builder =
-                    GoogleCloudStorageBuilder::from_env().with_url(root).with_retry(once);
-                for (key, value) in options {
+                let builder = GoogleCloudStorageBuilder::from_env();
+                let mut builder = builder.with_url(root).with_retry(once);
+                for (key, value) in options(&["GOOGLE_BASE_URL"]) {
                     builder = builder.with_config(GoogleConfigKey::Client(key), value);
                 }
                 Arc::new(builder.build()?)
             }
             Service::Azure => {
                 let mut builder = MicrosoftAzureBuilder::from_env().with_url(root).with_retry(once);
-                for (key, value) in options {
+                for (key, value) in options(&["AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"]) {
                     builder = builder.with_config(AzureConfigKey::Client(key), value);
                 }
                 Arc::new(builder.build()?)
             }
             Service::Http => {
                 let mut builder = HttpBuilder::new().with_url(root).with_retry(once);
-                for (key, value) in options {
+                for (key, value) in options(&[]) {
                     builder = builder.with_config(key, value);
                 }
-                builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
-                Arc::new(builder.build()?)
+                Arc::new(builder.with_config(ClientConfigKey::AllowHttp, "true").build()?)
             }
         })
     }
@@ -200,7 +209,12 @@ impl Client {
     }
 
     /// The bytes that are asked for, from the disk where they lie there.
-    pub async fn get(self: Arc<Self>, object: Object, url: Arc<str>, request: Request) -> Result<Bytes> {
+    pub async fn get(
+        self: Arc<Self>,
+        object: Object,
+        url: Arc<str>,
+        request: Request,
+    ) -> Result<Bytes> {
         let place = match (&self.cache, &request) {
             // A server that tells neither tag nor time may have changed the object.
             (Some(cache), Request { range, stamp: Some(stamp), .. }) if stamp.version != [0; 2] => {
@@ -218,9 +232,8 @@ impl Client {
         let expected = request.range.as_ref().map_or(request.most, |it| it.end - it.start);
         let limit = self.limit(expected);
         let (from, what) = (&object, &request);
-        let bytes = self
-            .with_retries(|| async move { in_time(limit, body(from, what)).await? })
-            .await?;
+        let bytes =
+            self.with_retries(|| async move { in_time(limit, body(from, what)).await? }).await?;
         if let Some(place) = place {
             let (client, kept) = (self.clone(), bytes.clone());
             let keep = move || client.cache.as_ref().map(|cache| cache.put(&place, &kept));
@@ -231,24 +244,34 @@ impl Client {
     }
 
     /// Every object below a folder, with its stamp, in no certain order. Where a page fails, the listing goes on behind
-    /// what it has.
+    /// what it has, as long as anything comes.
     pub async fn list(&self, folder: &Object) -> Result<Vec<(Key, Stamp)>> {
-        let (limit, found) = (self.limit(0), Mutex::new(Vec::<(Key, u64)>::new()));
+        let (limit, found) = (self.limit(0), Mutex::new(Vec::<(Key, Stamp)>::new()));
         let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
-        let found_so_far = || found.lock().unwrap_or_else(PoisonError::into_inner);
-        self.with_retries(|| async {
-            let last = found_so_far().last().map(|(key, _)| key.clone());
+        let so_far = || found.lock().unwrap_or_else(PoisonError::into_inner);
+        let page = || async {
+            let last = so_far().last().map(|(key, _)| key.clone());
             let mut objects = match &last {
                 Some(last) => folder.store.list_with_offset(prefix, last),
                 None => folder.store.list(prefix),
             };
-            while let Some(meta) = in_time(limit, objects.next()).await? {
-                let meta = meta.map_err(|error| judge(&error))?;
-                found_so_far().push((meta.location.clone(), stamp(&meta)));
+            let before = so_far().len();
+            loop {
+                let next = match in_time(limit, objects.next()).await {
+                    Ok(None) => return Ok(true),
+                    Ok(Some(meta)) => meta.map_err(|error| judge(&error)),
+                    Err(late) => Err(late),
+                };
+                match next {
+                    Ok(meta) => so_far().push((meta.location.clone(), stamp(&meta))),
+                    Err(Failure::Again(_)) if so_far().len() > before => return Ok(false),
+                    Err(failure) => return Err(failure),
+                }
             }
-            Ok(())
-        })
-        .await?;
+        };
+        while !self.with_retries(page).await? {
+            Counters::add(&Counters::get().retries, 1);
+        }
         Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -259,7 +282,8 @@ impl Client {
             // Pages of a thousand names come one after another in this one call.
             let listed = folder.store.list_with_delimiter(prefix).await;
             let listed = listed.map_err(|error| judge(&error))?;
-            let objects = listed.objects.into_iter().map(|meta| (meta.location.clone(), stamp(&meta)));
+            let objects =
+                listed.objects.into_iter().map(|meta| (meta.location.clone(), stamp(&meta)));
             Ok((objects.collect(), listed.common_prefixes))
         })
         .await
@@ -315,7 +339,8 @@ async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, 
         if_match: tag.clone(),
         ..Default::default()
     };
-    let answer = object.store.get_opts(&object.key, options).await.map_err(|error| judge(&error))?;
+    let answer =
+        object.store.get_opts(&object.key, options).await.map_err(|error| judge(&error))?;
     if wanted.is_some_and(|wanted| wanted != stamp(&answer.meta)) {
         return Err(Failure::never(ErrorKind::Other, judge::CHANGED));
     }
@@ -326,30 +351,27 @@ async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, 
     let expected = range.as_ref().map_or(len, |range| range.end - range.start);
     let mut stream = answer.into_stream();
     let mut next = async || stream.next().await.transpose().map_err(|error| judge(&error));
-    let cut = |bytes: usize| Failure::Again(format!("{bytes} of {expected} bytes came"));
-    let Some(first) = next().await? else {
-        return if expected == 0 { Ok(Bytes::new()) } else { Err(cut(0)) };
-    };
-    if first.len() as u64 == expected {
-        Counters::add(&Counters::get().bytes, expected);
-        return Ok(first);
-    }
+    // Copied, since what comes is a piece of a connection's buffer, and would hold all of that.
     let mut whole = BytesMut::with_capacity(expected.min(FIRST_CAPACITY) as usize);
-    whole.extend_from_slice(&first);
     while let Some(part) = next().await? {
         if whole.len() as u64 + part.len() as u64 > expected {
-            return Err(Failure::Again(format!("more than the {expected} bytes came that were asked for")));
+            return Err(Failure::Again(format!(
+                "more than the {expected} bytes came that were asked for"
+            )));
         }
         whole.extend_from_slice(&part);
     }
     if (whole.len() as u64) < expected {
-        return Err(cut(whole.len()));
+        return Err(Failure::Again(format!("{} of {expected} bytes came", whole.len())));
     }
     Counters::add(&Counters::get().bytes, expected);
     Ok(whole.freeze())
 }
 
-async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> std::result::Result<T, Failure> {
+async fn in_time<T>(
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> std::result::Result<T, Failure> {
     tokio::time::timeout(limit, work)
         .await
         .map_err(|_| Failure::Again(format!("no answer within {} seconds", limit.as_secs())))

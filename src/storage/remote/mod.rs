@@ -8,6 +8,7 @@ use std::sync::{Arc, mpsc};
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 
+use super::unless::receive;
 use super::{Entry, Stamp, StorageSettings};
 
 use client::{Client, Object, Request, Version, runtime};
@@ -54,7 +55,8 @@ impl File {
         let stamp = self.version.stamp;
         let end = offset.checked_add(len).filter(|&end| end <= stamp.len);
         let range = Some(offset..end.ok_or(ErrorKind::UnexpectedEof)?);
-        let request = Request { range, stamp: Some(stamp), tag: self.version.tag.clone(), most: len };
+        let request =
+            Request { range, stamp: Some(stamp), tag: self.version.tag.clone(), most: len };
         Fetch::begin(self.client.clone(), self.object.clone(), self.url.clone(), request)
     }
 }
@@ -84,7 +86,7 @@ impl Fetch {
 
     /// The bytes. Blocks the thread.
     pub fn wait(self) -> Result<Bytes> {
-        self.answer.recv().unwrap_or_else(|_| Err(Error::other("the request was given up")))
+        receive(&self.answer)
     }
 }
 
@@ -115,7 +117,7 @@ pub fn lens(paths: &[&Path]) -> Vec<Result<u64>> {
             spawn(async move { Ok(client.head(&object).await?.stamp.len) })
         })
         .collect();
-    asked.into_iter().map(|answer| received(&answer?)).collect()
+    asked.into_iter().map(|answer| receive(&answer?)).collect()
 }
 
 /// Whether there is anything below these names.
@@ -131,7 +133,7 @@ pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
             })
         })
         .collect();
-    asked.into_iter().map(|answer| received(&answer?)).collect()
+    asked.into_iter().map(|answer| receive(&answer?)).collect()
 }
 
 /// What is directly in a folder, in no order.
@@ -174,16 +176,15 @@ fn listable(folder: &Path) -> Result<()> {
 }
 
 fn resolve(path: &Path) -> Result<(Arc<Client>, Object, Arc<str>)> {
-    let url = path
-        .to_str()
-        .ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a URL must be UTF-8"))?;
+    let url =
+        path.to_str().ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a URL must be UTF-8"))?;
     let client = Client::current();
     let object = client.object(&Location::parse(url)?)?;
     Ok((client, object, url.into()))
 }
 
 fn wait<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {
-    received(&spawn(work)?)
+    receive(&spawn(work)?)
 }
 
 /// Not `block_on`, which must not be called on a thread that itself drives futures, as a user's may.
@@ -196,8 +197,4 @@ fn spawn<T: Send + 'static>(
         let _ = sender.send(work.await);
     });
     Ok(answer)
-}
-
-fn received<T>(answer: &mpsc::Receiver<Result<T>>) -> Result<T> {
-    answer.recv().unwrap_or_else(|_| Err(Error::other("the request was given up")))
 }
