@@ -40,7 +40,10 @@ fn main() {
         "{SAMPLES} samples of {SAMPLE_BYTES} bytes, {} ms added to every request, best of {ROUNDS} rounds",
         LATENCY.as_millis()
     );
-    println!("{:<10}{:>12}{:>14}{:>16}{:>8}{:>10}", "server", "connections", "bare loop/s", "loader/s", "ratio", "MB/s");
+    println!(
+        "{:<10}{:>12}{:>14}{:>16}{:>8}{:>10}",
+        "server", "connections", "bare loop/s", "loader/s", "ratio", "MB/s"
+    );
     let own = servers::Server::start();
     for (number, bytes) in pictures.iter().enumerate() {
         own.put(&format!("/{BUCKET}/{number:04}.jpg"), &bytes[..]);
@@ -120,7 +123,8 @@ fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
                 while let number = next.fetch_add(1, Ordering::Relaxed)
                     && number < SAMPLES
                 {
-                    let head = format!("GET /{BUCKET}/{number:04}.jpg HTTP/1.1\r\nHost: {server}\r\n\r\n");
+                    let head =
+                        format!("GET /{BUCKET}/{number:04}.jpg HTTP/1.1\r\nHost: {server}\r\n\r\n");
                     stream.get_mut().write_all(head.as_bytes()).expect("the server reads");
                     assert_eq!(answer(&mut stream, &mut body), 200);
                     assert_eq!(body.len(), SAMPLE_BYTES);
@@ -163,7 +167,8 @@ fn proxy(server: SocketAddr) -> SocketAddr {
         for client in listener.incoming().flatten() {
             let upstream = connect(server);
             client.set_nodelay(true).expect("a socket");
-            let (mut from, mut to) = (client.try_clone().expect("a socket"), upstream.try_clone().expect("a socket"));
+            let (mut from, mut to) =
+                (client.try_clone().expect("a socket"), upstream.try_clone().expect("a socket"));
             thread::spawn(move || {
                 let mut buffer = [0; 1 << 14];
                 while let Ok(count @ 1..) = from.read(&mut buffer) {

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use feedwater::gpu::kernel::override_cache_directory;
 use feedwater::source::{
-    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
+    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
+    WebDatasetSettings,
 };
 use feedwater::storage::{self, File, StorageSettings};
 
@@ -83,7 +84,10 @@ fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
     let remote = WebDataset::open(&urls, &settings).unwrap();
     assert_eq!(remote.len(), local.len());
     for index in 0..local.len() {
-        assert_eq!((remote.label(index), read(&remote, index)), (local.label(index), read(&local, index)));
+        assert_eq!(
+            (remote.label(index), read(&remote, index)),
+            (local.label(index), read(&local, index))
+        );
     }
 }
 
@@ -93,7 +97,8 @@ fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
     server("AWS_ENDPOINT_URL");
     let directory = tempfile::tempdir().unwrap();
     let cache_directory = Some(directory.path().to_path_buf());
-    storage::configure(&StorageSettings { cache: 1 << 20, cache_directory, ..Default::default() }).unwrap();
+    storage::configure(&StorageSettings { cache: 1 << 20, cache_directory, ..Default::default() })
+        .unwrap();
     let source = Directory::open("s3://feedwater").unwrap();
     let first: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
     let before = storage::stats();

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::Release;
+use std::sync::atomic::Ordering::{Acquire, Release};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::Fault;
@@ -64,6 +64,9 @@ impl Ahead {
     /// This place was handed out: what comes after it is asked for.
     pub fn follow(&self, place: Place) {
         let mut state = self.state();
+        if self.given_up.load(Acquire) {
+            return;
+        }
         while let Some((first, index)) = state.ahead.front().copied()
             && first <= place
         {

@@ -9,7 +9,7 @@ use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
@@ -79,6 +79,9 @@ fn stamp(meta: &ObjectMeta) -> Stamp {
     let word = |at: usize| u64::from_le_bytes(*hash[at..].first_chunk().expect("8 of 32 bytes"));
     Stamp { len: meta.size, version: [word(0), word(8)] }
 }
+
+/// What became of sending a request once.
+type Attempt<T> = std::result::Result<T, Failure>;
 
 /// What is asked of an object.
 #[derive(Clone, Debug, Default)]
@@ -229,11 +232,7 @@ impl Client {
                 return Ok(bytes);
             }
         }
-        let expected = request.range.as_ref().map_or(request.most, |it| it.end - it.start);
-        let limit = self.limit(expected);
-        let (from, what) = (&object, &request);
-        let bytes =
-            self.with_retries(|| async move { in_time(limit, body(from, what)).await? }).await?;
+        let bytes = self.with_retries(|| self.body(&object, &request)).await?;
         if let Some(place) = place {
             let (client, kept) = (self.clone(), bytes.clone());
             let keep = move || client.cache.as_ref().map(|cache| cache.put(&place, &kept));
@@ -247,7 +246,7 @@ impl Client {
     /// what it has, as long as anything comes.
     pub async fn list(&self, folder: &Object) -> Result<Vec<(Key, Stamp)>> {
         let (limit, found) = (self.limit(0), Mutex::new(Vec::<(Key, Stamp)>::new()));
-        let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
+        let prefix = prefix(folder);
         let so_far = || found.lock().unwrap_or_else(PoisonError::into_inner);
         let page = || async {
             let last = so_far().last().map(|(key, _)| key.clone());
@@ -277,10 +276,10 @@ impl Client {
 
     /// The objects directly in a folder, with their stamps, and the folders in it.
     pub async fn list_one(&self, folder: &Object) -> Result<(Vec<(Key, Stamp)>, Vec<Key>)> {
-        let prefix = (!folder.key.as_ref().is_empty()).then_some(&folder.key);
-        self.with_retries(|| async {
+        let (limit, prefix) = (self.limit(0), prefix(folder));
+        self.with_retries(|| async move {
             // Pages of a thousand names come one after another in this one call.
-            let listed = folder.store.list_with_delimiter(prefix).await;
+            let listed = in_time(30 * limit, folder.store.list_with_delimiter(prefix)).await?;
             let listed = listed.map_err(|error| judge(&error))?;
             let objects =
                 listed.objects.into_iter().map(|meta| (meta.location.clone(), stamp(&meta)));
@@ -305,9 +304,30 @@ impl Client {
         Duration::from_secs(self.settings.timeout.saturating_add(bytes / BYTES_PER_SECOND))
     }
 
+    /// The body of one answer: of the length that was asked for, and of the version that was asked for.
+    async fn body(&self, object: &Object, request: &Request) -> Attempt<Bytes> {
+        let Request { range, stamp: wanted, tag, most } = request;
+        let options = GetOptions {
+            range: range.clone().map(GetRange::Bounded),
+            if_match: tag.clone(),
+            ..Default::default()
+        };
+        let answer = in_time(self.limit(0), object.store.get_opts(&object.key, options)).await?;
+        let answer = answer.map_err(|error| judge(&error))?;
+        if wanted.is_some_and(|wanted| wanted != stamp(&answer.meta)) {
+            return Err(Failure::never(ErrorKind::Other, judge::CHANGED));
+        }
+        let len = answer.range.end - answer.range.start;
+        if range.is_none() && len > *most {
+            return Err(Failure::never(ErrorKind::FileTooLarge, len.to_string()));
+        }
+        let expected = range.as_ref().map_or(len, |range| range.end - range.start);
+        in_time(self.limit(expected), collect(answer.into_stream(), expected)).await?
+    }
+
     async fn with_retries<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T>
     where
-        F: Future<Output = std::result::Result<T, Failure>>,
+        F: Future<Output = Attempt<T>>,
     {
         let mut retries = 0;
         loop {
@@ -331,33 +351,18 @@ impl Client {
     }
 }
 
-/// The body of one answer: of the length that was asked for, and of the version that was asked for.
-async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, Failure> {
-    let Request { range, stamp: wanted, tag, most } = request;
-    let options = GetOptions {
-        range: range.clone().map(GetRange::Bounded),
-        if_match: tag.clone(),
-        ..Default::default()
-    };
-    let answer =
-        object.store.get_opts(&object.key, options).await.map_err(|error| judge(&error))?;
-    if wanted.is_some_and(|wanted| wanted != stamp(&answer.meta)) {
-        return Err(Failure::never(ErrorKind::Other, judge::CHANGED));
-    }
-    let len = answer.range.end - answer.range.start;
-    if range.is_none() && len > *most {
-        return Err(Failure::Never(Error::new(ErrorKind::FileTooLarge, len.to_string())));
-    }
-    let expected = range.as_ref().map_or(len, |range| range.end - range.start);
-    let mut stream = answer.into_stream();
-    let mut next = async || stream.next().await.transpose().map_err(|error| judge(&error));
+/// So many bytes, neither more nor less.
+async fn collect(
+    mut parts: impl Stream<Item = object_store::Result<Bytes>> + Unpin,
+    expected: u64,
+) -> Attempt<Bytes> {
     // Copied, since what comes is a piece of a connection's buffer, and would hold all of that.
     let mut whole = BytesMut::with_capacity(expected.min(FIRST_CAPACITY) as usize);
-    while let Some(part) = next().await? {
+    while let Some(part) = parts.next().await {
+        let part = part.map_err(|error| judge(&error))?;
         if whole.len() as u64 + part.len() as u64 > expected {
-            return Err(Failure::Again(format!(
-                "more than the {expected} bytes came that were asked for"
-            )));
+            let problem = format!("more than the {expected} bytes came that were asked for");
+            return Err(Failure::Again(problem));
         }
         whole.extend_from_slice(&part);
     }
@@ -368,10 +373,12 @@ async fn body(object: &Object, request: &Request) -> std::result::Result<Bytes, 
     Ok(whole.freeze())
 }
 
-async fn in_time<T>(
-    limit: Duration,
-    work: impl Future<Output = T>,
-) -> std::result::Result<T, Failure> {
+/// A listing of everything has no prefix.
+fn prefix(folder: &Object) -> Option<&Key> {
+    (!folder.key.as_ref().is_empty()).then_some(&folder.key)
+}
+
+async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Attempt<T> {
     tokio::time::timeout(limit, work)
         .await
         .map_err(|_| Failure::Again(format!("no answer within {} seconds", limit.as_secs())))

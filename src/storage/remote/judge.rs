@@ -20,7 +20,7 @@ impl Failure {
 /// The meaning of what the library says. Requests are not sent again where the server has refused them (4xx, but 408 and
 /// 429): everything else that can go wrong between here and a server may pass.
 pub fn judge(error: &object_store::Error) -> Failure {
-    let text = error.to_string();
+    let text = whole_text(error);
     use object_store::Error as E;
     match error {
         E::NotFound { .. } => Failure::never(
@@ -68,6 +68,20 @@ fn generic(text: String) -> Failure {
         Some(status) if status >= 500 => Failure::Again(format!("the server answers {status}")),
         Some(_) => Failure::never(ErrorKind::Other, shortened(text)),
     }
+}
+
+/// What the library says, and what it rests on: `Connection refused` is said by the last source alone.
+fn whole_text(error: &object_store::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        let more = error.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        source = error.source();
+    }
+    text
 }
 
 fn status(text: &str) -> Option<u16> {
