@@ -52,8 +52,9 @@ mod tests {
     fn a_wait_ends_when_it_is_given_up_and_not_before() {
         let given_up = Arc::new(AtomicBool::new(false));
         let (sender, answer) = sync_channel::<Result<u8>>(1);
+        let answer = std::sync::Mutex::new(answer);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| unless(&given_up, || receive(&answer)));
+            let waiting = scope.spawn(|| unless(&given_up, || receive(&answer.lock().unwrap())));
             std::thread::sleep(3 * LOOK);
             assert!(!waiting.is_finished());
             given_up.store(true, Ordering::Release);
@@ -65,6 +66,6 @@ mod tests {
         // The flag holds within `unless` only.
         unless(&given_up, || ());
         sender.send(Ok(7)).unwrap();
-        assert_eq!(receive(&answer).unwrap(), 7);
+        assert_eq!(receive(&answer.lock().unwrap()).unwrap(), 7);
     }
 }

@@ -118,13 +118,13 @@ impl Server {
         self.lock().log.iter().filter(|it| it.path.starts_with(prefix)).cloned().collect()
     }
 
-    /// Empties the log.
-    pub fn forget(&self) {
-        self.lock().log.clear();
+    /// Takes the requests for paths that begin so out of the log.
+    pub fn forget(&self, prefix: &str) {
+        self.lock().log.retain(|it| !it.path.starts_with(prefix));
         self.state.most_in_flight.store(0, Ordering::SeqCst);
     }
 
-    /// The most requests that were being answered at the same time.
+    /// The most requests that waited at the same time for their answer to begin.
     pub fn most_in_flight(&self) -> usize {
         self.state.most_in_flight.load(Ordering::SeqCst)
     }
@@ -147,9 +147,9 @@ fn serve(stream: TcpStream, shared: &Shared) {
         let answer = state.answer(&request, if_match.as_deref(), &query);
         drop(state);
         thread::sleep(latency);
-        let goes_on = send(reader.get_mut(), &request, answer, fault);
+        // Before the answer, after which the client may come with the next one at once.
         shared.in_flight.fetch_sub(1, Ordering::SeqCst);
-        if !goes_on {
+        if !send(reader.get_mut(), &request, answer, fault) {
             return;
         }
     }

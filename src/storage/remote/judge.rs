@@ -30,7 +30,7 @@ pub fn judge(error: &object_store::Error) -> Failure {
         E::PermissionDenied { .. } => refused(403),
         E::Unauthenticated { .. } => refused(401),
         E::Precondition { .. } => Failure::never(ErrorKind::Other, CHANGED),
-        E::Generic { .. } => generic(text),
+        E::Generic { .. } | E::NotSupported { .. } => generic(text),
         _ => Failure::never(ErrorKind::Unsupported, text),
     }
 }

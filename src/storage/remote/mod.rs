@@ -12,7 +12,7 @@ use super::unless::receive;
 use super::{Entry, Stamp, StorageSettings};
 
 use client::{Client, Object, Request, Version, runtime};
-use url::{Location, Service};
+use url::Location;
 
 mod client;
 mod judge;
