@@ -180,7 +180,7 @@ impl Source for Ahead {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::LoaderSettings;
+    use crate::plan::{Last, LoaderSettings};
     use crate::source::HostPage;
 
     /// Ten samples, and what is asked of them.
@@ -242,7 +242,8 @@ mod tests {
 
     fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Ahead) {
         let asked = Arc::new(Asked::default());
-        let settings = LoaderSettings { batch: 4, shuffle: false, ..Default::default() };
+        let (batch, shuffle, last) = (4, false, Last::Partial);
+        let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
         let order = Order::new(10, &settings);
         let ahead = Ahead::new(Arc::new(asked.clone()), order, end_epoch, (window, 1), 1);
         (asked, ahead)
