@@ -25,7 +25,7 @@ use feedwater::storage::{self, StorageSettings};
 
 const LATENCY: Duration = Duration::from_millis(50);
 const BUCKET: &str = "bench";
-const SAMPLES: u64 = 512;
+const SAMPLES: u64 = 1024;
 const SAMPLE_BYTES: usize = 100_000;
 const CONNECTIONS: [usize; 2] = [16, 64];
 const ROUNDS: usize = 3;
@@ -99,11 +99,11 @@ fn compare(name: &str, server: SocketAddr) {
 #[allow(unsafe_code)]
 fn endpoint(address: SocketAddr) {
     let url = format!("http://{address}");
+    // The emulator takes longer for requests that are signed, and those of the bare loop are not.
     let variables = [
         ("AWS_ENDPOINT_URL", url.as_str()),
         ("AWS_REGION", "us-east-1"),
-        ("AWS_ACCESS_KEY_ID", "key"),
-        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_SKIP_SIGNATURE", "true"),
     ];
     for (name, value) in variables {
         // SAFETY: no loader is running, and the servers' threads do not read the environment.
@@ -126,8 +126,11 @@ fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
                     let head =
                         format!("GET /{BUCKET}/{number:04}.jpg HTTP/1.1\r\nHost: {server}\r\n\r\n");
                     stream.get_mut().write_all(head.as_bytes()).expect("the server reads");
-                    assert_eq!(answer(&mut stream, &mut body), 200);
-                    assert_eq!(body.len(), SAMPLE_BYTES);
+                    let (status, closes) = answer(&mut stream, &mut body);
+                    assert_eq!((status, body.len()), (200, SAMPLE_BYTES));
+                    if closes {
+                        stream = BufReader::new(connect(server));
+                    }
                 }
             });
         }
@@ -195,20 +198,23 @@ fn connect(server: SocketAddr) -> TcpStream {
     stream
 }
 
+/// For everyone to read: the bare loop signs nothing.
 fn put(server: SocketAddr, path: &str, body: &[u8]) {
     let mut stream = BufReader::new(connect(server));
     let len = body.len();
-    let head = format!("PUT {path} HTTP/1.1\r\nHost: {server}\r\nContent-Length: {len}\r\n\r\n");
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nHost: {server}\r\nContent-Length: {len}\r\nx-amz-acl: public-read\r\n\r\n"
+    );
     stream.get_mut().write_all(&[head.as_bytes(), body].concat()).expect("the server reads");
-    assert_eq!(answer(&mut stream, &mut Vec::new()), 200, "{path}");
+    assert_eq!(answer(&mut stream, &mut Vec::new()).0, 200, "{path}");
 }
 
-/// The status of an answer; its body is put into `body`.
-fn answer(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> u16 {
+/// The status of an answer, and whether the server closes the connection after it; its body is put into `body`.
+fn answer(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> (u16, bool) {
     let mut line = String::new();
     stream.read_line(&mut line).expect("the server answers");
     let status = line.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
-    let mut len = 0;
+    let (mut len, mut closes) = (0, false);
     loop {
         line.clear();
         stream.read_line(&mut line).expect("the server answers");
@@ -216,8 +222,9 @@ fn answer(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> u16 {
         if name.eq_ignore_ascii_case("content-length") {
             len = value.trim().parse().expect("a length");
         }
+        closes |= name.eq_ignore_ascii_case("connection") && value.trim() == "close";
     }
     body.resize(len, 0);
     stream.read_exact(body).expect("the server answers");
-    status
+    (status, closes)
 }

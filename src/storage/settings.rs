@@ -69,3 +69,37 @@ impl StorageSettings {
         (2 * self.connections as u64).min(room).max(1) as usize
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_values_are_named() {
+        StorageSettings::default().check().unwrap();
+        let default = StorageSettings::default;
+        for (settings, text) in [
+            (
+                StorageSettings { connections: 0, ..default() },
+                "storage.connections: must be from 1 to 4096, is 0",
+            ),
+            (
+                StorageSettings { retries: 101, ..default() },
+                "storage.retries: must be at most 100, is 101",
+            ),
+            (
+                StorageSettings { timeout: 0, ..default() },
+                "storage.timeout: must be from 1 to 3600 seconds, is 0",
+            ),
+        ] {
+            assert_eq!(settings.check().unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn samples_ahead_are_twice_the_connections_within_the_memory() {
+        let settings = StorageSettings { connections: 8, read_ahead: 100, ..Default::default() };
+        let ahead = [0, 1, 6, 7, 10, 99, 100, 101].map(|bytes| settings.samples_ahead(bytes));
+        assert_eq!(ahead, [16, 16, 16, 14, 10, 1, 1, 1]);
+    }
+}

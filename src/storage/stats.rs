@@ -47,6 +47,7 @@ impl Counters {
         &COUNTERS
     }
 
+    #[cfg(feature = "remote")]
     pub fn add(counter: &AtomicU64, count: u64) {
         counter.fetch_add(count, Ordering::Relaxed);
     }
@@ -63,6 +64,7 @@ pub fn stats() -> StorageStats {
 static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Notes what the user should know and what need not end anything.
+#[cfg(feature = "remote")]
 pub(super) fn warn(text: String) {
     let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
     if !warnings.contains(&text) {

@@ -1,10 +1,16 @@
 //! Waits that another thread can end.
 
 use std::cell::RefCell;
+#[cfg(feature = "remote")]
 use std::io::{Error, Result};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "remote")]
+use std::sync::{
+    atomic::Ordering,
+    mpsc::{Receiver, RecvTimeoutError},
+};
+#[cfg(feature = "remote")]
 use std::time::Duration;
 
 thread_local! {
@@ -12,6 +18,7 @@ thread_local! {
 }
 
 /// How long it takes until a wait sees that it is given up.
+#[cfg(feature = "remote")]
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Does the work, in which every wait for a server ends with an error soon after `given_up` is set.
@@ -28,6 +35,7 @@ pub(crate) fn unless<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) ->
 }
 
 /// What another thread sends.
+#[cfg(feature = "remote")]
 pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
     loop {
         match answer.recv_timeout(LOOK) {
@@ -43,7 +51,7 @@ pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
     Err(Error::other("the request was given up"))
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "remote"))]
 mod tests {
     use super::*;
     use std::sync::mpsc::sync_channel;

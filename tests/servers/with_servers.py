@@ -29,10 +29,7 @@ def main():
     )
     import boto3
     from moto.server import ThreadedMotoServer
-    from werkzeug.serving import WSGIRequestHandler
 
-    # Connections stay open between requests, as they do at the real thing.
-    WSGIRequestHandler.protocol_version = "HTTP/1.1"
     emulator = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     emulator.start()
     host, port = emulator.get_host_and_port()
