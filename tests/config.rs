@@ -177,7 +177,7 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         ("[output]\ntype = \"f32\"", "output.type: unknown key, did you mean dtype?"),
         ("[limits]\nmax_pixel = 1", "limits.max_pixel: unknown key, did you mean max_pixels?"),
-        ("[storage]\nretry = 1", "storage.retry: unknown key, did you mean retries?"),
+        ("[storage]\nretrys = 1", "storage.retrys: unknown key, did you mean retries?"),
         ("[storage]\ntimeout = 0", "storage.timeout: must be from 1 to 3600 seconds, is 0"),
         ("[output]\ndtype = \"f23\"", "output.dtype: unknown choice f23, did you mean f32?"),
         (
