@@ -19,6 +19,7 @@ use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
 use crate::source::SourceSettings;
+use crate::storage::{self, StorageSettings};
 
 use node::{Problem, read, unknown};
 use source::source;
@@ -31,7 +32,7 @@ mod source;
 pub struct Pipeline {
     /// `[source]`.
     pub source: SourceSettings,
-    /// `[loader]`, `[decode]`, `[output]`, `[cache]` and `[limits]`.
+    /// `[loader]`, `[decode]`, `[output]`, `[cache]`, `[limits]` and `[storage]`.
     pub settings: Settings,
     /// `[[chain]]`.
     pub chain: Chain,
@@ -71,8 +72,10 @@ impl Pipeline {
         Self::from_table(table, base.as_ref())
     }
 
-    /// A loader of this source and chain with these settings; opens the source.
+    /// A loader of this source and chain with these settings; opens the source. What `[storage]` says holds for every URL
+    /// that the process opens from now on.
     pub fn builder(&self) -> Result<LoaderBuilder> {
+        storage::configure(&self.settings.storage)?;
         let builder = LoaderBuilder::new(self.source.open()?, self.chain.clone());
         Ok(builder.settings(self.settings.clone()))
     }
@@ -93,6 +96,7 @@ impl Pipeline {
         section(&mut text, "[output]", &value("output", &self.settings.output)?);
         section(&mut text, "[cache]", &value("cache", &self.settings.cache)?);
         section(&mut text, "[limits]", &value("limits", &self.settings.limits)?);
+        section(&mut text, "[storage]", &value("storage", &self.settings.storage)?);
         for (step, written) in self.chain.steps().iter().zip(&self.written) {
             let placement = value("placement", &step.placement)?;
             let name = step.operator.name();
@@ -103,7 +107,7 @@ impl Pipeline {
     }
 
     fn from_table(mut file: Table, base: &Path) -> Result<Self> {
-        let known = ["source", "loader", "decode", "output", "cache", "limits", "chain"];
+        let known = ["source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
         if let Some(key) = file.keys().find(|key| !known.contains(&key.as_str())) {
             return Err(unknown(key, &known).into_error(""));
         }
@@ -114,11 +118,19 @@ impl Pipeline {
             output: settings(&mut file, "output")?,
             cache: settings(&mut file, "cache")?,
             limits: settings(&mut file, "limits")?,
+            storage: storage_settings(&mut file, base)?,
         };
         settings.check()?;
         let (chain, written) = chain(file.remove("chain"))?;
         Ok(Self { source, settings, chain, written })
     }
+}
+
+/// `[storage]`, whose folder is relative to the file as all paths are.
+fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
+    let mut storage: StorageSettings = settings(file, "storage")?;
+    storage.cache_directory = storage.cache_directory.map(|directory| base.join(directory));
+    Ok(storage)
 }
 
 /// A section of the file, or its defaults.

@@ -4,6 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub(crate) use size::{byte_size, some_byte_size};
+
+mod size;
+
 /// Where bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]

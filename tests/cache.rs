@@ -19,7 +19,7 @@ use feedwater::header::{Format, Header};
 use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route};
-use feedwater::source::{Memory, Page, Repeat, Source};
+use feedwater::source::{Expected, Memory, Page, Repeat, Source};
 use simulated::pictures::libjpeg;
 use simulated::{Schedule, exclusive};
 
@@ -72,6 +72,58 @@ impl Source for Counting {
     }
     fn describe(&self) -> String {
         self.inner.describe()
+    }
+}
+
+/// The same behind a network: samples are asked for ahead of time, which counts as reading.
+struct Remote(Counting);
+
+impl Source for Remote {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.0.read(index, page, limit)
+    }
+    fn is_remote(&self) -> bool {
+        true
+    }
+    fn expect(&self, index: u64, _: u64) -> Option<Expected> {
+        self.0.reads[index as usize].fetch_add(1, Ordering::Relaxed);
+        let inner = self.0.inner.clone();
+        Some(Box::new(move |page, limit| inner.read(index, page, limit)))
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.0.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// Looking ahead goes on into the second epoch while the first is not all kept, so a sample may be asked for twice.
+#[test]
+fn what_is_kept_is_not_asked_for_ahead_of_time() {
+    for decoded in [false, true] {
+        let source = Counting::new(jpegs(24));
+        let limit = Some(64 << 20);
+        let builder = builder(Remote(source.clone()), training()).epochs(Some(5));
+        let loader = match decoded {
+            true => builder.cache_decoded(limit).build().unwrap(),
+            false => builder.cache_encoded(limit).build().unwrap(),
+        };
+        let batches: usize = (0..5).map(|_| epoch(&loader).len()).sum();
+        assert_eq!(batches, 5 * 6);
+        assert!(source.reads().iter().all(|reads| (1..=2).contains(reads)), "{:?}", source.reads());
     }
 }
 

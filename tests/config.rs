@@ -10,6 +10,7 @@ use feedwater::source::{
     Directory, FileList, FileListSettings, NoSettings, SourceSettings, TfRecord, TfRecordSettings,
     WebDataset, WebDatasetSettings,
 };
+use feedwater::storage::StorageSettings;
 use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
@@ -130,6 +131,10 @@ fn every_choice_is_read() {
         max_file_bytes = "512 MiB"
         device_memory = "1 GiB"
         pinned_memory = 65536
+        [storage]
+        connections = 16
+        cache = "2 GiB"
+        cache_directory = "kept"
         [[chain]]
         op = "resize"
         shorter = 256
@@ -161,6 +166,9 @@ fn every_choice_is_read() {
     assert_eq!(settings.limits.max_file_bytes, 512 << 20);
     assert_eq!(settings.limits.device_memory, Some(1 << 30));
     assert_eq!(settings.limits.pinned_memory, Some(65536));
+    assert_eq!((settings.storage.connections, settings.storage.cache), (16, 2 << 30));
+    assert_eq!(settings.storage.cache_directory, Some("base/kept".into()));
+    assert_eq!(settings.storage.retries, StorageSettings::default().retries);
     let places: Vec<_> = chain.steps().iter().map(|step| step.placement).collect();
     assert_eq!(places, [Placement::Cpu, Placement::Gpu]);
 }
@@ -177,6 +185,8 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         ("[output]\ntype = \"f32\"", "output.type: unknown key, did you mean dtype?"),
         ("[limits]\nmax_pixel = 1", "limits.max_pixel: unknown key, did you mean max_pixels?"),
+        ("[storage]\nretrys = 1", "storage.retrys: unknown key, did you mean retries?"),
+        ("[storage]\ntimeout = 0", "storage.timeout: must be from 1 to 3600 seconds, is 0"),
         ("[output]\ndtype = \"f23\"", "output.dtype: unknown choice f23, did you mean f32?"),
         (
             "[loader]\nlast = \"wrap\"",
@@ -302,7 +312,7 @@ fn a_file_has_exactly_one_source() {
         ("[source]\ndirectory = \"a\"\nlist = \"b\"", "source: has both directory and list"),
         ("[source]\ndirectry = \"a\"", "source.directry: unknown key, did you mean directory?"),
         ("[source]\ndirectory = 3", "source.directory: must be"),
-        ("[source]\nlist = \"a\"\nskip = \"x\"", "source.skip: unknown key"),
+        ("[source]\nlist = \"a\"\nimages = \"x\"", "source.images: unknown key"),
         ("[source]\ntfrecord = \"a\"\nlist = \"b\"", "source: has both list and tfrecord"),
         (
             "[source]\ntfrecord = \"a\"\nimag = \"x\"",

@@ -180,8 +180,8 @@ fn a_path_is_a_file_a_directory_or_a_pattern() {
 fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
     let bytes = golden("lmdb/image/data.mdb");
     let count = |keys: &str, skip: &[&str]| {
-        let skip = skip.iter().map(|it| it.to_string()).collect();
-        let settings = LmdbSettings { keys: keys.into(), skip, ..Default::default() };
+        let skip_keys = skip.iter().map(|it| it.to_string()).collect();
+        let settings = LmdbSettings { keys: keys.into(), skip_keys, ..Default::default() };
         open(&bytes, &settings).unwrap().1.len()
     };
     assert_eq!(count("*", &[]), 12 + 12 + 2);
@@ -281,12 +281,12 @@ fn a_changed_environment_is_a_fault_and_is_indexed_anew() {
 
 #[test]
 fn the_key_in_a_pipeline_file_is_lmdb() {
-    let text = "[source]\nlmdb = \"a\"\ndatabase = \"train\"\nvalues = \"datum\"\nkeys = \"image-*\"\nskip = []\n";
+    let text = "[source]\nlmdb = \"a\"\ndatabase = \"train\"\nvalues = \"datum\"\nkeys = \"image-*\"\nskip_keys = []\n";
     let settings = LmdbSettings {
         database: "train".into(),
         values: LmdbValues::Datum,
         keys: "image-*".into(),
-        skip: Vec::new(),
+        skip_keys: Vec::new(),
     };
     let pipeline = Pipeline::from_toml(text, "base").unwrap();
     assert_eq!(pipeline.source, SourceSettings::new::<Lmdb>(vec!["base/a".into()], settings));

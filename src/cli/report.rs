@@ -7,6 +7,7 @@ use std::fs;
 use feedwater::footprint::bytes;
 use feedwater::loader::{CacheStats, LaneReport, Loader, StageSeconds};
 use feedwater::plan::{Shard, Shuffle};
+use feedwater::storage::StorageStats;
 use serde::Serialize;
 
 /// What a loader has done, and what it took.
@@ -40,6 +41,8 @@ pub struct Report {
     pub caches: Vec<CacheStats>,
     /// Busy and waiting seconds, summed over threads.
     pub stages: StageSeconds,
+    /// What was asked of servers, by the whole process.
+    pub storage: StorageStats,
     /// Host memory that the plan names, pinned memory included.
     pub host_bytes_predicted: u64,
     /// Most host memory that the process has had resident.
@@ -80,6 +83,7 @@ impl Report {
             routes: stats.routes,
             caches: stats.caches,
             stages: stats.stages,
+            storage: stats.storage,
             host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
             device_bytes_predicted: memory.device_bytes_predicted,
@@ -117,6 +121,16 @@ impl fmt::Display for Report {
         }
         for cache in &self.caches {
             writeln!(f, "{:<9} {}", "cache", held(cache))?;
+        }
+        if self.storage != StorageStats::default() {
+            let StorageStats { requests, retries, bytes: fetched, .. } = self.storage;
+            write!(f, "storage   {requests} requests, {retries} sent again, {}", bytes(fetched))?;
+            let StorageStats { cache_hits: hits, cache_misses: misses, cache_damaged, .. } =
+                self.storage;
+            if hits + misses > 0 {
+                write!(f, "; disk cache: {hits} hits, {misses} misses, {cache_damaged} damaged")?;
+            }
+            writeln!(f)?;
         }
         if !self.finished_on_cpu.is_empty() {
             writeln!(f, "made on the cpu  {}", counts(&self.finished_on_cpu))?;

@@ -33,7 +33,11 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     }
     let loader = builder.build()?;
     warn(&loader);
+    let known = loader.warnings();
     consume(&loader, options.epochs, options.batches)?;
+    for warning in loader.warnings().iter().filter(|it| !known.contains(it)) {
+        eprintln!("warning: {warning}");
+    }
     let report = Report::new(&loader);
     match options.json {
         true => print_json(&report),

@@ -282,6 +282,7 @@ impl LoaderBuilder {
             samples: self.source.len(),
             files: self.files(),
             environment: Environment::of_process(),
+            remote: self.source.is_remote(),
             device,
         }
     }

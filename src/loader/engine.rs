@@ -10,6 +10,7 @@ use crate::plan::Plan;
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
+use super::ahead::Ahead;
 use super::balance::LaneReport;
 use super::batch::{BatchMemory, BatchSlot};
 use super::cache::Caches;
@@ -24,6 +25,8 @@ use super::stats::{Counters, MemoryStats};
 /// What every thread needs.
 pub(super) struct Parts {
     pub source: Arc<dyn Source>,
+    /// The same, where its samples are asked for ahead of time.
+    pub ahead: Option<Arc<Ahead>>,
     pub plan: Arc<Plan>,
     pub counters: Arc<Counters>,
     pub caches: Arc<Caches>,
@@ -173,7 +176,8 @@ impl Engine {
 impl<S: BatchSlot + 'static> Running<S> {
     fn new(parts: &Parts, slots: Vec<S>) -> Self {
         let (producer, consumer) = ring(slots);
-        let feed = Feed::new(parts.order.clone(), parts.start_epoch, parts.epochs, producer);
+        let (order, ahead) = (parts.order.clone(), parts.ahead.clone());
+        let feed = Feed::new(order, parts.start_epoch, parts.epochs, producer, ahead);
         Self { feed: Arc::new(feed), consumer, threads: Vec::new() }
     }
 

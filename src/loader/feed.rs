@@ -11,11 +11,12 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::{Error, Result, SampleError};
 use crate::ring::{Filling, Producer};
 
+use super::ahead::Ahead;
 use super::batch::{BatchSlot, SampleRecord};
 use super::order::{EpochOrder, Order};
 
@@ -54,6 +55,8 @@ pub(super) struct Feed<S: BatchSlot> {
     /// The epoch in which the consumer is.
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
+    /// Told which places are handed out.
+    ahead: Option<Arc<Ahead>>,
 }
 
 /// The next place to hand out.
@@ -81,7 +84,13 @@ struct Open<S: BatchSlot> {
 }
 
 impl<S: BatchSlot> Feed<S> {
-    pub fn new(order: Order, start_epoch: u32, epochs: Option<u32>, producer: Producer<S>) -> Self {
+    pub fn new(
+        order: Order,
+        start_epoch: u32,
+        epochs: Option<u32>,
+        producer: Producer<S>,
+        ahead: Option<Arc<Ahead>>,
+    ) -> Self {
         let first = order.epoch(start_epoch);
         Self {
             order,
@@ -97,6 +106,7 @@ impl<S: BatchSlot> Feed<S> {
             open: Mutex::new(VecDeque::new()),
             wanted_epoch: AtomicU32::new(start_epoch),
             stopped: AtomicBool::new(false),
+            ahead,
         }
     }
 
@@ -144,6 +154,9 @@ impl<S: BatchSlot> Feed<S> {
                 return None;
             }
             break;
+        }
+        if let Some(ahead) = &self.ahead {
+            ahead.follow((cursor.epoch, cursor.number, cursor.place));
         }
         Some(self.hand_out(&mut cursor))
     }
@@ -201,6 +214,9 @@ impl<S: BatchSlot> Feed<S> {
     /// Hands out nothing more.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Release);
+        if let Some(ahead) = &self.ahead {
+            ahead.stop();
+        }
     }
 
     fn hand_out(&self, cursor: &mut Cursor) -> Job<S::Cell> {

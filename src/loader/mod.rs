@@ -8,7 +8,9 @@ use crate::error::{Error, Result};
 use crate::footprint::Footprint;
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
+use crate::storage;
 
+mod ahead;
 mod balance;
 mod batch;
 mod builder;
@@ -29,6 +31,7 @@ pub use order::{EpochOrder, Extent, Order, Position};
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 
+use ahead::Ahead;
 use builder::Resolved;
 use cache::Caches;
 use engine::{Engine, Parts};
@@ -123,8 +126,18 @@ impl Loader {
         }
         let counters = Arc::new(Counters::new());
         let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
+        let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
+        let ahead = plan.ahead.map(|(window, limit)| {
+            let threads = (window, plan.settings.loader.workers);
+            let source = builder.source.clone();
+            Arc::new(Ahead::new(source, order.clone(), end_epoch, threads, limit, caches.clone()))
+        });
         let parts = Parts {
-            source: builder.source.clone(),
+            source: match &ahead {
+                Some(ahead) => ahead.clone(),
+                None => builder.source.clone(),
+            },
+            ahead,
             plan: plan.clone(),
             counters: counters.clone(),
             caches: caches.clone(),
@@ -140,7 +153,6 @@ impl Loader {
             }
             (_, false) => Engine::on_host(&parts)?,
         };
-        let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
         let at = (builder.start_epoch, 0);
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
@@ -186,13 +198,17 @@ impl Loader {
         self.order.whole().places()
     }
 
-    /// What is known to be wrong with the versions of the libraries that this loader uses, and what makes the source slow
-    /// in the order that was asked for, with the way out; for people.
+    /// What is known to be wrong with the versions of the libraries that this loader uses, what makes the source slow in the
+    /// order that was asked for, and what went wrong so far while files behind URLs were kept on disk; with the way out,
+    /// for people.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
         let slow = anywhere.then(|| self.source.slow_shuffled());
-        self.engine.warnings().into_iter().chain(slow.flatten()).collect()
+        let mut warnings = self.engine.warnings();
+        warnings.extend(slow.flatten());
+        warnings.extend(storage::warnings());
+        warnings
     }
 
     /// Where this loader is: what [`LoaderBuilder::resume`] goes on from. A few numbers, whatever the set.
@@ -223,7 +239,8 @@ impl Loader {
     pub fn stats(&self) -> Stats {
         let memory = self.engine.memory(&self.plan.footprint);
         let (routes, caches) = (self.engine.routes(), self.caches.stats());
-        Stats { memory, routes, caches, ..self.counters.stats() }
+        let storage = storage::stats();
+        Stats { memory, routes, caches, storage, ..self.counters.stats() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

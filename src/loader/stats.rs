@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::error::Reason;
+use crate::storage::StorageStats;
 
 use super::balance::LaneReport;
 use super::batch::{BatchInfo, Outcome};
@@ -42,6 +43,9 @@ pub struct Stats {
     pub caches: Vec<CacheStats>,
     /// Bytes, predicted and measured.
     pub memory: MemoryStats,
+    /// What the process has asked of servers, and found on the disk that stands for them; all loaders together, and what
+    /// opening the sources took.
+    pub storage: StorageStats,
 }
 
 /// What a cache holds, and how often it had what was asked for.

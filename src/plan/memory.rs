@@ -14,6 +14,9 @@ const PROCESS_BYTES: u64 = 12 << 20;
 /// For each file of a shuffle by windows: its end, and twice its first sample and its place in an epoch.
 const ORDER_BYTES: u64 = 8 + 2 * 16;
 
+/// hyper's read buffer of a connection grows to 8 KiB and a hundred pages.
+const CONNECTION_BYTES: u64 = (8 + 400) << 10;
+
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
@@ -50,6 +53,15 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     if let Shuffle::Windows(windows) = plan.shuffle {
         let note = format!("{} files, their ends and their order in two epochs", windows.files);
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
+    }
+    if let Some((samples, each)) = plan.ahead {
+        // Those on their way, those handed out and not yet read, and those that workers copy from.
+        let count = samples as u64 + 2 * workers;
+        let note = format!("largest sample {each} bytes, {samples} fetched ahead");
+        rows.add(Memory::Host, "read ahead", each, count, note);
+        let connections = plan.settings.storage.connections as u64;
+        let note = "read buffers at their largest";
+        rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
     rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");

@@ -71,6 +71,8 @@ pub struct Facts {
     pub files: u64,
     /// What launchers have said.
     pub environment: Environment,
+    /// Whether samples come over a network, and are fetched ahead.
+    pub remote: bool,
     /// The device, or why there is none.
     pub device: DeviceFacts,
 }
@@ -110,6 +112,8 @@ pub struct Plan {
     pub shape: TensorShape,
     /// Batches ahead of the consumer: `loader.prefetch`, or less where a limit of memory has no room for it.
     pub prefetch: usize,
+    /// How many samples are fetched ahead, and how many bytes of one are held at most; `None` where none are.
+    pub ahead: Option<(usize, u64)>,
     /// What runs on the device, where something does; the batches live there then.
     pub device: Option<DevicePlan>,
     /// What there is less of than without the limits of memory.
@@ -177,6 +181,10 @@ impl Plan {
             steps,
             shape,
             prefetch: settings.loader.prefetch,
+            ahead: facts.remote.then(|| {
+                let largest = facts.largest_bytes.min(settings.limits.max_file_bytes).max(1);
+                (settings.storage.samples_ahead(largest), largest)
+            }),
             device: None,
             reductions: Vec::new(),
             footprint: Footprint::default(),

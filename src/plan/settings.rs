@@ -1,12 +1,11 @@
 //! What a user can set, with defaults, and the checks that need nothing but the values.
 
-use std::fmt;
-
-use serde::de::{self, Deserializer, Unexpected, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::footprint::{byte_size, some_byte_size};
 use crate::op::Placement;
+use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
 use super::{Route, ShardFrom};
@@ -24,6 +23,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// `[limits]`.
     pub limits: Limits,
+    /// `[storage]`.
+    pub storage: StorageSettings,
 }
 
 /// `[loader]`: batches, order and policy.
@@ -247,6 +248,7 @@ impl Settings {
             let problem = format!("must be below loader.world, which is {world}, is {rank}");
             return Err(Error::config("loader.rank", problem));
         }
+        self.storage.check()?;
         self.decode.check()?;
         self.cache.check(&self.decode)
     }
@@ -298,51 +300,6 @@ impl DecodeSettings {
     }
 }
 
-/// Reads a number of bytes: an integer, or a text such as `"512 MiB"`.
-fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    deserializer.deserialize_any(ByteSize)
-}
-
-fn some_byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    byte_size(deserializer).map(Some)
-}
-
-struct ByteSize;
-
-impl Visitor<'_> for ByteSize {
-    type Value = u64;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a number of bytes, such as 65536 or \"512 MiB\"")
-    }
-
-    fn visit_u64<E: de::Error>(self, bytes: u64) -> Result<u64, E> {
-        Ok(bytes)
-    }
-
-    fn visit_i64<E: de::Error>(self, bytes: i64) -> Result<u64, E> {
-        u64::try_from(bytes).map_err(|_| E::invalid_value(Unexpected::Signed(bytes), &self))
-    }
-
-    fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-        parse_bytes(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
-    }
-}
-
-/// The number of bytes of a text: digits, and `B`, `KiB`, `MiB` or `GiB`.
-fn parse_bytes(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match text[digits..].trim() {
-        "" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return None,
-    };
-    text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -359,13 +316,5 @@ mod tests {
             settings.check().unwrap_err().to_string(),
             "loader.batch: must be at least 1, is 0"
         );
-    }
-
-    #[test]
-    fn bytes_may_have_a_unit() {
-        assert_eq!(parse_bytes("512 MiB"), Some(512 << 20));
-        assert_eq!(parse_bytes("7"), Some(7));
-        assert_eq!(parse_bytes("1.5 GiB"), None);
-        assert_eq!(parse_bytes("99999999999999 GiB"), None);
     }
 }

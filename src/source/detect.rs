@@ -19,7 +19,8 @@ const LOOKS: usize = 16;
 /// [`Error::Io`] where the path cannot be read, [`Error::Config`] where a file is none of any source.
 pub fn detect(path: &Path) -> Result<SourceSettings> {
     let io = |error| Error::io(path, &error);
-    if storage::is_folder(path) {
+    let is_folder = storage::are_folders(&[path.into()]).into_iter().next();
+    if is_folder.transpose().map_err(io)?.unwrap_or(false) {
         let entries = storage::list(path).map_err(io)?;
         let files = entries.iter().filter(|entry| !entry.folder).take(LOOKS);
         let found = files.filter_map(|entry| {

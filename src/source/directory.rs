@@ -1,5 +1,6 @@
 //! A directory with one folder per class.
 
+use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
@@ -7,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Configured, NoSettings, Page, Source, file, settings};
+use super::{Configured, Expected, NoSettings, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
-use crate::storage;
+use crate::storage::{self, Stamp};
 
 /// Pictures in class folders, as torchvision's `ImageFolder` sees them.
 ///
@@ -20,6 +21,8 @@ use crate::storage;
 /// * Names that begin with a dot are not seen. The other names do not matter: what is a picture is known
 ///   by content, so a text file among the pictures is a sample that cannot be decoded.
 /// * Files beside the class folders are not samples; [`Source::describe`] counts them.
+/// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
+///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
 pub struct Directory {
     root: PathBuf,
     classes: Vec<String>,
@@ -28,6 +31,8 @@ pub struct Directory {
     names: Vec<u8>,
     /// For each sample, the end of its name in `names`; it begins where the one before ends.
     ends: Vec<u64>,
+    /// For each sample behind a URL, which version it is; empty where the files are local.
+    stamps: Vec<Stamp>,
     largest_bytes: u64,
     beside: u64,
 }
@@ -50,9 +55,14 @@ impl Directory {
             folders: Vec::new(),
             names: Vec::new(),
             ends: Vec::new(),
+            stamps: Vec::new(),
             largest_bytes: 0,
             beside: 0,
         };
+        if storage::is_url(&root) {
+            this.add_objects(storage::list_all(&root).map_err(|error| Error::io(&root, &error))?);
+            return this.checked();
+        }
         let top = list(&root)?;
         if top.folders.is_empty() {
             this.add_files(root.clone(), -1, &top.files);
@@ -64,12 +74,16 @@ impl Directory {
                 this.walk(root.join(name), label as i64, above)?;
             }
         }
-        if this.ends.is_empty() {
-            let problem = format!("no files in {} or in its folders", root.display());
+        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        this.checked()
+    }
+
+    fn checked(self) -> Result<Self> {
+        if self.ends.is_empty() {
+            let problem = format!("no files in {} or in its folders", self.root.display());
             return Err(Error::config("source.directory", problem));
         }
-        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
-        Ok(this)
+        Ok(self)
     }
 
     /// The path of a sample.
@@ -96,6 +110,37 @@ impl Directory {
         }
         above.remove(&identity);
         Ok(())
+    }
+
+    /// What a walk over folders finds, from one flat list.
+    fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
+        if objects.iter().any(|(name, _)| name.contains('/')) {
+            let all = objects.len();
+            objects.retain(|(name, _)| name.contains('/'));
+            self.beside = (all - objects.len()) as u64;
+        }
+        objects.sort_unstable_by(|(a, _), (b, _)| in_order_of_a_walk(a, b));
+        let parts = |name: &str| match name.rsplit_once('/') {
+            Some((folder, file)) => (folder.to_string(), file.to_string()),
+            None => (String::new(), name.to_string()),
+        };
+        for run in objects.chunk_by(|(a, _), (b, _)| parts(a).0 == parts(b).0) {
+            let (folder, _) = parts(&run[0].0);
+            let label = match folder.split('/').next() {
+                None | Some("") => -1,
+                Some(class) => {
+                    if self.classes.last().is_none_or(|last| last != class) {
+                        self.classes.push(class.to_string());
+                    }
+                    self.classes.len() as i64 - 1
+                }
+            };
+            let names: Vec<_> = run.iter().map(|(name, _)| OsString::from(parts(name).1)).collect();
+            let path = if folder.is_empty() { self.root.clone() } else { self.root.join(folder) };
+            self.add_files(path, label, &names);
+            self.stamps.extend(run.iter().map(|(_, stamp)| *stamp));
+        }
+        self.largest_bytes = self.stamps.iter().map(|stamp| stamp.len).max().unwrap_or(0);
     }
 
     fn add_files(&mut self, path: PathBuf, label: i64, files: &[OsString]) {
@@ -132,7 +177,20 @@ impl Source for Directory {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        file::read(&self.path(index), page, limit)
+        let path = self.path(index);
+        match self.stamps.get(index as usize) {
+            Some(stamp) => file::read_object(&path, Some(*stamp), page, limit),
+            None => file::read(&path, page, limit),
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        !self.stamps.is_empty()
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let stamp = *self.stamps.get(index as usize)?;
+        Some(file::expect(self.path(index), Some(stamp), limit))
     }
 
     fn classes(&self) -> &[String] {
@@ -144,7 +202,8 @@ impl Source for Directory {
     }
 
     fn memory_bytes(&self) -> u64 {
-        (self.names.capacity() + self.ends.capacity() * size_of::<u64>()) as u64
+        let stamps = self.stamps.capacity() * size_of::<Stamp>();
+        (self.names.capacity() + self.ends.capacity() * size_of::<u64>() + stamps) as u64
     }
 
     fn describe(&self) -> String {
@@ -158,6 +217,22 @@ impl Source for Directory {
             text += &format!(" ({} files beside the class folders are not samples)", self.beside);
         }
         text
+    }
+}
+
+/// The order in which a walk comes to files: those of a folder before those of its sub-folders, each in byte order.
+fn in_order_of_a_walk(a: &str, b: &str) -> Ordering {
+    let (mut a, mut b) = (a.split('/').peekable(), b.split('/').peekable());
+    loop {
+        let (Some(first), Some(second)) = (a.next(), b.next()) else { return Ordering::Equal };
+        match (a.peek().is_some(), b.peek().is_some()) {
+            (false, true) => return Ordering::Less,
+            (true, false) => return Ordering::Greater,
+            _ => match first.cmp(second) {
+                Ordering::Equal => {}
+                order => return order,
+            },
+        }
     }
 }
 

@@ -1,14 +1,17 @@
-//! Reading one regular file into a page.
+//! Reading one regular file, or one object, into a page.
 
+use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Page;
+use super::{Expected, Page};
 use crate::error::{Fault, Reason};
-use crate::storage::{self, File};
+use crate::storage::{self, Fetch, File, Stamp};
 
 /// Reads the whole file. A file that shrinks meanwhile gives what it has; one that grows, its old size.
 pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-    let unreadable = |error: std::io::Error| Fault::new(Reason::Unreadable, error.to_string());
+    if storage::is_url(path) {
+        return read_object(path, None, page, limit);
+    }
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.stamp().map_err(unreadable)?.len;
     check_size(bytes, limit)?;
@@ -17,27 +20,61 @@ pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Refuses a sample before memory is taken for it.
-pub fn check_size(bytes: u64, limit: u64) -> Result<(), Fault> {
-    if bytes > limit {
-        let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
-        return Err(Fault::new(Reason::Oversized, problem));
-    }
+/// Reads the whole object, in one request; of this stamp, where it is known.
+pub fn read_object(
+    url: &Path,
+    stamp: Option<Stamp>,
+    page: &mut dyn Page,
+    limit: u64,
+) -> Result<(), Fault> {
+    let fetch = storage::fetch(url, stamp, limit).map_err(unreadable)?;
+    take(fetch, limit, page)
+}
+
+/// Begins to read the whole object. One that is larger than `limit` is read when it is wanted.
+pub fn expect(url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
+    let fetch = storage::fetch(&url, stamp, limit);
+    Box::new(move |page, most| {
+        match fetch.map_err(unreadable).and_then(|it| take(it, limit, page)) {
+            Err(Fault { reason: Reason::Oversized, .. }) if most > limit => {
+                read_object(&url, stamp, page, most)
+            }
+            read => read,
+        }
+    })
+}
+
+fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), Fault> {
+    let bytes = fetch.wait().map_err(|error| match error.kind() {
+        io::ErrorKind::FileTooLarge => too_large(&error.to_string(), limit),
+        _ => unreadable(error),
+    })?;
+    page.space(bytes.len()).copy_from_slice(&bytes);
     Ok(())
 }
 
-/// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set.
+/// Refuses a sample before memory is taken for it.
+pub fn check_size(bytes: u64, limit: u64) -> Result<(), Fault> {
+    if bytes > limit { Err(too_large(&bytes.to_string(), limit)) } else { Ok(()) }
+}
+
+fn too_large(bytes: &str, limit: u64) -> Fault {
+    let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
+    Fault::new(Reason::Oversized, problem)
+}
+
+fn unreadable(error: io::Error) -> Fault {
+    Fault::new(Reason::Unreadable, error.to_string())
+}
+
+/// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set. Of objects at most 256, which
+/// are asked for at once.
 pub fn largest(count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
-    const MOST: u64 = 4096;
-    (0..count.min(MOST))
-        .map(|i| {
-            if count <= MOST {
-                i
-            } else {
-                (u128::from(i) * u128::from(count) / u128::from(MOST)) as u64
-            }
-        })
-        .filter_map(|index| storage::len(&path(index)).ok())
-        .max()
-        .unwrap_or(0)
+    let most = if count > 0 && storage::is_url(&path(0)) { 256 } else { 4096 };
+    let spread = |i: u64| match count <= most {
+        true => i,
+        false => (u128::from(i) * u128::from(count) / u128::from(most)) as u64,
+    };
+    let paths: Vec<PathBuf> = (0..count.min(most)).map(|i| path(spread(i))).collect();
+    storage::lens(&paths).into_iter().filter_map(Result::ok).max().unwrap_or(0)
 }

@@ -106,6 +106,18 @@ pub trait Source: Send + Sync {
     /// at once. An empty sample is not a fault here: the header's parser names it.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault>;
 
+    /// Whether samples come over a network, so that it pays to ask for many at once: [`Self::expect`] then gives something.
+    fn is_remote(&self) -> bool {
+        false
+    }
+
+    /// Begins to read a sample that will be wanted soon, if that is what this source can do; at most `limit` bytes of it are
+    /// held. What it gives does what [`Self::read`] does. Dropping it gives the request up.
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let _ = (index, limit);
+        None
+    }
+
     /// Names of the classes, in the order of their labels; empty where there are none.
     fn classes(&self) -> &[String] {
         &[]
@@ -159,6 +171,9 @@ pub trait Source: Send + Sync {
         None
     }
 }
+
+/// A sample that is on its way: called with a page and the limit of [`Source::read`], it waits and does what that does.
+pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), Fault> + Send>;
 
 /// One sample of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,24 +2,49 @@
 //!
 //! A file that is compressed can be opened as the bytes that it holds (`unpacked/`).
 //! A path is local, or a URL: it then begins with a scheme and `://`, and its parts are joined as those of a path are.
+//! URLs begin with `s3://`, `gs://`, `az://`, `abfss://`, `http://` or `https://`.
+//!
+//! * Requests go out from threads of their own, as many at once as [`StorageSettings`] say, for the whole process. One
+//!   that fails since the connection breaks, the answer is late, cut or garbled, or the server is overloaded (5xx, 408,
+//!   429) is sent again after a pause; one that the server refuses is an error at once.
+//! * An answer has the bytes that were asked for, of the version that was opened, or it is an error.
+//! * Credentials, endpoints and regions come from the environment: the variables that AWS's, Google's and Azure's own
+//!   tools read, as `object_store` documents them (`AWS_ENDPOINT_URL`, `GOOGLE_BASE_URL` or `AZURE_STORAGE_ENDPOINT` for a server of
+//!   one's own).
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
 pub(crate) use keep::{directory as cache_directory, override_directory};
+pub use remote::Fetch;
+pub use settings::StorageSettings;
+pub use stats::{StorageStats, stats, warnings};
+pub(crate) use unless::unless;
 
+#[cfg(feature = "remote")]
+mod cache;
 mod keep;
 mod local;
+#[cfg(feature = "remote")]
+mod remote;
+#[cfg(not(feature = "remote"))]
+#[path = "absent.rs"]
+mod remote;
+mod settings;
+mod stats;
+mod unless;
 pub mod unpacked;
 
 /// An open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]
-pub struct File(Bytes);
+pub struct File(Place);
 
 #[derive(Debug)]
-enum Bytes {
+enum Place {
     Local(local::File),
+    Remote(remote::File),
     Unpacked(unpacked::Unpacked),
 }
 
@@ -28,7 +53,8 @@ enum Bytes {
 pub struct Stamp {
     /// Bytes of the file.
     pub len: u64,
-    /// The time of change of a local file, in seconds and nanoseconds.
+    /// The time of change of a local file, in seconds and nanoseconds. Of an object a hash of the server's tag, or of the
+    /// time where there is no tag, or 0.
     version: [u64; 2],
 }
 
@@ -44,22 +70,41 @@ pub struct Entry {
 impl File {
     /// Opens a regular file. Anything else, a folder or a pipe, is an error at once.
     pub fn open(path: &Path) -> io::Result<Self> {
-        Ok(Self(Bytes::Local(local::File::open(path)?)))
+        Ok(Self(match is_url(path) {
+            true => Place::Remote(remote::File::open(path)?),
+            false => Place::Local(local::File::open(path)?),
+        }))
     }
 
-    /// The stamp of the file as it is now; of one that is unpacked, the compressed file's.
+    /// The stamp of the file as it is now; of one that is unpacked, the compressed file's. Of an object, as it was when it was opened: every read is of that version, or
+    /// an error that says that it has changed.
     pub fn stamp(&self) -> io::Result<Stamp> {
         match &self.0 {
-            Bytes::Local(file) => file.stamp(),
-            Bytes::Unpacked(file) => file.stamp(),
+            Place::Local(file) => file.stamp(),
+            Place::Remote(file) => Ok(file.stamp()),
+            Place::Unpacked(file) => file.stamp(),
+        }
+    }
+
+    /// Whether it lies behind a URL: it has no descriptor then, and asking for bytes ahead of time pays.
+    pub fn is_remote(&self) -> bool {
+        matches!(self.0, Place::Remote(_))
+    }
+
+    /// Begins to fetch bytes that the file must have; `None` where the file is local.
+    pub fn fetch(&self, offset: u64, len: u64) -> Option<io::Result<Fetch>> {
+        match &self.0 {
+            Place::Local(_) | Place::Unpacked(_) => None,
+            Place::Remote(file) => Some(file.fetch(offset, len)),
         }
     }
 
     /// Fills the buffer, as far as the file reaches, from this byte of the file on; gives how many bytes there were.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.0 {
-            Bytes::Local(file) => file.read_at(buffer, offset),
-            Bytes::Unpacked(file) => file.read_at(buffer, offset),
+            Place::Local(file) => file.read_at(buffer, offset),
+            Place::Remote(file) => file.read_at(buffer, offset),
+            Place::Unpacked(file) => file.read_at(buffer, offset),
         }
     }
 
@@ -84,8 +129,22 @@ impl Stamp {
     }
 }
 
+/// Files behind URLs that are opened from now on, in this process, are read with these settings.
+///
+/// # Errors
+///
+/// [`crate::Error::Config`] where a value cannot be.
+pub fn configure(settings: &StorageSettings) -> crate::Result<()> {
+    settings.check()?;
+    remote::configure(settings);
+    Ok(())
+}
+
 /// A whole file, of which there is memory enough.
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if is_url(path) {
+        return Ok(fetch(path, None, u64::MAX)?.wait()?.into());
+    }
     let file = File::open(path)?;
     let mut bytes = vec![0; file.stamp()?.len as usize];
     let len = file.read_at(&mut bytes, 0)?;
@@ -93,27 +152,69 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The length of a file, without opening it.
-pub fn len(path: &Path) -> io::Result<u64> {
-    local::len(path)
+/// Begins to fetch a whole object in one request, of this stamp where it is known. One of more than `most` bytes is
+/// an error of the kind [`io::ErrorKind::FileTooLarge`] before its body comes, whose text is the number of bytes.
+pub fn fetch(url: &Path, stamp: Option<Stamp>, most: u64) -> io::Result<Fetch> {
+    remote::fetch(url, stamp, most)
+}
+
+/// The lengths of files, without opening them. Those behind URLs are asked for all at once.
+pub fn lens(paths: &[PathBuf]) -> Vec<io::Result<u64>> {
+    match_places(paths, local::len, remote::lens)
 }
 
 /// The entries of a folder in the byte order of their names. Names that begin with a dot are not seen. Links are
 /// followed; one that leads nowhere is a file, and what is neither file nor folder is not seen.
 pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
-    let mut entries = local::list(folder)?;
+    let mut entries = if is_url(folder) { remote::list(folder)? } else { local::list(folder)? };
+    entries.retain(|entry| !entry.name.as_encoded_bytes().starts_with(b"."));
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     Ok(entries)
 }
 
-/// Whether there is a folder of this name.
-pub fn is_folder(path: &Path) -> bool {
-    path.is_dir()
+/// Every object below a folder behind a URL: its name from there on, and its stamp, in the byte order of names. Names
+/// with a part that begins with a dot are not seen, nor are empty objects that stand for folders.
+pub fn list_all(folder: &Path) -> io::Result<Vec<(String, Stamp)>> {
+    let mut found = remote::list_all(folder)?;
+    found.retain(|(name, _)| !name.split('/').any(|part| part.starts_with('.')));
+    found.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
+    let mut folders = HashSet::new();
+    for (name, _) in &found {
+        // From the innermost on; those around one that is known are known too.
+        let mut ends = name.rmatch_indices('/').map(|(end, _)| end);
+        while ends.next().is_some_and(|end| folders.insert(name[..end].to_string())) {}
+    }
+    found.retain(|(name, stamp)| stamp.len > 0 || !folders.contains(name));
+    Ok(found)
 }
 
-/// Whether there is anything of this name.
+/// Whether there are folders of these names. Behind URLs that is all below which there is something; all are asked for
+/// at once.
+pub fn are_folders(paths: &[PathBuf]) -> Vec<io::Result<bool>> {
+    match_places(paths, |path| Ok(path.is_dir()), remote::are_folders)
+}
+
+/// Whether there is anything of this name. Nothing behind a URL is asked for.
 pub fn exists(path: &Path) -> bool {
-    path.exists()
+    !is_url(path) && path.exists()
+}
+
+/// Answers for local paths one by one and for URLs all at once, in the order of the paths.
+fn match_places<T>(
+    paths: &[PathBuf],
+    local: impl Fn(&Path) -> io::Result<T>,
+    remote: impl Fn(&[&Path]) -> Vec<io::Result<T>>,
+) -> Vec<io::Result<T>> {
+    let urls: Vec<&Path> = paths.iter().map(PathBuf::as_path).filter(|path| is_url(path)).collect();
+    let mut answers = if urls.is_empty() { Vec::new() } else { remote(&urls) }.into_iter();
+    let missing = || Err(io::Error::other("no answer came"));
+    paths
+        .iter()
+        .map(|path| match is_url(path) {
+            true => answers.next().unwrap_or_else(missing),
+            false => local(path),
+        })
+        .collect()
 }
 
 /// The path, if it is a URL or begins at the root, else the path below `base`.
@@ -178,7 +279,8 @@ mod tests {
         assert_eq!(file.read_exact_at(&mut buffer, 3).map(|()| buffer).unwrap(), *b"3456");
         let short = file.read_exact_at(&mut buffer, 7).unwrap_err();
         assert_eq!(short.kind(), io::ErrorKind::UnexpectedEof);
-        assert_eq!((read(&path).unwrap(), len(&path).unwrap()), (b"0123456789".to_vec(), 10));
+        let len = lens(std::slice::from_ref(&path)).remove(0).unwrap();
+        assert_eq!((read(&path).unwrap(), len), (b"0123456789".to_vec(), 10));
     }
 
     #[test]

@@ -50,6 +50,11 @@ impl Caches {
         Self { encoded: store(settings.encoded), decoded: store(settings.decoded) }
     }
 
+    /// Whether one of them holds a sample with this original, so that its source will not be asked for it.
+    pub fn hold(&self, original: u64) -> bool {
+        [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))
+    }
+
     /// What they have done so far.
     pub fn stats(&self) -> Vec<CacheStats> {
         let named = [("encoded", &self.encoded), ("decoded", &self.decoded)];

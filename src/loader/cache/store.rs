@@ -90,6 +90,11 @@ impl Store {
         kept
     }
 
+    /// Whether something is kept of a sample; counts as neither hit nor miss.
+    pub fn holds(&self, number: u64) -> bool {
+        self.read().find(number).is_some_and(|entry| !entry.kept.bytes.is_empty())
+    }
+
     /// Whether so many bytes would be kept under a number, as of now.
     pub fn has_room(&self, number: u64, bytes: u64) -> bool {
         let state = self.read();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Configured, Page, Source, file, settings};
+use super::{Configured, Expected, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, Fault, Result};
 use crate::geometry::Size;
@@ -157,6 +157,15 @@ impl Source for Coco {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         file::read(&self.path(index), page, limit)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.len() > 0 && storage::is_url(&self.path(0))
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(path, None, limit))
     }
 
     fn classes(&self) -> &[String] {

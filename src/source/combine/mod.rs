@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Page, Source};
+use super::{Expected, Page, Source};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Error, Fault, Result};
 
@@ -184,6 +184,15 @@ impl<A: Arrangement> Source for Combined<A> {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         let (part, index) = self.part(index);
         part.source.read(index, page, limit)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.parts.iter().any(|part| part.source.is_remote())
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let (part, index) = self.part(index);
+        part.source.expect(index, limit)
     }
 
     fn classes(&self) -> &[String] {

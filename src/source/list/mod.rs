@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Configured, Page, Source, file, settings};
+use super::{Configured, Expected, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
 use crate::storage;
 
@@ -47,6 +47,8 @@ pub struct FileList {
     labels: Vec<i64>,
     classes: Vec<String>,
     largest_bytes: u64,
+    /// Whether any of the files lies behind a URL.
+    remote: bool,
 }
 
 /// What stands beside `list`.
@@ -148,7 +150,8 @@ impl FileList {
         ends.shrink_to_fit();
         labels.shrink_to_fit();
         let list = list.into();
-        let mut this = Self { list, base, paths, ends, labels, classes, largest_bytes: 0 };
+        let mut this = Self { list, base, paths, ends, labels, classes, largest_bytes: 0, remote: false };
+        this.remote = (0..this.len()).any(|index| storage::is_url(&this.path(index)));
         this.largest_bytes = file::largest(this.len(), |index| this.path(index));
         Ok(this)
     }
@@ -190,6 +193,15 @@ impl Source for FileList {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         file::read(&self.path(index), page, limit)
+    }
+
+    fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(path, None, limit))
     }
 
     fn classes(&self) -> &[String] {

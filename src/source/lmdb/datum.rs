@@ -18,7 +18,7 @@ use crate::storage::File;
 use crate::tensor::CHANNELS;
 
 const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" where values are pictures, \
-    or leave the key out (source.skip)";
+    or leave the key out (source.skip_keys)";
 
 /// In the note of a sample of pixels: there are three planes. Below it are 15 bits of width and 16 of height.
 const COLOUR: u32 = 1 << 31;
@@ -90,9 +90,14 @@ pub fn head(note: u32) -> Option<PnmHead> {
     }
 }
 
+/// Whether [`fill`] is one read of a sample with this note.
+pub fn is_plain(note: u32) -> bool {
+    note < COLOUR
+}
+
 /// Reads a sample with this note.
 pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<()> {
-    if note < COLOUR {
+    if is_plain(note) {
         return file.read_exact_at(space, offset);
     }
     let mut planes = [0; CHANNELS * AT_ONCE];

@@ -44,7 +44,7 @@ pub struct LmdbSettings {
     pub keys: String,
     /// Patterns of keys that are none. Default `["__*__"]`, which are the lists that scripts for PyTorch put beside
     /// the pictures.
-    pub skip: Vec<String>,
+    pub skip_keys: Vec<String>,
 }
 
 /// What the values of an LMDB environment are.
@@ -66,7 +66,7 @@ impl Default for LmdbSettings {
             database: String::new(),
             values: LmdbValues::Auto,
             keys: "*".into(),
-            skip: vec!["__*__".into()],
+            skip_keys: vec!["__*__".into()],
         }
     }
 }
@@ -142,6 +142,10 @@ impl Format for LmdbSettings {
         })
     }
 
+    fn is_plain(note: u32) -> bool {
+        datum::is_plain(note)
+    }
+
     fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         datum::fill(note, file, offset, space)?;
         Ok(space.len())
@@ -158,7 +162,7 @@ impl LmdbSettings {
         values: &mut LmdbValues,
         table: &mut Vec<Entry>,
     ) -> Result<(), Wrong> {
-        let skipped = || self.skip.iter().any(|pattern| matches(pattern.as_bytes(), key));
+        let skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));
         if !matches(self.keys.as_bytes(), key) || skipped() {
             return Ok(());
         }

@@ -83,6 +83,10 @@ impl Format for RecordIoSettings {
         Ok(())
     }
 
+    fn is_plain(note: u32) -> bool {
+        note != IN_PARTS
+    }
+
     fn fill(&self, note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         match note {

@@ -14,9 +14,10 @@ use crate::storage;
 /// Before all this a path that is not there, and has braces, stands for each path that they mean.
 pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    for path in &without_braces(key, paths)? {
+    let paths = &without_braces(key, paths)?;
+    for (path, is_folder) in paths.iter().zip(storage::are_folders(paths)) {
         let before = files.len();
-        if storage::is_folder(path) {
+        if is_folder.map_err(|error| Error::io(path, &error))? {
             list(path, |name| ends_with(name, ending.as_bytes()), &mut files)?;
         } else if let Some(pattern) = pattern(path) {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());

@@ -1,7 +1,7 @@
 //! The table of a file on disk, so that the file is walked once and not at every start.
 //!
 //! It lies beside the file as `.NAME.XXXXXXXX.feedwater1`, or where that cannot be written in the cache's directory
-//! (`storage/keep.rs`). The digits are those of a hash of all that
+//! (`storage/keep.rs`), as for every file behind a URL. The digits are those of a hash of all that
 //! the table depends on besides the file: the format and its settings. The table holds for one length and one time of
 //! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
 //! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
@@ -37,14 +37,14 @@ impl Index {
     /// Of this file, read with these settings.
     pub fn new(path: &Path, format: &str, settings: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(format!("{format}\n{settings}")).into();
-        let beside = path.file_name().map(|name| {
+        let beside = path.file_name().filter(|_| !storage::is_url(path)).map(|name| {
             let mut hidden = std::ffi::OsString::from(".");
             hidden.push(name);
             hidden.push(format!(".{}.feedwater1", digits(&hash[..4])));
             path.with_file_name(hidden)
         });
         let cached = storage::cache_directory().and_then(|directory| {
-            let whole = env::current_dir().ok()?.join(path);
+            let whole = storage::join(&env::current_dir().ok()?, path);
             let name = Sha256::new().chain_update(hash).chain_update(whole.as_os_str().as_bytes());
             Some(directory.join(format!("{}.feedwater1", digits(&name.finalize()))))
         });

@@ -4,6 +4,8 @@
 //!   disk (`index.rs`); a file of the same length and time is not walked again.
 //! * A sample is one positioned read, straight into the page. There is no shared cursor: any number of threads may
 //!   read at once.
+//! * A file behind a URL is walked from its beginning to its end, with the next blocks on their way, and its samples can be
+//!   asked for before they are read.
 //! * After a read the file must still have the length and the time that it was indexed with. One that was changed or
 //!   cut is a fault of the sample, whatever was read.
 //! * Of a format that can be compressed, files that are so are read as what they hold (`storage/unpacked/`), from one
@@ -20,11 +22,11 @@ use std::{io, thread};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Configured, Page, Source, file};
+use super::{Configured, Expected, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::header::PnmHead;
 use crate::storage::unpacked::{Limits, Packing, Unpacker};
-use crate::storage::{File, Stamp};
+use crate::storage::{self, Fetch, File, Stamp};
 
 pub use files::matches;
 pub use window::Window;
@@ -33,6 +35,7 @@ pub(super) use files::expand;
 
 mod braces;
 mod files;
+mod forward;
 mod index;
 pub(in crate::source) mod protobuf;
 mod window;
@@ -69,6 +72,11 @@ pub trait Format:
 
     /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
     fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
+
+    /// Whether [`fill`](Self::fill) is one read of a sample with this note, so that its bytes can be asked for ahead of time.
+    fn is_plain(_note: u32) -> bool {
+        true
+    }
 
     /// Fills the space from this byte of the file on, as a sample with this note needs it, and gives how many of its bytes
     /// are the picture's: those at its front.
@@ -110,6 +118,8 @@ pub struct Records<F> {
     entries: Vec<Entry>,
     largest_bytes: u64,
     unpacker: Arc<Unpacker>,
+    /// Whether any of the files lies behind a URL.
+    remote: bool,
     format: F,
 }
 
@@ -159,13 +169,15 @@ impl<F: Format> Records<F> {
         let files = expand(F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let mut tables = Vec::with_capacity(files.len());
-        let mut end = 0;
+        let (mut end, mut remote) = (0, false);
         let unpacker = Unpacker::new(Limits::default());
         let made = of_each(&files, |number, path| table_of(path, number, format, &unpacker));
         for (path, table) in files.iter().zip(made) {
             let Table { file, packing, stamp, entries: table } = table?;
             end += table.len() as u64;
-            let held = (shards.len() < HELD).then_some(file);
+            remote |= file.is_remote();
+            // What lies behind a URL has no descriptor.
+            let held = (file.is_remote() || shards.len() < HELD).then_some(file);
             shards.push(Shard { path: path.clone(), held, packing, stamp, end });
             tables.push(table);
         }
@@ -180,7 +192,7 @@ impl<F: Format> Records<F> {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest_bytes = bytes.max().unwrap_or(0);
-        Ok(Self { shards, entries, largest_bytes, unpacker, format: format.clone() })
+        Ok(Self { shards, entries, largest_bytes, unpacker, remote, format: format.clone() })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -200,7 +212,6 @@ impl<F: Format> Records<F> {
             return Err(Fault::new(Reason::Corrupt, problem));
         }
         file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
-        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
         let opened;
         let file = match &shard.held {
             Some(file) => file,
@@ -215,27 +226,39 @@ impl<F: Format> Records<F> {
         };
         let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
+        let end = offset + u64::from(len);
         let filled = self.format.fill(crc, file, offset, space);
-        let kept = filled.map_err(|error| match error.kind() {
-            // A compressed file says itself where it is cut.
-            ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
-                let problem = format!("the file ends before byte {}", offset + u64::from(len));
-                Fault::new(Reason::Truncated, problem)
-            }
-            ErrorKind::UnexpectedEof => Fault::new(Reason::Truncated, error.to_string()),
-            ErrorKind::InvalidData => Fault::new(Reason::Corrupt, error.to_string()),
-            _ => unreadable(error),
-        })?;
+        let kept = filled.map_err(|error| not_read(error, end))?;
         if file.stamp().map_err(unreadable)? != shard.stamp {
             let problem = "the file was changed after it was indexed; open the source again";
             return Err(Fault::new(Reason::Unreadable, problem));
         }
-        if F::CHECKED && crc32c::crc32c(space) != crc {
-            let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
-            return Err(Fault::new(Reason::Corrupt, problem));
-        }
+        verify::<F>(space, offset, crc)?;
         page.truncate(prefix.len() + kept);
         Ok(())
+    }
+
+    /// Begins to read a sample as [`Source::expect`] does, and puts `prefix` before it.
+    pub fn expect_after(&self, prefix: &[u8], index: u64, limit: u64) -> Option<Expected> {
+        if !self.remote {
+            return None;
+        }
+        let shard = &self.shards[self.shard_number(index)];
+        let Entry { offset, len, crc, .. } = self.entries[index as usize];
+        if len == DAMAGED || !F::is_plain(crc) || prefix.len() as u64 + u64::from(len) > limit {
+            return None;
+        }
+        let fetch = shard.held.as_ref()?.fetch(offset, len.into())?;
+        let prefix = prefix.to_vec();
+        Some(Box::new(move |page, most| {
+            file::check_size(len.into(), most)?;
+            let end = offset + u64::from(len);
+            let bytes = fetch.and_then(Fetch::wait).map_err(|error| not_read(error, end))?;
+            let (before, space) = page.space(prefix.len() + bytes.len()).split_at_mut(prefix.len());
+            before.copy_from_slice(&prefix);
+            space.copy_from_slice(&bytes);
+            verify::<F>(space, offset, crc)
+        }))
     }
 
     /// How many files are compressed.
@@ -246,6 +269,29 @@ impl<F: Format> Records<F> {
     fn shard_number(&self, index: u64) -> usize {
         self.shards.partition_point(|shard| shard.end <= index)
     }
+}
+
+fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), Fault> {
+    if F::CHECKED && crc32c::crc32c(bytes) != crc {
+        let len = bytes.len();
+        let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
+        return Err(Fault::new(Reason::Corrupt, problem));
+    }
+    Ok(())
+}
+
+/// Why bytes up to `end` could not be read.
+fn not_read(error: io::Error, end: u64) -> Fault {
+    match error.kind() {
+        ErrorKind::UnexpectedEof => {
+            Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+        }
+        _ => unreadable(error),
+    }
+}
+
+fn unreadable(error: io::Error) -> Fault {
+    Fault::new(Reason::Unreadable, error.to_string())
 }
 
 impl<F: Format> Source for Records<F> {
@@ -268,6 +314,17 @@ impl<F: Format> Source for Records<F> {
         match F::head(self.entries[index as usize].crc) {
             Some(head) => self.read_after(head.bytes(), index, page, limit),
             None => self.read_after(&[], index, page, limit),
+        }
+    }
+
+    fn is_remote(&self) -> bool {
+        self.remote
+    }
+
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        match F::head(self.entries[index as usize].crc) {
+            Some(head) => self.expect_after(head.bytes(), index, limit),
+            None => self.expect_after(&[], index, limit),
         }
     }
 
@@ -331,12 +388,19 @@ struct Table {
     entries: Vec<Entry>,
 }
 
+/// Files behind URLs that are walked at the same time: a thread mostly waits for the network.
+const WALKS: usize = 8;
+
 /// What `make` makes of each file and its number, in their order, by as many threads as there are processors.
 pub(super) fn of_each<T: Send>(
     files: &[PathBuf],
     make: impl Fn(usize, &PathBuf) -> T + Sync,
 ) -> Vec<T> {
-    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len());
+    let threads = match files.iter().any(|path| storage::is_url(path)) {
+        true => WALKS,
+        false => thread::available_parallelism().map_or(1, usize::from),
+    };
+    let threads = threads.min(files.len());
     let next = AtomicUsize::new(0);
     let work = || {
         let mut made = Vec::new();

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use super::Wrong;
+use super::forward::Forward;
 use crate::storage::File;
 
 /// A window of 1 MiB over a file of any length.
@@ -13,6 +14,9 @@ pub struct Window<'a> {
     start: u64,
     buffer: Vec<u8>,
     ahead: u64,
+    /// Reads, where the file lies behind a URL: a request for every sample, one after another, would take far longer than
+    /// all of the file.
+    forward: Option<Forward<'a>>,
 }
 
 impl<'a> Window<'a> {
@@ -27,7 +31,8 @@ impl<'a> Window<'a> {
 
     /// A window over a file of this length, or of [`Self::UNKNOWN`].
     pub fn new(file: &'a File, len: u64) -> Self {
-        Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES }
+        let forward = file.is_remote().then(|| Forward::new(file, len));
+        Self { file, len, start: 0, buffer: Vec::new(), ahead: Self::BYTES, forward }
     }
 
     /// Reads this many bytes at a time from now on, or what is asked for where that is more: for walks that pass over
@@ -81,7 +86,10 @@ impl<'a> Window<'a> {
         let len = self.ahead.max(count).min(self.len - offset) as usize;
         self.buffer.resize(len, 0);
         self.start = offset;
-        let read = self.file.read_at(&mut self.buffer, offset);
+        let read = match &mut self.forward {
+            Some(forward) => forward.read(&mut self.buffer, offset).map(|()| len),
+            None => self.file.read_at(&mut self.buffer, offset),
+        };
         self.buffer.truncate(*read.as_ref().unwrap_or(&0));
         let read = read.map_err(|error| Wrong::new(offset, error.to_string()))?;
         if read < len {

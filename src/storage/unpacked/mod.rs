@@ -13,7 +13,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::{Bytes, File, Stamp};
+use super::{File, Place, Stamp};
 use decoder::{Decoder, Mark};
 
 mod decoder;
@@ -138,7 +138,7 @@ impl Unpacker {
     /// The bytes that this compressed file holds. A file that is opened twice has one number.
     pub fn open(self: &Arc<Self>, file: File, number: usize, packing: Packing) -> File {
         let unpacker = Arc::clone(self);
-        File(Bytes::Unpacked(Unpacked { file: Box::new(file), number, packing, unpacker }))
+        File(Place::Unpacked(Unpacked { file: Box::new(file), number, packing, unpacker }))
     }
 
     /// The most memory that is kept between reads.

@@ -1,0 +1,230 @@
+//! Samples from a server that is 50 ms away, against what the server itself can give over as many connections.
+//!
+//! `cargo bench --bench remote` measures a server of the tests' own, `tests/servers/run.sh cargo bench --bench remote` an S3
+//! emulator (moto) besides. Latency is added by a proxy on the loopback that holds every request back. The server's own
+//! limit is measured in the same run by a bare loop: as many threads as connections, each of which writes a request, reads
+//! the answer, and writes the next. Rounds alternate, and the best of each is compared: other work on the machine only ever
+//! takes away. The loader decodes and transforms every sample on two threads; the pictures are small and carry a comment, so
+//! that decoding them takes little and bytes are many.
+
+#[path = "../tests/common/mod.rs"]
+mod common;
+#[path = "../tests/servers/mod.rs"]
+mod servers;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::op::{Chain, Resize};
+use feedwater::source::Directory;
+use feedwater::storage::{self, StorageSettings};
+
+const LATENCY: Duration = Duration::from_millis(50);
+const BUCKET: &str = "bench";
+const SAMPLES: u64 = 1024;
+const SAMPLE_BYTES: usize = 100_000;
+const CONNECTIONS: [usize; 2] = [16, 64];
+const ROUNDS: usize = 3;
+
+fn main() {
+    // `cargo test --benches` asks for nothing.
+    if !std::env::args().any(|it| it == "--bench") {
+        return;
+    }
+    let pictures: Vec<Vec<u8>> = (0..SAMPLES).map(picture).collect();
+    println!(
+        "{SAMPLES} samples of {SAMPLE_BYTES} bytes, {} ms added to every request, best of {ROUNDS} rounds",
+        LATENCY.as_millis()
+    );
+    println!(
+        "{:<10}{:>12}{:>14}{:>16}{:>8}{:>10}",
+        "server", "connections", "bare loop/s", "loader/s", "ratio", "MB/s"
+    );
+    let own = servers::Server::start();
+    for (number, bytes) in pictures.iter().enumerate() {
+        own.put(&format!("/{BUCKET}/{number:04}.jpg"), &bytes[..]);
+    }
+    let emulator = std::env::var("AWS_ENDPOINT_URL").ok().map(|url| {
+        let address = url.strip_prefix("http://").and_then(|it| it.parse().ok());
+        address.expect("AWS_ENDPOINT_URL is http://ADDRESS:PORT")
+    });
+    compare("own", own.address);
+    if let Some(address) = emulator {
+        put(address, &format!("/{BUCKET}"), &[]);
+        for (number, bytes) in pictures.iter().enumerate() {
+            put(address, &format!("/{BUCKET}/{number:04}.jpg"), bytes);
+        }
+        compare("moto", address);
+    }
+}
+
+/// A small picture with a long comment behind its first marker.
+fn picture(number: u64) -> Vec<u8> {
+    let jpeg = common::jpeg(number, 64, 48);
+    let mut bytes = jpeg[..2].to_vec();
+    let mut left = SAMPLE_BYTES - jpeg.len();
+    while left > 4 {
+        let comment = left.min(65_000) - 4;
+        bytes.extend([0xff, 0xfe]);
+        bytes.extend(((comment + 2) as u16).to_be_bytes());
+        bytes.extend(std::iter::repeat_n(number as u8, comment));
+        left -= comment + 4;
+    }
+    bytes.extend(&jpeg[2..]);
+    bytes
+}
+
+fn compare(name: &str, server: SocketAddr) {
+    for connections in CONNECTIONS {
+        let proxy = proxy(server);
+        endpoint(proxy);
+        let (mut bare, mut loaded) = (0.0_f64, 0.0_f64);
+        for _ in 0..ROUNDS {
+            bare = bare.max(bare_loop(proxy, connections));
+            loaded = loaded.max(loader(connections));
+        }
+        println!(
+            "{name:<10}{connections:>12}{bare:>14.0}{loaded:>16.0}{:>8.2}{:>10.1}",
+            loaded / bare,
+            loaded * SAMPLE_BYTES as f64 / 1e6
+        );
+    }
+}
+
+/// Where `s3://` leads to.
+#[allow(unsafe_code)]
+fn endpoint(address: SocketAddr) {
+    let url = format!("http://{address}");
+    // The emulator takes longer for requests that are signed, and those of the bare loop are not.
+    let variables = [
+        ("AWS_ENDPOINT_URL", url.as_str()),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_SKIP_SIGNATURE", "true"),
+    ];
+    for (name, value) in variables {
+        // SAFETY: no loader is running, and the servers' threads do not read the environment.
+        unsafe { std::env::set_var(name, value) };
+    }
+}
+
+/// Requests a second of `connections` threads that do nothing else.
+fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
+    let next = AtomicU64::new(0);
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        for _ in 0..connections {
+            scope.spawn(|| {
+                let mut stream = BufReader::new(connect(server));
+                let mut body = Vec::new();
+                while let number = next.fetch_add(1, Ordering::Relaxed)
+                    && number < SAMPLES
+                {
+                    let head =
+                        format!("GET /{BUCKET}/{number:04}.jpg HTTP/1.1\r\nHost: {server}\r\n\r\n");
+                    stream.get_mut().write_all(head.as_bytes()).expect("the server reads");
+                    let (status, closes) = answer(&mut stream, &mut body);
+                    assert_eq!((status, body.len()), (200, SAMPLE_BYTES));
+                    if closes {
+                        stream = BufReader::new(connect(server));
+                    }
+                }
+            });
+        }
+    });
+    SAMPLES as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// Samples a second of an epoch; opening the source and the loader is not counted.
+fn loader(connections: usize) -> f64 {
+    // Other settings make a client of their own, without connections that are open already.
+    storage::configure(&StorageSettings::default()).expect("settings that can be");
+    let settings = StorageSettings { connections, ..Default::default() };
+    let settings = StorageSettings { retries: settings.retries + 1, ..settings };
+    storage::configure(&settings).expect("settings that can be");
+    let source = Directory::open(format!("s3://{BUCKET}")).expect("the bucket is there");
+    let settings = feedwater::plan::Settings { storage: settings, ..Default::default() };
+    let loader = Loader::builder(source, Chain::new().then(Resize::to(32, 32)))
+        .settings(settings)
+        .batch(32)
+        .workers(2)
+        .shuffle(true)
+        .epochs(Some(1))
+        .device(DeviceChoice::Cpu);
+    // A few pictures are looked at one by one for the plan, before the threads start.
+    let loader = loader.build().expect("a loader that can be");
+    let begin = Instant::now();
+    let images: usize = (&loader).into_iter().map(|it| it.expect("a batch").len()).sum();
+    assert_eq!(images as u64, SAMPLES);
+    SAMPLES as f64 / begin.elapsed().as_secs_f64()
+}
+
+/// Holds back what comes from clients, which is a whole request at a time, and nothing that comes from the server.
+fn proxy(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for client in listener.incoming().flatten() {
+            let upstream = connect(server);
+            client.set_nodelay(true).expect("a socket");
+            let (mut from, mut to) =
+                (client.try_clone().expect("a socket"), upstream.try_clone().expect("a socket"));
+            thread::spawn(move || {
+                let mut buffer = [0; 1 << 14];
+                while let Ok(count @ 1..) = from.read(&mut buffer) {
+                    thread::sleep(LATENCY);
+                    if to.write_all(&buffer[..count]).is_err() {
+                        break;
+                    }
+                }
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+            let (mut from, mut to) = (upstream, client);
+            thread::spawn(move || {
+                let _ = std::io::copy(&mut from, &mut to);
+                let _ = to.shutdown(std::net::Shutdown::Both);
+            });
+        }
+    });
+    address
+}
+
+fn connect(server: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(server).expect("the server is there");
+    stream.set_nodelay(true).expect("a socket");
+    stream
+}
+
+/// For everyone to read: the bare loop signs nothing.
+fn put(server: SocketAddr, path: &str, body: &[u8]) {
+    let mut stream = BufReader::new(connect(server));
+    let len = body.len();
+    let head = format!(
+        "PUT {path} HTTP/1.1\r\nHost: {server}\r\nContent-Length: {len}\r\nx-amz-acl: public-read\r\n\r\n"
+    );
+    stream.get_mut().write_all(&[head.as_bytes(), body].concat()).expect("the server reads");
+    assert_eq!(answer(&mut stream, &mut Vec::new()).0, 200, "{path}");
+}
+
+/// The status of an answer, and whether the server closes the connection after it; its body is put into `body`.
+fn answer(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> (u16, bool) {
+    let mut line = String::new();
+    stream.read_line(&mut line).expect("the server answers");
+    let status = line.split(' ').nth(1).and_then(|it| it.parse().ok()).expect("a status");
+    let (mut len, mut closes) = (0, false);
+    loop {
+        line.clear();
+        stream.read_line(&mut line).expect("the server answers");
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        if name.eq_ignore_ascii_case("content-length") {
+            len = value.trim().parse().expect("a length");
+        }
+        closes |= name.eq_ignore_ascii_case("connection") && value.trim() == "close";
+    }
+    body.resize(len, 0);
+    stream.read_exact(body).expect("the server answers");
+    (status, closes)
+}

@@ -1,0 +1,339 @@
+//! Asks a source for samples before a worker does, so that a network has as many requests in flight as it can bear.
+//!
+//! * What is asked for follows the order of the epochs: the places that come after the one that was handed out last, also
+//!   across the end of an epoch. Nothing depends on timing.
+//! * A sample that was asked for is taken by the worker that reads it. What nobody takes is given up: of places that were
+//!   left out with the rest of an epoch, and of places that were handed out long ago.
+//! * What a cache of the loader holds is not asked for.
+//! * No more samples are on their way, or here and not taken, than the plan has room for.
+//! * When the loader stops, all requests are given up, those that a worker waits for among them.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::annotation::{Canvas, Object};
+use crate::error::Fault;
+use crate::source::{Expected, Page, Source};
+use crate::storage;
+
+use super::cache::Caches;
+use super::order::{EpochOrder, Order};
+
+/// Epoch, batch of the epoch, place in the batch.
+type Place = (u32, u64, usize);
+
+/// A source whose samples are on their way when they are read.
+pub(super) struct Ahead {
+    source: Arc<dyn Source>,
+    order: Order,
+    end_epoch: Option<u32>,
+    /// Places that are looked ahead.
+    window: usize,
+    /// Places that were handed out and may not have been read.
+    workers: usize,
+    /// Most bytes of a sample that are held.
+    limit: u64,
+    caches: Arc<Caches>,
+    given_up: Arc<AtomicBool>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The next place that is asked for, with its epoch's order; `None` before the first.
+    next: Option<(Place, Arc<EpochOrder>)>,
+    /// The places that were asked for and not handed out, with their samples' indices.
+    ahead: VecDeque<(Place, u64)>,
+    /// Those that were handed out last.
+    handed_out: VecDeque<(Place, u64)>,
+    /// The samples, by index, with the place that each was asked for.
+    expected: HashMap<u64, (Place, Expected)>,
+}
+
+impl Ahead {
+    /// Looks `window` places ahead of `workers` threads in this order, and holds samples of at most `limit` bytes.
+    pub fn new(
+        source: Arc<dyn Source>,
+        order: Order,
+        end_epoch: Option<u32>,
+        (window, workers): (usize, usize),
+        limit: u64,
+        caches: Arc<Caches>,
+    ) -> Self {
+        let (given_up, state) = (Arc::default(), Mutex::default());
+        Self { source, order, end_epoch, window, workers, limit, caches, given_up, state }
+    }
+
+    /// This place was handed out: what comes after it is asked for.
+    pub fn follow(&self, place: Place) {
+        let mut state = self.state();
+        if self.given_up.load(Acquire) {
+            return;
+        }
+        while let Some((first, index)) = state.ahead.front().copied()
+            && first <= place
+        {
+            state.ahead.pop_front();
+            if first < place {
+                state.forget(first, index);
+            } else {
+                state.handed_out.push_back((first, index));
+            }
+        }
+        while state.handed_out.len() > self.workers {
+            let Some((old, index)) = state.handed_out.pop_front() else { break };
+            state.forget(old, index);
+        }
+        let after = (place.0, place.1, place.2 + 1);
+        if state.next.as_ref().is_none_or(|(next, _)| *next < after) {
+            state.next = Some((after, Arc::new(self.order.epoch(place.0))));
+        }
+        while state.ahead.len() < self.window
+            && let Some((next, order)) = state.next.clone()
+            && let Some(((epoch, number, place), order)) = self.existing(next, order)
+        {
+            let index = order.at(number, place).index;
+            let at = (epoch, number, place);
+            state.next = Some(((epoch, number, place + 1), order));
+            state.ahead.push_back((at, index));
+            // One that is on its way for an earlier place is read again for this one.
+            if !state.expected.contains_key(&index)
+                && !self.caches.hold(self.source.original(index))
+                && let Some(sample) = self.source.expect(index, self.limit)
+            {
+                state.expected.insert(index, (at, sample));
+            }
+        }
+    }
+
+    /// Gives all requests up.
+    pub fn stop(&self) {
+        self.given_up.store(true, Release);
+        *self.state() = State::default();
+    }
+
+    /// The place itself, or the first one after the batch or the epoch that it is beyond.
+    fn existing(
+        &self,
+        mut place: Place,
+        mut order: Arc<EpochOrder>,
+    ) -> Option<(Place, Arc<EpochOrder>)> {
+        loop {
+            if self.end_epoch.is_some_and(|end| place.0 >= end) {
+                return None;
+            }
+            if place.1 >= order.batches() {
+                place = (place.0.checked_add(1)?, 0, 0);
+                order = Arc::new(self.order.epoch(place.0));
+            } else if place.2 >= order.batch_len(place.1) {
+                place = (place.0, place.1 + 1, 0);
+            } else {
+                return Some((place, order));
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Gives up the request that was made for this place.
+    fn forget(&mut self, place: Place, index: u64) {
+        if self.expected.get(&index).is_some_and(|(asked_for, _)| *asked_for == place) {
+            self.expected.remove(&index);
+        }
+    }
+}
+
+impl Source for Ahead {
+    fn len(&self) -> u64 {
+        self.source.len()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.source.label(index)
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.source.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let expected = self.state().expected.remove(&index);
+        storage::unless(&self.given_up, || match expected {
+            Some((_, sample)) => sample(page, limit),
+            None => self.source.read(index, page, limit),
+        })
+    }
+
+    fn classes(&self) -> &[String] {
+        self.source.classes()
+    }
+
+    fn objects(&self, index: u64) -> Vec<Object> {
+        self.source.objects(index)
+    }
+
+    fn canvas(&self, index: u64) -> Canvas {
+        self.source.canvas(index)
+    }
+
+    fn original(&self, index: u64) -> u64 {
+        self.source.original(index)
+    }
+
+    fn originals(&self) -> u64 {
+        self.source.originals()
+    }
+
+    fn file_ends(&self) -> Vec<u64> {
+        self.source.file_ends()
+    }
+
+    fn slow_shuffled(&self) -> Option<String> {
+        self.source.slow_shuffled()
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.source.largest_bytes()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.source.memory_bytes()
+    }
+
+    fn describe(&self) -> String {
+        self.source.describe()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::{CacheSettings, Last, LoaderSettings, Shard};
+    use crate::source::HostPage;
+
+    /// Ten samples, and what is asked of them.
+    #[derive(Default)]
+    struct Asked {
+        now: Mutex<Vec<u64>>,
+        given_up: Arc<Mutex<Vec<u64>>>,
+    }
+
+    struct Dropped(u64, Arc<Mutex<Vec<u64>>>);
+
+    impl Drop for Dropped {
+        fn drop(&mut self) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    impl Source for Arc<Asked> {
+        fn len(&self) -> u64 {
+            10
+        }
+
+        fn label(&self, _: u64) -> i64 {
+            0
+        }
+
+        fn location(&self, _: u64) -> String {
+            String::new()
+        }
+
+        fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
+            page.space(1)[0] = 100 + index as u8;
+            Ok(())
+        }
+
+        fn expect(&self, index: u64, _: u64) -> Option<Expected> {
+            self.now.lock().unwrap().push(index);
+            let dropped = Dropped(index, self.given_up.clone());
+            Some(Box::new(move |page, _| {
+                page.space(1)[0] = dropped.0 as u8;
+                // Taken, not given up.
+                std::mem::forget(dropped);
+                Ok(())
+            }))
+        }
+
+        fn largest_bytes(&self) -> u64 {
+            1
+        }
+
+        fn memory_bytes(&self) -> u64 {
+            0
+        }
+
+        fn describe(&self) -> String {
+            String::new()
+        }
+    }
+
+    fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Ahead) {
+        let asked = Arc::new(Asked::default());
+        let (batch, shuffle, last) = (4, false, Last::Partial);
+        let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
+        let shard = Shard { rank: 0, world: 1, from: "settings" };
+        let order = Order::new(10, &settings, &shard, &[]).unwrap();
+        let caches = Arc::new(Caches::new(&CacheSettings::default(), 10));
+        let ahead = Ahead::new(Arc::new(asked.clone()), order, end_epoch, (window, 1), 1, caches);
+        (asked, ahead)
+    }
+
+    fn taken(asked: &Asked) -> Vec<u64> {
+        std::mem::take(&mut asked.now.lock().unwrap())
+    }
+
+    fn given_up(asked: &Asked) -> Vec<u64> {
+        let mut given_up = std::mem::take(&mut *asked.given_up.lock().unwrap());
+        given_up.sort_unstable();
+        given_up
+    }
+
+    fn read(ahead: &Ahead, index: u64) -> u8 {
+        let mut page = HostPage::default();
+        ahead.read(index, &mut page, 1).unwrap();
+        page.bytes()[0]
+    }
+
+    #[test]
+    fn what_comes_next_is_asked_for_also_across_the_end_of_an_epoch() {
+        let (asked, ahead) = ahead(None, 3);
+        ahead.follow((0, 1, 2));
+        assert_eq!(taken(&asked), [7, 8, 9]);
+        assert_eq!((read(&ahead, 6), read(&ahead, 7)), (106, 7));
+        ahead.follow((0, 1, 3));
+        ahead.follow((0, 2, 0));
+        assert_eq!(taken(&asked), [0, 1]);
+        assert_eq!((read(&ahead, 8), read(&ahead, 8)), (8, 108));
+        assert_eq!(given_up(&asked), [] as [u64; 0]);
+    }
+
+    #[test]
+    fn nothing_is_asked_for_after_the_last_epoch() {
+        let (asked, ahead) = ahead(Some(1), 100);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn what_is_left_out_and_what_nobody_takes_is_given_up() {
+        let (asked, ahead) = ahead(None, 3);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3]);
+        // The rest of the epoch is left out.
+        ahead.follow((1, 0, 0));
+        assert_eq!((given_up(&asked), taken(&asked)), (vec![1, 2, 3], vec![1, 2, 3]));
+        // Handed out, and not read while others are.
+        ahead.follow((1, 0, 1));
+        ahead.follow((1, 0, 2));
+        assert_eq!(given_up(&asked), [1]);
+        ahead.stop();
+        assert_eq!(given_up(&asked), [2, 3, 4, 5]);
+    }
+}

@@ -1,0 +1,67 @@
+//! In the place of what reads URLs, where the crate is built without the feature `remote`.
+
+use std::io::{Error, ErrorKind, Result};
+use std::path::Path;
+
+use bytes::Bytes;
+
+use super::{Entry, Stamp, StorageSettings};
+
+#[derive(Debug)]
+pub enum File {}
+
+/// Bytes that are being fetched.
+#[derive(Debug)]
+pub enum Fetch {}
+
+impl File {
+    pub fn open(_: &Path) -> Result<Self> {
+        Err(absent())
+    }
+
+    pub fn stamp(&self) -> Stamp {
+        match *self {}
+    }
+
+    pub fn read_at(&self, _: &mut [u8], _: u64) -> Result<usize> {
+        match *self {}
+    }
+
+    pub fn fetch(&self, _: u64, _: u64) -> Result<Fetch> {
+        match *self {}
+    }
+}
+
+impl Fetch {
+    /// The bytes.
+    pub fn wait(self) -> Result<Bytes> {
+        match self {}
+    }
+}
+
+pub fn configure(_: &StorageSettings) {}
+
+pub fn fetch(_: &Path, _: Option<Stamp>, _: u64) -> Result<Fetch> {
+    Err(absent())
+}
+
+pub fn lens(paths: &[&Path]) -> Vec<Result<u64>> {
+    paths.iter().map(|_| Err(absent())).collect()
+}
+
+pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
+    paths.iter().map(|_| Err(absent())).collect()
+}
+
+pub fn list(_: &Path) -> Result<Vec<Entry>> {
+    Err(absent())
+}
+
+pub fn list_all(_: &Path) -> Result<Vec<(String, Stamp)>> {
+    Err(absent())
+}
+
+fn absent() -> Error {
+    let problem = "this program was built without URLs; build it with the feature `remote`";
+    Error::new(ErrorKind::Unsupported, problem)
+}

@@ -1,0 +1,326 @@
+//! What was fetched, kept on disk.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use sha2::{Digest, Sha256};
+
+use super::stats::{Counters, warn};
+use super::{Stamp, StorageSettings};
+
+/// Ranges and objects that were fetched, in files of their own, for all processes of a machine.
+///
+/// * An entry belongs to a URL, the version that the server gave it, and a range: a changed object has other entries.
+/// * An entry's checksum (CRC-32C) is verified whenever it is read. A damaged one is thrown away, and fetched anew.
+/// * An entry is written under another name and renamed when it is whole; reading needs no lock. All processes add to one
+///   count of bytes, under a lock on the file that holds it. It is counted anew before anything is thrown away.
+/// * There are never more bytes than the limit. Where there is no room, what belongs to the folders (URLs) that were not
+///   used for longest goes, a folder at a time, but never one that a process has used within the hour: a set that is
+///   larger than the limit keeps what it has, since it would otherwise lose each sample before it is read again.
+/// * Where the disk is full or cannot be written, nothing more is kept, one warning says so, and reading goes on.
+pub struct Cache {
+    root: PathBuf,
+    limit: u64,
+    state: Mutex<State>,
+    broken: AtomicBool,
+}
+
+struct State {
+    /// The folders that this process has used.
+    used: HashSet<String>,
+    /// When all of them were last marked as in use.
+    marked: Instant,
+    /// Nothing is put before this time, since there was no room.
+    full_until: Option<Instant>,
+}
+
+/// Where an entry is, if it is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    folder: String,
+    name: String,
+    bytes: u64,
+}
+
+const MAGIC: &[u8; 8] = b"FWCACHE1";
+/// Magic, length (8 bytes), the body's CRC-32C, and that of the 20 bytes before; little endian.
+const HEAD: usize = 24;
+/// The file with the count of bytes, and the one whose time says when a folder was used.
+const COUNT: &str = "bytes";
+const USED: &str = "used";
+const TEMPORARY: &str = "new-";
+/// A folder that was used within this time is not thrown away.
+const IN_USE: Duration = Duration::from_secs(3600);
+/// What this process uses is marked again after this time.
+const MARK: Duration = Duration::from_secs(600);
+/// Where there was no room, it is looked for again after this time.
+const FULL: Duration = Duration::from_secs(60);
+
+impl Cache {
+    /// The one that the settings ask for, if they do. A folder that cannot be made is a warning.
+    pub fn open(settings: &StorageSettings) -> Option<Self> {
+        if settings.cache == 0 {
+            return None;
+        }
+        let root = match &settings.cache_directory {
+            Some(directory) => directory.clone(),
+            None => super::cache_directory()?.join("objects"),
+        };
+        if let Err(error) = fs::create_dir_all(&root) {
+            warn(format!("nothing is kept in {}: {error}", root.display()));
+            return None;
+        }
+        let state = State { used: HashSet::new(), marked: Instant::now(), full_until: None };
+        Some(Self {
+            root,
+            limit: settings.cache,
+            state: Mutex::new(state),
+            broken: AtomicBool::new(false),
+        })
+    }
+
+    /// The place of a range, or of all, of the object with this URL and stamp.
+    pub fn place(&self, url: &str, stamp: Stamp, range: Option<Range<u64>>) -> Place {
+        let Stamp { len, version: [first, second] } = stamp;
+        let folder = url.rsplit_once('/').map_or(url, |(folder, _)| folder);
+        let bytes = range.as_ref().map_or(len, |range| range.end - range.start);
+        let key = match range {
+            Some(Range { start, end }) => format!("{url}\n{len}\n{first} {second}\n{start}\n{end}"),
+            None => format!("{url}\n{len}\n{first} {second}"),
+        };
+        Place { folder: hash(folder, 16), name: hash(&key, 40), bytes }
+    }
+
+    /// The entry's bytes, if it is there and whole.
+    pub fn get(&self, place: &Place) -> Option<Bytes> {
+        self.mark(&place.folder);
+        let path = self.path(place);
+        match read(&path, place.bytes) {
+            Ok(bytes) => {
+                Counters::add(&Counters::get().hits, 1);
+                return Some(bytes);
+            }
+            Err(error) if error.kind() == ErrorKind::InvalidData => {
+                Counters::add(&Counters::get().damaged, 1);
+                // Another process may have thrown it away already.
+                let _ = fs::remove_file(&path);
+            }
+            Err(_) => {}
+        }
+        Counters::add(&Counters::get().misses, 1);
+        None
+    }
+
+    /// Keeps bytes, where there is room for them.
+    pub fn put(&self, place: &Place, bytes: &[u8]) {
+        if self.broken.load(Ordering::Relaxed) {
+            return;
+        }
+        self.mark(&place.folder);
+        if let Err(error) = self.write(place, bytes) {
+            self.broken.store(true, Ordering::Relaxed);
+            warn(format!("nothing more is kept in {}: {error}", self.root.display()));
+        }
+    }
+
+    fn write(&self, place: &Place, bytes: &[u8]) -> Result<()> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let path = self.path(place);
+        let len = (HEAD + bytes.len()) as u64;
+        if path.exists() || !self.take(len)? {
+            return Ok(());
+        }
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{TEMPORARY}{}-{number}", std::process::id());
+        let temporary = self.root.join(&place.folder).join(name);
+        let written = write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        match written {
+            // Another process has thrown the folder away: it is there again with the next entry.
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.state().used.remove(&place.folder);
+                Ok(())
+            }
+            written => written,
+        }
+    }
+
+    /// Takes room for so many bytes; false where there is none.
+    fn take(&self, len: u64) -> Result<bool> {
+        if len > self.limit || self.state().full_until.is_some_and(|until| Instant::now() < until) {
+            return Ok(false);
+        }
+        let path = self.root.join(COUNT);
+        let mut file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        // Given back when the file is closed, also by the end of the process.
+        file.lock()?;
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        let mut total = match text.trim().parse::<u64>() {
+            Ok(total) => total,
+            Err(_) => self.total()?,
+        };
+        if total.saturating_add(len) > self.limit {
+            total = self.make_room(len)?;
+        }
+        let room = total.saturating_add(len) <= self.limit;
+        if room {
+            total += len;
+        } else {
+            self.state().full_until = Some(Instant::now() + FULL);
+        }
+        file.seek(SeekFrom::Start(0))?;
+        // As long as any count, so that no digits of an older one are left behind it.
+        file.write_all(format!("{total:<20}").as_bytes())?;
+        Ok(room)
+    }
+
+    /// Throws away folders until there is room, those first that were not used for longest. Gives the bytes that are left.
+    fn make_room(&self, len: u64) -> Result<u64> {
+        let (mut folders, mut total) = (Vec::new(), 0);
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                let bytes = bytes_in(&entry.path())?;
+                total += bytes;
+                let used = fs::metadata(entry.path().join(USED)).and_then(|it| it.modified());
+                folders.push((used.unwrap_or(SystemTime::UNIX_EPOCH), entry.path(), bytes));
+            }
+        }
+        folders.sort_unstable();
+        let now = SystemTime::now();
+        for (used, path, bytes) in folders {
+            if total.saturating_add(len) <= self.limit {
+                break;
+            }
+            let own = path.file_name().and_then(|it| it.to_str());
+            let own = own.is_some_and(|name| self.state().used.contains(name));
+            // A time in the future is one of a clock that was wrong.
+            if own || now.duration_since(used).is_ok_and(|age| age < IN_USE) {
+                continue;
+            }
+            fs::remove_dir_all(&path)?;
+            total -= bytes;
+        }
+        Ok(total)
+    }
+
+    /// Bytes of all entries.
+    fn total(&self) -> Result<u64> {
+        let mut total = 0;
+        for entry in fs::read_dir(&self.root)? {
+            let entry = entry?;
+            if entry.file_type()?.is_dir() {
+                total += bytes_in(&entry.path())?;
+            }
+        }
+        Ok(total)
+    }
+
+    /// Says that a folder is in use, and now and then that all are which this process has used.
+    fn mark(&self, folder: &str) {
+        let mut state = self.state();
+        if !state.used.contains(folder) {
+            state.used.insert(folder.to_string());
+            self.touch(folder);
+        }
+        if state.marked.elapsed() > MARK {
+            state.marked = Instant::now();
+            for folder in &state.used {
+                self.touch(folder);
+            }
+        }
+    }
+
+    /// What goes wrong here goes wrong when an entry is written too, and is told there.
+    fn touch(&self, folder: &str) {
+        let path = self.root.join(folder);
+        let _ = fs::create_dir_all(&path);
+        let file =
+            OpenOptions::new().write(true).create(true).truncate(false).open(path.join(USED));
+        let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+    }
+
+    fn path(&self, place: &Place) -> PathBuf {
+        self.root.join(&place.folder).join(&place.name)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Hexadecimal digits of a text's SHA-256.
+fn hash(text: &str, digits: usize) -> String {
+    let mut name = String::with_capacity(digits);
+    for byte in &Sha256::digest(text)[..digits / 2] {
+        write!(name, "{byte:02x}").expect("a String takes all text");
+    }
+    name
+}
+
+fn write(path: &Path, bytes: &[u8]) -> Result<()> {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(MAGIC);
+    head[8..16].copy_from_slice(&(bytes.len() as u64).to_le_bytes());
+    head[16..20].copy_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
+    let crc = crc32c::crc32c(&head[..20]);
+    head[20..].copy_from_slice(&crc.to_le_bytes());
+    let mut file = File::create(path)?;
+    file.write_all(&head)?;
+    file.write_all(bytes)
+}
+
+/// The body of an entry of this many bytes, or [`ErrorKind::InvalidData`] where it is not what was written.
+fn read(path: &Path, bytes: u64) -> Result<Bytes> {
+    let mut file = File::open(path)?;
+    let len = file.metadata()?.len();
+    let damaged = || ErrorKind::InvalidData.into();
+    if len != HEAD as u64 + bytes {
+        return Err(damaged());
+    }
+    let mut head = [0; HEAD];
+    file.read_exact(&mut head).map_err(|_| damaged())?;
+    let word = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    let announced = u64::from(word(8)) | u64::from(word(12)) << 32;
+    let whole = &head[..8] == MAGIC && crc32c::crc32c(&head[..20]) == word(20);
+    if !whole || announced != bytes {
+        return Err(damaged());
+    }
+    let mut body = vec![0; bytes as usize];
+    file.read_exact(&mut body).map_err(|_| damaged())?;
+    if crc32c::crc32c(&body) != word(16) {
+        return Err(damaged());
+    }
+    Ok(body.into())
+}
+
+/// Bytes of the entries of a folder. What a process began to write that has ended is thrown away.
+fn bytes_in(folder: &Path) -> Result<u64> {
+    let mut total = 0;
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        // Another process may take it away meanwhile.
+        let Ok(facts) = entry.metadata() else { continue };
+        let name = entry.file_name();
+        let begun = name.to_string_lossy().starts_with(TEMPORARY);
+        let old = facts.modified().is_ok_and(|it| it.elapsed().is_ok_and(|age| age > IN_USE));
+        if begun && old {
+            let _ = fs::remove_file(entry.path());
+        } else {
+            total += facts.len();
+        }
+    }
+    Ok(total)
+}

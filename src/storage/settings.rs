@@ -1,0 +1,105 @@
+//! How files behind URLs are read.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+/// `[storage]`: how files behind URLs are read, and how much of them is kept. For files on local disks it says nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct StorageSettings {
+    /// Requests in flight, at least 1. Default 64.
+    pub connections: usize,
+    /// How often a request that failed is sent again. Default 8: with the pauses between them about 25 seconds.
+    pub retries: u32,
+    /// Seconds for an answer, at least 1; a body has a second more for each 64 KiB. Default 10.
+    pub timeout: u64,
+    /// Most host memory for samples that were fetched ahead, in bytes; fewer are fetched ahead where the largest sample
+    /// would exceed it. Default 256 MiB.
+    #[serde(deserialize_with = "crate::footprint::byte_size")]
+    pub read_ahead: u64,
+    /// Most bytes on disk for what was fetched; 0, the default, keeps nothing.
+    #[serde(deserialize_with = "crate::footprint::byte_size")]
+    pub cache: u64,
+    /// The folder for it, which several processes may share; left out, `objects` in the cache's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_directory: Option<PathBuf>,
+}
+
+impl Default for StorageSettings {
+    fn default() -> Self {
+        Self {
+            connections: 64,
+            retries: 8,
+            timeout: 10,
+            read_ahead: 256 << 20,
+            cache: 0,
+            cache_directory: None,
+        }
+    }
+}
+
+impl StorageSettings {
+    /// Whether the values can be.
+    ///
+    /// # Errors
+    ///
+    /// The key and what is wrong with its value.
+    pub fn check(&self) -> crate::Result<()> {
+        let error = |key: &str, problem: String| {
+            Err(crate::Error::config(format!("storage.{key}"), problem))
+        };
+        let Self { connections, retries, timeout, .. } = *self;
+        if !(1..=4096).contains(&connections) {
+            return error("connections", format!("must be from 1 to 4096, is {connections}"));
+        }
+        if retries > 100 {
+            return error("retries", format!("must be at most 100, is {retries}"));
+        }
+        if !(1..=3600).contains(&timeout) {
+            return error("timeout", format!("must be from 1 to 3600 seconds, is {timeout}"));
+        }
+        Ok(())
+    }
+
+    /// Samples that are fetched ahead where the largest has so many bytes: twice as many as there are requests in flight,
+    /// so that one that is late does not hold up those behind it, and within `read_ahead`.
+    pub fn samples_ahead(&self, largest_bytes: u64) -> usize {
+        let room = self.read_ahead / largest_bytes.max(1);
+        (2 * self.connections as u64).min(room).max(1) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn impossible_values_are_named() {
+        StorageSettings::default().check().unwrap();
+        let default = StorageSettings::default;
+        for (settings, text) in [
+            (
+                StorageSettings { connections: 0, ..default() },
+                "storage.connections: must be from 1 to 4096, is 0",
+            ),
+            (
+                StorageSettings { retries: 101, ..default() },
+                "storage.retries: must be at most 100, is 101",
+            ),
+            (
+                StorageSettings { timeout: 0, ..default() },
+                "storage.timeout: must be from 1 to 3600 seconds, is 0",
+            ),
+        ] {
+            assert_eq!(settings.check().unwrap_err().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn samples_ahead_are_twice_the_connections_within_the_memory() {
+        let settings = StorageSettings { connections: 8, read_ahead: 100, ..Default::default() };
+        let ahead = [0, 1, 6, 7, 10, 99, 100, 101].map(|bytes| settings.samples_ahead(bytes));
+        assert_eq!(ahead, [16, 16, 16, 14, 10, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,79 @@
+//! Waits that another thread can end.
+
+use std::cell::RefCell;
+#[cfg(feature = "remote")]
+use std::io::{Error, Result};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+#[cfg(feature = "remote")]
+use std::sync::{
+    atomic::Ordering,
+    mpsc::{Receiver, RecvTimeoutError},
+};
+#[cfg(feature = "remote")]
+use std::time::Duration;
+
+thread_local! {
+    static GIVEN_UP: RefCell<Option<Arc<AtomicBool>>> = const { RefCell::new(None) };
+}
+
+/// How long it takes until a wait sees that it is given up.
+#[cfg(feature = "remote")]
+const LOOK: Duration = Duration::from_millis(20);
+
+/// Does the work, in which every wait for a server ends with an error soon after `given_up` is set.
+pub(crate) fn unless<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
+    /// Puts back what held before, also after a panic.
+    struct Before(Option<Arc<AtomicBool>>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            GIVEN_UP.set(self.0.take());
+        }
+    }
+    let _before = Before(GIVEN_UP.replace(Some(given_up.clone())));
+    work()
+}
+
+/// What another thread sends.
+#[cfg(feature = "remote")]
+pub(super) fn receive<T>(answer: &Receiver<Result<T>>) -> Result<T> {
+    loop {
+        match answer.recv_timeout(LOOK) {
+            Ok(result) => return result,
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let given_up = |it: &Arc<AtomicBool>| it.load(Ordering::Acquire);
+        if GIVEN_UP.with_borrow(|it| it.as_ref().is_some_and(given_up)) {
+            break;
+        }
+    }
+    Err(Error::other("the request was given up"))
+}
+
+#[cfg(all(test, feature = "remote"))]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn a_wait_ends_when_it_is_given_up_and_not_before() {
+        let given_up = Arc::new(AtomicBool::new(false));
+        let (sender, answer) = sync_channel::<Result<u8>>(1);
+        let answer = std::sync::Mutex::new(answer);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| unless(&given_up, || receive(&answer.lock().unwrap())));
+            std::thread::sleep(3 * LOOK);
+            assert!(!waiting.is_finished());
+            given_up.store(true, Ordering::Release);
+            assert_eq!(
+                waiting.join().unwrap().unwrap_err().to_string(),
+                "the request was given up"
+            );
+        });
+        // The flag holds within `unless` only.
+        unless(&given_up, || ());
+        sender.send(Ok(7)).unwrap();
+        assert_eq!(receive(&answer.lock().unwrap()).unwrap(), 7);
+    }
+}

@@ -1,0 +1,132 @@
+//! URLs on servers that others wrote: moto, an S3 emulator, and Python's HTTP server. `tests/servers/run.sh` starts them
+//! with the files of `tests/golden/records` and runs these.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::gpu::kernel::override_cache_directory;
+use feedwater::source::{
+    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
+    WebDatasetSettings,
+};
+use feedwater::storage::{self, File, StorageSettings};
+
+const PICTURES: [&str; 4] = ["0.jpg", "1.jpg", "2.jpg", "3.jpg"];
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records")
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    fs::read(folder().join(name)).unwrap()
+}
+
+fn server(variable: &str) -> String {
+    override_cache_directory(tempfile::tempdir().unwrap().keep());
+    std::env::var(variable).expect("run these tests with tests/servers/run.sh")
+}
+
+fn read(source: &dyn Source, index: u64) -> Vec<u8> {
+    let mut page = HostPage::default();
+    source.read(index, &mut page, 1 << 30).unwrap();
+    page.bytes().to_vec()
+}
+
+#[test]
+#[ignore = "needs the servers that tests/servers/run.sh starts"]
+fn an_s3_emulator_gives_parts_and_wholes_and_says_what_is_not_there() {
+    server("AWS_ENDPOINT_URL");
+    let bytes = golden("train-000000.tar");
+    let url = Path::new("s3://feedwater/train-000000.tar");
+    let file = File::open(url).unwrap();
+    assert_eq!(file.stamp().unwrap().len, bytes.len() as u64);
+    let mut part = vec![0; 700];
+    file.read_exact_at(&mut part, 300).unwrap();
+    assert_eq!(part, bytes[300..1000]);
+    assert_eq!(storage::read(url).unwrap(), bytes);
+    let missing = File::open(Path::new("s3://feedwater/missing")).unwrap_err().to_string();
+    assert!(missing.contains("no such object (404)"), "{missing}");
+    let missing = Directory::open("s3://no-such-bucket/train").err().unwrap().to_string();
+    assert!(missing.contains("404"), "{missing}");
+}
+
+#[test]
+#[ignore = "needs the servers that tests/servers/run.sh starts"]
+fn an_s3_emulator_lists_what_the_folder_holds() {
+    server("AWS_ENDPOINT_URL");
+    let local = Directory::open(folder()).unwrap();
+    let remote = Directory::open("s3://feedwater").unwrap();
+    assert_eq!(remote.len(), local.len());
+    for index in 0..local.len() {
+        assert_eq!(remote.path(index).file_name(), local.path(index).file_name());
+        assert_eq!(read(&remote, index), read(&local, index));
+        let mut page = HostPage::default();
+        remote.expect(index, 1 << 20).unwrap()(&mut page, 1 << 20).unwrap();
+        assert_eq!(page.bytes(), read(&local, index));
+    }
+    assert_eq!(remote.largest_bytes(), local.largest_bytes());
+}
+
+#[test]
+#[ignore = "needs the servers that tests/servers/run.sh starts"]
+fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
+    server("AWS_ENDPOINT_URL");
+    let settings = TfRecordSettings::default();
+    let source = TfRecord::open(&["s3://feedwater/train-*-of-00002".into()], &settings).unwrap();
+    assert_eq!(source.len(), 4);
+    for (index, name) in PICTURES.iter().enumerate() {
+        assert_eq!(read(&source, index as u64), golden(name));
+    }
+    let settings = WebDatasetSettings::default();
+    let names = ["train-000000.tar", "train-000001.tar"];
+    let local = WebDataset::open(&names.map(|name| folder().join(name)), &settings).unwrap();
+    let urls = names.map(|name| PathBuf::from(format!("s3://feedwater/{name}")));
+    let remote = WebDataset::open(&urls, &settings).unwrap();
+    assert_eq!(remote.len(), local.len());
+    for index in 0..local.len() {
+        assert_eq!(
+            (remote.label(index), read(&remote, index)),
+            (local.label(index), read(&local, index))
+        );
+    }
+}
+
+#[test]
+#[ignore = "needs the servers that tests/servers/run.sh starts"]
+fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
+    server("AWS_ENDPOINT_URL");
+    let directory = tempfile::tempdir().unwrap();
+    let cache_directory = Some(directory.path().to_path_buf());
+    storage::configure(&StorageSettings { cache: 1 << 20, cache_directory, ..Default::default() })
+        .unwrap();
+    let source = Directory::open("s3://feedwater").unwrap();
+    let first: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
+    let before = storage::stats();
+    // Listed again, the objects have the same versions.
+    let source = Directory::open("s3://feedwater").unwrap();
+    let second: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
+    let hits = storage::stats().cache_hits - before.cache_hits;
+    assert!(first == second && hits >= source.len(), "{hits} hits");
+    storage::configure(&StorageSettings::default()).unwrap();
+}
+
+#[test]
+#[ignore = "needs the servers that tests/servers/run.sh starts"]
+fn a_plain_http_server_gives_whole_files_and_refuses_parts() {
+    let root = server("FEEDWATER_HTTP_SERVER");
+    let list = tempfile::tempdir().unwrap();
+    let lines = PICTURES.map(|name| format!("{root}/{name}\t7\n")).concat();
+    fs::write(list.path().join("list.txt"), lines).unwrap();
+    let source = FileList::open(list.path().join("list.txt")).unwrap();
+    for (index, name) in PICTURES.iter().enumerate() {
+        assert_eq!(read(&source, index as u64), golden(name));
+    }
+    let url = PathBuf::from(format!("{root}/train-00000-of-00002"));
+    let file = File::open(&url).unwrap();
+    let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
+    assert!(error.contains("the server gives only whole files"), "{error}");
+    let error = TfRecord::open(&[url], &TfRecordSettings::default()).err().unwrap().to_string();
+    assert!(error.contains("the server gives only whole files"), "{error}");
+    let error = File::open(Path::new(&format!("{root}/missing"))).unwrap_err().to_string();
+    assert!(error.contains("404"), "{error}");
+}

@@ -1,0 +1,327 @@
+//! A server on the loopback that does what it is told: objects by path, in the ways of HTTP and of S3 (`GET` and `HEAD`
+//! with `Range` and `If-Match`, `ListObjectsV2`), and faults that are written down for single requests.
+
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// What goes wrong with one request.
+#[derive(Clone, Copy, Debug)]
+pub enum Fault {
+    /// This status, without an object.
+    Status(u16),
+    /// The connection ends before an answer.
+    Close,
+    /// The connection ends after this many bytes of the body.
+    Cut(usize),
+    /// Nothing is answered, and the connection stays.
+    Hang,
+    /// The answer begins after this time.
+    Late(Duration),
+    /// The body comes in pieces of this many bytes, with this time between them.
+    Slow(usize, Duration),
+    /// The body has this many bytes less, and the head says so.
+    Short(usize),
+    /// The head says another range than the one that was asked for.
+    OtherRange,
+    /// This byte of the body has other bits.
+    Flipped(usize),
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    state: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    in_flight: AtomicUsize,
+    most_in_flight: AtomicUsize,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Arc<Vec<u8>>>,
+    faults: HashMap<String, VecDeque<Fault>>,
+    log: Vec<Request>,
+    latency: Duration,
+    whole_files_only: bool,
+    names_in_a_page: Option<usize>,
+}
+
+/// A request that came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub method: String,
+    /// Without what stands behind `?`.
+    pub path: String,
+    pub range: Option<Range<usize>>,
+}
+
+impl Server {
+    /// A server without objects.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let state = Arc::new(Shared::default());
+        let shared = state.clone();
+        // It ends with the process.
+        thread::spawn(move || {
+            for stream in listener.incoming().flatten() {
+                let shared = shared.clone();
+                thread::spawn(move || serve(stream, &shared));
+            }
+        });
+        Self { address, state }
+    }
+
+    /// `http://127.0.0.1:…` and this path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// Has this object from now on, under a path that begins with `/`.
+    pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) {
+        self.lock().objects.insert(path.into(), Arc::new(bytes.into()));
+    }
+
+    /// Treats the next requests for this path in these ways, one after another.
+    pub fn fail(&self, path: &str, faults: impl IntoIterator<Item = Fault>) {
+        self.lock().faults.entry(path.into()).or_default().extend(faults);
+    }
+
+    /// Waits so long before every answer.
+    pub fn latency(&self, latency: Duration) {
+        self.lock().latency = latency;
+    }
+
+    /// Does not know `Range`.
+    pub fn whole_files_only(&self) {
+        self.lock().whole_files_only = true;
+    }
+
+    /// Lists so many names at once.
+    pub fn names_in_a_page(&self, names: usize) {
+        self.lock().names_in_a_page = Some(names);
+    }
+
+    /// The requests for paths that begin so, since the last call of `forget`.
+    pub fn log(&self, prefix: &str) -> Vec<Request> {
+        self.lock().log.iter().filter(|it| it.path.starts_with(prefix)).cloned().collect()
+    }
+
+    /// Takes the requests for paths that begin so out of the log.
+    pub fn forget(&self, prefix: &str) {
+        self.lock().log.retain(|it| !it.path.starts_with(prefix));
+        self.state.most_in_flight.store(0, Ordering::SeqCst);
+    }
+
+    /// The most requests that waited at the same time for their answer to begin.
+    pub fn most_in_flight(&self) -> usize {
+        self.state.most_in_flight.load(Ordering::SeqCst)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.state.lock().unwrap()
+    }
+}
+
+fn serve(stream: TcpStream, shared: &Shared) {
+    stream.set_nodelay(true).unwrap();
+    let mut reader = BufReader::new(stream);
+    while let Some((request, if_match, query)) = next_request(&mut reader) {
+        let now = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
+        shared.most_in_flight.fetch_max(now, Ordering::SeqCst);
+        let mut state = shared.state.lock().unwrap();
+        state.log.push(request.clone());
+        let fault = state.faults.get_mut(&request.path).and_then(VecDeque::pop_front);
+        let latency = state.latency;
+        let answer = state.answer(&request, if_match.as_deref(), &query);
+        drop(state);
+        thread::sleep(latency);
+        // Before the answer, after which the client may come with the next one at once.
+        shared.in_flight.fetch_sub(1, Ordering::SeqCst);
+        if !send(reader.get_mut(), &request, answer, fault) {
+            return;
+        }
+    }
+}
+
+type Query = BTreeMap<String, String>;
+
+fn next_request(reader: &mut impl BufRead) -> Option<(Request, Option<String>, Query)> {
+    let mut line = String::new();
+    if reader.read_line(&mut line).ok()? == 0 {
+        return None;
+    }
+    let mut words = line.split_whitespace();
+    let (method, target) = (words.next()?.to_string(), words.next()?.to_string());
+    let (mut range, mut if_match) = (None, None);
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        let Some((name, value)) = line.trim().split_once(':') else { break };
+        match name.to_ascii_lowercase().as_str() {
+            "range" => {
+                let (start, end) = value.trim().strip_prefix("bytes=")?.split_once('-')?;
+                range = Some(start.parse().ok()?..end.parse::<usize>().ok()? + 1);
+            }
+            "if-match" => if_match = Some(value.trim().to_string()),
+            _ => {}
+        }
+    }
+    let (path, query) = target.split_once('?').unwrap_or((&target, ""));
+    let query = query.split('&').filter_map(|pair| pair.split_once('='));
+    let query = query.map(|(key, value)| (key.to_string(), decoded(value))).collect();
+    Some((Request { method, path: decoded(path), range }, if_match, query))
+}
+
+fn decoded(text: &str) -> String {
+    let mut bytes = Vec::new();
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        match (byte, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digits = [*high, *low];
+                bytes.push(u8::from_str_radix(str::from_utf8(&digits).unwrap(), 16).unwrap());
+                rest = after;
+            }
+            _ => bytes.push(byte),
+        }
+    }
+    String::from_utf8(bytes).unwrap()
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: Arc<Vec<u8>>,
+    part: Range<usize>,
+}
+
+impl Answer {
+    fn text(status: u16, text: String) -> Self {
+        let part = 0..text.len();
+        Self { status, head: String::new(), body: Arc::new(text.into_bytes()), part }
+    }
+}
+
+const DATE: &str = "Sat, 21 Nov 2026 09:00:00 GMT";
+
+fn tag(bytes: &[u8]) -> String {
+    format!("\"{:08x}\"", crc32c::crc32c(bytes))
+}
+
+impl State {
+    fn answer(&self, request: &Request, if_match: Option<&str>, query: &Query) -> Answer {
+        if query.get("list-type").is_some_and(|it| it == "2") {
+            return self.list(request.path.trim_matches('/'), query);
+        }
+        let Some(body) = self.objects.get(&request.path).cloned() else {
+            return Answer::text(404, "<Error><Code>NoSuchKey</Code></Error>".into());
+        };
+        let tag = tag(&body);
+        if if_match.is_some_and(|wanted| wanted != tag) {
+            return Answer::text(412, String::new());
+        }
+        let mut head = format!("ETag: {tag}\r\nLast-Modified: {DATE}\r\n");
+        match request.range.clone().filter(|_| !self.whole_files_only) {
+            None => Answer { status: 200, head, part: 0..body.len(), body },
+            Some(part) if part.start >= body.len() => Answer::text(416, String::new()),
+            Some(part) => {
+                let part = part.start..part.end.min(body.len());
+                let (first, last) = (part.start, part.end - 1);
+                head += &format!("Content-Range: bytes {first}-{last}/{}\r\n", body.len());
+                Answer { status: 206, head, part, body }
+            }
+        }
+    }
+
+    fn list(&self, bucket: &str, query: &Query) -> Answer {
+        let of = |key: &str| query.get(key).cloned().unwrap_or_default();
+        let (prefix, delimiter) = (of("prefix"), of("delimiter"));
+        let after = of("start-after").max(of("continuation-token"));
+        let root = format!("/{bucket}/");
+        let keys = self.objects.iter().filter_map(|(path, bytes)| {
+            let key = path.strip_prefix(&root)?;
+            (key.starts_with(&prefix) && *key > *after).then_some((key, bytes))
+        });
+        let (mut names, mut text, mut last, mut cut) = (Vec::new(), String::new(), "", false);
+        for (key, bytes) in keys {
+            let below = &key[prefix.len()..];
+            let folder = below.find('/').filter(|_| !delimiter.is_empty());
+            let name = folder.map_or(key, |end| &key[..prefix.len() + end + 1]);
+            if names.last() == Some(&name) {
+                last = key;
+                continue;
+            }
+            if self.names_in_a_page.is_some_and(|most| names.len() == most) {
+                cut = true;
+                break;
+            }
+            names.push(name);
+            last = key;
+            let (tag, len) = (tag(bytes), bytes.len());
+            text += &match folder {
+                Some(_) => format!("<CommonPrefixes><Prefix>{name}</Prefix></CommonPrefixes>"),
+                None => format!(
+                    "<Contents><Key>{key}</Key><Size>{len}</Size><ETag>{tag}</ETag>\
+                     <LastModified>2026-11-21T09:00:00.000Z</LastModified></Contents>"
+                ),
+            };
+        }
+        if cut {
+            text += &format!("<NextContinuationToken>{last}</NextContinuationToken>");
+        }
+        Answer::text(200, format!("<ListBucketResult>{text}</ListBucketResult>"))
+    }
+}
+
+/// Whether the connection goes on.
+fn send(stream: &mut TcpStream, request: &Request, answer: Answer, fault: Option<Fault>) -> bool {
+    let Answer { mut status, mut head, body, part } = answer;
+    let mut body = body[part].to_vec();
+    match fault {
+        Some(Fault::Close) => return false,
+        Some(Fault::Hang) => {
+            thread::sleep(Duration::from_secs(600));
+            return false;
+        }
+        Some(Fault::Status(code)) => {
+            (status, head) = (code, String::new());
+            body = b"<Error><Code>SlowDown</Code></Error>".to_vec();
+        }
+        Some(Fault::Late(time)) => thread::sleep(time),
+        Some(Fault::Short(bytes)) => body.truncate(body.len() - bytes),
+        Some(Fault::OtherRange) => head = head.replace("bytes ", "bytes 1"),
+        Some(Fault::Flipped(at)) => body[at] ^= 0x10,
+        _ => {}
+    }
+    let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{head}\r\n", body.len());
+    if stream.write_all(head.as_bytes()).is_err() {
+        return false;
+    }
+    if request.method == "HEAD" {
+        return true;
+    }
+    match fault {
+        Some(Fault::Cut(bytes)) => {
+            let _ = stream.write_all(&body[..bytes]);
+            false
+        }
+        Some(Fault::Slow(bytes, pause)) => body.chunks(bytes).all(|piece| {
+            thread::sleep(pause);
+            stream.write_all(piece).is_ok()
+        }),
+        _ => stream.write_all(&body).is_ok(),
+    }
+}

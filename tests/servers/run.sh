@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Tests against real servers on the loopback: moto (an S3 emulator from PyPI) and Python's HTTP server. Installs moto into
+# target/servers on first use; without Python or without a way to PyPI it says so and ends well, for it then tests nothing.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+venv=${CARGO_TARGET_DIR:-target}/servers
+if ! "$venv/bin/python" -c 'import moto.server, boto3, flask' 2> /dev/null; then
+    if ! python3 -c 'import venv, ensurepip' 2> /dev/null; then
+        echo "SKIPPED: the tests against real servers need python3 with venv; install python3-venv"
+        exit 0
+    fi
+    python3 -m venv "$venv"
+    if ! "$venv/bin/pip" install --quiet --disable-pip-version-check --retries 1 'moto[s3,server]==5.*'; then
+        if "$venv/bin/pip" download --quiet --no-deps --retries 0 --dest "$venv" six > /dev/null 2>&1; then
+            echo "FAILED: moto cannot be installed, though PyPI can be reached"
+            exit 1
+        fi
+        echo "SKIPPED: the tests against real servers need moto from PyPI, which cannot be reached"
+        exit 0
+    fi
+fi
+if [ $# -eq 0 ]; then
+    set -- cargo test --test remote_servers -- --ignored
+fi
+exec "$venv/bin/python" tests/servers/with_servers.py tests/golden/records "$@"

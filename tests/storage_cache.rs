@@ -1,0 +1,283 @@
+//! What is said above the disk cache, sentence by sentence, with files behind a server of the tests' own.
+
+mod servers;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use feedwater::storage::{self, File, StorageSettings};
+use tempfile::TempDir;
+
+use servers::Server;
+
+/// Which cache is in use is the process's, so one test runs at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+struct Setting {
+    server: Server,
+    directory: TempDir,
+    _alone: MutexGuard<'static, ()>,
+}
+
+const LEN: usize = 10_000;
+/// What an entry has besides its bytes.
+const HEAD: u64 = 24;
+
+fn start(limit: u64) -> Setting {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let setting =
+        Setting { server: Server::start(), directory: tempfile::tempdir().unwrap(), _alone };
+    configure(setting.directory.path(), limit);
+    setting
+}
+
+/// A cache that knows of nothing that this process has used.
+fn configure(directory: &Path, limit: u64) {
+    let without = StorageSettings::default();
+    storage::configure(&without).unwrap();
+    let cache_directory = Some(directory.to_path_buf());
+    storage::configure(&StorageSettings { cache: limit, cache_directory, ..without }).unwrap();
+}
+
+fn content(number: u64) -> Vec<u8> {
+    (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
+}
+
+/// A thousand bytes of a file, from a multiple of them on.
+fn read(url: &str, part: usize) -> Vec<u8> {
+    let mut bytes = vec![0; 1000];
+    let file = File::open(Path::new(url)).unwrap();
+    file.read_exact_at(&mut bytes, part as u64 * 1000).unwrap();
+    bytes
+}
+
+impl Setting {
+    fn url(&self, path: &str, number: u64) -> String {
+        self.server.put(path, content(number));
+        self.server.url(path)
+    }
+
+    /// Requests for bytes since the last call.
+    fn fetched(&self) -> usize {
+        let fetched = self.server.log("/").iter().filter(|it| it.method == "GET").count();
+        self.server.forget("/");
+        fetched
+    }
+
+    fn folders(&self) -> Vec<PathBuf> {
+        let entries = fs::read_dir(self.directory.path()).unwrap().map(|it| it.unwrap().path());
+        entries.filter(|path| path.is_dir()).collect()
+    }
+
+    fn entries(&self) -> Vec<PathBuf> {
+        let entries = self.folders().into_iter().flat_map(|it| fs::read_dir(it).unwrap());
+        entries.map(|it| it.unwrap().path()).filter(|it| !it.ends_with("used")).collect()
+    }
+
+    fn bytes(&self) -> u64 {
+        self.entries().iter().map(|path| fs::metadata(path).unwrap().len()).sum()
+    }
+
+    fn counted(&self) -> u64 {
+        let text = fs::read_to_string(self.directory.path().join("bytes")).unwrap();
+        text.trim().parse().unwrap()
+    }
+
+    /// As if every folder had been used so long ago, by another process.
+    fn age(&self, limit: u64, hours: u64) {
+        for folder in self.folders() {
+            let file = fs::File::options().write(true).open(folder.join("used")).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
+        }
+        configure(self.directory.path(), limit);
+    }
+}
+
+#[test]
+fn what_was_fetched_is_not_fetched_again_also_by_a_later_process() {
+    let setting = start(1 << 20);
+    let url = setting.url("/a/file", 1);
+    let before = storage::stats();
+    for _ in 0..3 {
+        assert_eq!(read(&url, 2), content(1)[2000..3000]);
+    }
+    assert_eq!(setting.fetched(), 1);
+    let after = storage::stats();
+    assert_eq!(
+        (after.cache_misses - before.cache_misses, after.cache_hits - before.cache_hits),
+        (1, 2)
+    );
+    configure(setting.directory.path(), 1 << 20);
+    assert_eq!((read(&url, 2), setting.fetched()), (content(1)[2000..3000].to_vec(), 0));
+    assert_eq!((read(&url, 3), setting.fetched()), (content(1)[3000..4000].to_vec(), 1));
+    assert_eq!((setting.bytes(), setting.counted()), (2 * (1000 + HEAD), 2 * (1000 + HEAD)));
+}
+
+#[test]
+fn a_changed_object_has_other_entries() {
+    let setting = start(1 << 20);
+    let url = setting.url("/a/file", 1);
+    read(&url, 0);
+    setting.url("/a/file", 2);
+    assert_eq!((read(&url, 0), setting.fetched()), (content(2)[..1000].to_vec(), 2));
+}
+
+#[test]
+fn a_damaged_entry_is_thrown_away_and_fetched_anew() {
+    let setting = start(1 << 20);
+    let url = setting.url("/a/file", 1);
+    read(&url, 0);
+    let entry = setting.entries().remove(0);
+    let whole = fs::read(&entry).unwrap();
+    let mut damaged =
+        vec![whole[..whole.len() - 1].to_vec(), Vec::new(), [&whole[..], &[0]].concat()];
+    for at in [0, 9, 17, 21, 24, 1023] {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 4;
+        damaged.push(bytes);
+    }
+    setting.fetched();
+    for (number, bytes) in damaged.into_iter().enumerate() {
+        fs::write(&entry, bytes).unwrap();
+        let before = storage::stats().cache_damaged;
+        assert_eq!(read(&url, 0), content(1)[..1000], "{number}");
+        assert_eq!(storage::stats().cache_damaged, before + 1, "{number}");
+        assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
+    }
+    // What another process is writing, or left behind, is no entry.
+    fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
+    assert_eq!((read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
+}
+
+#[test]
+fn a_set_that_is_larger_than_the_limit_keeps_what_it_has() {
+    let limit = 4 * (1000 + HEAD) + 500;
+    let setting = start(limit);
+    let url = setting.url("/a/file", 1);
+    for _ in 0..3 {
+        for part in 0..10 {
+            assert_eq!(read(&url, part), content(1)[part * 1000..][..1000]);
+            assert!(setting.bytes() <= limit);
+        }
+    }
+    // All ten, and then always the six for which there was no room.
+    assert_eq!(setting.fetched(), 10 + 6 + 6);
+    assert_eq!((setting.entries().len(), setting.counted()), (4, 4 * (1000 + HEAD)));
+}
+
+#[test]
+fn folders_that_were_not_used_for_longest_make_room() {
+    let limit = 4 * (1000 + HEAD);
+    let setting = start(limit);
+    let old = [setting.url("/old/1", 1), setting.url("/older/2", 2)];
+    for url in &old {
+        read(url, 0);
+        read(url, 1);
+    }
+    let new = setting.url("/new/3", 3);
+    // Within the hour nothing goes, whoever used it.
+    setting.age(limit, 0);
+    read(&new, 0);
+    assert_eq!(setting.entries().len(), 4);
+    setting.age(limit, 2);
+    let before = setting.folders();
+    read(&old[0], 0);
+    setting.fetched();
+    // `old` was used by this process just now, so `older` goes.
+    read(&new, 0);
+    read(&new, 0);
+    assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
+    assert_eq!((before.len(), before.iter().filter(|it| it.exists()).count()), (3, 2));
+    assert_eq!((read(&old[0], 1), setting.fetched()), (content(1)[1000..2000].to_vec(), 0));
+    assert_eq!(setting.bytes(), setting.counted());
+}
+
+#[test]
+fn a_count_that_is_missing_or_wrong_is_made_anew() {
+    let limit = 4 * (1000 + HEAD);
+    let setting = start(limit);
+    let url = setting.url("/a/file", 1);
+    read(&url, 0);
+    fs::remove_file(setting.directory.path().join("bytes")).unwrap();
+    read(&url, 1);
+    assert_eq!(setting.counted(), 2 * (1000 + HEAD));
+    // A process that ended between the count and the entry leaves too much.
+    fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
+    read(&url, 2);
+    assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));
+}
+
+#[test]
+fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
+    let setting = start(1 << 20);
+    let url = setting.url("/a/file", 1);
+    read(&url, 0);
+    let folder = setting.folders().remove(0);
+    fs::remove_dir_all(&folder).unwrap();
+    fs::write(&folder, "in the way").unwrap();
+    for part in [0, 1, 0, 1] {
+        assert_eq!(read(&url, part), content(1)[part * 1000..][..1000]);
+    }
+    let place = setting.directory.path().display().to_string();
+    let warnings = || storage::warnings().into_iter().filter(|it| it.contains(&place)).count();
+    assert_eq!(warnings(), 1, "{:?}", storage::warnings());
+    // A folder that cannot be made is no cache from the beginning.
+    let below = setting.directory.path().join("bytes/below");
+    configure(&below, 1 << 20);
+    assert_eq!(read(&url, 0), content(1)[..1000]);
+    assert_eq!(warnings(), 2);
+}
+
+#[test]
+fn nothing_is_kept_where_nothing_is_asked_for() {
+    let setting = start(0);
+    let url = setting.url("/a/file", 1);
+    read(&url, 0);
+    read(&url, 0);
+    assert_eq!((setting.fetched(), setting.folders().len()), (2, 0));
+}
+
+const CHILD: &str = "FEEDWATER_TEST_CHILD";
+
+/// What the processes of the next test do: reads in an order of their own, and checks every byte.
+#[test]
+fn child() {
+    let Ok(told) = std::env::var(CHILD) else { return };
+    let words: Vec<&str> = told.split('\n').collect();
+    let [root, directory, number] = words[..] else { panic!("{told}") };
+    let number: u64 = number.parse().unwrap();
+    configure(Path::new(directory), 30 * (1000 + HEAD));
+    for round in 0..300_u64 {
+        let mixed = (round * 7919 + number * 104_729).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
+        let (file, part) = (mixed % 6, (mixed / 6 % 10) as usize);
+        let bytes = read(&format!("{root}/{file}/file"), part);
+        assert_eq!(bytes, content(file)[part * 1000..][..1000]);
+    }
+}
+
+#[test]
+fn several_processes_share_it() {
+    let setting = start(30 * (1000 + HEAD));
+    for file in 0..6 {
+        setting.url(&format!("/{file}/file"), file);
+    }
+    let (root, directory) = (setting.server.url(""), setting.directory.path().display());
+    let children = (0..4).map(|number| {
+        let told = format!("{root}\n{directory}\n{number}");
+        let program = std::env::current_exe().unwrap();
+        Command::new(program).args(["--exact", "child"]).env(CHILD, told).spawn().unwrap()
+    });
+    for mut child in children.collect::<Vec<_>>() {
+        assert!(child.wait().unwrap().success());
+    }
+    assert!(setting.bytes() <= 30 * (1000 + HEAD));
+    // Two that fetch the same at the same time may both have counted it.
+    assert!(setting.counted() >= setting.bytes());
+    let names = setting.entries();
+    assert!(names.iter().all(|it| !it.file_name().unwrap().to_str().unwrap().starts_with("new-")));
+    assert!(names.len() > 20, "{}", names.len());
+    assert!(setting.fetched() < 4 * 300, "nothing was found that another process had kept");
+}
