@@ -26,8 +26,7 @@ prefetch = 2
 seed = 42
 shuffle = true
 last = "drop"
-rank = 0
-world = 1
+shard = "environment"
 on_error = "stop"
 [decode]
 placement = "auto"
@@ -65,7 +64,6 @@ fn the_documented_file_is_read() {
     settings.loader.workers = 2;
     settings.loader.seed = 42;
     settings.loader.shuffle = true;
-    (settings.loader.rank, settings.loader.world) = (Some(0), Some(1));
     assert_eq!(pipeline.settings, settings);
     let names: Vec<_> = pipeline.chain.steps().iter().map(|it| it.operator.name()).collect();
     assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);

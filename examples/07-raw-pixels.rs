@@ -1,7 +1,7 @@
 //! A source of your own whose pictures are pixels already: each gets a PNM header of a few bytes before its pixels, and
 //! goes through the chain as a file would.
 //!
-//! `cargo run --release --example 06-raw-pixels`
+//! `cargo run --release --example 07-raw-pixels`
 
 use feedwater::error::{Fault, Reason};
 use feedwater::geometry::Size;
