@@ -5,11 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::HostDecoder;
 use crate::error::{Error, Fault, Reason, Result};
-use crate::geometry::Size;
 use crate::header::Header;
-use crate::image::{HostImage, Image, PixelType};
-use crate::op::{Operator, Resize, Wanted};
-use crate::random::{SampleKey, SampleRng};
+use crate::op::{Operator, Resize};
+use crate::transform::Whole;
 
 /// How small.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,77 +36,37 @@ impl Presize {
 /// Makes pictures smaller: upright, resized as the operator `resize` does by default (Pillow's antialiased bilinear
 /// filter), and a baseline JPEG afterwards. One per thread; its buffers only ever grow.
 pub struct Presizer {
-    settings: Presize,
+    quality: u8,
     decoder: HostDecoder,
-    upright: HostImage,
-    resized: HostImage,
-    table: Vec<i32>,
+    whole: Whole,
 }
 
 impl Presizer {
     /// With these settings, which were checked.
-    pub fn new(settings: Presize) -> Self {
-        Self {
-            settings,
-            decoder: HostDecoder::new(),
-            upright: HostImage::new(PixelType::U8, Size::default().window()),
-            resized: HostImage::new(PixelType::U8, Size::default().window()),
-            table: Vec::new(),
-        }
+    pub fn new(Presize { shorter, quality }: Presize) -> Self {
+        Self { quality, decoder: HostDecoder::new(), whole: Whole::new(Some(shorter), true) }
     }
 
     /// The smaller picture as a JPEG, or `None` where the picture is small enough. A picture that is wide or high beyond
     /// what a JPEG can be (65535) after that is a fault.
     pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, Fault> {
-        let size = header.orientation.upright_size(header.size);
-        if size.width.min(size.height) <= self.settings.shorter {
+        if !self.whole.resizes(header) {
             return Ok(None);
         }
-        self.decode(bytes, header, size)?;
-        let output = self.resize(size);
-        let (Ok(width), Ok(height)) = (u16::try_from(output.width), u16::try_from(output.height))
+        let size = self.whole.size(header);
+        let (Ok(width), Ok(height)) = (u16::try_from(size.width), u16::try_from(size.height))
         else {
-            let problem = format!("would be {output} pixels, a JPEG has at most 65535 a side");
+            let problem = format!("would be {size} pixels, a JPEG has at most 65535 a side");
             return Err(Fault::new(Reason::Unsupported, problem));
         };
-        let HostImage::U8(pixels) = &self.resized else { unreachable!("made with this type") };
+        let (_, pixels) = self.whole.decode(bytes, header, &mut self.decoder)?;
         let mut jpeg = Vec::new();
-        let mut encoder = Encoder::new(&mut jpeg, self.settings.quality);
+        let mut encoder = Encoder::new(&mut jpeg, self.quality);
         encoder.set_sampling_factor(SamplingFactor::F_2_2);
-        encoder.encode(pixels.data(), width, height, ColorType::Rgb).map_err(|error| {
+        let encoded = encoder.encode(&pixels, width, height, ColorType::Rgb);
+        self.whole.give_back(pixels);
+        encoded.map(|()| Some(jpeg)).map_err(|error| {
             Fault::new(Reason::Unsupported, format!("cannot be encoded again: {error}"))
-        })?;
-        Ok(Some(jpeg))
-    }
-
-    fn decode(&mut self, bytes: &[u8], header: &Header, upright: Size) -> Result<(), Fault> {
-        let (stored, orientation) = (header.size, header.orientation);
-        let HostImage::U8(image) = &mut self.upright else { unreachable!("made with this type") };
-        image.reset(upright.window());
-        let mut row = |y: u32, line: &[u8]| {
-            if orientation.is_upright() {
-                image.row_mut(y).copy_from_slice(line);
-                return;
-            }
-            for (x, pixel) in (0..).zip(line.as_chunks().0) {
-                let (x, y) = orientation.upright_position(stored, x, y);
-                image.set_pixel(x, y, *pixel);
-            }
-        };
-        self.decoder.decode(bytes, header, stored.window(), 1, &mut row)
-    }
-
-    fn resize(&mut self, input: Size) -> Size {
-        let resize = Resize::shorter(self.settings.shorter);
-        // The operator draws nothing.
-        let mut rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
-        let (output, mut params) = resize.prepare(input, &mut rng);
-        self.table.clear();
-        let wanted = Wanted { input, reduction: 1, output: output.window() };
-        resize.demand(&mut params, wanted, &mut self.table);
-        let HostImage::U8(image) = &mut self.resized else { unreachable!("made with this type") };
-        Image::reset(image, output.window());
-        Resize::apply(&params, &self.table, &self.upright, &mut self.resized);
-        output
+        })
     }
 }

@@ -28,14 +28,13 @@ use crate::header::{Format, Header};
 use crate::plan::{CacheSettings, Plan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Page, Source};
+use crate::transform::Whole;
 
 use super::stats::{CacheStats, Counters};
 
 use store::{Kept, Store};
-use whole::Whole;
 
 mod store;
-mod whole;
 
 /// The caches of a loader, for all its threads.
 pub(super) struct Caches {

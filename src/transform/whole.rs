@@ -1,4 +1,4 @@
-//! Whole pictures, as they are or resized, for the decoded cache.
+//! Whole pictures, as they are or resized: for the decoded cache, and for what is packed.
 
 use crate::decode::HostDecoder;
 use crate::error::Fault;
@@ -9,7 +9,7 @@ use crate::op::{Operator, Resize, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
 /// Decodes whole pictures. Its buffers grow to the largest picture and stay.
-pub(super) struct Whole {
+pub struct Whole {
     /// What is done to a picture whose shorter side is larger than so many pixels.
     resize: Option<(u32, Resize)>,
     /// Whether pictures are turned upright.
@@ -43,7 +43,8 @@ impl Whole {
         }
     }
 
-    /// Decodes a whole picture: how it must still be turned, and its pixels, row after row.
+    /// Decodes a whole picture: how it must still be turned, and its pixels, row after row, of [`size`](Self::size). A
+    /// resized one stands upright already, where pictures are turned at all.
     pub fn decode(
         &mut self,
         bytes: &[u8],
