@@ -6,7 +6,8 @@
 //!   in DNN training", VLDB 2021). Replacing the oldest would give no hit at all to a shuffled set that is a little
 //!   larger than the cache.
 //! * A cache takes what it has room for, first come, first kept. It never holds more than its limit, its table included.
-//! * A hit asks the source for nothing; neither does the second epoch of a set that fits.
+//! * A hit asks the source for nothing; neither does the second epoch of a set that fits, but for samples that were still
+//!   being made for the first when it began.
 //! * Batches have the same bytes with a cache as without one, whatever is in it.
 //! * A sample that cannot be read, or whose header says that it cannot be used, is not kept: it is read again each time,
 //!   and has the same fault. A picture that cannot be decoded whole is not kept decoded; where its window can be decoded,

@@ -283,9 +283,12 @@ fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), Fault> {
 /// Why bytes up to `end` could not be read.
 fn not_read(error: io::Error, end: u64) -> Fault {
     match error.kind() {
-        ErrorKind::UnexpectedEof => {
+        // A compressed file says itself where it is cut.
+        ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
             Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }
+        ErrorKind::UnexpectedEof => Fault::new(Reason::Truncated, error.to_string()),
+        ErrorKind::InvalidData => Fault::new(Reason::Corrupt, error.to_string()),
         _ => unreadable(error),
     }
 }
