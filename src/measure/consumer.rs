@@ -1,0 +1,181 @@
+//! The consumer: how long it waits, and what it does with its time.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use super::histogram::{Counts, Histogram};
+
+/// Names of spans that are kept apart; further ones are counted as `other`.
+const SPANS: usize = 32;
+
+/// What the consumer does between batches. A step is the time from getting a batch to asking for the next one of the same
+/// epoch, unless the consumer says itself where its steps begin and end.
+#[derive(Debug, Default)]
+pub struct Consumer {
+    /// When it got a batch, and of which epoch.
+    has_since: Option<Instant>,
+    epoch: Option<u32>,
+    /// The step that it says that it is in.
+    in_step: Option<Instant>,
+    /// It says where its steps are.
+    says: bool,
+    step: Histogram,
+    wait: Histogram,
+    steps: Steps,
+}
+
+/// The counts of a [`Consumer`] at one moment; times in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Steps {
+    /// Batches that it got.
+    pub batches: u64,
+    /// Samples in them.
+    pub samples: u64,
+    /// Batches that were there when it asked.
+    pub ready: u64,
+    /// It waited for batches.
+    pub waited: u64,
+    /// It was in its steps.
+    pub stepped: u64,
+    /// Between epochs: from its last batch of one to asking for the first of the next.
+    pub between_epochs: u64,
+    /// How many times, and how long, parts of its steps took that it has named.
+    pub spans: BTreeMap<String, (u64, u64)>,
+    /// How long it waited for each batch.
+    pub wait: Counts,
+    /// How long each step took.
+    pub step: Counts,
+}
+
+impl Consumer {
+    /// What was counted so far.
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    pub(super) fn asks(&mut self, epoch: u32, now: Instant) {
+        let Some(since) = self.has_since.take() else {
+            self.epoch = Some(epoch);
+            return;
+        };
+        let took = (now - since).as_nanos() as u64;
+        if self.epoch.replace(epoch) != Some(epoch) {
+            self.steps.between_epochs += took;
+        } else if !self.says {
+            self.add_step(took);
+        }
+    }
+
+    pub(super) fn has(&mut self, asked: Instant, now: Instant, ready: bool, samples: u64) {
+        let waited = (now - asked).as_nanos() as u64;
+        self.steps.batches += 1;
+        self.steps.samples += samples;
+        self.steps.ready += u64::from(ready);
+        self.steps.waited += waited;
+        self.wait.add(waited);
+        self.has_since = Some(now);
+    }
+
+    pub(super) fn span(&mut self, name: &str, took: Duration) {
+        let spans = &mut self.steps.spans;
+        let known = spans.contains_key(name) || spans.len() < SPANS;
+        let span = spans.entry(if known { name } else { "other" }.to_string()).or_default();
+        span.0 += 1;
+        span.1 += took.as_nanos() as u64;
+    }
+
+    pub(super) fn step(&mut self, begins: bool, now: Instant) {
+        self.says = true;
+        match (begins, self.in_step.take()) {
+            (true, _) => self.in_step = Some(now),
+            (false, Some(since)) => self.add_step((now - since).as_nanos() as u64),
+            (false, None) => {}
+        }
+    }
+
+    /// The counts with their histograms.
+    pub(super) fn all(&self) -> Steps {
+        Steps { wait: self.wait.counts(), step: self.step.counts(), ..self.steps.clone() }
+    }
+
+    fn add_step(&mut self, took: u64) {
+        self.steps.stepped += took;
+        self.step.add(took);
+    }
+}
+
+impl Steps {
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let spans = self.spans.iter().map(|(name, &(count, took))| {
+            let (before, taken) = earlier.spans.get(name).copied().unwrap_or_default();
+            (name.clone(), (count - before, took - taken))
+        });
+        Self {
+            batches: self.batches - earlier.batches,
+            samples: self.samples - earlier.samples,
+            ready: self.ready - earlier.ready,
+            waited: self.waited - earlier.waited,
+            stepped: self.stepped - earlier.stepped,
+            between_epochs: self.between_epochs - earlier.between_epochs,
+            spans: spans.collect(),
+            wait: self.wait.since(&earlier.wait),
+            step: self.step.since(&earlier.step),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn millis(many: u64) -> u64 {
+        many * 1_000_000
+    }
+
+    #[test]
+    fn a_step_is_the_time_between_having_and_asking_within_an_epoch() {
+        let start = Instant::now();
+        let at = |many| start + Duration::from_millis(many);
+        let mut consumer = Consumer::default();
+        consumer.asks(0, at(0));
+        consumer.has(at(0), at(10), false, 4);
+        consumer.asks(0, at(30));
+        consumer.has(at(30), at(31), true, 4);
+        consumer.asks(1, at(131));
+        consumer.has(at(131), at(132), true, 2);
+        let steps = consumer.all();
+        assert_eq!((steps.batches, steps.samples, steps.ready), (3, 10, 2));
+        assert_eq!((steps.waited, steps.stepped), (millis(12), millis(20)));
+        assert_eq!((steps.between_epochs, steps.step.count(), steps.wait.count()), (millis(100), 1, 3));
+    }
+
+    #[test]
+    fn a_consumer_that_says_its_steps_is_believed() {
+        let start = Instant::now();
+        let at = |many| start + Duration::from_millis(many);
+        let mut consumer = Consumer::default();
+        for turn in [0, 100] {
+            consumer.asks(0, at(turn));
+            consumer.has(at(turn), at(turn + 1), true, 1);
+            consumer.step(true, at(turn + 10));
+            consumer.step(false, at(turn + 40));
+        }
+        consumer.step(false, at(190));
+        assert_eq!((consumer.all().stepped, consumer.all().step.count()), (millis(60), 2));
+    }
+
+    #[test]
+    fn spans_have_names_and_their_number_is_bounded() {
+        let mut consumer = Consumer::default();
+        consumer.span("logging", Duration::from_millis(3));
+        let before = consumer.all();
+        consumer.span("logging", Duration::from_millis(4));
+        assert_eq!(consumer.all().since(&before).spans["logging"], (1, millis(4)));
+        for number in 0..100 {
+            consumer.span(&number.to_string(), Duration::from_millis(1));
+        }
+        let spans = consumer.all().spans;
+        assert_eq!((spans.len(), spans["other"].0), (SPANS + 1, 100 - (SPANS as u64 - 1)));
+    }
+}

@@ -1,0 +1,234 @@
+//! How long something took, over and over.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use serde::{Deserialize, Serialize};
+
+/// Buckets in each doubling of the time: a value is known to a thirty-second part.
+const PARTS: u64 = 16;
+const PART_BITS: u32 = PARTS.trailing_zeros();
+/// Values below 2^6 nanoseconds are told apart by 4 ns, those of 2^40 and more (18 minutes) are one bucket.
+const LEAST: u32 = 6;
+const MOST: u32 = 40;
+const BUCKETS: usize = ((MOST - LEAST + 1) * PARTS as u32 + 1) as usize;
+
+/// A histogram of durations that many threads may add to: logarithmic buckets with linear parts, as HdrHistogram's
+/// (hdrhistogram.org), of constant size.
+#[derive(Debug)]
+pub struct Histogram {
+    buckets: Box<[AtomicU32]>,
+    max: AtomicU64,
+}
+
+/// The counts of a histogram at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    buckets: Vec<u32>,
+    max: u64,
+}
+
+/// What a histogram says, in seconds; all 0 where nothing was counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Latency {
+    /// The mean.
+    pub mean: f64,
+    /// Half took no longer; within 1/32.
+    pub p50: f64,
+    /// 99 of 100 took no longer; within 1/32.
+    pub p99: f64,
+    /// The longest since the measuring began, exactly.
+    pub max: f64,
+    /// Standard deviation by mean.
+    pub cv: f64,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: (0..BUCKETS).map(|_| AtomicU32::new(0)).collect(), max: AtomicU64::new(0) }
+    }
+}
+
+impl Histogram {
+    /// Counts a duration.
+    pub fn add(&self, nanoseconds: u64) {
+        self.buckets[bucket(nanoseconds)].fetch_add(1, Relaxed);
+        if nanoseconds > self.max.load(Relaxed) {
+            self.max.fetch_max(nanoseconds, Relaxed);
+        }
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        let buckets = self.buckets.iter().map(|it| it.load(Relaxed)).collect();
+        Counts { buckets, max: self.max.load(Relaxed) }
+    }
+}
+
+impl Counts {
+    /// What was counted after `earlier`. The longest stays that of all time.
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        let before = earlier.buckets.iter().copied().chain(std::iter::repeat(0));
+        let buckets = self.buckets.iter().zip(before).map(|(now, then)| now.wrapping_sub(then));
+        Counts { buckets: buckets.collect(), max: self.max }
+    }
+
+    /// These and others together.
+    pub fn add(&mut self, other: &Counts) {
+        if self.buckets.len() < other.buckets.len() {
+            self.buckets.resize(other.buckets.len(), 0);
+        }
+        for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
+            *mine = mine.wrapping_add(*theirs);
+        }
+        self.max = self.max.max(other.max);
+    }
+
+    /// How many durations there are.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().map(|&it| u64::from(it)).sum()
+    }
+
+    /// A summary; `seconds` is the sum of the durations, which is known better than by buckets.
+    pub fn latency(&self, seconds: f64) -> Latency {
+        let count = self.count();
+        if count == 0 {
+            return Latency::default();
+        }
+        let mean = seconds / count as f64;
+        let middle = self.mean();
+        let squares: f64 = self
+            .buckets
+            .iter()
+            .enumerate()
+            .map(|(at, &many)| f64::from(many) * (centre(at) - middle).powi(2))
+            .sum();
+        let deviation = (squares / count as f64).sqrt();
+        Latency {
+            mean,
+            p50: self.quantile(0.5),
+            p99: self.quantile(0.99),
+            max: self.max as f64 * 1e-9,
+            cv: if middle > 0.0 { deviation / middle } else { 0.0 },
+        }
+    }
+
+    /// So many equally probable values, as multiples of their mean, rising; empty where nothing was counted.
+    pub fn quantiles(&self, many: usize) -> Vec<f64> {
+        if self.count() == 0 {
+            return Vec::new();
+        }
+        let at = |number: usize| self.quantile((number as f64 + 0.5) / many as f64);
+        let values: Vec<f64> = (0..many).map(at).collect();
+        let mean = values.iter().sum::<f64>() / many as f64;
+        match mean > 0.0 {
+            true => values.iter().map(|value| value / mean).collect(),
+            false => Vec::new(),
+        }
+    }
+
+    /// The duration, in seconds, that this part of all do not exceed: the middle of its bucket.
+    fn quantile(&self, part: f64) -> f64 {
+        let wanted = part * self.count() as f64;
+        let mut below = 0.0;
+        for (at, &many) in self.buckets.iter().enumerate() {
+            below += f64::from(many);
+            if many > 0 && below >= wanted {
+                return centre(at).min(self.max as f64 * 1e-9);
+            }
+        }
+        self.max as f64 * 1e-9
+    }
+
+    fn mean(&self) -> f64 {
+        let sum: f64 =
+            self.buckets.iter().enumerate().map(|(at, &many)| f64::from(many) * centre(at)).sum();
+        sum / self.count() as f64
+    }
+}
+
+fn bucket(nanoseconds: u64) -> usize {
+    let octave = nanoseconds.max(1).ilog2();
+    if octave < LEAST {
+        return (nanoseconds >> (LEAST - PART_BITS)) as usize;
+    }
+    if octave >= MOST {
+        return BUCKETS - 1;
+    }
+    let part = (nanoseconds >> (octave - PART_BITS)) & (PARTS - 1);
+    ((octave - LEAST + 1) as u64 * PARTS + part) as usize
+}
+
+/// The middle of a bucket, in seconds.
+fn centre(bucket: usize) -> f64 {
+    let (octave, part) = (bucket as u64 / PARTS, bucket as u64 % PARTS);
+    let (first, width) = match octave {
+        0 => (part << (LEAST - PART_BITS), 1u64 << (LEAST - PART_BITS)),
+        _ => {
+            let width = 1u64 << (octave as u32 - 1 + LEAST - PART_BITS);
+            ((PARTS + part) * width, width)
+        }
+    };
+    (first as f64 + 0.5 * width as f64) * 1e-9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_value_is_known_to_a_thirty_second_part(value in 64u64..1 << 40) {
+            let middle = centre(bucket(value)) * 1e9;
+            prop_assert!((middle - value as f64).abs() <= value as f64 / 32.0 + 1e-3);
+        }
+
+        #[test]
+        fn buckets_rise(value in 0u64..1 << 41) {
+            prop_assert!(bucket(value) <= bucket(value + 1) && bucket(value) < BUCKETS);
+        }
+    }
+
+    #[test]
+    fn every_power_begins_a_bucket_and_the_ends_are_inside() {
+        for octave in LEAST..MOST {
+            assert_ne!(bucket((1 << octave) - 1), bucket(1 << octave), "2^{octave}");
+        }
+        assert_eq!((bucket(0), bucket(u64::MAX)), (0, BUCKETS - 1));
+    }
+
+    #[test]
+    fn a_summary_is_that_of_the_values() {
+        let histogram = Histogram::default();
+        for micros in 1..=1000u64 {
+            histogram.add(micros * 1000);
+        }
+        let all = histogram.counts();
+        let Latency { mean, p50, p99, max, cv } = all.latency(0.5005);
+        assert_eq!((all.count(), max), (1000, 1e-3));
+        assert!((mean - 500.5e-6).abs() < 1e-12);
+        assert!((p50 / 500e-6 - 1.0).abs() < 0.04 && (p99 / 990e-6 - 1.0).abs() < 0.04, "{p50} {p99}");
+        // Of a uniform distribution: 1 / sqrt(3).
+        assert!((cv - 0.577).abs() < 0.01, "{cv}");
+        let quantiles = all.quantiles(64);
+        assert!(quantiles.is_sorted() && (quantiles.iter().sum::<f64>() / 64.0 - 1.0).abs() < 1e-9);
+        assert!(quantiles[0] < 0.05 && quantiles[63] > 1.9);
+    }
+
+    #[test]
+    fn a_later_part_and_a_sum_count_what_they_should() {
+        let histogram = Histogram::default();
+        histogram.add(1000);
+        let before = histogram.counts();
+        histogram.add(5000);
+        let after = histogram.counts().since(&before);
+        assert_eq!(after.count(), 1);
+        assert!((after.latency(5e-6).p50 / 5e-6 - 1.0).abs() < 0.04);
+        let mut sum = after.clone();
+        sum.add(&before);
+        assert_eq!(sum, histogram.counts());
+        assert_eq!(histogram.counts().since(&Counts::default()), histogram.counts());
+        assert_eq!((Counts::default().latency(0.0), Counts::default().quantiles(4)), Default::default());
+    }
+}

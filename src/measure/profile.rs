@@ -1,0 +1,303 @@
+//! What was measured, as plain data: what reports are made from, and what a file of one holds.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Latency, Moment, Seen, Snapshot, Stage};
+
+/// Equally probable values that stand for a distribution.
+const QUANTILES: usize = 64;
+
+/// What a loader did in some time, and under which settings. Times are in seconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// How long it was measured.
+    pub seconds: f64,
+    /// Samples that the consumer got, padding included.
+    pub images: u64,
+    /// Batches that it got.
+    pub batches: u64,
+    /// The settings, and the machine.
+    pub setup: Setup,
+    /// The data set, as far as it was met.
+    pub data: Data,
+    /// Each stage that was met, all threads together.
+    pub stages: Vec<StageProfile>,
+    /// Each thread.
+    pub threads: Vec<ThreadProfile>,
+    /// The ring of batches.
+    pub ring: RingProfile,
+    /// The consumer.
+    pub consumer: ConsumerProfile,
+    /// How it came to be.
+    pub timeline: Vec<Moment>,
+}
+
+/// The settings that matter for speed, and the machine.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Setup {
+    /// Where batches are made, and why there.
+    pub device: String,
+    /// `loader.rank`.
+    pub rank: u64,
+    /// `loader.world`.
+    pub world: u64,
+    /// Samples in a batch.
+    pub batch: u32,
+    /// Threads that make samples.
+    pub workers: u32,
+    /// Batches ahead of the consumer.
+    pub prefetch: u32,
+    /// Processors of the machine, as far as the process may use them.
+    pub cores: u32,
+    /// Samples that may be on the device at a time, on their way into a batch; `None` without a device.
+    pub pages: Option<u32>,
+    /// Whether pictures are decoded on the device.
+    pub decodes_on_device: bool,
+    /// The operators that run on the host.
+    pub operators_on_host: u32,
+    /// The operators that run on the device.
+    pub operators_on_device: u32,
+    /// Whether samples come over a network.
+    pub remote: bool,
+    /// Samples that are asked for before they are read; 0 for local files.
+    pub read_ahead: u32,
+    /// Requests that may be in flight at a time.
+    pub connections: u32,
+    /// `decode.prescale`.
+    pub prescale: bool,
+    /// `cache.encoded`.
+    pub cache_encoded: Option<u64>,
+    /// `cache.decoded`.
+    pub cache_decoded: Option<u64>,
+    /// `cache.presize`.
+    pub presize: Option<u32>,
+    /// Width of a sample in the batch.
+    pub width: u32,
+    /// Height of a sample in the batch.
+    pub height: u32,
+    /// Host memory that the plan takes, page-locked memory included.
+    pub host_bytes: u64,
+    /// Device memory that the plan takes.
+    pub device_bytes: u64,
+    /// Bytes of a batch.
+    pub batch_bytes: u64,
+}
+
+/// The data set, as far as it was met.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Data {
+    /// What the source says of itself.
+    pub source: String,
+    /// Samples of the source.
+    pub samples: u64,
+    /// Samples of one epoch of this shard.
+    pub epoch_samples: u64,
+    /// Mean bytes of a file.
+    pub mean_bytes: f64,
+    /// Mean pixels of a picture.
+    pub mean_pixels: f64,
+    /// Mean pixels of the window that is decoded.
+    pub mean_window_pixels: f64,
+    /// Some of the pictures.
+    pub pictures: Vec<Seen>,
+}
+
+/// What all threads did in a stage.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageProfile {
+    /// The stage.
+    pub stage: Stage,
+    /// Items.
+    pub count: u64,
+    /// Bytes that came in.
+    pub bytes: u64,
+    /// Seconds in the stage.
+    pub busy: f64,
+    /// The processor's share of them: less than 1 where the stage waits for a disk, a device or a processor.
+    pub cpu_share: f64,
+    /// Seconds that threads waited for something to do in it.
+    pub waited_for_input: f64,
+    /// Seconds that threads waited for room for what it gave.
+    pub waited_for_room: f64,
+    /// How long an item took.
+    pub latency: Latency,
+    /// Equally probable times of an item, as multiples of the mean.
+    pub quantiles: Vec<f64>,
+}
+
+/// What one thread did.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ThreadProfile {
+    /// Its name.
+    pub name: String,
+    /// Items of the stage that it did most often.
+    pub count: u64,
+    /// Seconds in its stages.
+    pub busy: f64,
+    /// Seconds that it waited for something to do.
+    pub waited_for_input: f64,
+    /// Seconds that it waited for room.
+    pub waited_for_room: f64,
+}
+
+/// The ring of batches.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RingProfile {
+    /// Slots.
+    pub slots: u32,
+    /// The share of the time with so many batches ready, from 0 on.
+    pub occupancy: Vec<f64>,
+    /// How long a batch took from its first place to being ready.
+    pub making: Latency,
+}
+
+/// The consumer.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConsumerProfile {
+    /// Seconds that it waited for batches.
+    pub waited: f64,
+    /// That, by all of its time between the first batch and the last.
+    pub waiting_share: f64,
+    /// The share of batches that were there when it asked.
+    pub readiness: f64,
+    /// How long it waited for each batch.
+    pub wait: Latency,
+    /// How long its steps took.
+    pub step: Latency,
+    /// Equally probable times of a step, as multiples of the mean.
+    pub step_quantiles: Vec<f64>,
+    /// Seconds in its steps.
+    pub stepped: f64,
+    /// Seconds between epochs.
+    pub between_epochs: f64,
+    /// Parts of its steps that it has named.
+    pub spans: Vec<SpanProfile>,
+}
+
+/// A part of the consumer's steps that it has named.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpanProfile {
+    /// Its name.
+    pub name: String,
+    /// How often.
+    pub count: u64,
+    /// Seconds.
+    pub seconds: f64,
+    /// By the seconds of its steps.
+    pub share: f64,
+}
+
+impl Profile {
+    /// What a snapshot, or the difference of two, says.
+    pub fn new(measured: &Snapshot, setup: Setup, data: Data) -> Self {
+        let steps = &measured.steps;
+        let stages = Stage::ALL.into_iter().filter_map(|stage| StageProfile::new(measured, stage));
+        let stages: Vec<_> = stages.collect();
+        let seen = |stage| stages.iter().find(|it: &&StageProfile| it.stage == stage);
+        let mean = |sum: u64, count: u64| if count > 0 { sum as f64 / count as f64 } else { 0.0 };
+        let headers = seen(Stage::Header).map_or(0, |it| it.count);
+        let data = Data {
+            mean_bytes: seen(Stage::Read).map_or(0.0, |it| mean(it.bytes, it.count)),
+            mean_pixels: mean(measured.pixels, headers),
+            mean_window_pixels: mean(measured.window_pixels, headers),
+            pictures: measured.pictures.clone(),
+            ..data
+        };
+        let ring = RingProfile {
+            slots: setup.prefetch + 1,
+            occupancy: measured.ring.occupancy(),
+            making: measured.ring.making.latency(measured.ring.made as f64 * 1e-9),
+        };
+        Self {
+            seconds: measured.seconds,
+            images: steps.samples,
+            batches: steps.batches,
+            consumer: ConsumerProfile::new(measured),
+            threads: threads(measured),
+            timeline: measured.timeline.clone(),
+            setup,
+            data,
+            stages,
+            ring,
+        }
+    }
+
+    /// A stage that was met.
+    pub fn stage(&self, stage: Stage) -> Option<&StageProfile> {
+        self.stages.iter().find(|it| it.stage == stage)
+    }
+
+    /// Samples in a second, while the consumer was asking for them.
+    pub fn images_per_second(&self) -> f64 {
+        let seconds = self.consumer.waited + self.consumer.stepped;
+        if seconds > 0.0 { self.images as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl StageProfile {
+    fn new(measured: &Snapshot, stage: Stage) -> Option<Self> {
+        let counts = measured.stage(stage);
+        let waited = counts.input + counts.output;
+        (counts.count > 0 || waited > 0).then(|| Self {
+            stage,
+            count: counts.count,
+            bytes: counts.bytes,
+            busy: counts.busy as f64 * 1e-9,
+            cpu_share: counts.cpu_share(),
+            waited_for_input: counts.input as f64 * 1e-9,
+            waited_for_room: counts.output as f64 * 1e-9,
+            latency: counts.latency.latency(counts.busy as f64 * 1e-9),
+            quantiles: counts.latency.quantiles(QUANTILES),
+        })
+    }
+}
+
+impl ConsumerProfile {
+    fn new(measured: &Snapshot) -> Self {
+        let steps = &measured.steps;
+        let seconds = |nanoseconds: u64| nanoseconds as f64 * 1e-9;
+        let (waited, stepped) = (seconds(steps.waited), seconds(steps.stepped));
+        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        let spans = steps.spans.iter().map(|(name, &(count, took))| SpanProfile {
+            name: name.clone(),
+            count,
+            seconds: seconds(took),
+            share: share(seconds(took), stepped),
+        });
+        Self {
+            waited,
+            waiting_share: share(waited, waited + stepped),
+            readiness: share(steps.ready as f64, steps.batches as f64),
+            wait: steps.wait.latency(waited),
+            step: steps.step.latency(stepped),
+            step_quantiles: steps.step.quantiles(QUANTILES),
+            stepped,
+            between_epochs: seconds(steps.between_epochs),
+            spans: spans.collect(),
+        }
+    }
+}
+
+fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
+    let threads = measured.lanes.iter().map(|(name, stages)| {
+        let sum = |of: fn(&super::StageCounts) -> u64| {
+            stages.iter().map(of).sum::<u64>() as f64 * 1e-9
+        };
+        ThreadProfile {
+            name: name.clone(),
+            count: stages.iter().map(|it| it.count).max().unwrap_or(0),
+            busy: sum(|it| it.busy),
+            waited_for_input: sum(|it| it.input),
+            waited_for_room: sum(|it| it.output),
+        }
+    });
+    threads.collect()
+}

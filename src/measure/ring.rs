@@ -1,0 +1,148 @@
+//! The ring of batches over time.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use super::histogram::{Counts, Histogram};
+
+/// How many batches are ready, for how long, and how long a batch takes from its first place to being ready.
+#[derive(Debug)]
+pub struct Ring {
+    /// Nanoseconds with so many batches ready, from 0 to the number of slots.
+    levels: Vec<u64>,
+    ready: usize,
+    since: Option<Instant>,
+    /// Batches that are being filled, with when that began.
+    filling: VecDeque<(u64, Instant)>,
+    published: u64,
+    making: Histogram,
+    made: u64,
+}
+
+/// The counts of a [`Ring`] at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingCounts {
+    /// Nanoseconds with so many batches ready, from 0 on.
+    pub levels: Vec<u64>,
+    /// Batches that became ready.
+    pub published: u64,
+    /// How long a batch took from its first place to being ready.
+    pub making: Counts,
+    /// The sum of that, in nanoseconds.
+    pub made: u64,
+}
+
+impl Ring {
+    /// A ring of so many slots.
+    pub fn new(slots: usize) -> Self {
+        Self {
+            levels: vec![0; slots + 1],
+            ready: 0,
+            since: None,
+            filling: VecDeque::new(),
+            published: 0,
+            making: Histogram::default(),
+            made: 0,
+        }
+    }
+
+    /// Batches that are ready.
+    pub fn ready(&self) -> usize {
+        self.ready
+    }
+
+    pub(super) fn begun(&mut self, sequence: u64, now: Instant) {
+        self.filling.push_back((sequence, now));
+    }
+
+    pub(super) fn done(&mut self, sequence: u64, published: bool, now: Instant) {
+        let Some(at) = self.filling.iter().position(|(it, _)| *it == sequence) else { return };
+        let Some((_, begun)) = self.filling.remove(at) else { return };
+        if published {
+            let took = (now - begun).as_nanos() as u64;
+            self.making.add(took);
+            self.made += took;
+            self.published += 1;
+            self.pass(now);
+            self.ready = (self.ready + 1).min(self.levels.len() - 1);
+        }
+    }
+
+    pub(super) fn taken(&mut self, now: Instant) {
+        self.pass(now);
+        self.ready = self.ready.saturating_sub(1);
+    }
+
+    pub(super) fn counts(&self, now: Instant) -> RingCounts {
+        let mut levels = self.levels.clone();
+        if let Some(since) = self.since {
+            levels[self.ready] += now.saturating_duration_since(since).as_nanos() as u64;
+        }
+        RingCounts { levels, published: self.published, making: self.making.counts(), made: self.made }
+    }
+
+    /// Time passes at the level of now. It begins to count with the first batch.
+    fn pass(&mut self, now: Instant) {
+        if let Some(since) = self.since.replace(now) {
+            self.levels[self.ready] += now.saturating_duration_since(since).as_nanos() as u64;
+        }
+    }
+}
+
+impl RingCounts {
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let before = earlier.levels.iter().copied().chain(std::iter::repeat(0));
+        Self {
+            levels: self.levels.iter().zip(before).map(|(now, then)| now - then).collect(),
+            published: self.published - earlier.published,
+            making: self.making.since(&earlier.making),
+            made: self.made - earlier.made,
+        }
+    }
+
+    /// The share of the time with so many batches ready, from 0 on; empty before the first batch.
+    pub fn occupancy(&self) -> Vec<f64> {
+        let all: u64 = self.levels.iter().sum();
+        match all {
+            0 => Vec::new(),
+            all => self.levels.iter().map(|&it| it as f64 / all as f64).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn time_is_counted_at_the_level_that_held() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut ring = Ring::new(2);
+        assert_eq!(ring.counts(start).occupancy(), [0.0; 0]);
+        ring.begun(0, at(0));
+        ring.begun(1, at(2));
+        ring.done(0, true, at(10));
+        ring.done(1, true, at(20));
+        ring.taken(at(50));
+        let before = ring.counts(at(60));
+        assert_eq!(before.levels, [0, 20_000_000, 30_000_000]);
+        ring.taken(at(70));
+        let counts = ring.counts(at(100));
+        assert_eq!(counts.levels, [30_000_000, 30_000_000, 30_000_000]);
+        assert_eq!(counts.since(&before).levels, [30_000_000, 10_000_000, 0]);
+        assert_eq!((counts.published, counts.made, counts.making.count()), (2, 28_000_000, 2));
+    }
+
+    #[test]
+    fn a_batch_that_is_given_up_is_never_ready() {
+        let now = Instant::now();
+        let mut ring = Ring::new(2);
+        ring.begun(7, now);
+        ring.done(7, false, now);
+        ring.done(8, true, now);
+        assert_eq!((ring.ready(), ring.counts(now).published, ring.filling.len()), (0, 0, 0));
+    }
+}

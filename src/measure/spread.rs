@@ -1,0 +1,95 @@
+//! A few of many things, spread over the whole run.
+
+use serde::{Deserialize, Serialize};
+
+use super::STAGES;
+
+/// Of all things that come some: all, or every second, fourth, ... so that there are never more than `MOST`.
+#[derive(Clone, Debug)]
+pub struct Spread<T, const MOST: usize> {
+    kept: Vec<T>,
+    /// One in `2^stride` is kept.
+    stride: u32,
+    seen: u64,
+}
+
+/// The counts when the consumer got a batch. Seconds are sums since the loader was built.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Moment {
+    /// When, since the loader was built.
+    pub seconds: f64,
+    /// Batches that the consumer got.
+    pub batches: u64,
+    /// Batches that are ready.
+    pub ready: usize,
+    /// Seconds that the consumer waited.
+    pub waited: f64,
+    /// Busy seconds of all threads by stage.
+    pub busy: [f64; STAGES],
+}
+
+/// A picture of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Seen {
+    /// Pixels in a row, as it is stored.
+    pub width: u32,
+    /// Rows, as it is stored.
+    pub height: u32,
+    /// Bytes of the file.
+    pub bytes: u64,
+}
+
+impl<T, const MOST: usize> Default for Spread<T, MOST> {
+    fn default() -> Self {
+        Self { kept: Vec::new(), stride: 0, seen: 0 }
+    }
+}
+
+impl<T, const MOST: usize> Spread<T, MOST> {
+    /// Those that were kept, in order.
+    pub fn kept(&self) -> &[T] {
+        &self.kept
+    }
+
+    /// Another one comes; it is made only where it is kept.
+    pub fn add(&mut self, make: impl FnOnce() -> T) {
+        let number = self.seen;
+        self.seen += 1;
+        if number % (1 << self.stride) != 0 {
+            return;
+        }
+        if self.kept.len() == MOST {
+            let mut place = 0;
+            self.kept.retain(|_| {
+                place += 1;
+                place % 2 == 1
+            });
+            self.stride += 1;
+            if number % (1 << self.stride) != 0 {
+                return;
+            }
+        }
+        self.kept.push(make());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_is_bounded_and_evenly_spread() {
+        for all in [1u64, 511, 512, 513, 5000, 100_000] {
+            let mut spread = Spread::<u64, 512>::default();
+            for number in 0..all {
+                spread.add(|| number);
+            }
+            let kept = spread.kept();
+            let stride = kept.get(1).unwrap_or(&1);
+            assert!(kept.len() <= 512 && kept.len() as u64 >= all.min(256), "{all}");
+            assert!(kept.iter().enumerate().all(|(at, it)| *it == at as u64 * stride), "{all}");
+        }
+    }
+}
