@@ -9,6 +9,7 @@
 use std::fmt::Write;
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -76,7 +77,9 @@ impl Pipeline {
     /// that the process opens from now on.
     pub fn builder(&self) -> Result<LoaderBuilder> {
         storage::configure(&self.settings.storage)?;
-        let builder = LoaderBuilder::new(self.source.open()?, self.chain.clone());
+        let begin = Instant::now();
+        let source = self.source.open()?;
+        let builder = LoaderBuilder::new(source, self.chain.clone()).opened_in(begin.elapsed());
         Ok(builder.settings(self.settings.clone()))
     }
 

@@ -1,6 +1,7 @@
 //! Describes a loader.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::decode;
 use crate::error::{Error, Result};
@@ -36,6 +37,7 @@ pub struct LoaderBuilder {
     pub(super) resumed: Option<LoaderState>,
     pub(super) epochs: Option<u32>,
     pub(super) consumer: Option<Arc<Stream>>,
+    pub(super) opened_in: Duration,
     chain: Chain,
     settings: Settings,
     device: DeviceChoice,
@@ -51,9 +53,16 @@ impl LoaderBuilder {
             resumed: None,
             epochs: None,
             consumer: None,
+            opened_in: Duration::ZERO,
             settings: Settings::default(),
             device: DeviceChoice::Auto,
         }
+    }
+
+    /// What opening the source took, for reports.
+    pub fn opened_in(mut self, took: Duration) -> Self {
+        self.opened_in = took;
+        self
     }
 
     /// All settings at once.

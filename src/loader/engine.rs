@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
 use crate::gpu::{Device, Stream, Upload};
+use crate::measure::Meters;
 use crate::plan::Plan;
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
@@ -20,7 +21,7 @@ use super::device::{
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::order::Order;
-use super::stats::{Counters, MemoryStats};
+use super::stats::MemoryStats;
 
 /// What every thread needs.
 pub(super) struct Parts {
@@ -28,7 +29,7 @@ pub(super) struct Parts {
     /// The same, where its samples are asked for ahead of time.
     pub ahead: Option<Arc<Ahead>>,
     pub plan: Arc<Plan>,
-    pub counters: Arc<Counters>,
+    pub meters: Arc<Meters>,
     pub caches: Arc<Caches>,
     pub order: Order,
     pub start_epoch: u32,
@@ -55,10 +56,11 @@ impl Engine {
         let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes)).collect();
         let mut running = Running::new(parts, slots);
         for number in 0..parts.plan.settings.loader.workers {
-            let Parts { source, plan, counters, caches, .. } = parts;
+            let Parts { source, plan, meters, caches, .. } = parts;
             let (source, plan) = (source.clone(), plan.clone());
-            let worker = Worker::new(source, plan, counters.clone(), caches.clone());
-            running.spawn(format!("feedwater-{number}"), move |feed| {
+            let name = format!("feedwater-{number}");
+            let worker = Worker::new(source, plan, meters.lane(&name), caches.clone());
+            running.spawn(name, move |feed| {
                 worker.run(feed);
                 Ok(())
             })?;
@@ -76,31 +78,38 @@ impl Engine {
             Taken::new(&parts.plan, device, consumer)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
-        let Parts { source, plan, counters, caches, .. } = parts;
-        let (source, plan, counters) = (source.clone(), plan.clone(), counters.clone());
-        let (caches, lanes_of_all) = (caches.clone(), lanes.clone());
-        let shared = device::Parts { source, plan, counters, caches, lanes: lanes_of_all, uploads };
+        let Parts { source, plan, meters, caches, .. } = parts;
+        let parts_of = |name: &str| device::Parts {
+            source: source.clone(),
+            plan: plan.clone(),
+            lane: meters.lane(name),
+            caches: caches.clone(),
+            lanes: lanes.clone(),
+            uploads: uploads.clone(),
+        };
 
         let mut to_hardware = None;
         if let (false, Some(on_device)) = (batch_decoders.is_empty(), &parts.plan.device) {
             let (sender, waiting) = mpsc::channel();
             to_hardware = Some(sender);
             let (group, stream) = (on_device.hardware_group, Stream::new(device)?);
-            let hardware = Hardware::new(shared.clone(), stream, batch_decoders, group);
+            let name = "feedwater-jpeg";
+            let hardware = Hardware::new(parts_of(name), stream, batch_decoders, group);
             let producer = producer.clone();
-            running.spawn("feedwater-jpeg".into(), move |_| hardware.run(&waiting, producer))?;
+            running.spawn(name.into(), move |_| hardware.run(&waiting, producer))?;
         }
         for number in 0..parts.plan.settings.loader.workers {
             let stream = Stream::new(device)?;
-            let worker = PageWorker::new(shared.clone(), stream, to_hardware.clone());
+            let name = format!("feedwater-{number}");
+            let worker = PageWorker::new(parts_of(&name), stream, to_hardware.clone());
             let producer = producer.clone();
-            running
-                .spawn(format!("feedwater-{number}"), move |feed| worker.run(feed, &producer))?;
+            running.spawn(name, move |feed| worker.run(feed, &producer))?;
         }
         drop((producer, to_hardware));
-        let uploads = Closing(shared.uploads.clone());
-        let launcher = Launcher::new(shared, stream, kernel, blocks);
-        running.spawn("feedwater-launch".into(), move |feed| {
+        let name = "feedwater-launch";
+        let launcher = Launcher::new(parts_of(name), stream, kernel, blocks);
+        let uploads = Closing(uploads);
+        running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
             if let Err(error) = &launched {
                 // Before the uploads are closed, so that this is the error that counts.
@@ -118,6 +127,14 @@ impl Engine {
             Engine::Host(running) => running.consumer.next()?.map(BatchMemory::Host),
             Engine::Device(running, ..) => running.consumer.next()?.map(BatchMemory::Device),
         })
+    }
+
+    /// Batches that are ready now.
+    pub fn ready(&self) -> usize {
+        match self {
+            Engine::Host(running) => running.consumer.ready(),
+            Engine::Device(running, ..) => running.consumer.ready(),
+        }
     }
 
     /// Leaves out what is left of epochs before this one.
@@ -177,7 +194,8 @@ impl<S: BatchSlot + 'static> Running<S> {
     fn new(parts: &Parts, slots: Vec<S>) -> Self {
         let (producer, consumer) = ring(slots);
         let (order, ahead) = (parts.order.clone(), parts.ahead.clone());
-        let feed = Feed::new(order, parts.start_epoch, parts.epochs, producer, ahead);
+        let epochs = (parts.start_epoch, parts.epochs);
+        let feed = Feed::new(order, epochs, producer, ahead, parts.meters.clone());
         Self { feed: Arc::new(feed), consumer, threads: Vec::new() }
     }
 

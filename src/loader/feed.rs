@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use crate::error::{Error, Result, SampleError};
+use crate::measure::Meters;
 use crate::ring::{Filling, Producer};
 
 use super::ahead::Ahead;
@@ -57,6 +58,7 @@ pub(super) struct Feed<S: BatchSlot> {
     stopped: AtomicBool,
     /// Told which places are handed out.
     ahead: Option<Arc<Ahead>>,
+    meters: Arc<Meters>,
 }
 
 /// The next place to hand out.
@@ -86,10 +88,10 @@ struct Open<S: BatchSlot> {
 impl<S: BatchSlot> Feed<S> {
     pub fn new(
         order: Order,
-        start_epoch: u32,
-        epochs: Option<u32>,
+        (start_epoch, epochs): (u32, Option<u32>),
         producer: Producer<S>,
         ahead: Option<Arc<Ahead>>,
+        meters: Arc<Meters>,
     ) -> Self {
         let first = order.epoch(start_epoch);
         Self {
@@ -107,6 +109,7 @@ impl<S: BatchSlot> Feed<S> {
             wanted_epoch: AtomicU32::new(start_epoch),
             stopped: AtomicBool::new(false),
             ahead,
+            meters,
         }
     }
 
@@ -149,6 +152,7 @@ impl<S: BatchSlot> Feed<S> {
                 abandoned: false,
                 failure: None,
             };
+            self.meters.batch_begun(sequence);
             lock(&self.open).push_back(open);
             if S::BEGIN_BEFORE_CELLS && !self.begin(sequence) {
                 return None;
@@ -256,6 +260,8 @@ impl<S: BatchSlot> Feed<S> {
     fn publish(&self, open: &mut VecDeque<Open<S>>) {
         while open.front().is_some_and(|batch| batch.remaining == 0) {
             let Some(mut batch) = open.pop_front() else { return };
+            let published = !batch.abandoned && batch.failure.is_none();
+            self.meters.batch_done(batch.sequence, published);
             if batch.abandoned {
                 continue;
             }

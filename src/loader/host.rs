@@ -7,8 +7,10 @@ use bytes::BytesMut;
 
 use crate::decode::HostDecoder;
 use crate::error::{Error, Fault, Result};
+use crate::geometry::Size;
 use crate::header::Header;
 use crate::image::HostImage;
+use crate::measure::{Lane, Seen, Stage};
 use crate::plan::{Plan, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::Slot;
@@ -19,7 +21,6 @@ use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
 use super::cache::{Caches, Content, Filled, Reader};
 use super::feed::{Done, Feed, Job};
 use super::policy::{produce, record};
-use super::stats::Counters;
 
 /// A batch's memory on the host: one allocation that is split into a cell per sample while it is filled, so
 /// that many threads write into it at once, and joined again, without a copy and without `unsafe`.
@@ -114,7 +115,7 @@ impl BatchSlot for HostSlot {
 pub(super) struct Worker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
-    counters: Arc<Counters>,
+    lane: Arc<Lane>,
     maker: Maker,
 }
 
@@ -122,11 +123,11 @@ impl Worker {
     pub fn new(
         source: Arc<dyn Source>,
         plan: Arc<Plan>,
-        counters: Arc<Counters>,
+        lane: Arc<Lane>,
         caches: Arc<Caches>,
     ) -> Self {
-        let maker = Maker::new(source.clone(), plan.clone(), counters.clone(), caches);
-        Self { source, plan, counters, maker }
+        let maker = Maker::new(source.clone(), plan.clone(), lane.clone(), caches);
+        Self { source, plan, lane, maker }
     }
 
     /// Fills places until there are none left.
@@ -134,8 +135,13 @@ impl Worker {
         loop {
             let begin = Instant::now();
             let Some(job) = feed.take() else { return };
-            self.counters.blocked.add(begin.elapsed());
-            feed.complete(self.fill(job));
+            self.lane.waited_for_room(Stage::HandOver, begin.elapsed());
+            let begin = Instant::now();
+            let done = self.fill(job);
+            let made = Instant::now();
+            self.lane.sample_took(made - begin);
+            feed.complete(done);
+            self.lane.add(Stage::HandOver, made, 0);
         }
     }
 
@@ -160,7 +166,7 @@ impl Worker {
 pub(super) struct Maker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
-    counters: Arc<Counters>,
+    lane: Arc<Lane>,
     page: HostPage,
     reader: Reader,
     pub sample: SamplePlan,
@@ -172,15 +178,15 @@ impl Maker {
     pub fn new(
         source: Arc<dyn Source>,
         plan: Arc<Plan>,
-        counters: Arc<Counters>,
+        lane: Arc<Lane>,
         caches: Arc<Caches>,
     ) -> Self {
         let transform = HostTransform::new(&plan);
-        let reader = Reader::new(source.clone(), plan.clone(), counters.clone(), caches);
+        let reader = Reader::new(source.clone(), plan.clone(), lane.clone(), caches);
         Self {
             source,
             plan,
-            counters,
+            lane,
             page: HostPage::default(),
             reader,
             sample: SamplePlan::default(),
@@ -204,8 +210,9 @@ impl Maker {
         out: &mut [u8],
     ) -> Result<SampleRecord, Fault> {
         let (header, content) = self.read(key, page)?;
-        let made = match self.plan(key, &header) {
-            Ok(()) => self.finish_planned(key, &header, content.bytes(page), out),
+        let bytes = content.bytes(page);
+        let made = match self.plan(key, &header, bytes.len() as u64) {
+            Ok(()) => self.finish_planned(key, &header, bytes, out),
             Err(fault) => Err(fault),
         };
         self.give_back(content);
@@ -226,13 +233,20 @@ impl Maker {
         self.reader.give_back(content);
     }
 
-    /// Plans the sample that has this header.
-    pub fn plan(&mut self, key: SampleKey, header: &Header) -> Result<(), Fault> {
+    /// Plans the sample that has this header, and so many bytes.
+    pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), Fault> {
         let begin = Instant::now();
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
         self.plan.sample(key, header, &mut self.sample)?;
-        self.counters.decode.add(begin.elapsed());
+        let Size { width, height } = header.size;
+        let window_pixels = self.sample.stored_window.size().pixels();
+        self.lane.saw(Seen { width, height, bytes }, window_pixels);
+        let took = begin.elapsed() + self.reader.parsed;
+        self.lane.add_time(Stage::Header, took, 0);
+        if let Some(clock) = &mut self.reader.clock {
+            self.lane.clocked(&[(Stage::Header, took)], clock);
+        }
         Ok(())
     }
 
@@ -248,7 +262,7 @@ impl Maker {
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
         let result = transform.run(picture, decoder, out);
-        self.count(begin);
+        self.count(begin, bytes);
         result?;
         Ok(record(&*self.source, key.index, &self.sample, Outcome::Cpu))
     }
@@ -260,14 +274,19 @@ impl Maker {
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
         let result = transform.run_prefix(picture, decoder, steps);
-        self.count(begin);
+        self.count(begin, bytes);
         result?;
         Ok(self.transform.image())
     }
 
-    fn count(&self, begin: Instant) {
+    /// Decoding and transforming of so many bytes are over, which began then.
+    fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let transform = self.transform.busy();
-        self.counters.transform.add(transform);
-        self.counters.decode.add(begin.elapsed().saturating_sub(transform));
+        let decode = begin.elapsed().saturating_sub(transform);
+        self.lane.add_time(Stage::Decode, decode, bytes.len() as u64);
+        self.lane.add_time(Stage::Transform, transform, 0);
+        if let Some(clock) = &mut self.reader.clock {
+            self.lane.clocked(&[(Stage::Decode, decode), (Stage::Transform, transform)], clock);
+        }
     }
 }

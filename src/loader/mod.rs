@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
+use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
 use crate::storage;
@@ -21,6 +22,7 @@ mod feed;
 mod host;
 mod order;
 mod policy;
+mod profile;
 mod state;
 mod stats;
 
@@ -28,6 +30,7 @@ pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use order::{EpochOrder, Extent, Order, Position};
+pub use profile::ConsumerSpan;
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 
@@ -65,6 +68,7 @@ pub struct Loader {
     device: String,
     order: Order,
     counters: Arc<Counters>,
+    meters: Arc<Meters>,
     caches: Arc<Caches>,
     engine: Engine,
     state: Mutex<State>,
@@ -124,7 +128,9 @@ impl Loader {
             let problem = "the source has annotations, whose positions are of the pictures as they are; leave it out";
             return Err(Error::config("cache.presize", problem));
         }
-        let counters = Arc::new(Counters::new());
+        let meters = Arc::new(Meters::new(plan.slots()));
+        meters.lane("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
+        let counters = Arc::new(Counters::new(meters.clone()));
         let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
         let ahead = plan.ahead.map(|(window, limit)| {
@@ -139,7 +145,7 @@ impl Loader {
             },
             ahead,
             plan: plan.clone(),
-            counters: counters.clone(),
+            meters: meters.clone(),
             caches: caches.clone(),
             order: order.clone(),
             start_epoch: builder.start_epoch,
@@ -161,6 +167,7 @@ impl Loader {
             device: line,
             order,
             counters,
+            meters,
             caches,
             engine,
             state: Mutex::new(state),
@@ -317,7 +324,9 @@ impl Iterator for Epoch<'_> {
         if self.remaining == 0 {
             return None;
         }
-        let begin = Instant::now();
+        let asked = Instant::now();
+        self.loader.meters.consumer_asks(self.epoch, asked);
+        let ready = self.loader.engine.ready() > 0;
         let shape = self.loader.plan.shape;
         let batch = loop {
             match self.loader.engine.next() {
@@ -328,9 +337,9 @@ impl Iterator for Epoch<'_> {
                 None => break Err(Error::Internal { problem: "the loader has ended".into() }),
             }
         };
-        self.loader.counters.consumer.add(begin.elapsed());
         match batch {
             Ok(batch) => {
+                self.loader.meters.consumer_has(asked, ready, batch.len() as u64);
                 self.loader.counters.hand_out(batch.info());
                 self.remaining -= 1;
                 self.loader.lock().at.1 += 1;

@@ -1,13 +1,12 @@
 //! What a loader has done so far.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex};
 
 use serde::Serialize;
 
 use crate::error::Reason;
+use crate::measure::{Meters, Stage, StageCounts};
 use crate::storage::StorageStats;
 
 use super::balance::LaneReport;
@@ -130,49 +129,22 @@ pub struct StageSeconds {
 
 const SKIPPED: &str = "skipped";
 
-/// A sum of durations that many threads add to.
-#[derive(Debug, Default)]
-pub(super) struct Clock(AtomicU64);
-
-impl Clock {
-    pub fn add(&self, duration: Duration) {
-        self.0.fetch_add(duration.as_nanos() as u64, Ordering::Relaxed);
-    }
-
-    fn seconds(&self) -> f64 {
-        self.0.load(Ordering::Relaxed) as f64 * 1e-9
-    }
-}
-
 /// The counters behind [`Stats`].
 #[derive(Debug)]
 pub(super) struct Counters {
-    begin: Instant,
-    pub read: Clock,
-    pub decode: Clock,
-    pub transform: Clock,
-    pub blocked: Clock,
-    pub consumer: Clock,
+    meters: Arc<Meters>,
     handed_out: Mutex<Stats>,
 }
 
 impl Counters {
-    pub fn new() -> Self {
+    pub fn new(meters: Arc<Meters>) -> Self {
         let outcomes = Outcome::ALL.iter().map(|outcome| (outcome.name(), 0));
         let stats = Stats {
             outcomes: outcomes.chain([(SKIPPED, 0)]).collect(),
             faults: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
             ..Stats::default()
         };
-        Self {
-            begin: Instant::now(),
-            read: Clock::default(),
-            decode: Clock::default(),
-            transform: Clock::default(),
-            blocked: Clock::default(),
-            consumer: Clock::default(),
-            handed_out: Mutex::new(stats),
-        }
+        Self { meters, handed_out: Mutex::new(stats) }
     }
 
     /// Counts a batch that is handed out.
@@ -212,13 +184,19 @@ impl Counters {
 
     pub fn stats(&self) -> Stats {
         let stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner()).clone();
-        let stages = StageSeconds {
-            read: self.read.seconds(),
-            decode: self.decode.seconds(),
-            transform: self.transform.seconds(),
-            waiting_for_consumer: self.blocked.seconds(),
-            consumer_waiting: self.consumer.seconds(),
+        let measured = self.meters.snapshot();
+        let seconds = |of: fn(&StageCounts) -> u64, stages: &[Stage]| {
+            let sum: u64 = stages.iter().map(|&stage| of(&measured.stage(stage))).sum();
+            sum as f64 * 1e-9
         };
-        Stats { seconds: self.begin.elapsed().as_secs_f64(), stages, ..stats }
+        let busy = |stages: &[Stage]| seconds(|it| it.busy, stages);
+        let stages = StageSeconds {
+            read: busy(&[Stage::Read]),
+            decode: busy(&[Stage::Header, Stage::Decode, Stage::DeviceDecode, Stage::Upload]),
+            transform: busy(&[Stage::Transform, Stage::Kernel]),
+            waiting_for_consumer: seconds(|it| it.output, &[Stage::HandOver, Stage::Upload]),
+            consumer_waiting: measured.steps.waited as f64 * 1e-9,
+        };
+        Stats { seconds: measured.seconds, stages, ..stats }
     }
 }

@@ -147,7 +147,10 @@ mod tests {
         let steps = consumer.all();
         assert_eq!((steps.batches, steps.samples, steps.ready), (3, 10, 2));
         assert_eq!((steps.waited, steps.stepped), (millis(12), millis(20)));
-        assert_eq!((steps.between_epochs, steps.step.count(), steps.wait.count()), (millis(100), 1, 3));
+        assert_eq!(
+            (steps.between_epochs, steps.step.count(), steps.wait.count()),
+            (millis(100), 1, 3)
+        );
     }
 
     #[test]

@@ -208,7 +208,10 @@ mod tests {
         let Latency { mean, p50, p99, max, cv } = all.latency(0.5005);
         assert_eq!((all.count(), max), (1000, 1e-3));
         assert!((mean - 500.5e-6).abs() < 1e-12);
-        assert!((p50 / 500e-6 - 1.0).abs() < 0.04 && (p99 / 990e-6 - 1.0).abs() < 0.04, "{p50} {p99}");
+        assert!(
+            (p50 / 500e-6 - 1.0).abs() < 0.04 && (p99 / 990e-6 - 1.0).abs() < 0.04,
+            "{p50} {p99}"
+        );
         // Of a uniform distribution: 1 / sqrt(3).
         assert!((cv - 0.577).abs() < 0.01, "{cv}");
         let quantiles = all.quantiles(64);
@@ -229,6 +232,9 @@ mod tests {
         sum.add(&before);
         assert_eq!(sum, histogram.counts());
         assert_eq!(histogram.counts().since(&Counts::default()), histogram.counts());
-        assert_eq!((Counts::default().latency(0.0), Counts::default().quantiles(4)), Default::default());
+        assert_eq!(
+            (Counts::default().latency(0.0), Counts::default().quantiles(4)),
+            Default::default()
+        );
     }
 }

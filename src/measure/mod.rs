@@ -189,8 +189,11 @@ pub struct CpuClock(u64);
 impl Meters {
     /// Nothing yet, for a ring of so many slots.
     pub fn new(slots: usize) -> Self {
-        let batches =
-            Batches { ring: Ring::new(slots), consumer: Consumer::default(), timeline: Spread::default() };
+        let batches = Batches {
+            ring: Ring::new(slots),
+            consumer: Consumer::default(),
+            timeline: Spread::default(),
+        };
         Self { begin: Instant::now(), lanes: Mutex::default(), batches: Mutex::new(batches) }
     }
 
@@ -342,13 +345,17 @@ impl Lane {
         (!short || number % CLOCKED == 0).then(|| CpuClock(thread_time()))
     }
 
-    /// A stage took this long, and the processor's time since the clock was read last is its own.
-    pub fn clocked(&self, stage: Stage, took: Duration, clock: &mut CpuClock) {
+    /// Stages took this long, and the processor's time since the clock was read last is theirs, in proportion.
+    pub fn clocked(&self, stages: &[(Stage, Duration)], clock: &mut CpuClock) {
         let now = thread_time();
-        let cpu = now.saturating_sub(std::mem::replace(&mut clock.0, now));
-        let meter = &self.meters[stage as usize];
-        meter.cpu.fetch_add(cpu, Relaxed);
-        meter.clocked.fetch_add(nanoseconds(took), Relaxed);
+        let cpu = now.saturating_sub(std::mem::replace(&mut clock.0, now)) as f64;
+        let all: Duration = stages.iter().map(|(_, took)| *took).sum();
+        for &(stage, took) in stages {
+            let meter = &self.meters[stage as usize];
+            let part = took.as_secs_f64() / all.as_secs_f64().max(1e-9);
+            meter.cpu.fetch_add((cpu * part) as u64, Relaxed);
+            meter.clocked.fetch_add(nanoseconds(took), Relaxed);
+        }
     }
 
     /// A picture of which so many pixels will be decoded.
@@ -401,7 +408,12 @@ impl Snapshot {
             lanes: lanes.collect(),
             ring: self.ring.since(&earlier.ring),
             steps: self.steps.since(&earlier.steps),
-            timeline: self.timeline.iter().filter(|it| it.seconds > earlier.seconds).cloned().collect(),
+            timeline: self
+                .timeline
+                .iter()
+                .filter(|it| it.seconds > earlier.seconds)
+                .cloned()
+                .collect(),
             pictures: self.pictures.clone(),
             pixels: self.pixels - earlier.pixels,
             window_pixels: self.window_pixels - earlier.window_pixels,
@@ -515,10 +527,10 @@ mod tests {
         lane.sample_took(Duration::from_secs(1));
         let mut clock = lane.clock().unwrap();
         std::thread::sleep(Duration::from_millis(20));
-        lane.clocked(Stage::Read, Duration::from_millis(20), &mut clock);
+        lane.clocked(&[(Stage::Read, Duration::from_millis(20))], &mut clock);
         let begin = thread_time();
         while thread_time() - begin < 20_000_000 {}
-        lane.clocked(Stage::Decode, Duration::from_millis(20), &mut clock);
+        lane.clocked(&[(Stage::Decode, Duration::from_millis(20))], &mut clock);
         let counts = lane.counts();
         assert!(counts[Stage::Read as usize].cpu < 5_000_000);
         assert!(counts[Stage::Decode as usize].cpu >= 20_000_000);

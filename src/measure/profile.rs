@@ -288,9 +288,8 @@ impl ConsumerProfile {
 
 fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
     let threads = measured.lanes.iter().map(|(name, stages)| {
-        let sum = |of: fn(&super::StageCounts) -> u64| {
-            stages.iter().map(of).sum::<u64>() as f64 * 1e-9
-        };
+        let sum =
+            |of: fn(&super::StageCounts) -> u64| stages.iter().map(of).sum::<u64>() as f64 * 1e-9;
         ThreadProfile {
             name: name.clone(),
             count: stages.iter().map(|it| it.count).max().unwrap_or(0),

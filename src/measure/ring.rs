@@ -78,7 +78,12 @@ impl Ring {
         if let Some(since) = self.since {
             levels[self.ready] += now.saturating_duration_since(since).as_nanos() as u64;
         }
-        RingCounts { levels, published: self.published, making: self.making.counts(), made: self.made }
+        RingCounts {
+            levels,
+            published: self.published,
+            making: self.making.counts(),
+            made: self.made,
+        }
     }
 
     /// Time passes at the level of now. It begins to count with the first batch.

@@ -18,7 +18,7 @@
 //! * On a device a picture that was kept decoded comes by the route `cpu`: its window is uploaded.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -26,12 +26,13 @@ use crate::decode::HostDecoder;
 use crate::error::Fault;
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
+use crate::measure::{CpuClock, Lane, Stage};
 use crate::plan::{CacheSettings, Plan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Page, Source};
 use crate::transform::Whole;
 
-use super::stats::{CacheStats, Counters};
+use super::stats::CacheStats;
 
 use store::{Kept, Store};
 
@@ -100,20 +101,24 @@ impl Content {
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
-    counters: Arc<Counters>,
+    lane: Arc<Lane>,
     caches: Arc<Caches>,
     whole: Whole,
+    /// The processor's clock of the sample at hand, where it is taken.
+    pub clock: Option<CpuClock>,
+    /// What parsing its header took.
+    pub parsed: Duration,
 }
 
 impl Reader {
     pub fn new(
         source: Arc<dyn Source>,
         plan: Arc<Plan>,
-        counters: Arc<Counters>,
+        lane: Arc<Lane>,
         caches: Arc<Caches>,
     ) -> Self {
         let whole = Whole::new(plan.settings.cache.presize, plan.settings.decode.orientation);
-        Self { source, plan, counters, caches, whole }
+        Self { source, plan, lane, caches, whole, clock: None, parsed: Duration::ZERO }
     }
 
     /// Reads a sample, into the page where it is not kept decoded, and says what it is.
@@ -123,9 +128,11 @@ impl Reader {
         page: &mut impl Filled,
         decoder: &mut HostDecoder,
     ) -> Result<(Header, Content), Fault> {
+        self.clock = self.lane.clock();
         let caches = self.caches.clone();
         let original = self.source.original(key.index);
         let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
+        self.parsed = Duration::ZERO;
         if let Some(Kept { size, orientation, bytes }) = kept {
             return Ok((decoded(size, orientation), Content::Kept(bytes)));
         }
@@ -139,14 +146,16 @@ impl Reader {
                 self.source.read(key.index, page, limit)?;
             }
         }
-        self.counters.read.add(begin.elapsed());
+        let took = self.lane.add(Stage::Read, begin, page.bytes().len() as u64);
+        if let Some(clock) = &mut self.clock {
+            self.lane.clocked(&[(Stage::Read, took)], clock);
+        }
 
         let begin = Instant::now();
         let header = Header::parse(page.bytes())?;
+        self.parsed = begin.elapsed();
         self.plan.check_pixels(&header)?;
-        let made = self.decode_whole(original, &header, page.bytes(), decoder);
-        self.counters.decode.add(begin.elapsed());
-        let made = made?;
+        let made = self.decode_whole(original, &header, page.bytes(), decoder)?;
         let is_kept = kept.is_some() || matches!(made, Some((_, Content::Kept(_))));
         if let (Some(encoded), false) = (&caches.encoded, is_kept) {
             encoded.keep(original, header.size, header.orientation, page.bytes());
@@ -174,7 +183,13 @@ impl Reader {
         if !resizes && !store.has_room(original, 3 * size.pixels()) {
             return Ok(None);
         }
-        let (orientation, pixels) = match self.whole.decode(bytes, header, decoder) {
+        let begin = Instant::now();
+        let decoded_whole = self.whole.decode(bytes, header, decoder);
+        let took = self.lane.add(Stage::Decode, begin, bytes.len() as u64);
+        if let Some(clock) = &mut self.clock {
+            self.lane.clocked(&[(Stage::Decode, took)], clock);
+        }
+        let (orientation, pixels) = match decoded_whole {
             Ok(made) => made,
             Err(fault) if resizes => return Err(fault),
             // What is damaged outside of its window can be used all the same.

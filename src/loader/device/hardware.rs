@@ -10,6 +10,7 @@ use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::feed::Job;
 use crate::loader::host::Maker;
 use crate::loader::policy::produce;
+use crate::measure::Stage;
 use crate::random::SampleKey;
 use crate::ring::Producer;
 
@@ -32,8 +33,8 @@ pub(in crate::loader) struct Hardware {
 impl Hardware {
     /// A thread's worth of decoders that take up to `group` pictures each.
     pub fn new(parts: Parts, stream: Stream, decoders: Vec<BatchDecoder>, group: usize) -> Self {
-        let Parts { source, plan, counters, caches, .. } = parts.clone();
-        let maker = Maker::new(source, plan, counters, caches);
+        let Parts { source, plan, lane, caches, .. } = parts.clone();
+        let maker = Maker::new(source, plan, lane, caches);
         Self { parts, stream, decoders, group, maker }
     }
 
@@ -48,19 +49,24 @@ impl Hardware {
 
     fn decode_all(&mut self, waiting: &Receiver<Waiting>) -> Result<()> {
         let mut group = Vec::with_capacity(self.group);
-        while let Ok(first) = waiting.recv() {
+        let lane = self.parts.lane.clone();
+        loop {
+            let begin = Instant::now();
+            let Ok(first) = waiting.recv() else { return Ok(()) };
+            lane.waited_for_input(Stage::DeviceDecode, begin.elapsed());
             group.push(first);
             // The one that was used longest ago.
             self.decoders.rotate_left(1);
             if let Some(decoder) = self.decoders.first() {
+                let begin = Instant::now();
                 decoder.done().synchronize()?;
+                lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             }
             group.extend(waiting.try_iter().take(self.group - 1));
             if !self.decode(&mut group)? {
                 return Ok(());
             }
         }
-        Ok(())
     }
 
     /// Decodes a group, or, where the engines refuse it, each of its pictures alone, so that only those at fault
@@ -68,7 +74,8 @@ impl Hardware {
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
         let begin = Instant::now();
         let decoded = self.call(group);
-        self.parts.counters.decode.add(begin.elapsed());
+        let bytes = group.iter().map(|it| it.on_engine.len as u64).sum();
+        self.parts.lane.add(Stage::DeviceDecode, begin, bytes);
         match decoded {
             Ok(()) => {
                 let mut submitted = Vec::with_capacity(group.len());

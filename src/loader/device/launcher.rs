@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::error::Result;
 use crate::gpu::{self, Kernel, Staged, Stream};
 use crate::loader::feed::{Done, Feed, Job};
+use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
 use crate::plan::DevicePlan;
 use crate::ring::{Consumer, Using};
@@ -51,7 +52,9 @@ impl Launcher {
         let mut ready = Vec::with_capacity(device.group);
         loop {
             if held.is_empty() {
+                let begin = Instant::now();
                 let Some(page) = pages.next() else { return Ok(()) };
+                self.parts.lane.waited_for_input(Stage::Kernel, begin.elapsed());
                 held.push(Held { page: page?, passed: false });
             }
             while held.len() < device.group
@@ -62,7 +65,7 @@ impl Launcher {
             self.choose(device.group, &mut held, &mut ready)?;
             let begin = Instant::now();
             self.launch(device, feed, &mut ready)?;
-            self.parts.counters.transform.add(begin.elapsed());
+            self.parts.lane.add(Stage::Kernel, begin, 0);
             ready.clear();
         }
     }

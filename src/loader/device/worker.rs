@@ -16,7 +16,7 @@ use crate::loader::cache::{Caches, Filled};
 use crate::loader::feed::{Feed, Job};
 use crate::loader::host::Maker;
 use crate::loader::policy::{Trouble, produce, record};
-use crate::loader::stats::Counters;
+use crate::measure::{Lane, Stage};
 use crate::op::kernel_text::Leaf;
 use crate::plan::{DevicePlan, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
@@ -31,7 +31,8 @@ use super::{Cell, Depot, DevicePage, DeviceSlot, Lanes, OnEngine, Payload, Pixel
 pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
-    pub counters: Arc<Counters>,
+    /// What the thread that has this copy measures.
+    pub lane: Arc<Lane>,
     pub caches: Arc<Caches>,
     pub lanes: Arc<Lanes>,
     pub uploads: Arc<Depot<Upload>>,
@@ -55,12 +56,12 @@ pub(in crate::loader) struct PageWorker {
 
 impl PageWorker {
     pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Self {
-        let Parts { source, plan, counters, caches, .. } = parts.clone();
+        let Parts { source, plan, lane, caches, .. } = parts.clone();
         Self {
             parts,
             stream,
             hardware,
-            maker: Maker::new(source, plan, counters, caches),
+            maker: Maker::new(source, plan, lane, caches),
             large: HostPage::default(),
             routes: Vec::new(),
             engine: None,
@@ -77,13 +78,18 @@ impl PageWorker {
 
     fn fill_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
         while !self.stopped {
+            let lane = self.parts.lane.clone();
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
             // The hardware engine may still read the file of the picture before.
             page.decoded.synchronize()?;
+            lane.waited_for_room(Stage::Upload, begin.elapsed());
+            let begin = Instant::now();
             let Some(job) = feed.take() else { break };
-            self.parts.counters.blocked.add(begin.elapsed());
+            lane.waited_for_room(Stage::HandOver, begin.elapsed());
+            let begin = Instant::now();
             self.fill(page, job)?;
+            lane.sample_took(begin.elapsed());
         }
         Ok(())
     }
@@ -159,10 +165,12 @@ impl PageWorker {
         in_page: bool,
     ) -> Result<(Payload, SampleRecord), Trouble> {
         let Parts { source, lanes, .. } = self.parts.clone();
-        self.maker.plan(key, header)?;
+        self.maker.plan(key, header, bytes.len() as u64)?;
         let why = self.find_routes(header, bytes, in_page);
         if !self.routes.is_empty() {
+            let begin = Instant::now();
             let submitted = lanes.submit(&self.routes, work(header, &self.maker.sample, bytes))?;
+            self.parts.lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
             if let Some(made) = self.bring(target, header, bytes, submitted)? {
                 std::mem::swap(sample, &mut self.maker.sample);
@@ -249,7 +257,7 @@ impl PageWorker {
                 let decoded =
                     decoder.decode(&self.stream, bytes, sample.stored_window, target.pixels);
                 software.decoders.put_back(decoder);
-                self.parts.counters.decode.add(begin.elapsed());
+                self.parts.lane.add(Stage::DeviceDecode, begin, bytes.len() as u64);
                 match decoded {
                     Ok(window) => {
                         target.decoded.record(&self.stream)?;
@@ -276,12 +284,17 @@ impl PageWorker {
             HostImage::F32(image) => bytemuck::cast_slice(image.data()),
         };
         submitted.finish();
+        let len = image.len();
+        let begin = Instant::now();
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
+        self.parts.lane.waited_for_room(Stage::Upload, begin.elapsed());
+        let begin = Instant::now();
         upload.bytes()?[..image.len()].copy_from_slice(image);
         self.stream.wait(target.read)?;
         upload.copy(&self.stream, 0..image.len(), target.pixels, 0)?;
         target.decoded.record(&self.stream)?;
         self.parts.uploads.put_back(upload);
+        self.parts.lane.add(Stage::Upload, begin, len as u64);
         let stored = Size::new(window.right(), window.bottom());
         Ok(Pixels::dense(window, stored, Orientation::UPRIGHT))
     }

@@ -1,0 +1,103 @@
+//! What a loader measures of itself, for reports.
+
+use std::time::{Duration, Instant};
+
+use crate::footprint::Memory;
+use crate::measure::{Data, Profile, Setup, Snapshot};
+use crate::plan::Place;
+
+use super::Loader;
+
+/// A part of the consumer's step; it ends when this is dropped.
+#[must_use = "the span ends when this is dropped"]
+pub struct ConsumerSpan<'a> {
+    loader: &'a Loader,
+    name: &'a str,
+    begin: Instant,
+}
+
+impl Drop for ConsumerSpan<'_> {
+    fn drop(&mut self) {
+        self.loader.meters.consumer_span(self.name, self.begin.elapsed());
+    }
+}
+
+impl Loader {
+    /// Everything that was measured so far, as counts.
+    pub fn measured(&self) -> Snapshot {
+        self.meters.snapshot()
+    }
+
+    /// What was measured since the loader was built, with the settings and the data that it was measured under.
+    pub fn profile(&self) -> Profile {
+        self.profile_since(&Snapshot::default())
+    }
+
+    /// What was measured since an earlier [`measured`](Self::measured): so the start of a run can be left out.
+    pub fn profile_since(&self, earlier: &Snapshot) -> Profile {
+        Profile::new(&self.measured().since(earlier), self.setup(), self.data())
+    }
+
+    /// The consumer's step begins: for a consumer that does other things too between two batches, which are not its step.
+    /// Without these calls a step is the time between getting a batch and asking for the next one.
+    pub fn step_begin(&self) {
+        self.meters.consumer_step(true);
+    }
+
+    /// The consumer's step ends.
+    pub fn step_end(&self) {
+        self.meters.consumer_step(false);
+    }
+
+    /// A part of the consumer's step that is not the model's own begins (`logging`, `metrics`, `checkpoint`); it ends
+    /// when what this gives is dropped. Reports then say what share of the step it is. At most 32 names are kept apart.
+    pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
+        ConsumerSpan { loader: self, name, begin: Instant::now() }
+    }
+
+    /// The same for a part that is over.
+    pub fn add_span(&self, name: &str, took: Duration) {
+        self.meters.consumer_span(name, took);
+    }
+
+    fn setup(&self) -> Setup {
+        let (plan, settings) = (&self.plan, &self.plan.settings);
+        let device = plan.device.as_ref().filter(|_| plan.uses_gpu());
+        let on_host = plan.cpu_steps() as u32;
+        let bytes = |memory| plan.footprint.total_bytes(memory);
+        Setup {
+            device: self.device.clone(),
+            rank: plan.shard.rank,
+            world: plan.shard.world,
+            batch: plan.shape.batch as u32,
+            workers: settings.loader.workers as u32,
+            prefetch: plan.prefetch as u32,
+            cores: std::thread::available_parallelism().map_or(1, usize::from) as u32,
+            pages: device.map(|device| device.pages as u32),
+            decodes_on_device: plan.decode == Place::Gpu,
+            operators_on_host: on_host,
+            operators_on_device: plan.steps.len() as u32 - on_host,
+            remote: self.source.is_remote(),
+            read_ahead: plan.ahead.map_or(0, |(samples, _)| samples as u32),
+            connections: settings.storage.connections as u32,
+            prescale: settings.decode.prescale,
+            cache_encoded: settings.cache.encoded,
+            cache_decoded: settings.cache.decoded,
+            presize: settings.cache.presize,
+            width: plan.shape.width,
+            height: plan.shape.height,
+            host_bytes: bytes(Memory::Host) + bytes(Memory::Pinned),
+            device_bytes: bytes(Memory::Device),
+            batch_bytes: (plan.shape.batch * plan.shape.sample_bytes()) as u64,
+        }
+    }
+
+    fn data(&self) -> Data {
+        Data {
+            source: self.source.describe(),
+            samples: self.source.len(),
+            epoch_samples: self.places_per_epoch(),
+            ..Data::default()
+        }
+    }
+}
