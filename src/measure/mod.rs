@@ -10,94 +10,30 @@
 //!
 //! `benches/measure.rs` shows what it costs.
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-
-use rustix::time::{ClockId, clock_gettime};
-use serde::{Deserialize, Serialize};
 
 pub use consumer::{Consumer, Steps};
 pub use histogram::{Counts, Histogram, Latency};
+pub use lane::{CLOCKED, CpuClock, Lane, StageCounts};
 pub use profile::{
     ConsumerProfile, Data, Profile, RingProfile, Setup, SpanProfile, StageProfile, ThreadProfile,
 };
 pub use ring::{Ring, RingCounts};
 pub use spread::{Moment, Seen, Spread};
+pub use stage::{STAGES, Stage};
 
 mod consumer;
 mod histogram;
+mod lane;
 mod profile;
 mod ring;
 mod spread;
-
-/// Of short samples one in so many has its processor time taken.
-pub const CLOCKED: u64 = 16;
-/// A sample that takes no longer is short: asking for processor time twice takes about a microsecond.
-const SHORT: Duration = Duration::from_micros(200);
+mod stage;
 
 /// Most moments of the time line.
 const MOMENTS: usize = 512;
-/// Most pictures that a thread remembers.
-const PICTURES: usize = 64;
-
-/// What is done to a sample, or to a batch, on its way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Stage {
-    /// Opening the source: its listing and its tables. Once.
-    List,
-    /// Reading the encoded bytes.
-    Read,
-    /// Parsing the header and planning the sample.
-    Header,
-    /// Decoding on the host.
-    Decode,
-    /// Copying to the device, as far as the host takes part.
-    Upload,
-    /// Decoding on the device; on the host's clock only what handing it over takes.
-    DeviceDecode,
-    /// The operators and the output conversion, on the host.
-    Transform,
-    /// The operators and the output conversion, on the device; on the host's clock only what launching them takes.
-    Kernel,
-    /// Putting a finished sample into its batch, and the batch into the ring.
-    HandOver,
-}
-
-impl Stage {
-    /// All, in the order of a sample's way.
-    pub const ALL: [Stage; 9] = [
-        Stage::List,
-        Stage::Read,
-        Stage::Header,
-        Stage::Decode,
-        Stage::Upload,
-        Stage::DeviceDecode,
-        Stage::Transform,
-        Stage::Kernel,
-        Stage::HandOver,
-    ];
-
-    /// The name in reports, metrics and traces.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Stage::List => "list",
-            Stage::Read => "read",
-            Stage::Header => "header",
-            Stage::Decode => "decode",
-            Stage::Upload => "upload",
-            Stage::DeviceDecode => "device_decode",
-            Stage::Transform => "transform",
-            Stage::Kernel => "kernel",
-            Stage::HandOver => "hand_over",
-        }
-    }
-}
-
-/// How many stages there are.
-pub const STAGES: usize = Stage::ALL.len();
-
 /// Everything that is measured of one loader.
 #[derive(Debug)]
 pub struct Meters {
@@ -134,57 +70,6 @@ pub struct Snapshot {
     /// Pixels of their windows, which were decoded.
     pub window_pixels: u64,
 }
-
-/// What a thread did in one stage.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct StageCounts {
-    /// Samples, or for a thread that works on groups, groups.
-    pub count: u64,
-    /// Bytes that came in.
-    pub bytes: u64,
-    /// Nanoseconds in the stage.
-    pub busy: u64,
-    /// Nanoseconds of a processor, of those that were clocked.
-    pub cpu: u64,
-    /// Nanoseconds in the stage, of those that were clocked.
-    pub clocked: u64,
-    /// Nanoseconds that the thread waited for something to do.
-    pub input: u64,
-    /// Nanoseconds that the thread waited for room for what it did.
-    pub output: u64,
-    /// How long each took.
-    pub latency: Counts,
-}
-
-/// What one thread measures of itself.
-#[derive(Debug)]
-pub struct Lane {
-    name: String,
-    meters: [Meter; STAGES],
-    /// Samples that were begun.
-    begun: AtomicU64,
-    /// How long the sample before took, in nanoseconds.
-    last: AtomicU64,
-    pixels: AtomicU64,
-    window_pixels: AtomicU64,
-    pictures: Mutex<Spread<Seen, PICTURES>>,
-}
-
-#[derive(Debug, Default)]
-struct Meter {
-    count: AtomicU64,
-    bytes: AtomicU64,
-    busy: AtomicU64,
-    cpu: AtomicU64,
-    clocked: AtomicU64,
-    input: AtomicU64,
-    output: AtomicU64,
-    latency: OnceLock<Histogram>,
-}
-
-/// The processor's clock of one thread, read at the beginning of a sample and at each of its stages.
-#[derive(Clone, Copy, Debug)]
-pub struct CpuClock(u64);
 
 impl Meters {
     /// Nothing yet, for a ring of so many slots.
@@ -275,19 +160,18 @@ impl Meters {
     pub fn busy(&self) -> [f64; STAGES] {
         let lanes = self.lanes();
         std::array::from_fn(|stage| {
-            let busy = lanes.iter().map(|lane| lane.meters[stage].busy.load(Relaxed));
-            busy.sum::<u64>() as f64 * 1e-9
+            lanes.iter().map(|lane| lane.busy(stage)).sum::<u64>() as f64 * 1e-9
         })
     }
 
     /// Seconds that all threads waited for input and for room, in all stages.
     pub fn waits(&self) -> (f64, f64) {
-        let lanes = self.lanes();
-        let sum = |of: fn(&Meter) -> &AtomicU64| {
-            let all = lanes.iter().flat_map(|lane| &lane.meters).map(|it| of(it).load(Relaxed));
-            all.sum::<u64>() as f64 * 1e-9
-        };
-        (sum(|it| &it.input), sum(|it| &it.output))
+        let all = self
+            .lanes()
+            .iter()
+            .map(|lane| lane.waits())
+            .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+        (all.0 as f64 * 1e-9, all.1 as f64 * 1e-9)
     }
 
     fn lanes(&self) -> MutexGuard<'_, Vec<Arc<Lane>>> {
@@ -296,99 +180,6 @@ impl Meters {
 
     fn batches(&self) -> MutexGuard<'_, Batches> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Lane {
-    fn new(name: String) -> Self {
-        Self {
-            name,
-            meters: Default::default(),
-            begun: AtomicU64::new(0),
-            last: AtomicU64::new(0),
-            pixels: AtomicU64::new(0),
-            window_pixels: AtomicU64::new(0),
-            pictures: Mutex::default(),
-        }
-    }
-
-    /// A stage of one item is over that began then; gives what it took.
-    pub fn add(&self, stage: Stage, begin: Instant, bytes: u64) -> Duration {
-        let took = begin.elapsed();
-        self.add_time(stage, took, bytes);
-        took
-    }
-
-    /// A stage of one item took this long.
-    pub fn add_time(&self, stage: Stage, took: Duration, bytes: u64) {
-        let (meter, took) = (&self.meters[stage as usize], nanoseconds(took));
-        meter.count.fetch_add(1, Relaxed);
-        meter.bytes.fetch_add(bytes, Relaxed);
-        meter.busy.fetch_add(took, Relaxed);
-        meter.latency.get_or_init(Histogram::default).add(took);
-    }
-
-    /// The thread waited this long for something to do in this stage.
-    pub fn waited_for_input(&self, stage: Stage, waited: Duration) {
-        self.meters[stage as usize].input.fetch_add(nanoseconds(waited), Relaxed);
-    }
-
-    /// The thread waited this long for room for what this stage gives.
-    pub fn waited_for_room(&self, stage: Stage, waited: Duration) {
-        self.meters[stage as usize].output.fetch_add(nanoseconds(waited), Relaxed);
-    }
-
-    /// A sample begins; gives its processor clock where that is taken.
-    pub fn clock(&self) -> Option<CpuClock> {
-        let number = self.begun.fetch_add(1, Relaxed);
-        let short = self.last.load(Relaxed) < nanoseconds(SHORT);
-        (!short || number % CLOCKED == 0).then(|| CpuClock(thread_time()))
-    }
-
-    /// Stages took this long, and the processor's time since the clock was read last is theirs, in proportion.
-    pub fn clocked(&self, stages: &[(Stage, Duration)], clock: &mut CpuClock) {
-        let now = thread_time();
-        let cpu = now.saturating_sub(std::mem::replace(&mut clock.0, now)) as f64;
-        let all: Duration = stages.iter().map(|(_, took)| *took).sum();
-        for &(stage, took) in stages {
-            let meter = &self.meters[stage as usize];
-            let part = took.as_secs_f64() / all.as_secs_f64().max(1e-9);
-            meter.cpu.fetch_add((cpu * part) as u64, Relaxed);
-            meter.clocked.fetch_add(nanoseconds(took), Relaxed);
-        }
-    }
-
-    /// A picture of which so many pixels will be decoded.
-    pub fn saw(&self, picture: Seen, window_pixels: u64) {
-        self.pixels.fetch_add(u64::from(picture.width) * u64::from(picture.height), Relaxed);
-        self.window_pixels.fetch_add(window_pixels, Relaxed);
-        self.pictures().add(|| picture);
-    }
-
-    /// The whole sample took this long.
-    pub fn sample_took(&self, took: Duration) {
-        self.last.store(nanoseconds(took), Relaxed);
-    }
-
-    fn pictures(&self) -> MutexGuard<'_, Spread<Seen, PICTURES>> {
-        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn counts(&self) -> [StageCounts; STAGES] {
-        std::array::from_fn(|stage| {
-            let it = &self.meters[stage];
-            let of = |it: &AtomicU64| it.load(Relaxed);
-            StageCounts {
-                count: of(&it.count),
-                bytes: of(&it.bytes),
-                busy: of(&it.busy),
-                cpu: of(&it.cpu),
-                clocked: of(&it.clocked),
-                input: of(&it.input),
-                output: of(&it.output),
-                latency: it.latency.get().map(Histogram::counts).unwrap_or_default(),
-            }
-        })
     }
 }
 
@@ -430,63 +221,9 @@ impl Snapshot {
     }
 }
 
-impl StageCounts {
-    fn since(&self, then: &Self) -> Self {
-        Self {
-            count: self.count - then.count,
-            bytes: self.bytes - then.bytes,
-            busy: self.busy - then.busy,
-            cpu: self.cpu - then.cpu,
-            clocked: self.clocked - then.clocked,
-            input: self.input - then.input,
-            output: self.output - then.output,
-            latency: self.latency.since(&then.latency),
-        }
-    }
-
-    /// These and another thread's together.
-    pub fn add(&mut self, other: &Self) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.busy += other.busy;
-        self.cpu += other.cpu;
-        self.clocked += other.clocked;
-        self.input += other.input;
-        self.output += other.output;
-        self.latency.add(&other.latency);
-    }
-
-    /// The processor's share of the time in the stage; 1 where none was clocked.
-    pub fn cpu_share(&self) -> f64 {
-        match self.clocked {
-            0 => 1.0,
-            clocked => (self.cpu as f64 / clocked as f64).min(1.0),
-        }
-    }
-}
-
-/// Nanoseconds that a processor has worked for this thread.
-fn thread_time() -> u64 {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn stages_are_named_once_and_in_order() {
-        for (number, stage) in Stage::ALL.into_iter().enumerate() {
-            assert_eq!(stage as usize, number);
-            let json = serde_json::to_string(&stage).unwrap();
-            assert_eq!(json, format!("\"{}\"", stage.name()));
-        }
-    }
 
     #[test]
     fn a_lane_adds_up_and_a_difference_is_what_came_after() {
@@ -509,31 +246,5 @@ mod tests {
         assert_eq!(after.lanes[1].0, "b");
         assert!((meters.busy()[Stage::Read as usize] - 0.015).abs() < 1e-9);
         assert_eq!(meters.waits(), (0.005, 0.007));
-    }
-
-    #[test]
-    fn processor_time_is_taken_of_every_long_sample_and_of_few_short_ones() {
-        let lane = Lane::new("a".into());
-        lane.sample_took(Duration::from_millis(1));
-        assert!((0..32).all(|_| lane.clock().is_some()));
-        lane.sample_took(Duration::from_micros(20));
-        assert_eq!((0..160).filter(|_| lane.clock().is_some()).count(), 10);
-    }
-
-    /// A thread that sleeps has time and no processor's time; one that works has both.
-    #[test]
-    fn processor_time_is_that_of_work() {
-        let lane = Lane::new("a".into());
-        lane.sample_took(Duration::from_secs(1));
-        let mut clock = lane.clock().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        lane.clocked(&[(Stage::Read, Duration::from_millis(20))], &mut clock);
-        let begin = thread_time();
-        while thread_time() - begin < 20_000_000 {}
-        lane.clocked(&[(Stage::Decode, Duration::from_millis(20))], &mut clock);
-        let counts = lane.counts();
-        assert!(counts[Stage::Read as usize].cpu < 5_000_000);
-        assert!(counts[Stage::Decode as usize].cpu >= 20_000_000);
-        assert_eq!(counts[Stage::Decode as usize].cpu_share(), 1.0);
     }
 }
