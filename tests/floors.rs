@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// Every module of the crate with its floor.
 const FLOORS: [(u32, &[&str]); 7] = [
     (0, &["error", "footprint", "geometry", "measure", "random", "tensor"]),
-    (1, &["annotation", "header", "image", "ring", "storage"]),
-    (2, &["gpu", "op", "output"]),
+    (1, &["annotation", "header", "image", "model", "ring", "storage"]),
+    (2, &["explain", "gpu", "op", "output"]),
     (3, &["plan"]),
     (4, &["decode", "source", "transform"]),
     (5, &["loader"]),

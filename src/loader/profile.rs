@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::error::Result;
+use crate::explain::{Options, Report, explain};
 use crate::footprint::Memory;
 use crate::measure::{Data, Profile, Setup, Snapshot};
 use crate::plan::Place;
@@ -60,6 +62,15 @@ impl Loader {
         self.meters.consumer_span(name, took);
     }
 
+    /// What limits the loop so far, what to change, and what that gains.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`](crate::Error::Config) where fewer than two batches were handed out.
+    pub fn report(&self) -> Result<Report> {
+        explain(&self.profile(), &Options::default())
+    }
+
     fn setup(&self) -> Setup {
         let (plan, settings) = (&self.plan, &self.plan.settings);
         let device = plan.device.as_ref().filter(|_| plan.uses_gpu());
@@ -86,6 +97,7 @@ impl Loader {
             presize: settings.cache.presize,
             width: plan.shape.width,
             height: plan.shape.height,
+            memory_available: memory_available(),
             host_bytes: bytes(Memory::Host) + bytes(Memory::Pinned),
             device_bytes: bytes(Memory::Device),
             batch_bytes: (plan.shape.batch * plan.shape.sample_bytes()) as u64,
@@ -100,4 +112,12 @@ impl Loader {
             ..Data::default()
         }
     }
+}
+
+/// `MemAvailable` of `/proc/meminfo`; 0 where the system does not tell.
+fn memory_available() -> u64 {
+    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kibibytes = line.and_then(|it| it.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kibibytes.unwrap_or(0) << 10
 }

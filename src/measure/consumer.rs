@@ -1,9 +1,11 @@
 //! The consumer: how long it waits, and what it does with its time.
 
 use std::collections::BTreeMap;
+use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
 use super::histogram::{Counts, Histogram};
+use super::lane::thread_time;
 
 /// Names of spans that are kept apart; further ones are counted as `other`.
 const SPANS: usize = 32;
@@ -12,8 +14,9 @@ const SPANS: usize = 32;
 /// epoch, unless the consumer says itself where its steps begin and end.
 #[derive(Debug, Default)]
 pub struct Consumer {
-    /// When it got a batch, and of which epoch.
-    has_since: Option<Instant>,
+    /// When it got a batch; the thread, and that thread's processor time.
+    has_since: Option<(Instant, ThreadId, u64)>,
+    /// Of which epoch.
     epoch: Option<u32>,
     /// The step that it says that it is in.
     in_step: Option<Instant>,
@@ -37,6 +40,10 @@ pub struct Steps {
     pub waited: u64,
     /// It was in its steps.
     pub stepped: u64,
+    /// Its thread's processor worked, in the steps that were clocked.
+    pub cpu: u64,
+    /// The steps that were clocked: those that began and ended on the same thread.
+    pub clocked: u64,
     /// Between epochs: from its last batch of one to asking for the first of the next.
     pub between_epochs: u64,
     /// How many times, and how long, parts of its steps took that it has named.
@@ -54,7 +61,7 @@ impl Consumer {
     }
 
     pub(super) fn asks(&mut self, epoch: u32, now: Instant) {
-        let Some(since) = self.has_since.take() else {
+        let Some((since, thread, cpu)) = self.has_since.take() else {
             self.epoch = Some(epoch);
             return;
         };
@@ -63,6 +70,10 @@ impl Consumer {
             self.steps.between_epochs += took;
         } else if !self.says {
             self.add_step(took);
+            if thread == std::thread::current().id() {
+                self.steps.clocked += took;
+                self.steps.cpu += thread_time().saturating_sub(cpu);
+            }
         }
     }
 
@@ -73,7 +84,7 @@ impl Consumer {
         self.steps.ready += u64::from(ready);
         self.steps.waited += waited;
         self.wait.add(waited);
-        self.has_since = Some(now);
+        self.has_since = Some((now, std::thread::current().id(), thread_time()));
     }
 
     pub(super) fn span(&mut self, name: &str, took: Duration) {
@@ -117,6 +128,8 @@ impl Steps {
             ready: self.ready - earlier.ready,
             waited: self.waited - earlier.waited,
             stepped: self.stepped - earlier.stepped,
+            cpu: self.cpu - earlier.cpu,
+            clocked: self.clocked - earlier.clocked,
             between_epochs: self.between_epochs - earlier.between_epochs,
             spans: spans.collect(),
             wait: self.wait.since(&earlier.wait),

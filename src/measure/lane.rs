@@ -1,7 +1,7 @@
 //! What one thread does.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
@@ -9,6 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::histogram::{Counts, Histogram};
 use super::spread::{Seen, Spread};
 use super::stage::{STAGES, Stage};
+use super::together::{InFlight, Together};
 
 /// Of short samples one in so many has its processor time taken.
 pub const CLOCKED: u64 = 16;
@@ -22,6 +23,7 @@ const PICTURES: usize = 64;
 #[derive(Debug)]
 pub struct Lane {
     pub(super) name: String,
+    together: Arc<Together>,
     meters: [Meter; STAGES],
     /// Samples that were begun.
     begun: AtomicU64,
@@ -70,9 +72,10 @@ pub struct StageCounts {
 }
 
 impl Lane {
-    pub(super) fn new(name: String) -> Self {
+    pub(super) fn new(name: String, together: Arc<Together>) -> Self {
         Self {
             name,
+            together,
             meters: Default::default(),
             begun: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -126,6 +129,11 @@ impl Lane {
             meter.cpu.fetch_add((cpu * part) as u64, Relaxed);
             meter.clocked.fetch_add(nanoseconds(took), Relaxed);
         }
+    }
+
+    /// A read of the source begins; it is over when what this gives is dropped.
+    pub fn read(&self) -> InFlight<'_> {
+        self.together.begin()
     }
 
     /// A picture of which so many pixels will be decoded.
@@ -211,7 +219,7 @@ impl StageCounts {
 }
 
 /// Nanoseconds that a processor has worked for this thread.
-fn thread_time() -> u64 {
+pub(super) fn thread_time() -> u64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
@@ -226,7 +234,7 @@ mod tests {
 
     #[test]
     fn processor_time_is_taken_of_every_long_sample_and_of_few_short_ones() {
-        let lane = Lane::new("a".into());
+        let lane = Lane::new("a".into(), Arc::default());
         lane.sample_took(Duration::from_millis(1));
         assert!((0..32).all(|_| lane.clock().is_some()));
         lane.sample_took(Duration::from_micros(20));
@@ -236,7 +244,7 @@ mod tests {
     /// A thread that sleeps has time and no processor's time; one that works has both.
     #[test]
     fn processor_time_is_that_of_work() {
-        let lane = Lane::new("a".into());
+        let lane = Lane::new("a".into(), Arc::default());
         lane.sample_took(Duration::from_secs(1));
         let mut clock = lane.clock().unwrap();
         std::thread::sleep(Duration::from_millis(20));

@@ -23,6 +23,7 @@ pub use profile::{
 pub use ring::{Ring, RingCounts};
 pub use spread::{Moment, Seen, Spread};
 pub use stage::{STAGES, Stage};
+pub use together::{InFlight, Reads, Together};
 
 mod consumer;
 mod histogram;
@@ -31,6 +32,7 @@ mod profile;
 mod ring;
 mod spread;
 mod stage;
+mod together;
 
 /// Most moments of the time line.
 const MOMENTS: usize = 512;
@@ -39,6 +41,7 @@ const MOMENTS: usize = 512;
 pub struct Meters {
     begin: Instant,
     lanes: Mutex<Vec<Arc<Lane>>>,
+    together: Arc<Together>,
     batches: Mutex<Batches>,
 }
 
@@ -61,6 +64,8 @@ pub struct Snapshot {
     pub ring: RingCounts,
     /// The consumer.
     pub steps: Steps,
+    /// Reads that were in flight at the same time.
+    pub reads: Reads,
     /// How all of this came to be.
     pub timeline: Vec<Moment>,
     /// Some of the pictures that were met since the loader was built.
@@ -79,12 +84,17 @@ impl Meters {
             consumer: Consumer::default(),
             timeline: Spread::default(),
         };
-        Self { begin: Instant::now(), lanes: Mutex::default(), batches: Mutex::new(batches) }
+        Self {
+            begin: Instant::now(),
+            lanes: Mutex::default(),
+            together: Arc::default(),
+            batches: Mutex::new(batches),
+        }
     }
 
     /// The lane of a new thread.
     pub fn lane(&self, name: impl Into<String>) -> Arc<Lane> {
-        let lane = Arc::new(Lane::new(name.into()));
+        let lane = Arc::new(Lane::new(name.into(), self.together.clone()));
         self.lanes().push(lane.clone());
         lane
     }
@@ -117,7 +127,7 @@ impl Meters {
         let busy = self.busy();
         let mut batches = self.batches();
         let Batches { ring, consumer, timeline } = &mut *batches;
-        ring.taken(now);
+        ring.taken(!ready, now);
         consumer.has(asked, now, ready, samples);
         timeline.add(|| Moment {
             seconds: (now - self.begin).as_secs_f64(),
@@ -149,6 +159,7 @@ impl Meters {
             lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
             ring: batches.ring.counts(Instant::now()),
             steps: batches.consumer.all(),
+            reads: self.together.reads(),
             timeline: batches.timeline.kept().to_vec(),
             pictures: lanes.iter().flat_map(|lane| lane.pictures().kept().to_vec()).collect(),
             pixels: lanes.iter().map(|lane| lane.pixels.load(Relaxed)).sum(),
@@ -205,6 +216,7 @@ impl Snapshot {
                 .filter(|it| it.seconds > earlier.seconds)
                 .cloned()
                 .collect(),
+            reads: self.reads.since(earlier.reads),
             pictures: self.pictures.clone(),
             pixels: self.pixels - earlier.pixels,
             window_pixels: self.window_pixels - earlier.window_pixels,

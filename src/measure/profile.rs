@@ -77,6 +77,8 @@ pub struct Setup {
     pub width: u32,
     /// Height of a sample in the batch.
     pub height: u32,
+    /// Host memory that nobody needs, as the system says.
+    pub memory_available: u64,
     /// Host memory that the plan takes, page-locked memory included.
     pub host_bytes: u64,
     /// Device memory that the plan takes.
@@ -101,6 +103,11 @@ pub struct Data {
     pub mean_pixels: f64,
     /// Mean pixels of the window that is decoded.
     pub mean_window_pixels: f64,
+    /// How much longer a read takes for each other one in flight, as a part of what it takes alone; `None` where that
+    /// could not be told.
+    pub read_slowdown: Option<f64>,
+    /// Mean number of other reads in flight when one begins.
+    pub read_others: f64,
     /// Some of the pictures.
     pub pictures: Vec<Seen>,
 }
@@ -155,6 +162,8 @@ pub struct RingProfile {
     pub occupancy: Vec<f64>,
     /// How long a batch took from its first place to being ready.
     pub making: Latency,
+    /// Mean seconds from a batch's being ready to being with a consumer that waits for it.
+    pub delivery: f64,
 }
 
 /// The consumer.
@@ -175,6 +184,8 @@ pub struct ConsumerProfile {
     pub step_quantiles: Vec<f64>,
     /// Seconds in its steps.
     pub stepped: f64,
+    /// The part of them in which its thread's processor worked.
+    pub cpu_share: f64,
     /// Seconds between epochs.
     pub between_epochs: f64,
     /// Parts of its steps that it has named.
@@ -209,12 +220,15 @@ impl Profile {
             mean_pixels: mean(measured.pixels, headers),
             mean_window_pixels: mean(measured.window_pixels, headers),
             pictures: measured.pictures.clone(),
+            read_slowdown: measured.reads.slowdown(),
+            read_others: mean(measured.reads.others, measured.reads.reads),
             ..data
         };
         let ring = RingProfile {
             slots: setup.prefetch + 1,
             occupancy: measured.ring.occupancy(),
             making: measured.ring.making.latency(measured.ring.made as f64 * 1e-9),
+            delivery: mean(measured.ring.delivery, measured.ring.delivered) * 1e-9,
         };
         Self {
             seconds: measured.seconds,
@@ -280,6 +294,7 @@ impl ConsumerProfile {
             step: steps.step.latency(stepped),
             step_quantiles: steps.step.quantiles(QUANTILES),
             stepped,
+            cpu_share: share(steps.cpu as f64, steps.clocked as f64).min(1.0),
             between_epochs: seconds(steps.between_epochs),
             spans: spans.collect(),
         }

@@ -17,6 +17,10 @@ pub struct Ring {
     published: u64,
     making: Histogram,
     made: u64,
+    /// When the batch was published that came last to an empty ring.
+    newest: Option<Instant>,
+    delivered: u64,
+    delivery: u64,
 }
 
 /// The counts of a [`Ring`] at one moment.
@@ -30,6 +34,10 @@ pub struct RingCounts {
     pub making: Counts,
     /// The sum of that, in nanoseconds.
     pub made: u64,
+    /// Batches for which the consumer was waiting when they became ready.
+    pub delivered: u64,
+    /// How long these took from being ready to being with the consumer, in nanoseconds together: waking it up.
+    pub delivery: u64,
 }
 
 impl Ring {
@@ -43,6 +51,9 @@ impl Ring {
             published: 0,
             making: Histogram::default(),
             made: 0,
+            newest: None,
+            delivered: 0,
+            delivery: 0,
         }
     }
 
@@ -64,11 +75,17 @@ impl Ring {
             self.made += took;
             self.published += 1;
             self.pass(now);
+            self.newest = (self.ready == 0).then_some(now);
             self.ready = (self.ready + 1).min(self.levels.len() - 1);
         }
     }
 
-    pub(super) fn taken(&mut self, now: Instant) {
+    /// The consumer has a batch; `waited` for it.
+    pub(super) fn taken(&mut self, waited: bool, now: Instant) {
+        if let (Some(published), true) = (self.newest.take(), waited) {
+            self.delivered += 1;
+            self.delivery += now.saturating_duration_since(published).as_nanos() as u64;
+        }
         self.pass(now);
         self.ready = self.ready.saturating_sub(1);
     }
@@ -83,6 +100,8 @@ impl Ring {
             published: self.published,
             making: self.making.counts(),
             made: self.made,
+            delivered: self.delivered,
+            delivery: self.delivery,
         }
     }
 
@@ -103,6 +122,8 @@ impl RingCounts {
             published: self.published - earlier.published,
             making: self.making.since(&earlier.making),
             made: self.made - earlier.made,
+            delivered: self.delivered - earlier.delivered,
+            delivery: self.delivery - earlier.delivery,
         }
     }
 
@@ -131,14 +152,29 @@ mod tests {
         ring.begun(1, at(2));
         ring.done(0, true, at(10));
         ring.done(1, true, at(20));
-        ring.taken(at(50));
+        ring.taken(false, at(50));
         let before = ring.counts(at(60));
         assert_eq!(before.levels, [0, 20_000_000, 30_000_000]);
-        ring.taken(at(70));
+        ring.taken(true, at(70));
         let counts = ring.counts(at(100));
         assert_eq!(counts.levels, [30_000_000, 30_000_000, 30_000_000]);
         assert_eq!(counts.since(&before).levels, [30_000_000, 10_000_000, 0]);
         assert_eq!((counts.published, counts.made, counts.making.count()), (2, 28_000_000, 2));
+    }
+
+    #[test]
+    fn waking_the_consumer_up_is_what_passes_between_ready_and_taken() {
+        let start = Instant::now();
+        let at = |millis| start + Duration::from_millis(millis);
+        let mut ring = Ring::new(2);
+        ring.begun(0, at(0));
+        ring.begun(1, at(0));
+        ring.done(0, true, at(10));
+        ring.taken(true, at(13));
+        ring.done(1, true, at(20));
+        ring.taken(false, at(90));
+        let counts = ring.counts(at(100));
+        assert_eq!((counts.delivered, counts.delivery), (1, 3_000_000));
     }
 
     #[test]

@@ -143,7 +143,9 @@ impl Reader {
             Some(kept) => page.space(kept.bytes.len()).copy_from_slice(&kept.bytes),
             None => {
                 let limit = self.plan.settings.limits.max_file_bytes;
+                let read = self.lane.read();
                 self.source.read(key.index, page, limit)?;
+                drop(read);
             }
         }
         let took = self.lane.add(Stage::Read, begin, page.bytes().len() as u64);

@@ -1,0 +1,222 @@
+//! The model of a pipeline, from what was measured of it.
+
+use crate::error::Result;
+use crate::measure::{Profile, Stage as Measured, StageProfile};
+use crate::model::{Consumer, Forecast, Model, On, Options, Resource, Service, Stage};
+
+use super::ReadScaling;
+
+/// A model that stands for what was measured.
+#[derive(Clone, Debug)]
+pub struct Fit {
+    /// The model.
+    pub model: Model,
+    /// What it does as it is.
+    pub forecast: Forecast,
+    /// Its images per second by the measured ones; 1 where it explains all.
+    pub quality: f64,
+}
+
+/// The storage, where reads hold each other up.
+pub const STORAGE: &str = "storage";
+/// What a worker does besides its stages.
+const OVERHEAD: &str = "overhead";
+/// Reads and their copies below this are taken for work of a processor.
+const COPY: f64 = 30e-6;
+/// A thread whose samples take so much longer than the others' is a straggler.
+const STRAGGLER: f64 = 1.4;
+/// Samples of a thread before it is judged.
+const ENOUGH: u64 = 16;
+
+/// Makes the model of what was measured.
+///
+/// * A stage on the host takes a core for the time that the processor's clock says; where the machine is not full of this
+///   process, for the time that passed, since others took the rest.
+/// * Of a read, what the processor did not work for is waiting: for a storage that serves so many reads at a time as were
+///   seen to hold each other up, else for nothing that is scarce.
+/// * What was done on the device is on a resource of its own, in seconds of the device where these were measured.
+/// * What workers did between their stages is a stage too.
+///
+/// # Errors
+///
+/// [`crate::Error::Config`] where nothing was measured.
+pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
+    let mut model = Model {
+        batch: profile.setup.batch.max(1),
+        slots: profile.ring.slots.max(2),
+        workers: slowness(profile),
+        starts: Vec::new(),
+        cores: profile.setup.cores.max(1),
+        resources: Vec::new(),
+        stages: Vec::new(),
+        pages: profile.setup.pages,
+        per_batch: profile.ring.delivery,
+        consumer: consumer(profile),
+    };
+    let samples = samples(profile);
+    let full = is_full(profile);
+    // Means are of all threads together; the model's are of one that is no straggler.
+    let slow = mean_slowness(profile, &model.workers);
+    for stage in &profile.stages {
+        let mean = stage.busy / samples / slow;
+        if mean <= 0.0 || !mean.is_finite() {
+            continue;
+        }
+        match stage.stage {
+            Measured::List => {}
+            Measured::Read => read(&mut model, profile, stage, mean, scaling),
+            Measured::DeviceDecode | Measured::Kernel if model.pages.is_some() => {
+                let resource = model.resources.len();
+                model.resources.push(Resource { name: stage.stage.name().into(), servers: 1 });
+                add(&mut model, stage.stage.name(), On::Resource(resource), Service::constant(mean), true);
+            }
+            _ => {
+                let share = if full { stage.cpu_share } else { 1.0 };
+                let service = shaped(stage, mean * share);
+                add(&mut model, stage.stage.name(), On::Cpu, service, false);
+            }
+        }
+    }
+    // The model wants what the worker does not wait for at the end.
+    model.stages.sort_by_key(|stage| stage.detached);
+    let overhead = overhead(profile, samples) / slow;
+    if overhead > 1e-7 {
+        let at = model.stages.iter().position(|stage| stage.detached).unwrap_or(model.stages.len());
+        let service = Service::constant(overhead);
+        let stage = Stage { name: OVERHEAD.into(), on: On::Cpu, service, detached: false };
+        model.stages.insert(at, stage);
+    }
+    model.check()?;
+    let forecast = forecast(&model)?;
+    let measured = profile.images_per_second();
+    let quality = if measured > 0.0 { forecast.samples_per_second / measured } else { 0.0 };
+    Ok(Fit { model, forecast, quality })
+}
+
+/// What a model does in the long run.
+///
+/// # Errors
+///
+/// [`crate::Error::Config`] where the model cannot be.
+pub fn forecast(model: &Model) -> Result<Forecast> {
+    const SAMPLES: u32 = 24_000;
+    let batches = (SAMPLES / model.batch.max(1)).clamp(60, 1200);
+    model.run(&Options::batches(batches, 10 + 4 * model.slots))
+}
+
+fn add(model: &mut Model, name: &str, on: On, service: Service, detached: bool) {
+    model.stages.push(Stage { name: name.into(), on, service, detached });
+}
+
+/// The stage's own shape around a mean.
+fn shaped(stage: &StageProfile, mean: f64) -> Service {
+    Service { mean, quantiles: stage.quantiles.clone() }
+}
+
+fn read(
+    model: &mut Model,
+    profile: &Profile,
+    stage: &StageProfile,
+    mean: f64,
+    scaling: Option<&ReadScaling>,
+) {
+    let (work, wait) = (mean * stage.cpu_share, mean * (1.0 - stage.cpu_share));
+    if wait < COPY {
+        return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
+    }
+    // The copy comes first in time too: a sample that is short of nothing else still takes a core for it.
+    if work > 1e-6 {
+        add(model, "read", On::Cpu, Service::constant(work), false);
+    }
+    match storage(profile, scaling) {
+        Some((servers, others)) => {
+            // With `others` in flight a read takes its own time and a part of theirs.
+            let alone = wait / (1.0 + others / f64::from(servers));
+            let resource = model.resources.len();
+            model.resources.push(Resource { name: STORAGE.into(), servers });
+            add(model, "read", On::Resource(resource), shaped(stage, alone), false);
+        }
+        None => add(model, "read", On::Wait, shaped(stage, wait), false),
+    }
+}
+
+/// How many reads the storage serves at a time, and how many others there were on average; `None` where they do not hold
+/// each other up.
+fn storage(profile: &Profile, scaling: Option<&ReadScaling>) -> Option<(u32, f64)> {
+    let slowdown = match scaling {
+        Some(scaling) => scaling.slowdown(),
+        None => profile.data.read_slowdown?,
+    };
+    let servers = (1.0 / slowdown.max(1e-3)).round();
+    (slowdown > 0.1).then_some((servers.max(1.0) as u32, profile.data.read_others))
+}
+
+fn consumer(profile: &Profile) -> Consumer {
+    let it = &profile.consumer;
+    // A loop that does nothing still takes some time to come back.
+    let mean = it.step.mean.max(1e-7);
+    let step = Service { mean, quantiles: it.step_quantiles.clone() };
+    Consumer { step, holds: true, host_share: it.cpu_share.clamp(0.0, 1.0) }
+}
+
+/// Samples that went through the workers.
+fn samples(profile: &Profile) -> f64 {
+    let counted = [Measured::Header, Measured::HandOver, Measured::Read];
+    let counted = counted.into_iter().filter_map(|stage| profile.stage(stage));
+    counted.map(|stage| stage.count).find(|&count| count > 0).unwrap_or(1) as f64
+}
+
+/// Whether this process has work for more than the machine's processors.
+fn is_full(profile: &Profile) -> bool {
+    let seconds = profile.seconds.max(1e-9);
+    let used: f64 = profile.stages.iter().map(|it| it.busy * it.cpu_share).sum();
+    let used = used + profile.consumer.stepped * profile.consumer.cpu_share;
+    used > 0.75 * f64::from(profile.setup.cores) * seconds
+        || profile.setup.workers > profile.setup.cores
+}
+
+/// The threads that make samples: those that have numbers.
+pub fn workers(profile: &Profile) -> impl Iterator<Item = &crate::measure::ThreadProfile> {
+    profile.threads.iter().filter(|it| {
+        it.name.strip_prefix("feedwater-").is_some_and(|rest| rest.parse::<u32>().is_ok())
+    })
+}
+
+/// How much longer each worker takes than the usual one: 1, but for stragglers.
+fn slowness(profile: &Profile) -> Vec<f64> {
+    let means: Vec<Option<f64>> = workers(profile)
+        .map(|it| (it.count >= ENOUGH).then(|| it.busy / it.count as f64))
+        .collect();
+    let mut known: Vec<f64> = means.iter().copied().flatten().filter(|it| *it > 0.0).collect();
+    known.sort_by(f64::total_cmp);
+    let all = vec![1.0; profile.setup.workers.max(1) as usize];
+    // The lower middle: with two threads the faster one is the usual one.
+    let Some(&usual) = known.get(known.len().saturating_sub(1) / 2) else { return all };
+    let mut slow: Vec<f64> = all;
+    for (slow, mean) in slow.iter_mut().zip(means) {
+        let ratio = mean.map_or(1.0, |mean| mean / usual);
+        *slow = if ratio >= STRAGGLER { ratio } else { 1.0 };
+    }
+    slow
+}
+
+fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
+    let counts = workers(profile).map(|it| it.count as f64);
+    let (sum, all) = counts.zip(slowness).fold((0.0, 0.0), |(sum, all), (count, slow)| {
+        (sum + count * slow, all + count)
+    });
+    if all > 0.0 { sum / all } else { 1.0 }
+}
+
+/// Seconds of a worker for each sample that are in none of its stages and in no wait.
+fn overhead(profile: &Profile, samples: f64) -> f64 {
+    let (mut unknown, mut known) = (0.0, 0.0);
+    for thread in workers(profile) {
+        let accounted = thread.busy + thread.waited_for_input + thread.waited_for_room;
+        unknown += (profile.seconds - accounted).max(0.0);
+        known += thread.busy;
+    }
+    let overhead = unknown / samples;
+    // More than that is no overhead: the threads were not there all the time, or waits have not ended yet.
+    if unknown < 0.3 * known { overhead } else { 0.0 }
+}

@@ -1,0 +1,253 @@
+//! What limits the loop, what to change, and what that will gain.
+//!
+//! * The verdict comes from one model of the pipeline ([`crate::model`]), which is made from what was measured and must do
+//!   what was measured: its quality is a line of the report.
+//! * A cause is what the model is freed of by a change: `cause` says how that is decided.
+//! * A knob's gain is what the model does with the setting against what it does without.
+//! * A report keeps the profile and the model, so that it can be read again, merged and simulated.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::error::{Error, Result};
+use crate::measure::{Profile, Stage};
+use crate::model::{Forecast, Model};
+
+pub use cause::Cause;
+pub use fit::{Fit, fit, forecast};
+pub use knobs::Knob;
+pub use ranks::{RankLine, Ranks};
+
+mod cause;
+mod fit;
+mod knobs;
+mod ranks;
+
+/// Knobs in a report.
+const KNOBS: usize = 3;
+
+/// What a user can say besides what was measured.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Options {
+    /// The price of an hour of the GPU, in whatever currency.
+    pub price_per_hour: Option<f64>,
+    /// How reads were seen to scale.
+    pub scaling: Option<ReadScaling>,
+    /// How fast the loop is without a loader, and with bytes that are in memory.
+    pub differential: Option<Differential>,
+}
+
+/// Samples a second that a number of threads read, and do nothing else.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ReadScaling {
+    /// Threads, and samples a second, with one thread first.
+    pub rates: Vec<(u32, f64)>,
+}
+
+/// Three runs that differ in one thing each (Mohan et al., "Analyzing and mitigating data stalls in DNN training",
+/// VLDB 2021). Images a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Differential {
+    /// The same batch over and over: the consumer alone.
+    pub synthetic: f64,
+    /// Bytes from memory: the consumer and preparation.
+    pub cached: f64,
+    /// As it is.
+    pub cold: f64,
+}
+
+/// What limits a run, and what to do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// One sentence.
+    pub verdict: String,
+    /// What limits.
+    pub cause: Cause,
+    /// Samples a second, measured.
+    pub images_per_second: f64,
+    /// The share of its time in which the consumer waits, measured.
+    pub consumer_waits: f64,
+    /// What the verdict rests on, line by line.
+    pub evidence: Vec<String>,
+    /// Settings to change, the best first.
+    pub knobs: Vec<Knob>,
+    /// What would limit after the best of them.
+    pub next: Option<Cause>,
+    /// The model's images per second by the measured ones.
+    pub model_quality: f64,
+    /// The model.
+    pub model: Model,
+    /// What the model does.
+    pub forecast: Forecast,
+    /// What waiting costs.
+    pub cost: Option<Cost>,
+    /// Three runs that tell consumer, preparation and fetching apart.
+    pub differential: Option<Differential>,
+    /// What was measured.
+    pub profile: Profile,
+}
+
+/// What waiting costs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Cost {
+    /// The price of an hour that was given.
+    pub price_per_hour: f64,
+    /// Seconds of an epoch of this shard.
+    pub epoch_seconds: f64,
+    /// What the waiting in it costs.
+    pub waiting_per_epoch: f64,
+}
+
+/// Explains what was measured.
+///
+/// # Errors
+///
+/// [`Error::Config`] where too little was measured: no batch.
+pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
+    if profile.batches < 2 {
+        let problem = format!("{} batches were measured; at least 2 are needed", profile.batches);
+        return Err(Error::config("batches", problem));
+    }
+    let Fit { model, forecast, quality } = fit(profile, options.scaling.as_ref())?;
+    let cause = cause::cause(&model, profile)?;
+    let knobs = match cause {
+        Cause::Consumer => Vec::new(),
+        _ => knobs::knobs(&model, profile, KNOBS)?,
+    };
+    let cost = options.price_per_hour.map(|price| {
+        let epoch_seconds = profile.data.epoch_samples as f64 / profile.images_per_second().max(1e-9);
+        let waited = epoch_seconds * profile.consumer.waiting_share;
+        Cost { price_per_hour: price, epoch_seconds, waiting_per_epoch: waited / 3600.0 * price }
+    });
+    Ok(Report {
+        verdict: verdict(profile, &model, cause, &knobs),
+        cause,
+        images_per_second: profile.images_per_second(),
+        consumer_waits: profile.consumer.waiting_share,
+        evidence: evidence(profile, quality),
+        next: knobs.first().map(|knob| knob.then),
+        knobs,
+        model_quality: quality,
+        model,
+        forecast,
+        cost,
+        differential: options.differential,
+        profile: profile.clone(),
+    })
+}
+
+impl ReadScaling {
+    /// How much longer a read takes for each other one, as a part of what it takes alone.
+    pub fn slowdown(&self) -> f64 {
+        let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
+        let (threads, most) = self.rates.iter().copied().fold((1, alone), |best, it| {
+            if it.1 > best.1 { it } else { best }
+        });
+        // As many are served at a time as one alone has to be multiplied by; where the last number of threads is the best
+        // one, nothing was full yet.
+        match self.rates.last() {
+            Some(&(last, rate)) if last == threads && rate > 0.8 * f64::from(last) * alone => 0.0,
+            _ => (alone / most).min(1.0),
+        }
+    }
+}
+
+fn verdict(profile: &Profile, model: &Model, cause: Cause, knobs: &[Knob]) -> String {
+    let waits = percent(profile.consumer.waiting_share);
+    if cause == Cause::Consumer {
+        let room = model.capacity().into_iter().find(|(it, _)| *it != crate::model::Limit::Consumer);
+        let room = room.map_or(String::new(), |(_, most)| {
+            format!("; the loader could give {:.1} times as much", most / profile.images_per_second().max(1e-9))
+        });
+        return format!("the consumer waits {waits} of the time; {}{room}", cause.words());
+    }
+    let more = match knobs.first() {
+        Some(knob) => format!("; {} gives about +{}", knob.setting, percent(knob.gain)),
+        None => "; no setting helps: it takes a faster machine".into(),
+    };
+    format!("the consumer waits {waits} of the time; {}{more}", cause.words())
+}
+
+fn evidence(profile: &Profile, quality: f64) -> Vec<String> {
+    let Profile { consumer, ring, setup, seconds, .. } = profile;
+    let mut lines = vec![format!(
+        "consumer: {} of {} batches were there when it asked; it waited {:.2} s and stepped {:.2} s, a step takes \
+         {:.1} ms (p99 {:.1})",
+        percent(consumer.readiness),
+        profile.batches,
+        consumer.waited,
+        consumer.stepped,
+        1e3 * consumer.step.mean,
+        1e3 * consumer.step.p99,
+    )];
+    if let Some(empty) = ring.occupancy.first() {
+        lines.push(format!("ring: of {} slots none was ready for {} of the time", ring.slots, percent(*empty)));
+    }
+    let threads = f64::from(setup.workers) * seconds.max(1e-9);
+    for stage in profile.stages.iter().filter(|it| it.stage != Stage::List && it.busy > 0.005 * threads) {
+        lines.push(format!(
+            "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), a processor worked {} of it",
+            stage.stage.name(),
+            percent(stage.busy / threads),
+            1e3 * stage.latency.mean,
+            1e3 * stage.latency.p50,
+            1e3 * stage.latency.p99,
+            percent(stage.cpu_share),
+        ));
+    }
+    let used: f64 = profile.stages.iter().map(|it| it.busy * it.cpu_share).sum();
+    let used = used + consumer.stepped * consumer.cpu_share;
+    lines.push(format!("processors: {:.2} of {} were used", used / seconds.max(1e-9), setup.cores));
+    for span in &consumer.spans {
+        lines.push(format!("{}: {} of the step", span.name, percent(span.share)));
+    }
+    lines.push(format!("model: does {} of what was measured", percent(quality)));
+    lines
+}
+
+fn percent(share: f64) -> String {
+    match 100.0 * share {
+        small if small < 9.95 => format!("{small:.1} %"),
+        percent => format!("{percent:.0} %"),
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}", self.verdict)?;
+        writeln!(f, "\nevidence")?;
+        for line in &self.evidence {
+            writeln!(f, "  {line}")?;
+        }
+        if let Some(Differential { synthetic, cached, cold }) = self.differential {
+            let stall = |fast: f64, slow: f64| percent((1.0 - slow / fast.max(1e-9)).max(0.0));
+            writeln!(
+                f,
+                "  three runs: {synthetic:.0} images/s without a loader, {cached:.0} from memory, {cold:.0} as it is: \
+                 preparing takes {}, fetching {}",
+                stall(synthetic, cached),
+                stall(cached, cold),
+            )?;
+        }
+        if !self.knobs.is_empty() {
+            writeln!(f, "\nwhat to change")?;
+        }
+        for knob in &self.knobs {
+            let Knob { setting, gain, images_per_second, cost, then, .. } = knob;
+            let gain = percent(*gain);
+            writeln!(f, "  {setting:<32} +{gain}: {images_per_second:.0} images/s; {cost}; then {}", then.words())?;
+        }
+        if let Some(Cost { price_per_hour, epoch_seconds, waiting_per_epoch }) = self.cost {
+            writeln!(
+                f,
+                "\ncost: an epoch takes {epoch_seconds:.0} s; at {price_per_hour} an hour the waiting in it costs \
+                 {waiting_per_epoch:.4}"
+            )?;
+        }
+        Ok(())
+    }
+}
