@@ -1,0 +1,104 @@
+//! The cases.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use feedwater::explain::Cause;
+
+use super::world::{Disk, Setting, World};
+
+/// A bottleneck that is planted.
+pub struct Case {
+    pub name: &'static str,
+    pub planted: Cause,
+    pub world: World,
+    pub setting: Setting,
+    /// What the consumer does with its batch of this number.
+    pub step: fn(u64),
+    /// The knob that is turned, where it is not the first.
+    pub knob: Option<&'static str>,
+}
+
+const SMALL: (u32, u32) = (64, 48);
+const PHOTO: (u32, u32) = (500, 375);
+const HUGE: (u32, u32) = (2400, 1800);
+
+fn case(name: &'static str, planted: Cause, setting: (usize, usize, usize)) -> Case {
+    let (batch, workers, prefetch) = setting;
+    let world = World { images: 512, size: SMALL, side: 32, disk: Disk::Memory };
+    let setting = Setting::new(batch, workers, prefetch);
+    Case { name, planted, world, setting, step: |_| (), knob: None }
+}
+
+fn sleep(milliseconds: f64) {
+    thread::sleep(Duration::from_secs_f64(1e-3 * milliseconds));
+}
+
+fn spin(milliseconds: f64) {
+    let end = Instant::now() + Duration::from_secs_f64(1e-3 * milliseconds);
+    while Instant::now() < end {}
+}
+
+const fn ms(milliseconds: u64) -> Duration {
+    Duration::from_millis(milliseconds)
+}
+
+/// A number that looks random, of an index.
+fn mixed(index: u64) -> u64 {
+    (index.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+}
+
+impl Case {
+    fn disk(mut self, disk: Disk) -> Self {
+        self.world.disk = disk;
+        self
+    }
+
+    fn pictures(mut self, images: u64, size: (u32, u32), side: u32) -> Self {
+        (self.world.images, self.world.size, self.world.side) = (images, size, side);
+        self
+    }
+
+    fn step(mut self, step: fn(u64)) -> Self {
+        self.step = step;
+        self
+    }
+
+    fn knob(mut self, knob: &'static str) -> Self {
+        self.knob = Some(knob);
+        self
+    }
+}
+
+/// All of them.
+pub fn cases() -> Vec<Case> {
+    vec![
+        case("slow disk", Cause::Reading, (8, 2, 2)).disk(Disk::Latency(|_| ms(8))).step(|_| sleep(10.0)),
+        case("network", Cause::Reading, (16, 4, 2)).disk(Disk::Latency(|_| ms(30))).step(|_| sleep(20.0)),
+        case("uneven network", Cause::Reading, (16, 4, 4))
+            .disk(Disk::Latency(|index| ms(10 + mixed(index) % 20)))
+            .step(|_| sleep(10.0)),
+        case("read and decode", Cause::Reading, (8, 1, 2)).disk(Disk::Latency(|_| ms(6))).pictures(256, PHOTO, 224),
+        case("one spindle", Cause::Storage, (8, 4, 2)).disk(Disk::Channels(1, ms(4))).step(|_| sleep(5.0)),
+        case("two channels", Cause::Storage, (8, 6, 2)).disk(Disk::Channels(2, ms(6))).step(|_| sleep(4.0)),
+        case("cold cache", Cause::Storage, (16, 3, 3)).disk(Disk::Channels(1, ms(3))).pictures(256, PHOTO, 224),
+        case("slow decode", Cause::Decoding, (16, 1, 2)).pictures(256, PHOTO, 224),
+        case("decode, step sleeps", Cause::Decoding, (16, 1, 2)).pictures(256, PHOTO, 224).step(|_| sleep(12.0)),
+        case("all processors", Cause::Decoding, (16, 2, 2)).pictures(128, PHOTO, 224).knob("cache.decoded"),
+        case("huge images", Cause::HugePictures, (4, 1, 2)).pictures(32, HUGE, 224).knob("loader.workers"),
+        case("large outputs", Cause::Transforming, (4, 1, 2)).pictures(256, (160, 120), 640),
+        case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_| sleep(25.0)),
+        case("slow consumer, disk", Cause::Consumer, (8, 8, 3)).disk(Disk::Latency(|_| ms(4))).step(|_| sleep(30.0)),
+        case("consumer computes", Cause::Consumer, (16, 1, 3)).pictures(256, SMALL, 32).step(|_| spin(20.0)),
+        case("uneven reads", Cause::Variance, (4, 4, 1))
+            .disk(Disk::Latency(|index| if mixed(index) % 16 == 0 { ms(60) } else { ms(2) }))
+            .step(|_| sleep(6.0)),
+        case("uneven steps", Cause::Variance, (4, 2, 1))
+            .disk(Disk::Latency(|_| ms(5)))
+            .step(|batch| sleep(if batch % 8 == 0 { 60.0 } else { 3.0 })),
+        case("straggler", Cause::Straggler, (8, 2, 2)).disk(Disk::Straggler(ms(3), 8)).step(|_| sleep(2.0)),
+        case("small ring", Cause::Ring, (2, 8, 1)).disk(Disk::Latency(|_| ms(12))).step(|_| sleep(1.0)),
+        case("small ring, long step", Cause::Ring, (4, 12, 1)).disk(Disk::Latency(|_| ms(20))).step(|_| sleep(8.0)),
+        case("tiny batches", Cause::TinyBatches, (1, 2, 1)),
+    ]
+}

@@ -1,0 +1,151 @@
+//! Bottlenecks that are built on purpose: does the verdict name them, and does a knob gain what it promises?
+//!
+//! ```text
+//! cargo bench --bench bottlenecks -- [--seconds 3] [--only NAME] [--save DIR] [--json]
+//! ```
+//!
+//! Each case runs a loader with its consumer, asks for the report, turns the knob that the report puts first (or the one that
+//! the case names), runs again and compares: the images per second that were promised with those that were measured. Disks,
+//! networks and steps are threads that sleep, so that they are the same on every machine; decoding is real, and needs a
+//! machine that has nothing else to do. `--save` writes each report with what was measured after it, which
+//! `tests/explain.rs` reads.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod cases;
+mod world;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use clap::Parser;
+use feedwater::explain::{Cause, Options, Report, explain};
+use feedwater::loader::Loader;
+use serde_json::json;
+
+use cases::{Case, cases};
+use world::Setting;
+
+#[derive(Parser)]
+struct Arguments {
+    /// Seconds that each run is measured.
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Only the cases whose names contain this.
+    #[arg(long)]
+    only: Option<String>,
+    /// Write the reports into this folder.
+    #[arg(long)]
+    save: Option<PathBuf>,
+    /// Print one line of JSON too.
+    #[arg(long)]
+    json: bool,
+    /// Given by cargo.
+    #[arg(long, hide = true)]
+    bench: bool,
+}
+
+/// A promise may be off by so much of what is measured.
+const BAR: f64 = 0.1;
+
+fn main() {
+    let arguments = Arguments::parse();
+    println!("{}, {} cores, {} s a run\n", common::cpu(), common::cores(), arguments.seconds);
+    println!(
+        "{:<24}{:<15}{:<15}{:>7}{:>8}  {:<26}{:>9}{:>9}{:>7}",
+        "case", "planted", "found", "waits", "model", "knob", "promised", "measured", "ratio"
+    );
+    let (mut named, mut kept, mut promises, mut all) = (0, 0, 0, Vec::new());
+    let chosen: Vec<Case> = cases()
+        .into_iter()
+        .filter(|case| arguments.only.as_ref().is_none_or(|only| case.name.contains(only)))
+        .collect();
+    for case in &chosen {
+        let report = measure(case, &case.setting, arguments.seconds);
+        named += usize::from(report.cause == case.planted);
+        let knob = match &case.knob {
+            Some(wanted) => report.knobs.iter().find(|it| it.setting.starts_with(wanted)),
+            None => report.knobs.first(),
+        };
+        let found = format!("{:?}", report.cause);
+        print!(
+            "{:<24}{:<15}{:<15}{:>6.1}%{:>8.2}  ",
+            case.name,
+            format!("{:?}", case.planted),
+            if report.cause == case.planted { &found } else { found.as_str() },
+            100.0 * report.consumer_waits,
+            report.model_quality
+        );
+        let after = knob.map(|knob| {
+            let turned = case.setting.turn(&knob.setting);
+            let after = measure(case, &turned, arguments.seconds).images_per_second;
+            (knob.setting.clone(), knob.images_per_second / report.model_quality, after)
+        });
+        match &after {
+            Some((setting, promised, measured)) => {
+                let ratio = promised / measured;
+                promises += 1;
+                kept += usize::from((ratio - 1.0).abs() <= BAR);
+                println!("{setting:<26}{promised:>9.0}{measured:>9.0}{ratio:>7.2}");
+            }
+            None => {
+                let expected = case.planted == Cause::Consumer;
+                println!("{}", if expected { "none, as it should be" } else { "none" });
+            }
+        }
+        let measured = after.as_ref().map(|it| json!({"setting": it.0, "images_per_second": it.2}));
+        let line = json!({"case": case.name, "planted": case.planted, "after": measured});
+        if let Some(folder) = &arguments.save {
+            let mut saved = line.clone();
+            saved["profile"] = serde_json::to_value(&report.profile).expect("a profile is JSON");
+            let text = serde_json::to_string(&saved).expect("JSON is text");
+            let path = folder.join(format!("{}.json", case.name.replace(' ', "-")));
+            std::fs::write(path, text + "\n").expect("the folder can be written");
+        }
+        all.push(line);
+    }
+    println!("\n{named} of {} causes named; {kept} of {promises} promises within {:.0} %", chosen.len(), 100.0 * BAR);
+    if arguments.json {
+        println!("{}", json!(all));
+    }
+}
+
+/// Runs a case for some time after a warm-up, and explains it.
+fn measure(case: &Case, setting: &Setting, seconds: f64) -> Report {
+    let loader = case.world.loader(setting);
+    let warm_up = if setting.caches() { 2 } else { 0 };
+    let mut consumer = Consumer { loader: &loader, case, batch: 0 };
+    for _ in 0..warm_up {
+        consumer.epoch(None);
+    }
+    consumer.epoch(Some(Instant::now() + Duration::from_secs_f64((0.3 * seconds).min(1.0))));
+    let begin = loader.measured();
+    let end = Instant::now() + Duration::from_secs_f64(seconds);
+    while Instant::now() < end {
+        consumer.epoch(Some(end));
+    }
+    let profile = loader.profile_since(&begin);
+    explain(&profile, &Options::default()).expect("enough was measured")
+}
+
+struct Consumer<'a> {
+    loader: &'a Loader,
+    case: &'a Case,
+    batch: u64,
+}
+
+impl Consumer<'_> {
+    /// An epoch, or what there is time for.
+    fn epoch(&mut self, end: Option<Instant>) {
+        for batch in self.loader {
+            let batch = batch.expect("every sample can be used");
+            (self.case.step)(self.batch);
+            drop(batch);
+            self.batch += 1;
+            if end.is_some_and(|end| Instant::now() >= end) {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! Sources that are as slow as a case wants them, and loaders of them.
+
+use std::fs;
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use feedwater::error::Fault;
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::{self, Chain};
+use feedwater::plan::{Last, Settings};
+use feedwater::source::{Memory, Page, Source};
+
+use super::common;
+
+/// The settings that cases turn.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    pub batch: usize,
+    pub workers: usize,
+    pub prefetch: usize,
+    pub encoded: Option<u64>,
+    pub decoded: Option<u64>,
+}
+
+impl Setting {
+    pub fn new(batch: usize, workers: usize, prefetch: usize) -> Self {
+        Self { batch, workers, prefetch, encoded: None, decoded: None }
+    }
+
+    /// The same with a setting that a report has named.
+    pub fn turn(&self, setting: &str) -> Self {
+        let mut turned = self.clone();
+        let (key, value) = setting.split_once(" = ").expect("a setting is a key and a value");
+        let number = || value.parse::<usize>().expect("a number");
+        let bytes = || {
+            let text = value.trim_matches('"').strip_suffix(" MiB").expect("mebibytes");
+            text.parse::<u64>().expect("a number") << 20
+        };
+        match key {
+            "loader.batch" => turned.batch = number(),
+            "loader.workers" => turned.workers = number(),
+            "loader.prefetch" => turned.prefetch = number(),
+            "cache.encoded" => turned.encoded = Some(bytes()),
+            "cache.decoded" => turned.decoded = Some(bytes()),
+            key => panic!("no case turns {key}"),
+        }
+        turned
+    }
+
+    /// Whether the first epochs are another thing than the later ones.
+    pub fn caches(&self) -> bool {
+        self.encoded.is_some() || self.decoded.is_some()
+    }
+}
+
+/// Pictures, where they come from, and what is made of them.
+pub struct World {
+    pub images: u64,
+    pub size: (u32, u32),
+    pub side: u32,
+    pub disk: Disk,
+}
+
+/// How reads take time.
+#[derive(Clone)]
+pub enum Disk {
+    /// None.
+    Memory,
+    /// So long for each read, as many at once as there are.
+    Latency(fn(u64) -> Duration),
+    /// So many reads at a time, each of which takes so long.
+    Channels(usize, Duration),
+    /// The first worker's reads take so much longer than the others'.
+    Straggler(Duration, u32),
+}
+
+impl World {
+    pub fn loader(&self, setting: &Setting) -> Loader {
+        let files = common::pictures(16, self.size);
+        let read = |file| fs::read(file).expect("the set is complete");
+        let pictures: Vec<Vec<u8>> = files.iter().map(read).collect();
+        let samples = (0..self.images).map(|index| (pictures[(index % 16) as usize].clone(), 0));
+        let memory = Memory::new(samples.collect()).expect("there are samples");
+        let source = Slow { memory, disk: self.disk.clone(), busy: Mutex::new(0), free: Condvar::new() };
+        let chain = Chain::new()
+            .then(op::Resize::to(self.side, self.side))
+            .then(op::Normalize::IMAGENET);
+        let mut settings = Settings::default();
+        settings.loader.batch = setting.batch;
+        settings.loader.workers = setting.workers;
+        settings.loader.prefetch = setting.prefetch;
+        settings.loader.last = Last::Drop;
+        settings.loader.shuffle = true;
+        settings.cache.encoded = setting.encoded;
+        settings.cache.decoded = setting.decoded;
+        let builder = LoaderBuilder::new(Arc::new(source), chain).settings(settings);
+        builder.device(DeviceChoice::Cpu).build().expect("the case is a loader")
+    }
+}
+
+struct Slow {
+    memory: Memory,
+    disk: Disk,
+    busy: Mutex<usize>,
+    free: Condvar,
+}
+
+impl Source for Slow {
+    fn len(&self) -> u64 {
+        self.memory.len()
+    }
+
+    fn label(&self, index: u64) -> i64 {
+        self.memory.label(index)
+    }
+
+    fn location(&self, index: u64) -> String {
+        self.memory.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        match self.disk {
+            Disk::Memory => {}
+            Disk::Latency(time) => thread::sleep(time(index)),
+            Disk::Channels(channels, time) => {
+                let busy = self.busy.lock().expect("no reader panics");
+                let mut busy = self.free.wait_while(busy, |it| *it >= channels).expect("no reader panics");
+                *busy += 1;
+                drop(busy);
+                thread::sleep(time);
+                *self.busy.lock().expect("no reader panics") -= 1;
+                self.free.notify_one();
+            }
+            Disk::Straggler(time, times) => {
+                let slow = thread::current().name() == Some("feedwater-0");
+                thread::sleep(if slow { times * time } else { time });
+            }
+        }
+        self.memory.read(index, page, limit)
+    }
+
+    fn largest_bytes(&self) -> u64 {
+        self.memory.largest_bytes()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.memory.memory_bytes()
+    }
+
+    fn describe(&self) -> String {
+        self.memory.describe()
+    }
+}
