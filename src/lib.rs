@@ -11,6 +11,7 @@ pub mod handoff;
 pub mod header;
 pub mod image;
 pub mod loader;
+pub mod model;
 pub mod op;
 pub mod output;
 pub mod pack;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 /// Every module of the crate with its floor.
 const FLOORS: [(u32, &[&str]); 7] = [
     (0, &["error", "footprint", "geometry", "random", "tensor"]),
-    (1, &["annotation", "header", "image", "ring", "storage"]),
+    (1, &["annotation", "header", "image", "model", "ring", "storage"]),
     (2, &["gpu", "op", "output"]),
     (3, &["plan"]),
     (4, &["decode", "source", "transform"]),
