@@ -1,0 +1,116 @@
+//! What each part of a pipeline could do at most, if nothing else held it up.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Model, On};
+
+/// A part that may limit a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Limit {
+    /// Workers, each of which holds one sample at a time.
+    Workers,
+    /// Processors.
+    Cores,
+    /// The resource of this index.
+    Resource(usize),
+    /// Pages of the device.
+    Pages,
+    /// Slots of the ring.
+    Slots,
+    /// The consumer: there is nothing to be gained before it.
+    Consumer,
+}
+
+impl Limit {
+    /// Its name in reports; a resource has its own.
+    pub fn name(self, model: &Model) -> &str {
+        match self {
+            Limit::Workers => "workers",
+            Limit::Cores => "cores",
+            Limit::Resource(at) => model.resources.get(at).map_or("resource", |it| &it.name),
+            Limit::Pages => "pages",
+            Limit::Slots => "slots",
+            Limit::Consumer => "consumer",
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Limit::Workers => f.write_str("workers"),
+            Limit::Cores => f.write_str("cores"),
+            Limit::Resource(at) => write!(f, "resource {at}"),
+            Limit::Pages => f.write_str("pages"),
+            Limit::Slots => f.write_str("slots"),
+            Limit::Consumer => f.write_str("consumer"),
+        }
+    }
+}
+
+impl Model {
+    /// Samples per second that each part alone allows, the smallest first; parts without a bound are left out. These
+    /// are fluid bounds: counts divided by mean times. The smallest is what the pipeline tends to with a deep ring,
+    /// and what it stays below where times vary. Of a model that [`check`](Self::check) takes.
+    ///
+    /// * workers: the sum over workers of 1 / (time that a sample holds the worker)
+    /// * cores: cores / (time on a core per sample, the consumer's part among it)
+    /// * a resource: servers / (time on it per sample)
+    /// * pages: pages / (time from the first stage to the end of the last)
+    /// * slots: samples in all slots / (time that a batch holds its slot). That is: until its last place is taken,
+    ///   at the pace of the smallest of the bounds above, then one sample's way, and the step.
+    /// * consumer: samples of a batch / step
+    pub fn capacity(&self) -> Vec<(Limit, f64)> {
+        let sum = |takes: &dyn Fn(On, bool) -> bool| -> f64 {
+            let stages = self.stages.iter().filter(|stage| takes(stage.on, stage.detached));
+            // From 0: the sum of nothing would be -0, and what is divided by it negative.
+            stages.fold(0.0, |sum, stage| sum + stage.service.mean)
+        };
+        let own = sum(&|on, detached| !detached && !matches!(on, On::Resource(_)));
+        let tail = sum(&|_, detached| detached);
+        let batch = f64::from(self.batch);
+        let in_worker = !self.stages.iter().any(|stage| stage.detached);
+        let per_sample = if in_worker { self.per_batch / batch } else { 0.0 };
+        let other = sum(&|on, detached| !detached && matches!(on, On::Resource(_))) + per_sample;
+        let (mut workers, mut slow) = (0.0, 0.0);
+        for slowness in &self.workers {
+            let rate = 1.0 / (own * slowness + other);
+            workers += rate;
+            slow += rate * slowness;
+        }
+        // The mean slowness of the samples: a straggler makes fewer of them.
+        let slow = if workers.is_finite() { slow / workers } else { 1.0 };
+        let way = own * slow + other + tail;
+        let consumer = &self.consumer;
+        let on_core = sum(&|on, detached| !detached && on == On::Cpu) * slow
+            + sum(&|on, detached| detached && on == On::Cpu)
+            + consumer.host_share * consumer.step.mean / batch;
+
+        let mut found =
+            vec![(Limit::Workers, workers), (Limit::Cores, f64::from(self.cores) / on_core)];
+        for (at, resource) in self.resources.iter().enumerate() {
+            let time = sum(&|on, _| on == On::Resource(at));
+            found.push((Limit::Resource(at), f64::from(resource.servers) / time));
+        }
+        if let Some(pages) = self.pages {
+            found.push((Limit::Pages, f64::from(pages) / way));
+        }
+        let pace = found.iter().fold(f64::INFINITY, |least, (_, rate)| least.min(*rate));
+        let late = (batch - self.workers.len() as f64).max(0.0) / pace;
+        let held = if consumer.holds { consumer.step.mean } else { 0.0 };
+        let holds_slot = late + way - per_sample + self.per_batch + held;
+        found.push((Limit::Slots, f64::from(self.slots) * batch / holds_slot));
+        found.push((Limit::Consumer, batch / consumer.step.mean));
+        found.retain(|(_, rate)| rate.is_finite());
+        found.sort_by(|a, b| a.1.total_cmp(&b.1));
+        found
+    }
+
+    /// The smallest of the bounds of [`capacity`](Self::capacity).
+    pub fn limit(&self) -> Option<(Limit, f64)> {
+        self.capacity().into_iter().next()
+    }
+}

@@ -1,0 +1,253 @@
+//! How long a stage takes: a mean and the shape around it, and the random numbers that choose from it.
+
+use serde::{Deserialize, Serialize};
+
+/// A time in seconds that may vary.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Service {
+    /// The mean.
+    pub mean: f64,
+    /// Values that are equally likely, as multiples of the mean; so their own mean is 1. None: it does not vary.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub quantiles: Vec<f64>,
+}
+
+impl Service {
+    /// Values in the tables that are made here.
+    pub const QUANTILES: usize = 64;
+    /// The largest coefficient of variation that [`lognormal`](Self::lognormal) makes.
+    pub const MAX_CV: f64 = 5.0;
+
+    /// Always the same time.
+    pub fn constant(mean: f64) -> Self {
+        Self { mean, quantiles: Vec::new() }
+    }
+
+    /// A time that is distributed like a logarithmic normal distribution of this mean and coefficient of variation,
+    /// which is the standard deviation divided by the mean and lies in 0..=[`MAX_CV`](Self::MAX_CV). A table of 64
+    /// values has no tail; what that takes from the variance is given back by a wider distribution, so that
+    /// the table has the mean and the coefficient that were asked for.
+    pub fn lognormal(mean: f64, cv: f64) -> Self {
+        let cv = cv.clamp(0.0, Self::MAX_CV);
+        if cv == 0.0 {
+            return Self::constant(mean);
+        }
+        let normal: Vec<f64> = (0..Self::QUANTILES)
+            .map(|at| normal_quantile((at as f64 + 0.5) / Self::QUANTILES as f64))
+            .collect();
+        let table = |sigma: f64| {
+            let values: Vec<f64> = normal.iter().map(|z| (sigma * z).exp()).collect();
+            relative(&values)
+        };
+        // The table's coefficient grows with sigma; 20 is far beyond what MAX_CV needs.
+        let (mut low, mut high) = (0.0, 20.0);
+        for _ in 0..60 {
+            let middle = (low + high) / 2.0;
+            if deviation(&table(middle)) < cv { low = middle } else { high = middle }
+        }
+        Self { mean, quantiles: table((low + high) / 2.0) }
+    }
+
+    /// What was measured: values in seconds that are equally likely, in any order. Up to 64 are kept as they are,
+    /// of more each 64th part is averaged, so that the mean stays. Without values: no time at all.
+    pub fn from_quantiles(values: &[f64]) -> Self {
+        if values.len() > Self::QUANTILES {
+            let ones: Vec<(f64, u64)> = values.iter().map(|&value| (value, 1)).collect();
+            return Self::from_histogram(&ones);
+        }
+        let mean = mean(values);
+        let varies = values.iter().any(|&value| value != values[0]);
+        let quantiles = if varies && mean > 0.0 { relative(values) } else { Vec::new() };
+        Self { mean, quantiles }
+    }
+
+    /// What was measured: values in seconds, and how often each was seen, in any order. Each 64th part of what was
+    /// seen becomes one value, its mean; so the mean of all stays.
+    pub fn from_histogram(seen: &[(f64, u64)]) -> Self {
+        let mut seen: Vec<(f64, u64)> =
+            seen.iter().copied().filter(|(_, count)| *count > 0).collect();
+        seen.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let total: f64 = seen.iter().map(|(_, count)| *count as f64).sum();
+        let part = total / Self::QUANTILES as f64;
+        let mut values = Vec::with_capacity(Self::QUANTILES);
+        let (mut sum, mut room) = (0.0, part);
+        for (value, count) in seen {
+            let mut left = count as f64;
+            while left >= room && values.len() + 1 < Self::QUANTILES {
+                values.push((sum + value * room) / part);
+                left -= room;
+                (sum, room) = (0.0, part);
+            }
+            sum += value * left;
+            room -= left;
+        }
+        if total > 0.0 {
+            values.push(sum / part);
+        }
+        Self::from_quantiles(&values)
+    }
+
+    /// The same shape around another mean.
+    pub fn with_mean(self, mean: f64) -> Self {
+        Self { mean, ..self }
+    }
+
+    /// Standard deviation divided by the mean.
+    pub fn cv(&self) -> f64 {
+        if self.quantiles.is_empty() { 0.0 } else { deviation(&self.quantiles) }
+    }
+
+    /// The time that number `number` of a stream takes.
+    pub(super) fn draw(&self, seed: u32, number: u32, stream: u32) -> f64 {
+        let len = self.quantiles.len() as u64;
+        if len == 0 {
+            return self.mean;
+        }
+        let bits = u64::from(bits(seed, number, stream));
+        self.mean * self.quantiles[((bits * len) >> 32) as usize]
+    }
+}
+
+/// 32 random bits for each triple: the mixer `lowbias32` (C. Wellons, "Prospecting for Hash Functions") over its parts.
+fn bits(seed: u32, number: u32, stream: u32) -> u32 {
+    let mixed = mix(seed.wrapping_add(0x9e37_79b9));
+    mix(mix(mixed ^ number).wrapping_add(stream))
+}
+
+fn mix(mut value: u32) -> u32 {
+    value = (value ^ (value >> 16)).wrapping_mul(0x7feb_352d);
+    value = (value ^ (value >> 15)).wrapping_mul(0x846c_a68b);
+    value ^ (value >> 16)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn relative(values: &[f64]) -> Vec<f64> {
+    let mean = mean(values);
+    values.iter().map(|value| value / mean).collect()
+}
+
+/// Standard deviation of values whose mean is 1.
+fn deviation(values: &[f64]) -> f64 {
+    let squares: Vec<f64> = values.iter().map(|value| (value - 1.0) * (value - 1.0)).collect();
+    mean(&squares).sqrt()
+}
+
+/// The inverse of the normal distribution, to 2e-9 (P. J. Acklam's rational approximation).
+fn normal_quantile(p: f64) -> f64 {
+    let polynomial = |x: f64, factors: &[f64]| factors.iter().fold(0.0, |sum, it| sum * x + it);
+    if p < 0.02425 {
+        let q = (-2.0 * p.ln()).sqrt();
+        let above = [
+            -7.784894002430293e-3,
+            -0.3223964580411365,
+            -2.400758277161838,
+            -2.549732539343734,
+            4.374664141464968,
+            2.938163982698783,
+        ];
+        let below =
+            [7.784695709041462e-3, 0.3224671290700398, 2.445134137142996, 3.754408661907416, 1.0];
+        return polynomial(q, &above) / polynomial(q, &below);
+    }
+    if p > 1.0 - 0.02425 {
+        return -normal_quantile(1.0 - p);
+    }
+    let q = p - 0.5;
+    let above = [
+        -39.69683028665376,
+        220.9460984245205,
+        -275.9285104469687,
+        138.3577518672690,
+        -30.66479806614716,
+        2.506628277459239,
+    ];
+    let below = [
+        -54.47609879822406,
+        161.5858368580409,
+        -155.6989798598866,
+        66.80131188771972,
+        -13.28068155288572,
+        1.0,
+    ];
+    q * polynomial(q * q, &above) / polynomial(q * q, &below)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lognormal_table_has_the_mean_and_the_variation_that_were_asked_for() {
+        for cv in [0.01, 0.1, 0.3, 1.0, 2.0, 5.0] {
+            let service = Service::lognormal(0.02, cv);
+            assert_eq!(service.quantiles.len(), 64);
+            assert!((mean(&service.quantiles) - 1.0).abs() < 1e-12);
+            assert!((service.cv() - cv).abs() < 1e-9, "{cv}: {}", service.cv());
+        }
+        // The median of a logarithmic normal distribution: mean / sqrt(1 + cv^2), 0.8 of 64 values' steps off.
+        let table = Service::lognormal(1.0, 0.3).quantiles;
+        let median = (table[31] + table[32]) / 2.0;
+        assert!((median - 1.0 / (1.09f64).sqrt()).abs() < 0.005, "{median}");
+        assert_eq!(Service::lognormal(3.0, 0.0), Service::constant(3.0));
+    }
+
+    #[test]
+    fn the_normal_quantiles_are_the_tables() {
+        let known = [(0.975, 1.959963984540054), (0.5, 0.0), (0.001, -3.090232306167813)];
+        for (p, z) in known {
+            assert!((normal_quantile(p) - z).abs() < 1e-8, "{p}");
+        }
+    }
+
+    #[test]
+    fn what_was_measured_keeps_its_mean_and_its_shape() {
+        let few = Service::from_quantiles(&[1.0, 3.0]);
+        assert_eq!((few.mean, few.quantiles), (2.0, vec![0.5, 1.5]));
+        assert_eq!(Service::from_quantiles(&[2.0, 2.0]), Service::constant(2.0));
+        assert_eq!(Service::from_quantiles(&[]), Service::constant(0.0));
+        assert_eq!(Service::from_histogram(&[]), Service::constant(0.0));
+        assert_eq!(Service::from_histogram(&[(0.5, 7)]), Service::constant(0.5));
+
+        let values: Vec<f64> = (1..=1000).rev().map(f64::from).collect();
+        let many = Service::from_quantiles(&values);
+        assert_eq!(many.quantiles.len(), 64);
+        assert!((many.mean - 500.5).abs() < 1e-9);
+        assert!(many.quantiles.is_sorted());
+        // A uniform distribution's.
+        assert!((many.cv() - 1.0 / 3f64.sqrt()).abs() < 0.001);
+
+        let two = Service::from_histogram(&[(4.0, 1), (1.0, 3)]);
+        assert!((two.mean - 1.75).abs() < 1e-12);
+        let slow = two.quantiles.iter().filter(|it| **it > 2.0).count();
+        assert_eq!((two.quantiles.len(), slow), (64, 16));
+    }
+
+    /// Every value of a table is drawn about as often as every other, from whatever stream.
+    #[test]
+    fn draws_are_uniform_and_streams_are_their_own() {
+        let service = Service { mean: 1.0, quantiles: (0..64).map(f64::from).collect() };
+        for stream in [0, 1, u32::MAX] {
+            let mut seen = [0u32; 64];
+            for number in 0..64_000 {
+                seen[service.draw(7, number, stream) as usize] += 1;
+            }
+            let square: f64 =
+                seen.iter().map(|it| (f64::from(*it) - 1000.0).powi(2) / 1000.0).sum();
+            // 63 degrees of freedom: outside of 30..110 in one of ten thousand.
+            assert!((30.0..110.0).contains(&square), "{stream}: {square}");
+        }
+        let same = |a: (u32, u32), b: (u32, u32)| {
+            (0..1000)
+                .filter(|it| service.draw(a.0, *it, a.1) == service.draw(b.0, *it, b.1))
+                .count()
+        };
+        assert!(
+            same((1, 0), (1, 1)) < 50 && same((1, 0), (2, 0)) < 50 && same((1, 0), (0, 1)) < 50
+        );
+        assert_eq!(same((1, 2), (1, 2)), 1000);
+    }
+}
