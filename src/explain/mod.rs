@@ -21,6 +21,7 @@ pub use ranks::{RankLine, Ranks};
 
 mod cause;
 mod fit;
+mod html;
 mod knobs;
 mod ranks;
 
