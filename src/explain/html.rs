@@ -101,7 +101,8 @@ mod tests {
     /// The examples of RFC 4648, section 10.
     #[test]
     fn base64_is_that_of_the_standard() {
-        let examples = [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
+        let examples =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
         for (bytes, text) in examples {
             assert_eq!(base64(bytes.as_bytes()), text);
         }

@@ -139,3 +139,8 @@ class Page:
         thrown = [it["exceptionDetails"].get("exception", {}).get("description", str(it)) for it in self.events("Runtime.exceptionThrown")]
         said = [str(it["args"]) for it in self.events("Runtime.consoleAPICalled") if it["type"] in ("error", "warning", "assert")]
         return thrown + said + [it["entry"]["text"] for it in self.events("Log.entryAdded")]
+
+
+if __name__ == "__main__":
+    print(find() or "no browser is installed")
+    raise SystemExit(find() is None)

@@ -16,7 +16,7 @@ function rate(value) {
 }
 
 function time(seconds) {
-  const [value, unit] = seconds >= 100 ? [seconds, ' s'] : seconds >= 1 ? [seconds, ' s'] : seconds >= 1e-3 ? [1e3 * seconds, ' ms']
+  const [value, unit] = seconds >= 1 ? [seconds, ' s'] : seconds >= 1e-3 ? [1e3 * seconds, ' ms']
     : seconds >= 0.5e-6 ? [1e6 * seconds, ' µs'] : [0, ' ms'];
   return (value >= 100 || value === 0 ? value.toFixed(0) : value.toPrecision(3)) + unit;
 }
@@ -26,6 +26,12 @@ function size(bytes) {
   let at = 0, value = bytes;
   while (Math.abs(value) >= 1024 && at + 1 < units.length) { value /= 1024; at += 1; }
   return `${at === 0 || Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3)} ${units[at]}`;
+}
+
+// The least of 1, 2 and 5 times a power of ten that is no less.
+function tick(least) {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return [1, 2, 5, 10].map((it) => it * power).find((it) => it >= 0.999 * least);
 }
 
 function count(value) {
@@ -132,6 +138,18 @@ function timeline(profile, order, element, readout) {
       'aria-label': `Time line of ${time(length)}: threads busy by stage, batches ready, and the waiting of the consumer` });
     const text = (at, height, anchor, words) => svg.append(make('text', { x: at, y: height, 'text-anchor': anchor }, words));
 
+    // A stall: the consumer waited for more than half of the time.
+    for (let at = 0; at < many; at++) {
+      if (bins[at].waits <= 0.5) continue;
+      const first = at;
+      while (at + 1 < many && bins[at + 1].waits > 0.5) at += 1;
+      const from = x(bins[first].from), to = x(bins[at].from + wide);
+      for (const [top, height] of [panels.busy, panels.ready]) {
+        svg.append(make('rect', { class: 'stall', x: f(from), width: f(to - from), y: top, height }));
+      }
+    }
+
+
     const below = new Array(many).fill(0);
     stages.forEach((stage, number) => {
       let up = '', down = '';
@@ -154,30 +172,20 @@ function timeline(profile, order, element, readout) {
     }
     const floor = panels.ready[0] + panels.ready[1];
     svg.append(make('path', { class: 'level', d: `${level}V${floor}H${f(x(begin))}Z` }), make('path', { class: 'waits', d: waits }));
-    // A stall: the consumer waited for more than half of the time.
-    for (let at = 0; at < many; at++) {
-      if (bins[at].waits <= 0.5) continue;
-      const first = at;
-      while (at + 1 < many && bins[at + 1].waits > 0.5) at += 1;
-      const from = x(bins[first].from), to = x(bins[at].from + wide);
-      svg.append(make('rect', { class: 'stall', x: f(from), width: f(to - from), y: panels.busy[0], height: bottom - panels.busy[0] }));
-    }
-
     for (const [top, height] of Object.values(panels)) {
       svg.append(make('rect', { class: 'frame', x: left, y: top, width: right - left, height }));
     }
     const short = width < 560;
     text(left, 12, 'start', short ? `threads busy, of ${profile.setup.workers} workers` : `threads busy by stage; there are ${profile.setup.workers} workers`);
     text(left, 184, 'start', short ? `batches ready, of ${slots} slots` : `batches ready when the consumer had taken one; there are ${slots} slots`);
-    text(left, 268, 'start', short ? 'share of time the consumer waits' : 'share of the time in which the consumer waits; shaded all the way up: more than half');
+    text(left, 268, 'start', short ? 'share of time the consumer waits' : 'share of the time in which the consumer waits; shaded above: more than half');
     text(left - 5, panels.busy[0] + 10, 'end', threads.toFixed(threads < 10 && threads % 1 > 0.05 ? 1 : 0));
     text(left - 5, panels.ready[0] + 10, 'end', slots);
     text(left - 5, panels.waits[0] + 10, 'end', '1');
     for (const [top, height] of Object.values(panels)) text(left - 5, top + height, 'end', '0');
-    const ticks = short ? 3 : 6;
-    for (let at = 0; at <= ticks; at++) {
-      const seconds = begin + length * at / ticks;
-      text(x(seconds), 337, at === 0 ? 'start' : at === ticks ? 'end' : 'middle', time(length * at / ticks));
+    for (let seconds = 0; seconds <= length; seconds += tick(length / (short ? 3 : 7))) {
+      const at = x(begin + seconds);
+      text(at, 337, seconds === 0 ? 'start' : right - at < 20 ? 'end' : 'middle', time(seconds).replace(/\.0+ |(\.\d*?)0+ /, '$1 '));
     }
     const cursor = make('line', { class: 'cursor', y1: panels.busy[0], y2: bottom, visibility: 'hidden' });
     svg.append(cursor);
