@@ -169,7 +169,6 @@ class Check:
             "light": {"width": 1100},
             "dark": {"width": 1100, "dark": True},
             "narrow": {"width": 400},
-            "narrow-dark": {"width": 400, "dark": True},
         }.items():
             page = self.open(**how)
             found = page.value(CONTRASTS)
