@@ -80,10 +80,11 @@ fn hostile() -> Report {
             busy: std::array::from_fn(|stage| f64::from(at) * length / (3.0 + stage as f64)),
         })
         .collect();
-    profile.threads.extend((2..64).map(|number| ThreadProfile {
-        name: format!("feedwater-{number}"),
-        ..profile.threads[0].clone()
-    }));
+    let thread = profile.threads[0].clone();
+    profile.threads.extend(
+        (2..64)
+            .map(|number| ThreadProfile { name: format!("feedwater-{number}"), ..thread.clone() }),
+    );
     profile.setup.workers = 64;
     profile.setup.pages = Some(96);
     profile.setup.device_bytes = 3 << 30;
