@@ -133,7 +133,7 @@ impl Meters {
             seconds: (now - self.begin).as_secs_f64(),
             batches: consumer.steps().batches,
             ready: ring.ready(),
-            waited: consumer.steps().waited as f64 * 1e-9,
+            waited: consumer.steps().waited as f64 / 1e9,
             busy,
         });
     }
@@ -170,8 +170,9 @@ impl Meters {
     /// Busy seconds of all threads in each stage.
     pub fn busy(&self) -> [f64; STAGES] {
         let lanes = self.lanes();
+        // Divided, not multiplied by 1e-9: so the numbers of a time line have no more than nine decimals.
         std::array::from_fn(|stage| {
-            lanes.iter().map(|lane| lane.busy(stage)).sum::<u64>() as f64 * 1e-9
+            lanes.iter().map(|lane| lane.busy(stage)).sum::<u64>() as f64 / 1e9
         })
     }
 
