@@ -107,8 +107,11 @@ fn hostile() -> Report {
 /// A loop whose consumer is the limit, seen for two batches.
 fn idle() -> Report {
     let mut profile = profile();
-    profile.consumer.step.mean = 3.0;
-    profile.consumer.waiting_share = 0.0;
+    let step = 0.5;
+    let seconds = step * profile.batches as f64;
+    profile.seconds = seconds;
+    (profile.consumer.stepped, profile.consumer.step.mean) = (seconds, step);
+    (profile.consumer.waited, profile.consumer.waiting_share) = (0.0, 0.0);
     profile.timeline.truncate(1);
     explain(&profile, &Options::default()).unwrap()
 }

@@ -12,7 +12,7 @@ function signed(share) {
 
 function rate(value) {
   if (!Number.isFinite(value)) return 'any';
-  return value >= 100 ? value.toFixed(0) : value.toPrecision(3);
+  return value >= 1e4 ? count(value) : value >= 100 ? value.toFixed(0) : value.toPrecision(3);
 }
 
 function time(seconds) {
@@ -126,7 +126,9 @@ function timeline(profile, order, element, readout) {
     const waits = (sum((it) => it.waited, from + wide) - sum((it) => it.waited, from)) / wide;
     return { from, busy, waits: Math.min(Math.max(waits, 0), 1), ready: sum((it) => it.ready, from + wide / 2) };
   });
-  const threads = Math.max(profile.setup.workers, ...bins.map((it) => it.busy.reduce((all, one) => all + one, 0)));
+  // As high as there are workers, but where few of many have work.
+  const used = Math.max(...bins.map((it) => it.busy.reduce((all, one) => all + one, 0)), 0.01);
+  const threads = Math.max(used, Math.min(profile.setup.workers, 2 * used));
 
   const draw = () => {
     const width = Math.max(element.clientWidth, 240), left = 30, right = width - 4;

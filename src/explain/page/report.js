@@ -18,7 +18,7 @@
     [rate(report.images_per_second), 'images/s'],
     [percent(report.consumer_waits), 'of its time the consumer waits', report.cause === 'consumer' ? null : 'bad'],
     [percent(consumer.readiness), 'of the batches were there when it asked'],
-    [percent(report.model_quality), 'of the measured images/s is what the model does'],
+    [percent(report.model_quality), 'of the measured images/s is what the model does', Math.abs(report.model_quality - 1) > 0.2 ? 'bad' : null],
   ];
   if (report.cost) {
     const { price_per_hour, epoch_seconds, waiting_per_epoch } = report.cost;
@@ -48,7 +48,7 @@
     $('knobs').append(make('div', { class: 'knob' },
       make('div', { class: 'set' }, make('code', {}, knob.setting), copies, tries),
       make('div', { class: 'row' }, bar([['', knob.gain / most]], gain), make('b', {}, `${gain}, ${rate(knob.images_per_second)}/s`)),
-      make('p', { class: 'note' }, `Costs ${knob.cost}. Then ${causes[knob.then]}.`)));
+      make('p', { class: 'note' }, `Costs: ${knob.cost}. Then ${causes[knob.then]}.`)));
   });
   if (report.knobs.length === 0) {
     $('knobs').append(make('p', {}, report.cause === 'consumer'
@@ -74,6 +74,9 @@
     const shares = parts.map(([name, seconds]) => [name, seconds / Math.max(profile.seconds, 1e-9)]);
     return [it.name, count(it.count), bar(shares, `busy ${percent(shares[0][1])}`), ...shares.map(([, part]) => percent(part))];
   }));
+
+  $('many').textContent = `${profile.threads.length} threads`;
+  $('every').open = profile.threads.length <= 16;
 
   $('ring-note').textContent = `Share of the time with so many of ${ring.slots} slots ready; dashed, the same in the model. With none ready `
     + `the consumer waits. A batch is made in ${time(ring.making.mean)} (p99 ${time(ring.making.p99)}).`;
