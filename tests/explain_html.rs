@@ -70,9 +70,9 @@ fn measured() -> Report {
 /// A loop that is so fast that its step takes no time, on a device, with many threads, a full time line and hostile texts.
 fn hostile() -> Report {
     let mut profile = profile();
-    // Nanoseconds, as a loader has them.
-    let length = (profile.seconds / 512.0 * 1e9) as u64;
-    let seconds = |nanoseconds: u64| nanoseconds as f64 / 1e9;
+    // Microseconds, as a loader has them; of an hour.
+    let length = 7_031_251;
+    let seconds = |microseconds: u64| microseconds as f64 / 1e6;
     profile.timeline = (0..512)
         .map(|at: u64| Moment {
             seconds: seconds(at * length),

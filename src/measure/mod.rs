@@ -130,10 +130,10 @@ impl Meters {
         ring.taken(!ready, now);
         consumer.has(asked, now, ready, samples);
         timeline.add(|| Moment {
-            seconds: (now - self.begin).as_secs_f64(),
+            seconds: (now - self.begin).as_micros() as f64 / 1e6,
             batches: consumer.steps().batches,
             ready: ring.ready(),
-            waited: consumer.steps().waited as f64 / 1e9,
+            waited: (consumer.steps().waited / 1000) as f64 / 1e6,
             busy,
         });
     }
@@ -170,9 +170,9 @@ impl Meters {
     /// Busy seconds of all threads in each stage.
     pub fn busy(&self) -> [f64; STAGES] {
         let lanes = self.lanes();
-        // Divided, not multiplied by 1e-9: so the numbers of a time line have no more than nine decimals.
+        // Whole microseconds, and divided rather than multiplied: so a time line has short numbers.
         std::array::from_fn(|stage| {
-            lanes.iter().map(|lane| lane.busy(stage)).sum::<u64>() as f64 / 1e9
+            (lanes.iter().map(|lane| lane.busy(stage)).sum::<u64>() / 1000) as f64 / 1e6
         })
     }
 
