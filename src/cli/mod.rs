@@ -22,6 +22,7 @@ mod bench;
 mod demo;
 mod doctor;
 mod dump;
+mod explain;
 mod npy;
 mod pack;
 mod pictures;
@@ -58,6 +59,7 @@ enum Command {
     Run(run::Options),
     Dump(dump::Options),
     Bench(bench::Options),
+    Explain(explain::Options),
     Synth(synth::Options),
     Probe(probe::Options),
     Pack(pack::Options),
@@ -144,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run::main(&options),
         Command::Dump(options) => dump::main(&options),
         Command::Bench(options) => bench::main(&options),
+        Command::Explain(options) => explain::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
         Command::Pack(options) => pack::main(&options),

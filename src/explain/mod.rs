@@ -84,6 +84,8 @@ pub struct Report {
     pub forecast: Forecast,
     /// What waiting costs.
     pub cost: Option<Cost>,
+    /// How reads were seen to scale.
+    pub scaling: Option<ReadScaling>,
     /// Three runs that tell consumer, preparation and fetching apart.
     pub differential: Option<Differential>,
     /// What was measured.
@@ -135,6 +137,7 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
         model,
         forecast,
         cost,
+        scaling: options.scaling.clone(),
         differential: options.differential,
         profile: profile.clone(),
     })

@@ -1,5 +1,7 @@
 //! Reports of several ranks together: who is slow, and why.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Report};
@@ -97,5 +99,18 @@ fn why(slow: &RankLine, usual: &RankLine) -> String {
             format!("its {} takes {here:.2} ms a sample, the usual rank's {there:.2} ms", stage.name())
         }
         _ => "its stages take as long as elsewhere: it has fewer workers or processors".into(),
+    }
+}
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.verdict)?;
+        write!(f, "{:>5}{:>14}{:>14}{:>10}  limits", "rank", "loader img/s", "did img/s", "waits")?;
+        for line in &self.ranks {
+            let RankLine { rank, loader_images_per_second: could, images_per_second: did, .. } = line;
+            let waits = 100.0 * line.consumer_waits;
+            write!(f, "\n{rank:>5}{could:>14.0}{did:>14.0}{waits:>8.1} %  {}", line.cause.words())?;
+        }
+        Ok(())
     }
 }
