@@ -233,22 +233,24 @@ fn is_child(name: &str) -> bool {
 }
 
 /// Reads a mapped file, so that there is a handler.
-fn read_mapped() {
-    let (_root, path) = file(&content(10_000));
-    mapped(&path);
+fn read_mapped() -> (TempDir, File) {
+    let (root, path) = file(&content(10_000));
+    let file = mapped(&path);
     println!("a mapping was read");
+    (root, file)
 }
 
-/// Touches a mapping that is nobody's but this program's, and whose file is cut.
+/// Touches a mapping that is nobody's but this program's, and whose file is cut, between two of those that are looked after.
 fn fault() {
+    let _above = read_mapped();
     let (_root, path) = file(&content(10_000));
     let file = fs::File::open(&path).unwrap();
-    let descriptor = file.as_raw_fd();
     // SAFETY: a new mapping, which is read where the kernel says that nothing is.
     unsafe {
-        let flags = libc::MAP_SHARED;
+        let (flags, descriptor) = (libc::MAP_SHARED, file.as_raw_fd());
         let start = libc::mmap(ptr::null_mut(), 10_000, libc::PROT_READ, flags, descriptor, 0);
         assert_ne!(start, libc::MAP_FAILED);
+        let _below = read_mapped();
         cut(&path, 0);
         start.cast::<u8>().add(5000).read_volatile();
     }
@@ -390,7 +392,8 @@ fn samples<S: Configured>(path: &Path, settings: &S::Settings) -> (Vec<Vec<u8>>,
         all.push(page.bytes().to_vec());
     }
     let bytes = fs::read(path).unwrap();
-    cut(path, bytes.len() as u64 / 3);
+    // Where a page begins: within one the rest of it is zeros, and the fault is that the file has changed.
+    cut(path, (bytes.len() as u64 / 3) & !4095);
     let last = source.len() - 1;
     let fault = source.read(last, &mut page, 1 << 30).unwrap_err();
     fs::write(path, bytes).unwrap();
@@ -407,7 +410,8 @@ fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {
         Some(samples::<S>(&path, &settings))
     };
     let Some((with, without)) = read(true).zip(read(false)) else { return };
-    assert_eq!((with.0, with.2), (without.0, without.2));
+    assert!(with.0 == without.0, "the samples differ");
+    assert_eq!((with.2, without.2), (Reason::Truncated, Reason::Truncated));
     assert!(with.1 > without.1, "the page tables of the mapping belong to the source's memory");
 }
 
@@ -417,4 +421,21 @@ fn formats_give_the_same_samples_and_the_same_faults_mapped_or_not() {
     same_either_way::<Lmdb>("lmdb/image/data.mdb", images);
     same_either_way::<Beton>("beton/raw.beton", BetonSettings::default());
     same_either_way::<Npy>("npy/rgb-1.npy", NpySettings::default());
+}
+
+#[test]
+fn a_sample_that_is_cut_within_a_page_is_a_fault_too() {
+    let Some(_on) = mapping(true) else { return };
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/npy/rgb-1.npy");
+    let (_root, path) = file(&fs::read(golden).unwrap());
+    let npy = Npy::open(std::slice::from_ref(&path), &NpySettings::default()).unwrap();
+    let mut page = HostPage::default();
+    let last = npy.len() - 1;
+    for _ in 0..65 {
+        npy.read(last, &mut page, 1 << 30).unwrap();
+    }
+    cut(&path, fs::metadata(&path).unwrap().len() - 1);
+    let fault = npy.read(last, &mut page, 1 << 30).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unreadable);
+    assert!(fault.to_string().contains("was changed after it was opened"), "{fault}");
 }
