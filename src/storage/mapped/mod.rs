@@ -1,7 +1,7 @@
 //! Files of the machine that are mapped once, and copied out of from then on.
 //!
 //! The kernel's copy of a warm `pread` goes page by page; one out of a mapping does not, and takes a third less time
-//! (`benches/results/`). Two things are bad about mappings, and dealt with:
+//! (`benches/results/mapped-2026-11-21.md`). Two things are bad about mappings, and dealt with:
 //!
 //! * What is not in memory comes in by page faults: pieces of the kernel's choice, while the thread stands still. So now
 //!   and then, and always after one that was not in memory, a read is a `preadv2` that does not wait (`RWF_NOWAIT`). If it
