@@ -64,6 +64,9 @@ pub trait Format:
         None
     }
 
+    /// Whether files on local disks that are not compressed are mapped.
+    const MAPPED: bool = false;
+
     /// Whether a file with these first bytes, at most 512, may be a compressed one that is read as what it holds.
     /// Asked of files only that begin as a compressed one does.
     fn unpacks(_first: &[u8]) -> bool {
@@ -177,7 +180,9 @@ impl<F: Format> Records<F> {
             end += table.len() as u64;
             remote |= file.is_remote();
             // What lies behind a URL has no descriptor.
-            let held = (file.is_remote() || shards.len() < HELD).then_some(file);
+            let mapped = F::MAPPED && packing.is_none();
+            let held = (file.is_remote() || shards.len() < HELD)
+                .then(|| if mapped { file.mapped() } else { file });
             shards.push(Shard { path: path.clone(), held, packing, stamp, end });
             tables.push(table);
         }
@@ -338,8 +343,10 @@ impl<F: Format> Source for Records<F> {
     fn memory_bytes(&self) -> u64 {
         let paths: usize = self.shards.iter().map(|shard| shard.path.capacity()).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
+        let held = self.shards.iter().filter_map(|shard| shard.held.as_ref());
+        let mappings: u64 = held.map(File::memory_bytes).sum();
         let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
-        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64 + unpacker
+        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64 + mappings + unpacker
     }
 
     /// The first file, how many files and samples there are, and how many files are compressed.
