@@ -315,7 +315,7 @@ impl Work {
 
 #[cfg(test)]
 mod tests {
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::thread;
     use std::time::{Duration, Instant};
@@ -339,12 +339,12 @@ mod tests {
     }
 
     /// The same one as many files of an unpacker, one after another; the first is held open, as by a source.
-    fn listed(path: &PathBuf, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
+    fn listed(path: &Path, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
         let unpacker = Unpacker::new(limits);
         let open = |number| unpacker.open(File::open(path).unwrap(), number, Packing::Zlib);
         let files: Vec<File> = (0..count).map(open).collect();
         let held = |number: usize| Some(&files[number]).filter(|_| number == 0);
-        let listed = |number| Some(Listed::new(path.clone(), Packing::Zlib, held(number)));
+        let listed = |number| Some(Listed::new(path.into(), Packing::Zlib, held(number)));
         unpacker.list((0..count).map(listed).collect());
         (unpacker, files)
     }
@@ -386,7 +386,7 @@ mod tests {
                 thread::sleep(Duration::from_millis(1));
             }
             assert_eq!(counted(unpacker), expected);
-            assert!(unpacker.lock().look_ahead(|_| true).is_none() && !reader.is_finished());
+            assert!(unpacker.lock().look_ahead(|it| it != 5).is_none() && !reader.is_finished());
             drop(slow);
         });
         assert!(unpacker.lock().running.is_empty());
@@ -422,6 +422,25 @@ mod tests {
             read(&files, key);
         }
         look_ahead(&unpacker, &files, (0, 1), &[(0, 4), (0, 5), (0, 6), (0, 7), (0, 8)]);
+    }
+
+    #[test]
+    fn a_file_that_fails_ahead_of_time_is_passed_over() {
+        let (_root, path, bytes) = file(3 << 19);
+        let unpacker = Unpacker::new(LIMITS);
+        let open = |number| unpacker.open(File::open(&path).unwrap(), number, Packing::Zlib);
+        let files: Vec<File> = (0..20).map(open).collect();
+        let path = |number| if number == 3 { "absent".into() } else { path.clone() };
+        // No zstd there, and a file that is not compressed.
+        let packing = |number| if number == 4 { Packing::Zstd } else { Packing::Zlib };
+        let it = |number| (number != 5).then(|| Listed::new(path(number), packing(number), None));
+        unpacker.list((0..20).map(it).collect());
+        for key in [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)] {
+            read(&files, key);
+        }
+        let expected = [(6, 0), (6, 1), (7, 0), (7, 1), (8, 0)];
+        look_ahead(&unpacker, &files, (2, 1), &expected);
+        assert_eq!(read(&files, (3, 1)), bytes[BLOCK as usize]);
     }
 
     #[test]
