@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use super::{Configured, Expected, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::header::PnmHead;
-use crate::storage::unpacked::{Limits, Packing, Unpacker};
+use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use crate::storage::{self, Fetch, File, Stamp};
 
 pub use files::matches;
@@ -135,6 +135,12 @@ struct Shard {
     end: u64,
 }
 
+impl Shard {
+    fn listed(&self) -> Option<Listed> {
+        Some(Listed::new(self.path.clone(), self.packing?, self.held.as_ref()))
+    }
+}
+
 impl Entry {
     /// A sample in these bytes of the file, with their checksum or a note. Fails where there are 4 GiB of them.
     pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, Wrong> {
@@ -185,6 +191,9 @@ impl<F: Format> Records<F> {
                 .then(|| if mapped { file.mapped() } else { file });
             shards.push(Shard { path: path.clone(), held, packing, stamp, end });
             tables.push(table);
+        }
+        if shards.iter().any(|shard| shard.packing.is_some()) {
+            unpacker.list(shards.iter().map(Shard::listed).collect());
         }
         let entries = tables.concat();
         if entries.is_empty() {
