@@ -25,11 +25,12 @@ use std::fs;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
 use clap::Parser;
 use feedwater::config::Pipeline;
-use feedwater::loader::{DeviceChoice, Loader, LoaderState, Order};
+use feedwater::loader::{DeviceChoice, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{LoaderSettings, Shard};
 use feedwater::source::{HostPage, Source};
@@ -175,7 +176,7 @@ fn start(source: &dyn Source) {
 }
 
 /// The same, by a loader that goes on from a state.
-fn first_batch(source: Box<dyn Source>) {
+fn first_batch(source: Arc<dyn Source>) {
     let samples = source.len();
     let state = LoaderState {
         seed: 1,
@@ -187,7 +188,7 @@ fn first_batch(source: Box<dyn Source>) {
         files: None,
     };
     let chain = Chain::new().then(CenterCrop { width: 1, height: 1 });
-    let builder = Loader::builder(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
+    let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     let loader = builder.shuffle(true).seed(1).shard(RANK, WORLD).resume(state).build();
     let batch = loader.expect("the loader is right").into_iter().next().expect("there are batches");
     black_box(batch.expect("every picture is good").len());
