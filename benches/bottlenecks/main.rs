@@ -105,7 +105,11 @@ fn main() {
         }
         all.push(line);
     }
-    println!("\n{named} of {} causes named; {kept} of {promises} promises within {:.0} %", chosen.len(), 100.0 * BAR);
+    println!(
+        "\n{named} of {} causes named; {kept} of {promises} promises within {:.0} %",
+        chosen.len(),
+        100.0 * BAR
+    );
     if arguments.json {
         println!("{}", json!(all));
     }

@@ -167,11 +167,7 @@ fn measure(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(),
 }
 
 /// Images a second with the bytes of the set's first samples in memory.
-fn cached(
-    builder: LoaderBuilder,
-    consumer: &mut Consumer,
-    seconds: f64,
-) -> Result<f64, Failure> {
+fn cached(builder: LoaderBuilder, consumer: &mut Consumer, seconds: f64) -> Result<f64, Failure> {
     let loader = builder.first_samples_cached(CACHED_SAMPLES)?.build()?;
     for batch in &loader {
         drop(batch?);
@@ -195,7 +191,8 @@ fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
             while begin.elapsed() < each {
                 // Far from one another, so that what was read before is not read again soon.
                 let place = next.fetch_add(1, Ordering::Relaxed);
-                let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % u128::from(source.len())) as u64;
+                let index =
+                    (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % u128::from(source.len())) as u64;
                 samples += u64::from(source.read(index, &mut page, u64::MAX).is_ok());
             }
             samples
@@ -266,15 +263,15 @@ impl Consumer {
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {
-    number(text).filter(|it| (0.0..=3.6e6).contains(it)).ok_or_else(|| {
-        format!("{text} is no number of milliseconds from 0 to 3600000")
-    })
+    number(text)
+        .filter(|it| (0.0..=3.6e6).contains(it))
+        .ok_or_else(|| format!("{text} is no number of milliseconds from 0 to 3600000"))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
-    number(text).filter(|it| *it > 0.0 && *it <= 1e6).ok_or_else(|| {
-        format!("{text} is no number above 0 and up to 1000000")
-    })
+    number(text)
+        .filter(|it| *it > 0.0 && *it <= 1e6)
+        .ok_or_else(|| format!("{text} is no number above 0 and up to 1000000"))
 }
 
 fn number(text: &str) -> Option<f64> {

@@ -68,7 +68,13 @@ pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
             Measured::DeviceDecode | Measured::Kernel if model.pages.is_some() => {
                 let resource = model.resources.len();
                 model.resources.push(Resource { name: stage.stage.name().into(), servers: 1 });
-                add(&mut model, stage.stage.name(), On::Resource(resource), Service::constant(mean), true);
+                add(
+                    &mut model,
+                    stage.stage.name(),
+                    On::Resource(resource),
+                    Service::constant(mean),
+                    true,
+                );
             }
             _ => {
                 let share = if full { stage.cpu_share } else { 1.0 };
@@ -202,9 +208,9 @@ fn slowness(profile: &Profile) -> Vec<f64> {
 
 fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
     let counts = workers(profile).map(|it| it.count as f64);
-    let (sum, all) = counts.zip(slowness).fold((0.0, 0.0), |(sum, all), (count, slow)| {
-        (sum + count * slow, all + count)
-    });
+    let (sum, all) = counts
+        .zip(slowness)
+        .fold((0.0, 0.0), |(sum, all), (count, slow)| (sum + count * slow, all + count));
     if all > 0.0 { sum / all } else { 1.0 }
 }
 

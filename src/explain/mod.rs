@@ -121,7 +121,8 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
         _ => knobs::knobs(&model, profile, KNOBS)?,
     };
     let cost = options.price_per_hour.map(|price| {
-        let epoch_seconds = profile.data.epoch_samples as f64 / profile.images_per_second().max(1e-9);
+        let epoch_seconds =
+            profile.data.epoch_samples as f64 / profile.images_per_second().max(1e-9);
         let waited = epoch_seconds * profile.consumer.waiting_share;
         Cost { price_per_hour: price, epoch_seconds, waiting_per_epoch: waited / 3600.0 * price }
     });
@@ -147,9 +148,11 @@ impl ReadScaling {
     /// How much longer a read takes for each other one, as a part of what it takes alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
-        let (threads, most) = self.rates.iter().copied().fold((1, alone), |best, it| {
-            if it.1 > best.1 { it } else { best }
-        });
+        let (threads, most) = self
+            .rates
+            .iter()
+            .copied()
+            .fold((1, alone), |best, it| if it.1 > best.1 { it } else { best });
         // As many are served at a time as one alone has to be multiplied by; where the last number of threads is the best
         // one, nothing was full yet.
         match self.rates.last() {
@@ -162,9 +165,13 @@ impl ReadScaling {
 fn verdict(profile: &Profile, model: &Model, cause: Cause, knobs: &[Knob]) -> String {
     let waits = percent(profile.consumer.waiting_share);
     if cause == Cause::Consumer {
-        let room = model.capacity().into_iter().find(|(it, _)| *it != crate::model::Limit::Consumer);
+        let room =
+            model.capacity().into_iter().find(|(it, _)| *it != crate::model::Limit::Consumer);
         let room = room.map_or(String::new(), |(_, most)| {
-            format!("; the loader could give {:.1} times as much", most / profile.images_per_second().max(1e-9))
+            format!(
+                "; the loader could give {:.1} times as much",
+                most / profile.images_per_second().max(1e-9)
+            )
         });
         return format!("the consumer waits {waits} of the time; {}{room}", cause.words());
     }
@@ -188,10 +195,16 @@ fn evidence(profile: &Profile, quality: f64) -> Vec<String> {
         1e3 * consumer.step.p99,
     )];
     if let Some(empty) = ring.occupancy.first() {
-        lines.push(format!("ring: of {} slots none was ready for {} of the time", ring.slots, percent(*empty)));
+        lines.push(format!(
+            "ring: of {} slots none was ready for {} of the time",
+            ring.slots,
+            percent(*empty)
+        ));
     }
     let threads = f64::from(setup.workers) * seconds.max(1e-9);
-    for stage in profile.stages.iter().filter(|it| it.stage != Stage::List && it.busy > 0.005 * threads) {
+    for stage in
+        profile.stages.iter().filter(|it| it.stage != Stage::List && it.busy > 0.005 * threads)
+    {
         lines.push(format!(
             "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), a processor worked {} of it",
             stage.stage.name(),
@@ -242,7 +255,11 @@ impl fmt::Display for Report {
         for knob in &self.knobs {
             let Knob { setting, gain, images_per_second, cost, then, .. } = knob;
             let gain = percent(*gain);
-            writeln!(f, "  {setting:<32} +{gain}: {images_per_second:.0} images/s; {cost}; then {}", then.words())?;
+            writeln!(
+                f,
+                "  {setting:<32} +{gain}: {images_per_second:.0} images/s; {cost}; then {}",
+                then.words()
+            )?;
         }
         if let Some(Cost { price_per_hour, epoch_seconds, waiting_per_epoch }) = self.cost {
             writeln!(
