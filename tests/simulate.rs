@@ -78,9 +78,8 @@ fn variance_and_desynchronisation_remove_the_halts_and_not_the_loss() {
         let halting = of(&["--cv", "0"]);
         // All the waiting is for one of seven batches.
         assert!(number(&halting, "halting_share") > 0.999, "{halting}");
-        assert!(number(&of(&[]), "halting_share") > 0.75);
         for args in
-            [&["--cv", "0.3"][..], &["--cv", "0", "--desync"], &["--cv", "1", "--queue", "20"]]
+            [&["--cv", "0.3"][..], &["--cv", "0.3", "--queue", "20"], &["--cv", "0", "--desync"]]
         {
             let smooth = of(args);
             assert!(
@@ -111,11 +110,9 @@ fn a_picture_shows_loaders_queue_and_stalls() {
     for loader in 1..=7 {
         let bars = row(&format!("loader {loader}"));
         assert_eq!(bars.len(), 96);
-        assert_eq!(
-            bars.iter().filter(|it| !['█', '▒'].contains(it)).count(),
-            0,
-            "it never waits\n{text}"
-        );
+        // It waits for room at most once, in the first round.
+        let (waits, bars): (Vec<char>, Vec<char>) = bars.iter().partition(|it| **it == '·');
+        assert!(waits.len() <= 2, "{text}");
         let changes = bars.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert_eq!(changes, 14, "{text}");
     }
@@ -126,7 +123,12 @@ fn a_picture_shows_loaders_queue_and_stalls() {
     assert!(row("ready").contains(&'6'), "{text}");
     assert!(text.contains("98 batches in 30 s, 3.27 a second"), "{text}");
     assert!(text.contains("the loop halts every 7 batches"), "{text}");
-    assert!(text.contains("bounds, in batches a second: 3.50 by the workers"), "{text}");
+    assert!(
+        text.contains(
+            "bounds: 3.50 a second by the loaders (7 / 2000 ms), 10.00 a second by the consumer"
+        ),
+        "{text}"
+    );
     let smooth = done(dir.path(), &["--cv", "0.3"]);
     assert!(smooth.contains("no regular halts to be seen, and yet the consumer waits"), "{smooth}");
     let enough = done(dir.path(), &["--load-ms", "100"]);

@@ -3,7 +3,7 @@
 use std::fs;
 
 use feedwater::model::{
-    Consumer, Forecast, JAVASCRIPT, Model, On, Options as Run, Service, Stage, What, Who,
+    Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
 };
 use serde_json::json;
 
@@ -124,11 +124,11 @@ impl Loop {
     fn summary(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
         let Self { loaders, load_ms, step_ms, seconds, .. } = self;
         let Forecast { batches, batches_per_second, consumer_waits, readiness, .. } = forecast;
-        let bounds: Vec<String> = model
-            .capacity()
-            .iter()
-            .map(|(limit, rate)| format!("{rate:.2} by the {}", limit.name(model)))
-            .collect();
+        let bound = |wanted: Limit| {
+            let bounds = model.capacity();
+            let rate = bounds.iter().find(|(limit, _)| *limit == wanted).map(|(_, rate)| *rate);
+            rate.map_or("any number".into(), |rate| format!("{rate:.2} a second"))
+        };
         let waits = percent(*consumer_waits);
         let halting = match (consumer_waits, halts.share) {
             (waits, _) if *waits < 0.02 => "the consumer hardly ever waits".into(),
@@ -146,10 +146,11 @@ impl Loop {
         format!(
             "{batches} batches in {seconds} s, {batches_per_second:.2} a second; \
              the consumer waits {waits} of the time, {} of its arrivals find a batch\n\
-             bounds, in batches a second: {} (workers: {loaders} / {load_ms} ms, consumer: 1 / {step_ms} ms)\n\
+             bounds: {} by the loaders ({loaders} / {load_ms} ms), {} by the consumer (1 / {step_ms} ms)\n\
              {halting}",
             percent(*readiness),
-            bounds.join(", "),
+            bound(Limit::Workers),
+            bound(Limit::Consumer),
         )
     }
 

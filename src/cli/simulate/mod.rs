@@ -21,8 +21,8 @@ mod scale;
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
-  feedwater simulate                                  the loop halts every 7 batches
-  feedwater simulate --cv 0.3                         it looks smooth, and waits as much
+  feedwater simulate --cv 0                           the loop halts every 7 batches
+  feedwater simulate --cv 0 --desync                  it looks smooth, and waits as much
   feedwater simulate --load-ms 700 --html loop.html   the same as an animation
   feedwater simulate --from report.json --hosts 4 --gpus-per-host 8 --cores 96")]
 pub struct Options {
