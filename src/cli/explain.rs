@@ -4,7 +4,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -88,6 +87,7 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
             price_per_hour: options.price.or(saved.cost.map(|cost| cost.price_per_hour)),
             scaling: saved.scaling.clone(),
             differential: saved.differential,
+            ..Wishes::default()
         };
         reports.push(explain(&saved.profile, &wishes)?);
     }
@@ -122,24 +122,26 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     let loader = builder()?.build()?;
     warn(&loader);
     let mut consumer = Consumer::new(options)?;
-    let (report, before) = {
-        measure(&loader, &mut consumer, 0.2 * options.seconds)?;
-        let before = loader.measured();
-        measure(&loader, &mut consumer, options.seconds)?;
-        (loader.profile_since(&before), loader.measured())
-    };
-    let profile = report;
+    measure(&loader, &mut consumer, 0.2 * options.seconds)?;
+    let before = loader.measured();
+    measure(&loader, &mut consumer, options.seconds)?;
+    let profile = loader.profile_since(&before);
     let wishes = match options.probe {
         false => Wishes { price_per_hour: options.price, ..Wishes::default() },
         true => {
             let scaling = scaling(loader.source(), profile.setup.workers, options.seconds);
-            let step = 1e-9 * before.steps.stepped as f64 / before.steps.batches.max(1) as f64;
-            let synthetic = f64::from(profile.setup.batch) / step.max(1e-9);
+            // What the consumer does in its steps alone.
+            let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
             drop(loader);
             let cached = cached(builder()?, &mut consumer, options.seconds)?;
             let cold = profile.images_per_second();
             let differential = Some(Differential { synthetic, cached, cold });
-            Wishes { price_per_hour: options.price, scaling: Some(scaling), differential }
+            Wishes {
+                price_per_hour: options.price,
+                scaling: Some(scaling),
+                differential,
+                ..Wishes::default()
+            }
         }
     };
     consumer.end();
@@ -177,33 +179,14 @@ fn cached(builder: LoaderBuilder, consumer: &mut Consumer, seconds: f64) -> Resu
     Ok(loader.profile_since(&before).images_per_second())
 }
 
-/// How fast 1, then as many threads as there are workers, then twice as many, read samples and do nothing else.
+/// How fast threads read samples and do nothing else.
 fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
-    let next = AtomicU64::new(0);
-    let each = Duration::from_secs_f64((0.1 * seconds).clamp(0.2, 2.0));
-    let mut numbers = vec![1, workers.max(2), 2 * workers.max(2)];
-    numbers.dedup();
-    let rate = |threads: u32| {
-        let begin = Instant::now();
-        let read = || {
-            let mut page = HostPage::default();
-            let mut samples = 0u64;
-            while begin.elapsed() < each {
-                // Far from one another, so that what was read before is not read again soon.
-                let place = next.fetch_add(1, Ordering::Relaxed);
-                let index =
-                    (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % u128::from(source.len())) as u64;
-                samples += u64::from(source.read(index, &mut page, u64::MAX).is_ok());
-            }
-            samples
-        };
-        let samples: u64 = thread::scope(|scope| {
-            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(read)).collect();
-            threads.into_iter().map(|it| it.join().unwrap_or(0)).sum()
-        });
-        (threads, samples as f64 / begin.elapsed().as_secs_f64())
-    };
-    ReadScaling { rates: numbers.into_iter().map(rate).collect() }
+    let len = u128::from(source.len());
+    ReadScaling::measure(workers, (0.3 * seconds).clamp(0.6, 6.0), |place| {
+        // Far from one another, so that what was read before is not read again soon.
+        let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
+        source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
+    })
 }
 
 /// Who takes the batches.
