@@ -58,6 +58,9 @@ pub struct Hardware {
     sample_bytes: Option<f64>,
 }
 
+/// A share of time in a forecast.
+type Share = fn(&Forecast) -> f64;
+
 /// What is read of a report; other fields are for others.
 #[derive(Deserialize)]
 struct Report {
@@ -104,7 +107,7 @@ pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
     let (one, other) = (as_measured.samples_per_second, as_changed.samples_per_second);
     row("images/s", rate(one), rate(other * gpus))?;
     row("images/s per GPU", rate(one), rate(other))?;
-    let shares: [(&str, fn(&Forecast) -> f64); 4] = [
+    let shares: [(&str, Share); 4] = [
         ("the consumer waits", |it| it.consumer_waits),
         ("arrivals find a batch", |it| it.readiness),
         ("cores are busy", |it| it.cores),
