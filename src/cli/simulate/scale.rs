@@ -41,7 +41,7 @@ pub struct Hardware {
     /// Hosts
     #[arg(long, requires = "from", default_value_t = 1)]
     hosts: u32,
-    /// Servers of a resource, such as JPEG engines, for each GPU
+    /// Servers of a resource, such as JPEG engines; each GPU has so many of its own
     #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
     resource: Vec<String>,
     /// Multiplies the time of a stage
@@ -53,7 +53,7 @@ pub struct Hardware {
     /// Rate of the link or storage that all hosts share, in 10^6 bytes per second
     #[arg(long = "link-MBps", requires = "from", value_name = "RATE")]
     link_mbps: Option<f64>,
-    /// Mean bytes of an encoded sample, for both rates [default: the file's field `sample_bytes`]
+    /// Mean bytes of an encoded sample, for both rates [default: what the report says]
     #[arg(long, requires = "from")]
     sample_bytes: Option<f64>,
 }
@@ -67,13 +67,23 @@ struct Report {
     model: Value,
     #[serde(default)]
     sample_bytes: Option<f64>,
+    #[serde(default)]
+    profile: Value,
+}
+
+impl Report {
+    /// Mean bytes of an encoded sample: the report's own field, or what explain met.
+    fn sample_bytes(&self) -> Option<f64> {
+        let met = || self.profile.pointer("/data/mean_bytes").and_then(Value::as_f64);
+        self.sample_bytes.or_else(met).filter(|bytes| *bytes > 0.0)
+    }
 }
 
 pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
     let report = read(path)?;
+    let hardware = hardware(options, report.sample_bytes())?;
     let measured: Model = serde_json::from_value(report.model)
         .map_err(|error| misused(path, &format!("model: {error}")))?;
-    let hardware = hardware(options, report.sample_bytes)?;
     let changed = hardware.apply(&measured).map_err(|error| in_terms_of_options(path, &error))?;
     let as_measured = simulate(&measured, options.seed)?;
     let as_changed = simulate(&changed, options.seed)?;
