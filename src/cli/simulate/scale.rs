@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::super::{Failure, io_failure, print, print_json};
 use super::{Options, percent, within};
 
-/// Batches that are simulated, if they are not too large for that.
-const BATCHES: u32 = 500;
-const WARM_UP: u32 = 50;
+/// Batches and samples that are simulated at least, if they are not too many for that.
+const BATCHES: u64 = 500;
+const SAMPLES: u64 = 40_000;
 /// Stages of samples in a run that takes about a second.
 const VISITS: u64 = 2_000_000;
 /// Larger files are not reports.
@@ -205,8 +205,9 @@ fn pairs<T: std::str::FromStr>(
 /// Long enough to be steady, short enough to be quick.
 fn simulate(model: &Model, seed: u32) -> Result<Forecast, Failure> {
     let visits = u64::from(model.batch) * model.stages.len() as u64;
-    let batches = (VISITS / visits.max(1)).clamp(20, u64::from(BATCHES)) as u32;
-    let run = Run::batches(batches, WARM_UP.min(batches / 2)).seed(seed);
+    let enough = BATCHES.max(SAMPLES / u64::from(model.batch.max(1)));
+    let batches = (VISITS / visits.max(1)).clamp(20, enough) as u32;
+    let run = Run::batches(batches, batches / 10).seed(seed);
     Ok(model.run(&run)?)
 }
 
