@@ -296,8 +296,18 @@ fn a_measured_pipeline_is_simulated_on_other_hardware() {
     let small = ["--disk-MBps", "300", "--sample-bytes", "50000"];
     close(changed(&[&cluster[..], &small].concat()), 24_000.0);
 
+    // The bytes are also where explain has them.
     let dir = TempDir::new().unwrap();
     report(dir.path());
+    let mut other: Value =
+        serde_json::from_slice(&fs::read(dir.path().join("report.json")).unwrap()).unwrap();
+    other["sample_bytes"] = Value::Null;
+    other["profile"] = json!({ "data": { "mean_bytes": 1e6 }, "more": [] });
+    fs::write(dir.path().join("explained.json"), other.to_string()).unwrap();
+    let args = ["--from", "explained.json", "--disk-MBps", "300", "--json"];
+    let explained: Value = serde_json::from_str(&done(dir.path(), &args)).unwrap();
+    close(number(&explained["changed"], "images_per_second"), 300.0);
+
     let text = done(dir.path(), &["--from", "report.json", "--cores", "8", "--workers", "16"]);
     assert!(text.contains("as measured") && text.contains("images/s per GPU"), "{text}");
     assert!(text.contains("measured: cores allow 400.0 images/s per GPU"), "{text}");

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use super::super::{Failure, io_failure, print, print_json};
 use super::{Options, percent, within};
 
-/// Batches that are simulated, if they are not too large for that.
-const BATCHES: u32 = 500;
-const WARM_UP: u32 = 50;
+/// Batches and samples that are simulated at least, if they are not too many for that.
+const BATCHES: u64 = 500;
+const SAMPLES: u64 = 40_000;
 /// Stages of samples in a run that takes about a second.
 const VISITS: u64 = 2_000_000;
 /// Larger files are not reports.
@@ -41,7 +41,7 @@ pub struct Hardware {
     /// Hosts
     #[arg(long, requires = "from", default_value_t = 1)]
     hosts: u32,
-    /// Servers of a resource, such as JPEG engines, for each GPU
+    /// Servers of a resource, such as JPEG engines; each GPU has so many of its own
     #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
     resource: Vec<String>,
     /// Multiplies the time of a stage
@@ -53,10 +53,13 @@ pub struct Hardware {
     /// Rate of the link or storage that all hosts share, in 10^6 bytes per second
     #[arg(long = "link-MBps", requires = "from", value_name = "RATE")]
     link_mbps: Option<f64>,
-    /// Mean bytes of an encoded sample, for both rates [default: the file's field `sample_bytes`]
+    /// Mean bytes of an encoded sample, for both rates [default: what the report says]
     #[arg(long, requires = "from")]
     sample_bytes: Option<f64>,
 }
+
+/// A share of time in a forecast.
+type Share = fn(&Forecast) -> f64;
 
 /// What is read of a report; other fields are for others.
 #[derive(Deserialize)]
@@ -64,13 +67,23 @@ struct Report {
     model: Value,
     #[serde(default)]
     sample_bytes: Option<f64>,
+    #[serde(default)]
+    profile: Value,
+}
+
+impl Report {
+    /// Mean bytes of an encoded sample: the report's own field, or what explain met.
+    fn sample_bytes(&self) -> Option<f64> {
+        let met = || self.profile.pointer("/data/mean_bytes").and_then(Value::as_f64);
+        self.sample_bytes.or_else(met).filter(|bytes| *bytes > 0.0)
+    }
 }
 
 pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
     let report = read(path)?;
+    let hardware = hardware(options, report.sample_bytes())?;
     let measured: Model = serde_json::from_value(report.model)
         .map_err(|error| misused(path, &format!("model: {error}")))?;
-    let hardware = hardware(options, report.sample_bytes)?;
     let changed = hardware.apply(&measured).map_err(|error| in_terms_of_options(path, &error))?;
     let as_measured = simulate(&measured, options.seed)?;
     let as_changed = simulate(&changed, options.seed)?;
@@ -104,7 +117,7 @@ pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
     let (one, other) = (as_measured.samples_per_second, as_changed.samples_per_second);
     row("images/s", rate(one), rate(other * gpus))?;
     row("images/s per GPU", rate(one), rate(other))?;
-    let shares: [(&str, fn(&Forecast) -> f64); 4] = [
+    let shares: [(&str, Share); 4] = [
         ("the consumer waits", |it| it.consumer_waits),
         ("arrivals find a batch", |it| it.readiness),
         ("cores are busy", |it| it.cores),
@@ -192,8 +205,9 @@ fn pairs<T: std::str::FromStr>(
 /// Long enough to be steady, short enough to be quick.
 fn simulate(model: &Model, seed: u32) -> Result<Forecast, Failure> {
     let visits = u64::from(model.batch) * model.stages.len() as u64;
-    let batches = (VISITS / visits.max(1)).clamp(20, u64::from(BATCHES)) as u32;
-    let run = Run::batches(batches, WARM_UP.min(batches / 2)).seed(seed);
+    let enough = BATCHES.max(SAMPLES / u64::from(model.batch.max(1)));
+    let batches = (VISITS / visits.max(1)).clamp(20, enough) as u32;
+    let run = Run::batches(batches, batches / 10).seed(seed);
     Ok(model.run(&run)?)
 }
 
