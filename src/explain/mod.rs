@@ -24,6 +24,7 @@ pub use ranks::{RankLine, Ranks};
 
 mod cause;
 mod fit;
+mod html;
 mod knobs;
 mod ranks;
 

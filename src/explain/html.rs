@@ -1,0 +1,129 @@
+//! A report as a page: one file, which loads nothing.
+//!
+//! * The page is `page/report.html` with the style, the model's twin ([`crate::model::JAVASCRIPT`]), the page's own script and
+//!   the report as JSON in it. The same simulation that gave the forecast runs in the page.
+//! * It works from a file and without a network: its content security policy forbids all loads and every script and style
+//!   but its own, which it names by their hashes.
+//! * No text of a report can become markup: in the JSON `<` is written as `\u003c`, elsewhere as an entity.
+//! * Without JavaScript the page shows the report as text.
+
+use sha2::{Digest, Sha256};
+
+use crate::model::JAVASCRIPT;
+
+use super::{Cause, Report};
+
+const PAGE: &str = include_str!("page/report.html");
+const STYLE: &str = include_str!("page/report.css");
+const CHARTS: &str = include_str!("page/charts.js");
+const SCRIPT: &str = include_str!("page/report.js");
+
+impl Report {
+    /// The report as a page for people, in one file: the verdict, what to change, the time line, the stages, and the model with
+    /// sliders.
+    pub fn to_html(&self) -> String {
+        let json = serde_json::to_string(self).expect("a report has no other keys than names");
+        let named = self.knobs.iter().map(|knob| knob.then).chain([self.cause]).chain(self.next);
+        let named: Vec<(Cause, &str)> = named.map(|cause| (cause, cause.words())).collect();
+        let causes = serde_json::to_string(&named).expect("causes are names");
+        let script = format!("{JAVASCRIPT}\n{CHARTS}\n{SCRIPT}");
+        fill(PAGE, |name| match name {
+            "policy" => policy(&script, STYLE),
+            "verdict" => escape(&self.verdict),
+            "text" => escape(&self.to_string()),
+            "style" => STYLE.into(),
+            "report" => json.replace('<', "\\u003c"),
+            "causes" => causes.clone(),
+            "script" => script.clone(),
+            _ => String::new(),
+        })
+    }
+}
+
+/// Puts texts in the place of `{{name}}`, once: what is put in is not looked at again.
+fn fill(page: &str, text: impl Fn(&str) -> String) -> String {
+    let mut parts = page.split("{{");
+    let mut filled = String::from(parts.next().unwrap_or_default());
+    for part in parts {
+        let (name, rest) = part.split_once("}}").unwrap_or((part, ""));
+        filled.push_str(&text(name));
+        filled.push_str(rest);
+    }
+    filled
+}
+
+/// For text and for values of attributes.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\'' => escaped.push_str("&#39;"),
+            other => escaped.push(other),
+        }
+    }
+    escaped
+}
+
+/// Allows this script and this style, and nothing from anywhere.
+fn policy(script: &str, style: &str) -> String {
+    let hash = |text: &str| format!("'sha256-{}'", base64(&Sha256::digest(text)));
+    format!(
+        "default-src 'none'; script-src {}; style-src {}; base-uri 'none'; form-action 'none'",
+        hash(script),
+        hash(style)
+    )
+}
+
+/// RFC 4648, with padding.
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for three in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(three.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for digit in 0..4 {
+            let value = (bits >> (18 - 6 * digit)) & 63;
+            let known = digit <= three.len() as u32;
+            text.push(if known { DIGITS[value as usize].into() } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The examples of RFC 4648, section 10.
+    #[test]
+    fn base64_is_that_of_the_standard() {
+        let examples =
+            [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
+        for (bytes, text) in examples {
+            assert_eq!(base64(bytes.as_bytes()), text);
+        }
+        assert_eq!(base64(&[0xff, 0xef, 0xbe]), "/+++");
+    }
+
+    #[test]
+    fn what_is_put_in_is_not_filled_again() {
+        let filled = fill("<a>{{one}}</a>{{two}}", |name| match name {
+            "one" => "{{two}}".into(),
+            _ => "2".into(),
+        });
+        assert_eq!(filled, "<a>{{two}}</a>2");
+    }
+
+    #[test]
+    fn every_place_of_the_page_is_known() {
+        let known = ["policy", "verdict", "text", "style", "report", "script"];
+        let names = PAGE.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);
+        let names: Vec<&str> = names.collect();
+        assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+        assert!(known.iter().all(|name| names.contains(name)), "{names:?}");
+    }
+}

@@ -1,0 +1,231 @@
+"""Looks at pages of reports in a real browser, without a network: check.py FOLDER
+
+FOLDER holds the pages, and for each the rates that Rust has for what is done to the sliders here
+(`write_pages_for_the_browser` in tests/explain_html.rs). Pictures of the pages are left beside them.
+"""
+
+import json
+import pathlib
+import sys
+import tempfile
+import time
+
+from browser import Browser, Page, find
+
+# Every visible text with its contrast to what is behind it (WCAG 2.2, 1.4.3), and the colours of charts with theirs (1.4.11).
+CONTRASTS = """(() => {
+  const numbers = (color) => { const [r, g, b, a] = color.match(/[\\d.]+/g).map(Number); return [r, g, b, a ?? 1]; };
+  const light = (color) => {
+    const [r, g, b] = color.map((it) => { it /= 255; return it <= 0.04045 ? it / 12.92 : ((it + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05); };
+  const root = numbers(getComputedStyle(document.body).backgroundColor);
+  const behind = (it) => {
+    for (; it; it = it.parentElement) {
+      const color = numbers(getComputedStyle(it).backgroundColor);
+      if (color[3] === 1) return color;
+    }
+    return root;
+  };
+  const low = [], walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  let texts = 0;
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const it = node.parentElement;
+    if (!node.data.trim() || !it.checkVisibility() || ['SCRIPT', 'NOSCRIPT', 'STYLE'].includes(it.tagName)) continue;
+    texts += 1;
+    const style = getComputedStyle(it), pixels = parseFloat(style.fontSize);
+    const large = pixels >= 24 || (pixels >= 18.66 && Number(style.fontWeight) >= 700);
+    const found = contrast(numbers(it.namespaceURI.endsWith('svg') ? style.fill : style.color), behind(it));
+    if (found < (large ? 3 : 4.5)) low.push(`${node.data.trim().slice(0, 40)}: ${found.toFixed(2)}`);
+  }
+  for (const it of document.querySelectorAll('.layer, .waits, .swatch, .bar > i:not(.room), #ring i')) {
+    const style = getComputedStyle(it), found = contrast(numbers(it.tagName === 'path' ? style.fill : style.backgroundColor), root);
+    if (found < 3) low.push(`${it.getAttribute('class')}: ${found.toFixed(2)}`);
+  }
+  return { texts, low, back: light(root) };
+})()"""
+
+NUMBERS = "Object.fromEntries([...document.querySelectorAll('#results [data-value]')].map((it) => [it.id, it.dataset.value]))"
+MEMORY = "document.getElementById('memory').innerText"
+REPORT = "JSON.parse(document.getElementById('report').textContent)"
+SHOWN = "document.getElementById('results').getAttribute('aria-busy') === 'false'"
+
+
+def same(found, expected, what):
+    assert found == expected, f"{what}: {found!r} instead of {expected!r}"
+
+
+class Check:
+    def __init__(self, browser, file):
+        self.browser, self.file, self.url = browser, file, file.as_uri()
+        self.moved = json.loads(file.with_suffix(".json").read_text())
+
+    def open(self, **how):
+        page = Page(self.browser, self.url, **how)
+        page.until(SHOWN)
+        return page
+
+    def run(self):
+        page = self.open()
+        self.beginning(page)
+        self.sliders(page)
+        self.knobs(page)
+        self.keys(page)
+        self.quiet(page)
+        self.looks()
+        self.policy(page)
+
+    def quiet(self, page):
+        same(page.errors, [], "errors of the page")
+        same(page.requests, [self.url], "requests")
+        same(page.value("typeof window.broken"), "undefined", "a text of the report as a script")
+        same(page.value("document.querySelectorAll('img, iframe, link, a, [src], [href]').length"), 0, "elements that load")
+
+    def beginning(self, page):
+        report = page.value(REPORT)
+        same(page.value("document.getElementById('verdict').textContent"), report["verdict"], "the verdict")
+        assert page.value("document.getElementById('verdict').getBoundingClientRect().bottom < innerHeight"), "the verdict is below"
+        source = report["profile"]["data"]["source"]
+        assert source in page.value("document.getElementById('of').textContent"), "the source is not named"
+        self.start, self.ram = page.value(NUMBERS), page.value(MEMORY)
+        names = {"rate": "samples_per_second", "waits": "consumer_waits", "readiness": "readiness", "cores": "cores"}
+        for name, field in names.items():
+            for when in ("now", "then"):
+                same(float(self.start[f"{when}-{name}"]), report["forecast"][field], f"{when}-{name}")
+        same(float(self.start["then-gain"]), 0.0, "the gain at the beginning")
+        same("now-cost" in self.start, report["cost"] is not None, "a cost line")
+        same(page.value("document.querySelectorAll('.knob').length"), len(report["knobs"]), "knobs")
+        rows = page.value("document.querySelectorAll('#stages tbody tr').length")
+        same(rows, len(report["profile"]["stages"]), "stages")
+        drawn = page.value("document.querySelectorAll('#timeline .layer').length")
+        assert (drawn > 0) == (len(report["profile"]["timeline"]) > 1), f"{drawn} stages in the time line"
+
+    def move(self, page, slider, key, code):
+        page.value(f"document.getElementById('{slider}').focus()")
+        page.key(key, code)
+        # Not before what was pressed has been seen.
+        page.until(SHOWN)
+        return page.value(NUMBERS)
+
+    def sliders(self, page):
+        for slider, (key, code) in {
+            "workers": ("ArrowRight", 39),
+            "prefetch": ("ArrowRight", 39),
+            "batch": ("ArrowRight", 39),
+            "step": ("Home", 36),
+        }.items():
+            found = self.move(page, slider, key, code)
+            same(float(found["then-rate"]), self.moved[slider], f"{slider}: images/s as Rust has it")
+            same(found["now-rate"], self.start["now-rate"], f"{slider}: images/s now")
+            if slider in ("prefetch", "batch"):
+                assert page.value(MEMORY) != self.ram, f"{slider}: memory stays"
+            self.click(page, "reset")
+            page.until(SHOWN)
+            same(page.value(NUMBERS), self.start, f"{slider}: after the reset")
+            # As far as it goes, both ways: there are other numbers, and never none.
+            for key, code in (("End", 35), ("Home", 36)):
+                found = self.move(page, slider, key, code)
+                rate = float(found["then-rate"])
+                assert 0 < rate < 1e9, f"{slider}: {key} gives {rate}"
+                if slider != "step" or key != "Home":
+                    changed = {name: it for name, it in found.items() if self.start[name] != it}
+                    assert changed or page.value(MEMORY) != self.ram, f"{slider}: {key} moves nothing"
+            self.click(page, "reset")
+            page.until(SHOWN)
+
+    def click(self, page, name):
+        spot = f"document.getElementById('{name}')"
+        page.value(f"{spot}.scrollIntoView({{ block: 'center' }})")
+        x, y = page.value(f"(() => {{ const it = {spot}.getBoundingClientRect(); return [it.x + it.width / 2, it.y + it.height / 2]; }})()")
+        for kind in ("mousePressed", "mouseReleased"):
+            page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
+
+    def knobs(self, page):
+        for number, knob in enumerate(page.value(REPORT)["knobs"]):
+            page.value(f"document.querySelectorAll('.knob')[{number}].querySelectorAll('button').forEach((it, at) => it.id = 'button' + at)")
+            self.click(page, "button1")
+            page.until(SHOWN)
+            found = float(page.value(NUMBERS)["then-rate"])
+            assert abs(found / knob["images_per_second"] - 1) < 0.02, f"{knob['setting']}: {found}"
+            self.click(page, "button0")
+            page.until("document.getElementById('button0').textContent === 'Copied'", 5)
+            page.value("document.querySelectorAll('[id^=button]').forEach((it) => it.removeAttribute('id'))")
+        self.click(page, "reset")
+        page.until(SHOWN)
+        same(page.value(NUMBERS), self.start, "after the knobs")
+
+    def keys(self, page):
+        if not page.value("document.querySelector('#timeline svg') !== null"):
+            return
+        before = page.value("document.getElementById('readout').textContent")
+        page.value("document.getElementById('timeline').focus()")
+        page.key("ArrowRight", 39)
+        after = page.value("document.getElementById('readout').textContent")
+        assert after != before and "batches ready" in after, after
+
+    def looks(self):
+        for name, how in {
+            "light": {"width": 1100},
+            "dark": {"width": 1100, "dark": True},
+            "narrow": {"width": 400},
+        }.items():
+            page = self.open(**how)
+            found = page.value(CONTRASTS)
+            assert found["texts"] > 50, f"{name}: {found['texts']} texts"
+            same(found["low"], [], f"{name}: too little contrast")
+            same(found["back"] < 0.5, how.get("dark", False), f"{name}: a dark page")
+            same(page.value("document.documentElement.scrollWidth"), how["width"], f"{name}: the width")
+            wide = f"[...document.body.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > {how['width']} + 0.5).length"
+            same(page.value(wide), 0, f"{name}: elements that go over the edge")
+            self.quiet(page)
+            page.size(how["width"], page.value("document.documentElement.scrollHeight"))
+            page.picture(self.file.with_name(f"{self.file.stem}-{name}.png"))
+            if name == "dark":
+                page.media(dark=True, medium="print")
+                found = page.value(CONTRASTS)
+                same((found["low"], found["back"]), ([], 1), "printed: too little contrast")
+                page.size(how["width"], 900)
+                page.media(dark=True)
+                page.value("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            page.call("Page.close")
+
+    def policy(self, page):
+        """What the policy is there for: no other script runs, and nothing is loaded."""
+        page.value("(() => { const it = document.createElement('script'); it.textContent = 'window.broken = 3'; document.body.append(it); })()")
+        same(page.value("typeof window.broken"), "undefined", "another script in the page")
+        same(page.value("fetch('http://127.0.0.1:9/').then(() => 'loaded', () => 'refused')"), "refused", "a request")
+        assert any("Content Security Policy" in it for it in page.errors), page.errors
+        page.call("Page.close")
+
+    def without_scripts(self):
+        page = Page(self.browser, "about:blank")
+        page.call("Emulation.setScriptExecutionDisabled", value=True)
+        page.call("Page.navigate", url=self.url)
+        page.until("document.readyState === 'complete' && document.querySelector('noscript') !== null")
+        assert page.value("document.querySelector('noscript').innerText.includes('evidence')"), "no text without scripts"
+        page.call("Page.close")
+
+
+def main():
+    path = find()
+    if path is None:
+        sys.exit("no browser: install Debian's chromium-headless-shell, or name one in FEEDWATER_BROWSER")
+    files = sorted(pathlib.Path(sys.argv[1]).resolve().glob("*.html"))
+    if not files:
+        sys.exit(f"no pages in {sys.argv[1]}")
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        browser = Browser(path, folder)
+        try:
+            print(browser.call("Browser.getVersion")["product"])
+            for file in files:
+                begin = time.monotonic()
+                check = Check(browser, file)
+                check.run()
+                check.without_scripts()
+                print(f"{file.name}: right, {time.monotonic() - begin:.1f} s")
+        finally:
+            browser.close()
+
+
+main()

@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# The page of a report in a real browser: installs Debian's chromium-headless-shell where no Chromium is found, writes pages
+# with the real code, and looks at them (check.py). Their pictures are in target/browser. Fails where there is no browser:
+# a page that nobody has looked at is not tested.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+if ! python3 tests/browser/browser.py; then
+    as_root=()
+    [ "$(id -u)" = 0 ] || as_root=(sudo -n)
+    install=("${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends chromium-headless-shell)
+    "${install[@]}" || { "${as_root[@]}" apt-get update -q && "${install[@]}"; } || {
+        echo "FAILED: the page cannot be tested without a browser: install chromium, or name one in FEEDWATER_BROWSER"
+        exit 1
+    }
+fi
+pages=$(realpath -m "${CARGO_TARGET_DIR:-target}/browser")
+rm -rf "$pages"
+mkdir -p "$pages"
+FEEDWATER_PAGES="$pages" cargo test --test explain_html -- --ignored write_pages_for_the_browser
+exec python3 tests/browser/check.py "$pages"

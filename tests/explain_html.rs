@@ -1,0 +1,204 @@
+//! The report as a page. What a browser makes of it is tested in `tests/browser/`.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{env, fs, thread};
+
+use feedwater::explain::{Differential, Options, Report, explain, forecast};
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::measure::{Moment, Profile, SpanProfile, ThreadProfile};
+use feedwater::model::Model;
+use feedwater::op::{self, Chain};
+use feedwater::source::Memory;
+
+fn golden() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/explain/profile.json")
+}
+
+/// What a loader measured, with which the tests begin: `cargo test --test explain_html -- --ignored write_the_profile`.
+#[test]
+#[ignore = "writes tests/golden/explain/profile.json"]
+fn write_the_profile() {
+    let pictures = (0..48).map(|seed| (common::jpeg(seed, 400 + 9 * seed as u32, 300), 0));
+    let chain = Chain::new()
+        .then(op::RandomResizedCrop::to(224, 224))
+        .then(op::Flip { horizontal: 0.5, ..Default::default() })
+        .then(op::Normalize::IMAGENET);
+    let loader = Loader::builder(Memory::new(pictures.collect()).unwrap(), chain)
+        .device(DeviceChoice::Cpu)
+        .batch(8)
+        .workers(2)
+        .prefetch(3)
+        .shuffle(true)
+        .build()
+        .unwrap();
+    for _ in 0..20 {
+        for (number, batch) in (&loader).into_iter().enumerate() {
+            let batch = batch.unwrap();
+            thread::sleep(Duration::from_millis(5));
+            if number == 0 {
+                let _span = loader.span("logging");
+                thread::sleep(Duration::from_millis(4));
+            }
+            drop(batch);
+        }
+    }
+    let json = serde_json::to_string(&loader.profile()).unwrap();
+    fs::write(golden(), json + "\n").unwrap();
+}
+
+/// What would be markup, or end the element that it is in.
+const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
+    </title></noscript>\"'&amp;{{report}}\u{2028}";
+
+fn options() -> Options {
+    let differential = Differential { synthetic: 870.0, cached: 610.0, cold: 590.0 };
+    Options { price_per_hour: Some(3.5), differential: Some(differential), ..Options::default() }
+}
+
+fn profile() -> Profile {
+    serde_json::from_str(&fs::read_to_string(golden()).unwrap()).unwrap()
+}
+
+/// A loop whose loader is slow.
+fn measured() -> Report {
+    explain(&profile(), &options()).unwrap()
+}
+
+/// A loop that is so fast that its step takes no time, on a device, with many threads, a full time line and hostile texts.
+fn hostile() -> Report {
+    let mut profile = profile();
+    let length = profile.seconds / 512.0;
+    profile.timeline = (0..512)
+        .map(|at| Moment {
+            seconds: f64::from(at) * length,
+            batches: at as u64,
+            ready: at as usize % 3,
+            waited: f64::from(at) * length * 0.37 * (1.0 + f64::from(at / 64 % 2)),
+            busy: std::array::from_fn(|stage| f64::from(at) * length / (3.0 + stage as f64)),
+        })
+        .collect();
+    let thread = profile.threads[0].clone();
+    profile.threads.extend(
+        (2..64)
+            .map(|number| ThreadProfile { name: format!("feedwater-{number}"), ..thread.clone() }),
+    );
+    profile.setup.workers = 64;
+    profile.setup.pages = Some(96);
+    profile.setup.device_bytes = 3 << 30;
+    profile.setup.device = HOSTILE.into();
+    profile.data.source = HOSTILE.into();
+    profile.consumer.step.mean = 0.0;
+    profile.consumer.spans =
+        vec![SpanProfile { name: HOSTILE.into(), count: 1, seconds: 1.0, share: 0.5 }];
+    let mut report = explain(&profile, &options()).unwrap();
+    report.profile.threads[0].name = HOSTILE.into();
+    report.verdict.push_str(HOSTILE);
+    for knob in &mut report.knobs {
+        knob.setting.push_str(HOSTILE);
+    }
+    report
+}
+
+/// A loop whose consumer is the limit, seen for two batches.
+fn idle() -> Report {
+    let mut profile = profile();
+    profile.consumer.step.mean = 3.0;
+    profile.consumer.waiting_share = 0.0;
+    profile.timeline.truncate(1);
+    explain(&profile, &Options::default()).unwrap()
+}
+
+/// The text of the element with this beginning.
+fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
+    let (_, rest) = page.split_once(begin).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+fn json(page: &str) -> &str {
+    element(page, "<script type=\"application/json\" id=\"report\">", "</script>")
+}
+
+#[test]
+fn the_page_loads_nothing() {
+    let page = measured().to_html();
+    let page = page.replace("http://www.w3.org/2000/svg", "the name of SVG, which is no address");
+    for load in
+        ["://", "src=", "href=", "url(", "@import", "import(", "<link", "<img", "<iframe", "fetch("]
+    {
+        assert!(!page.contains(load), "{load}");
+    }
+    let policy = element(&page, "http-equiv=\"Content-Security-Policy\" content=\"", "\"");
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+}
+
+#[test]
+fn no_text_of_a_report_becomes_markup() {
+    let page = hostile().to_html();
+    let lower = page.to_lowercase();
+    // The report, the causes and the script.
+    assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
+    for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
+        assert_eq!(lower.matches(tag).count(), times, "{tag}");
+    }
+    assert!(page.contains("<title>feedwater: the consumer waits"));
+    // What looks like a place of the page stays as it is.
+    assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").contains("&amp;amp;{{report}}"));
+}
+
+#[test]
+fn the_page_holds_the_report() {
+    for report in [measured(), hostile(), idle()] {
+        let page = report.to_html();
+        let held: serde_json::Value = serde_json::from_str(json(&page)).unwrap();
+        let text = serde_json::to_string(&report).unwrap();
+        assert_eq!(held, serde_json::from_str::<serde_json::Value>(&text).unwrap());
+        let held: Report = serde_json::from_str(json(&page)).unwrap();
+        assert_eq!((held.verdict, held.cause), (report.verdict, report.cause));
+        assert_eq!(held.profile.timeline.len(), report.profile.timeline.len());
+    }
+}
+
+#[test]
+fn without_scripts_the_page_has_the_report_as_text() {
+    let report = measured();
+    let page = report.to_html();
+    let text = element(&page, "<noscript><pre>", "</pre></noscript>");
+    assert!(text.contains("evidence\n") && text.contains(&report.verdict), "{text}");
+}
+
+#[test]
+fn a_page_with_a_full_time_line_is_small() {
+    let length = hostile().to_html().len();
+    assert!(length < 200_000, "{length} bytes");
+}
+
+/// The pages that `tests/browser/` looks at, and what Rust says of what it does with them.
+#[test]
+#[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
+fn write_pages_for_the_browser() {
+    let folder =
+        PathBuf::from(env::var_os("FEEDWATER_PAGES").expect("FEEDWATER_PAGES names a folder"));
+    for (name, report) in [("measured", measured()), ("hostile", hostile()), ("idle", idle())] {
+        fs::write(folder.join(format!("{name}.html")), report.to_html()).unwrap();
+        let rate = |change: &dyn Fn(&mut Model)| {
+            let mut model = report.model.clone();
+            change(&mut model);
+            forecast(&model).unwrap().samples_per_second
+        };
+        let moved = serde_json::json!({
+            "workers": rate(&|it| it.workers.push(1.0)),
+            "prefetch": rate(&|it| it.slots += 1),
+            "batch": rate(&|it| {
+                it.batch *= 2;
+                it.consumer.step.mean *= 2.0;
+            }),
+            // The shortest step that can be chosen.
+            "step": rate(&|it| it.consumer.step.mean = 1e-7),
+        });
+        fs::write(folder.join(format!("{name}.json")), moved.to_string()).unwrap();
+    }
+}
