@@ -49,6 +49,9 @@ pub struct Options {
     /// Write the report as JSON into this file, for `explain` and `simulate --from`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
+    /// Write the report as a page that needs nothing else, with sliders that run the same model
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     /// Print the report as one line of JSON
     #[arg(long)]
     json: bool,
@@ -98,6 +101,10 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
             false => print(report),
         };
     }
+    if options.save.is_some() || options.html.is_some() {
+        let text = "--save and --html are for one report, not for several ranks";
+        return Err(Failure::Misused(text.into()));
+    }
     let ranks = Ranks::merge(&reports)?;
     match options.json {
         true => print_json(&ranks),
@@ -105,11 +112,15 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
     }
 }
 
+/// Writes the files that were asked for.
 fn save(options: &Options, report: &Report) -> Result<(), Failure> {
     if let Some(path) = &options.save {
         let json = serde_json::to_string(report);
         let json = json.map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
         fs::write(path, json + "\n").map_err(|error| io_failure(path, &error))?;
+    }
+    if let Some(path) = &options.html {
+        fs::write(path, report.to_html()).map_err(|error| io_failure(path, &error))?;
     }
     Ok(())
 }
