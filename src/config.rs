@@ -73,8 +73,8 @@ impl Pipeline {
         Self::from_table(table, base.as_ref())
     }
 
-    /// A loader of this source and chain with these settings; opens the source. What `[storage]` says holds for every URL
-    /// that the process opens from now on.
+    /// A loader of this source and chain with these settings; opens the source. What `[storage]` says holds for every
+    /// file that the process opens from now on.
     pub fn builder(&self) -> Result<LoaderBuilder> {
         storage::configure(&self.settings.storage)?;
         let begin = Instant::now();

@@ -133,6 +133,7 @@ fn every_choice_is_read() {
         connections = 16
         cache = "2 GiB"
         cache_directory = "kept"
+        map = false
         [[chain]]
         op = "resize"
         shorter = 256
@@ -167,6 +168,7 @@ fn every_choice_is_read() {
     assert_eq!((settings.storage.connections, settings.storage.cache), (16, 2 << 30));
     assert_eq!(settings.storage.cache_directory, Some("base/kept".into()));
     assert_eq!(settings.storage.retries, StorageSettings::default().retries);
+    assert!(StorageSettings::default().map && !settings.storage.map);
     let places: Vec<_> = chain.steps().iter().map(|step| step.placement).collect();
     assert_eq!(places, [Placement::Cpu, Placement::Gpu]);
 }

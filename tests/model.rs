@@ -26,6 +26,11 @@ fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
     }
 }
 
+/// Makes a model another one.
+type Change<'a> = &'a dyn Fn(&mut Model);
+/// Gives a model so many more of something.
+type More<'a> = &'a dyn Fn(&mut Model, u32);
+
 fn stage(name: &str, on: On, mean: f64) -> Stage {
     Stage { name: name.into(), on, service: Service::constant(mean), detached: false }
 }
@@ -65,7 +70,7 @@ fn the_smallest_capacity_is_the_rate_where_nothing_varies() {
         base.consumer.step = Service::constant(0.001);
         base
     };
-    let cases: [(&str, Limit, &dyn Fn(&mut Model)); 8] = [
+    let cases: [(&str, Limit, Change); 8] = [
         ("6 / 12 ms", Limit::Workers, &|_| {}),
         ("2 cores / 6 ms", Limit::Cores, &|it| it.cores = 2),
         ("2 channels / 10 ms", Limit::Resource(0), &|it| it.stages[0].service.mean = 0.01),
@@ -250,7 +255,7 @@ fn more_of_anything_never_slows_a_constant_pipeline_down() {
     base.pages = Some(4);
     base.consumer.step = Service::constant(0.02);
     base.consumer.host_share = 0.2;
-    let more: [&dyn Fn(&mut Model, u32); 5] = [
+    let more: [More; 5] = [
         &|it, by| it.workers.extend(vec![1.0; by as usize]),
         &|it, by| it.slots += by,
         &|it, by| it.cores += by,
@@ -405,7 +410,7 @@ fn what_cannot_be_is_an_error_that_names_it() {
     };
     good().check().unwrap();
     let quantiles = |quantiles: Vec<f64>| Service { mean: 1.0, quantiles };
-    let cases: [(&str, &dyn Fn(&mut Model)); 25] = [
+    let cases: [(&str, Change); 25] = [
         ("model.batch: must be from 1 to 1000000, is 0", &|it| it.batch = 0),
         ("model.batch: must be from 1 to 1000000, is 4000000000", &|it| it.batch = 4_000_000_000),
         ("model.slots: must be from 1", &|it| it.slots = 0),

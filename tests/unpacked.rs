@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use feedwater::error::Reason;
@@ -14,7 +15,7 @@ use feedwater::source::{
     HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
 };
 use feedwater::storage::File;
-use feedwater::storage::unpacked::{Limits, Packing, Unpacker};
+use feedwater::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use tempfile::TempDir;
 use zstd_safe::{CCtx, CParameter};
@@ -131,7 +132,7 @@ fn read_anywhere(file: &File, bytes: &[u8], threads: u64, reads: usize) {
 fn any_read_from_any_thread_equals_the_plain_bytes() {
     let bytes = content(11 * MIB + 12_345);
     // Of the second kind of limits little is kept, so that much is forgotten and made again.
-    let small = Limits { blocks: 2 * MIB, marks: 100_000, decoders: 400_000 };
+    let small = Limits { blocks: 2 * MIB, ahead: 2 * MIB, marks: 100_000, decoders: 400_000 };
     for (name, packing, packed) in packed(&bytes) {
         assert_eq!(Packing::of(&packed), Some(packing), "{name}");
         let (_root, path) = file(&packed);
@@ -143,7 +144,8 @@ fn any_read_from_any_thread_equals_the_plain_bytes() {
 
 #[test]
 fn files_of_one_memory_are_not_mixed_up() {
-    let unpacker = Unpacker::new(Limits { blocks: 3 * MIB, marks: 200_000, decoders: 1 });
+    let unpacker =
+        Unpacker::new(Limits { blocks: 3 * MIB, ahead: MIB, marks: 200_000, decoders: 1 });
     let sets: Vec<_> = (1..4).map(|number| content(number * 2 * MIB)).collect();
     let files: Vec<_> = sets.iter().map(|bytes| file(&gzip(bytes))).collect();
     thread::scope(|scope| {
@@ -152,6 +154,151 @@ fn files_of_one_memory_are_not_mixed_up() {
             scope.spawn(move || read_anywhere(&file, bytes, 2, 20));
         }
     });
+}
+
+/// Files of one memory, listed one after another; of every second one the source holds no descriptor.
+fn listed(sets: &[(Packing, PathBuf)], limits: Limits) -> Vec<File> {
+    let unpacker = Unpacker::new(limits);
+    let open = |(number, (packing, path)): (usize, &(Packing, PathBuf))| {
+        unpacker.open(File::open(path).unwrap(), number, *packing)
+    };
+    let files: Vec<File> = sets.iter().enumerate().map(open).collect();
+    let list = sets.iter().enumerate().map(|(number, (packing, path))| {
+        let held = Some(&files[number]).filter(|_| number % 2 == 0);
+        Some(Listed::new(path.clone(), *packing, held))
+    });
+    unpacker.list(list.collect());
+    files
+}
+
+/// As many threads as this read pieces one after another, each the next one that is left, and sometimes one elsewhere.
+/// Gives what each piece is, or the error instead of it.
+fn read_in_order(
+    files: &[File],
+    pieces: &[(usize, u64, usize)],
+    threads: u64,
+    elsewhere: u64,
+) -> Vec<Result<Vec<u8>, ErrorKind>> {
+    let read = |&(number, offset, len): &(usize, u64, usize)| {
+        let mut buffer = vec![0; len];
+        let done = files[number].read_exact_at(&mut buffer, offset);
+        done.map(|()| buffer).map_err(|error| error.kind())
+    };
+    let next = AtomicUsize::new(0);
+    let work = |seed: u64| {
+        let (mut draws, mut made) = (Draws(seed + 1), Vec::new());
+        while let place = next.fetch_add(1, Ordering::Relaxed)
+            && let Some(piece) = pieces.get(place)
+        {
+            made.push((place, read(piece)));
+            if elsewhere > 0 && draws.next().is_multiple_of(elsewhere) {
+                let _ = read(&pieces[draws.next() as usize % pieces.len()]);
+            }
+        }
+        made
+    };
+    let work = &work;
+    let mut made: Vec<_> = thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|seed| scope.spawn(move || work(seed))).collect();
+        workers.into_iter().flat_map(|it| it.join().unwrap()).collect()
+    });
+    made.sort_unstable_by_key(|(place, _)| *place);
+    made.into_iter().map(|(_, made)| made).collect()
+}
+
+/// Pieces of files with these lengths, one after another, twice.
+fn pieces_of(lengths: &[usize], seed: u64) -> Vec<(usize, u64, usize)> {
+    let (mut draws, mut pieces) = (Draws(seed), Vec::new());
+    for (number, &len) in lengths.iter().enumerate().cycle().take(2 * lengths.len()) {
+        let mut offset = 0;
+        while offset < len {
+            let count = (draws.next() as usize % 300_000).min(len - offset);
+            pieces.push((number, offset as u64, count));
+            offset += count;
+        }
+    }
+    pieces
+}
+
+#[test]
+fn files_that_many_threads_read_one_after_another_have_the_plain_bytes() {
+    let root = tempfile::tempdir().unwrap();
+    let mut draws = Draws(11);
+    let (mut sets, mut plain) = (Vec::new(), Vec::new());
+    for number in 0..9 {
+        let bytes = content(draws.next() as usize % (3 * MIB));
+        let (_, packing, packed) = packed(&bytes).swap_remove(number % 7);
+        let path = root.path().join(number.to_string());
+        fs::write(&path, packed).unwrap();
+        sets.push((packing, path));
+        plain.push(bytes);
+    }
+    let lengths: Vec<usize> = plain.iter().map(Vec::len).collect();
+    let small = Limits { blocks: 2 * MIB, ahead: 3 * MIB, marks: 100_000, decoders: 400_000 };
+    for round in 0..12 {
+        let limits = [Limits::default(), small][round as usize % 2];
+        let pieces = pieces_of(&lengths, round + 1);
+        let threads = 1 + draws.next() % 6;
+        let made =
+            read_in_order(&listed(&sets, limits), &pieces, threads, [0, 0, 9][round as usize % 3]);
+        for ((number, offset, len), made) in pieces.into_iter().zip(made) {
+            let expected = &plain[number][offset as usize..][..len];
+            assert!(made.as_deref() == Ok(expected), "{round} {number} {offset} {made:.0?}");
+        }
+    }
+}
+
+/// Of a file that is unpacked ahead nothing fails but its own reads, and these as if it were read alone.
+#[test]
+fn damage_in_the_files_that_follow_is_an_error_of_their_reads_only() {
+    let root = tempfile::tempdir().unwrap();
+    let bytes = content(5 * MIB / 2);
+    let half = gzip(&bytes[..MIB]);
+    let mut flipped = gzip(&bytes);
+    let middle = flipped.len() / 2;
+    flipped[middle..middle + 40].fill(0xff);
+    let mut header = gzip(&bytes);
+    header[0] = 0;
+    let good = gzip(&bytes);
+    let cut = zstd(&bytes)[..zstd(&bytes).len() / 2].to_vec();
+    let sets = [
+        (Packing::Gzip, good.clone()),
+        (Packing::Gzip, flipped),
+        (Packing::Gzip, half),
+        (Packing::Zstd, cut),
+        (Packing::Gzip, header),
+        (Packing::Gzip, good[..good.len() - 1].to_vec()),
+        (Packing::Gzip, good),
+    ];
+    let save = |(number, (packing, bytes)): (usize, &(Packing, Vec<u8>))| {
+        let path = root.path().join(number.to_string());
+        fs::write(&path, bytes).unwrap();
+        (*packing, path)
+    };
+    let sets: Vec<_> = sets.iter().enumerate().map(save).collect();
+    let pieces = pieces_of(&[bytes.len(); 7], 3);
+    let alone = |&(number, offset, len): &(usize, u64, usize)| {
+        let (packing, path) = &sets[number];
+        let mut buffer = vec![0; len];
+        let done = open(path, *packing, Limits::default()).read_exact_at(&mut buffer, offset);
+        done.map(|()| buffer).map_err(|error| error.kind())
+    };
+    let expected: Vec<_> = pieces.iter().map(alone).collect();
+    let fails = |number| {
+        pieces.iter().zip(&expected).any(|(piece, result)| piece.0 == number && result.is_err())
+    };
+    assert_eq!((0..7).map(fails).collect::<Vec<_>>(), [false, true, true, true, true, true, false]);
+    for threads in [1, 2, 3, 5] {
+        let made = read_in_order(&listed(&sets, Limits::default()), &pieces, threads, 0);
+        for ((piece, made), expected) in pieces.iter().zip(made).zip(&expected) {
+            assert!(
+                made == *expected,
+                "{threads} {piece:?} {:?} {:?}",
+                made.err(),
+                expected.as_ref().err()
+            );
+        }
+    }
 }
 
 /// Everything that can be read, and the first error.

@@ -73,32 +73,77 @@ impl Case {
 /// All of them.
 pub fn cases() -> Vec<Case> {
     vec![
-        case("slow disk", Cause::Reading, (8, 2, 2)).disk(Disk::Latency(|_| ms(8))).step(|_| sleep(10.0)),
-        case("network", Cause::Reading, (16, 4, 2)).disk(Disk::Latency(|_| ms(30))).step(|_| sleep(20.0)),
+        case("slow disk", Cause::Reading, (8, 2, 2))
+            .disk(Disk::Latency(|_| ms(8)))
+            .step(|_| sleep(10.0))
+            .knob("loader.workers"),
+        case("network", Cause::Reading, (16, 4, 2))
+            .disk(Disk::Latency(|_| ms(30)))
+            .step(|_| sleep(20.0))
+            .knob("loader.workers"),
         case("uneven network", Cause::Reading, (16, 4, 4))
             .disk(Disk::Latency(|index| ms(10 + mixed(index) % 20)))
-            .step(|_| sleep(10.0)),
-        case("read and decode", Cause::Reading, (8, 1, 2)).disk(Disk::Latency(|_| ms(6))).pictures(256, PHOTO, 224),
-        case("one spindle", Cause::Storage, (8, 4, 2)).disk(Disk::Channels(1, ms(4))).step(|_| sleep(5.0)),
-        case("two channels", Cause::Storage, (8, 6, 2)).disk(Disk::Channels(2, ms(6))).step(|_| sleep(4.0)),
-        case("cold cache", Cause::Storage, (16, 3, 3)).disk(Disk::Channels(1, ms(3))).pictures(256, PHOTO, 224),
-        case("slow decode", Cause::Decoding, (16, 1, 2)).pictures(256, PHOTO, 224),
-        case("decode, step sleeps", Cause::Decoding, (16, 1, 2)).pictures(256, PHOTO, 224).step(|_| sleep(12.0)),
-        case("all processors", Cause::Decoding, (16, 2, 2)).pictures(128, PHOTO, 224).knob("cache.decoded"),
-        case("huge images", Cause::HugePictures, (4, 1, 2)).pictures(32, HUGE, 224).knob("loader.workers"),
-        case("large outputs", Cause::Transforming, (4, 1, 2)).pictures(256, (160, 120), 640),
+            .step(|_| sleep(10.0))
+            .knob("loader.workers"),
+        case("read and decode", Cause::Reading, (8, 1, 2))
+            .disk(Disk::Latency(|_| ms(6)))
+            .pictures(256, PHOTO, 224)
+            .knob("loader.workers"),
+        case("one spindle", Cause::Storage, (8, 4, 2))
+            .disk(Disk::Channels(1, ms(4)))
+            .step(|_| sleep(5.0))
+            .knob("cache.encoded"),
+        case("two channels", Cause::Storage, (8, 6, 2))
+            .disk(Disk::Channels(2, ms(6)))
+            .step(|_| sleep(4.0))
+            .knob("cache.encoded"),
+        case("cold cache", Cause::Storage, (16, 3, 3))
+            .disk(Disk::Channels(1, ms(3)))
+            .pictures(256, PHOTO, 224)
+            .knob("cache.encoded"),
+        case("slow decode", Cause::Decoding, (16, 1, 2))
+            .pictures(256, PHOTO, 224)
+            .knob("loader.workers"),
+        case("decode, step sleeps", Cause::Decoding, (16, 1, 2))
+            .pictures(256, PHOTO, 224)
+            .step(|_| sleep(12.0))
+            .knob("loader.workers"),
+        case("all processors", Cause::Decoding, (16, 2, 2))
+            .pictures(128, PHOTO, 224)
+            .knob("cache.decoded"),
+        case("huge images", Cause::HugePictures, (4, 1, 2))
+            .pictures(32, HUGE, 224)
+            .knob("loader.workers"),
+        case("large outputs", Cause::Transforming, (4, 1, 2))
+            .pictures(256, (160, 120), 640)
+            .knob("loader.workers"),
         case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_| sleep(25.0)),
-        case("slow consumer, disk", Cause::Consumer, (8, 8, 3)).disk(Disk::Latency(|_| ms(4))).step(|_| sleep(30.0)),
-        case("consumer computes", Cause::Consumer, (16, 1, 3)).pictures(256, SMALL, 32).step(|_| spin(20.0)),
+        case("slow consumer, disk", Cause::Consumer, (8, 8, 3))
+            .disk(Disk::Latency(|_| ms(4)))
+            .step(|_| sleep(30.0)),
+        case("consumer computes", Cause::Consumer, (16, 1, 3))
+            .pictures(256, SMALL, 32)
+            .step(|_| spin(20.0)),
         case("uneven reads", Cause::Variance, (4, 4, 1))
             .disk(Disk::Latency(|index| if mixed(index) % 16 == 0 { ms(60) } else { ms(2) }))
-            .step(|_| sleep(6.0)),
+            .step(|_| sleep(6.0))
+            .knob("loader.prefetch"),
         case("uneven steps", Cause::Variance, (4, 2, 1))
             .disk(Disk::Latency(|_| ms(5)))
-            .step(|batch| sleep(if batch % 8 == 0 { 60.0 } else { 3.0 })),
-        case("straggler", Cause::Straggler, (8, 2, 2)).disk(Disk::Straggler(ms(3), 8)).step(|_| sleep(2.0)),
-        case("small ring", Cause::Ring, (2, 8, 1)).disk(Disk::Latency(|_| ms(12))).step(|_| sleep(1.0)),
-        case("small ring, long step", Cause::Ring, (4, 12, 1)).disk(Disk::Latency(|_| ms(20))).step(|_| sleep(8.0)),
-        case("tiny batches", Cause::TinyBatches, (1, 2, 1)),
+            .step(|batch| sleep(if batch % 8 == 0 { 60.0 } else { 3.0 }))
+            .knob("loader.prefetch"),
+        case("straggler", Cause::Straggler, (8, 2, 2))
+            .disk(Disk::Straggler(ms(3), 8))
+            .step(|_| sleep(2.0))
+            .knob("loader.workers"),
+        case("small ring", Cause::Ring, (2, 8, 1))
+            .disk(Disk::Latency(|_| ms(12)))
+            .step(|_| sleep(1.0))
+            .knob("loader.prefetch"),
+        case("small ring, long step", Cause::Ring, (4, 12, 1))
+            .disk(Disk::Latency(|_| ms(20)))
+            .step(|_| sleep(8.0))
+            .knob("loader.prefetch"),
+        case("tiny batches", Cause::TinyBatches, (1, 2, 1)).knob("loader.batch"),
     ]
 }

@@ -20,8 +20,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use feedwater::explain::{Cause, Options, Report, explain};
+use feedwater::explain::{Cause, Options, ReadScaling, Report, explain};
 use feedwater::loader::Loader;
+use feedwater::source::HostPage;
 use serde_json::json;
 
 use cases::{Case, cases};
@@ -80,7 +81,7 @@ fn main() {
         let after = knob.map(|knob| {
             let turned = case.setting.turn(&knob.setting);
             let after = measure(case, &turned, arguments.seconds).images_per_second;
-            (knob.setting.clone(), knob.images_per_second / report.model_quality, after)
+            (knob.setting.clone(), (1.0 + knob.gain) * report.images_per_second, after)
         });
         match &after {
             Some((setting, promised, measured)) => {
@@ -98,6 +99,7 @@ fn main() {
         let line = json!({"case": case.name, "planted": case.planted, "after": measured});
         if let Some(folder) = &arguments.save {
             let mut saved = line.clone();
+            saved["scaling"] = json!(report.scaling);
             saved["profile"] = serde_json::to_value(&report.profile).expect("a profile is JSON");
             let text = serde_json::to_string(&saved).expect("JSON is text");
             let path = folder.join(format!("{}.json", case.name.replace(' ', "-")));
@@ -105,7 +107,11 @@ fn main() {
         }
         all.push(line);
     }
-    println!("\n{named} of {} causes named; {kept} of {promises} promises within {:.0} %", chosen.len(), 100.0 * BAR);
+    println!(
+        "\n{named} of {} causes named; {kept} of {promises} promises within {:.0} %",
+        chosen.len(),
+        100.0 * BAR
+    );
     if arguments.json {
         println!("{}", json!(all));
     }
@@ -125,8 +131,17 @@ fn measure(case: &Case, setting: &Setting, seconds: f64) -> Report {
     while Instant::now() < end {
         consumer.epoch(Some(end));
     }
-    let profile = loader.profile_since(&begin);
-    explain(&profile, &Options::default()).expect("enough was measured")
+    let mut profile = loader.profile_since(&begin);
+    // For people, and large.
+    profile.timeline.clear();
+    profile.data.pictures.truncate(8);
+    let scaling = setting.caches().then_some(None).unwrap_or_else(|| {
+        let (source, len) = (loader.source(), loader.source().len());
+        let read = |index| source.read(index % len, &mut HostPage::default(), u64::MAX).is_ok();
+        Some(ReadScaling::measure(profile.setup.workers, 1.0, read))
+    });
+    let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
+    explain(&profile, &options).expect("enough was measured")
 }
 
 struct Consumer<'a> {

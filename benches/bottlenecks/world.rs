@@ -82,10 +82,10 @@ impl World {
         let pictures: Vec<Vec<u8>> = files.iter().map(read).collect();
         let samples = (0..self.images).map(|index| (pictures[(index % 16) as usize].clone(), 0));
         let memory = Memory::new(samples.collect()).expect("there are samples");
-        let source = Slow { memory, disk: self.disk.clone(), busy: Mutex::new(0), free: Condvar::new() };
-        let chain = Chain::new()
-            .then(op::Resize::to(self.side, self.side))
-            .then(op::Normalize::IMAGENET);
+        let source =
+            Slow { memory, disk: self.disk.clone(), busy: Mutex::new(0), free: Condvar::new() };
+        let chain =
+            Chain::new().then(op::Resize::to(self.side, self.side)).then(op::Normalize::IMAGENET);
         let mut settings = Settings::default();
         settings.loader.batch = setting.batch;
         settings.loader.workers = setting.workers;
@@ -125,7 +125,8 @@ impl Source for Slow {
             Disk::Latency(time) => thread::sleep(time(index)),
             Disk::Channels(channels, time) => {
                 let busy = self.busy.lock().expect("no reader panics");
-                let mut busy = self.free.wait_while(busy, |it| *it >= channels).expect("no reader panics");
+                let mut busy =
+                    self.free.wait_while(busy, |it| *it >= channels).expect("no reader panics");
                 *busy += 1;
                 drop(busy);
                 thread::sleep(time);

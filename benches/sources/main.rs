@@ -13,11 +13,12 @@ use std::time::Instant;
 use clap::Parser;
 use feedwater::config::Pipeline;
 use feedwater::source::{HostPage, Source};
+use feedwater::storage;
 use serde_json::json;
 
 #[derive(Parser)]
 struct Arguments {
-    /// The text under `[source]` of a pipeline file
+    /// The text under `[source]` of a pipeline file, other sections after it where they are wanted
     #[arg(long)]
     source: String,
     /// Threads that read
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
     let text = format!("[source]\n{}\n", arguments.source);
     let pipeline = Pipeline::from_toml(&text, "").map_err(|error| error.to_string())?;
+    storage::configure(&pipeline.settings.storage).map_err(|error| error.to_string())?;
     let begin = Instant::now();
     let source = pipeline.source.open().map_err(|error| error.to_string())?;
     let open_seconds = begin.elapsed().as_secs_f64();

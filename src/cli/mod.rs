@@ -22,6 +22,7 @@ mod bench;
 mod demo;
 mod doctor;
 mod dump;
+mod explain;
 mod npy;
 mod pack;
 mod pictures;
@@ -31,6 +32,7 @@ mod report;
 mod run;
 pub mod selftest;
 mod sheet;
+mod simulate;
 mod synth;
 
 /// Keeps a GPU fed: image files in, batches that are ready for the model out.
@@ -47,6 +49,7 @@ Begin with:
   feedwater demo                                  the main job, on pictures that it makes itself
   feedwater probe data/train                      what a folder, archive or other source holds
   feedwater synth data/train --images 200         pictures for a pipeline file of your own
+  feedwater simulate --loaders 7 --load-ms 2000   a training loop that waits for its loaders, as a picture
 
 Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file)";
 
@@ -58,8 +61,10 @@ enum Command {
     Run(run::Options),
     Dump(dump::Options),
     Bench(bench::Options),
+    Explain(explain::Options),
     Synth(synth::Options),
     Probe(probe::Options),
+    Simulate(simulate::Options),
     Pack(pack::Options),
     Selftest(selftest::Options),
 }
@@ -144,8 +149,10 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run::main(&options),
         Command::Dump(options) => dump::main(&options),
         Command::Bench(options) => bench::main(&options),
+        Command::Explain(options) => explain::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
+        Command::Simulate(options) => simulate::main(&options),
         Command::Pack(options) => pack::main(&options),
         Command::Selftest(options) => selftest::main(&options),
     };

@@ -45,8 +45,11 @@ pub struct Report {
     pub storage: StorageStats,
     /// Host memory that the plan names, pinned memory included.
     pub host_bytes_predicted: u64,
-    /// Most host memory that the process has had resident.
+    /// Most host memory that the process has had resident, pages of files included.
     pub peak_rss_bytes: u64,
+    /// Pages of files that are resident at the end: of mapped ones (`storage.map`), and the program's own. They are part of
+    /// the peak, no plan names them, and the system may take them back at any time.
+    pub file_rss_bytes: u64,
     /// Device memory that the plan names.
     pub device_bytes_predicted: u64,
     /// Most device memory that the loader has held.
@@ -86,6 +89,7 @@ impl Report {
             storage: stats.storage,
             host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
+            file_rss_bytes: status_bytes("RssFile").unwrap_or(0),
             device_bytes_predicted: memory.device_bytes_predicted,
             device_bytes_peak: memory.device_bytes_peak,
             device_bytes_of_driver: memory.device_bytes_of_driver,
@@ -140,9 +144,10 @@ impl fmt::Display for Report {
         }
         write!(
             f,
-            "memory    host: {} predicted, {} peak resident; device: {} predicted, {} peak",
+            "memory    host: {} predicted, {} peak resident ({} of it pages of files); device: {} predicted, {} peak",
             bytes(self.host_bytes_predicted),
             bytes(self.peak_rss_bytes),
+            bytes(self.file_rss_bytes),
             bytes(self.device_bytes_predicted),
             bytes(self.device_bytes_peak),
         )?;

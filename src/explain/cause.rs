@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::measure::Profile;
 use crate::model::{Limit, Model, On, Service};
 
-use super::fit::{STORAGE, forecast};
+use super::fit::{OVERHEAD, STORAGE, forecast};
 
 /// What limits a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -70,6 +70,8 @@ impl Cause {
 const NEGLIGIBLE: f64 = 0.02;
 /// A pipeline that does so much of what its scarcest part allows is limited by that part.
 const NEAR: f64 = 0.95;
+/// Batches that cost so much of the time besides their samples are tiny.
+const HANDING_OVER: f64 = 0.25;
 /// Pictures with so many times the pixels that are made of them are huge.
 const HUGE: f64 = 24.0;
 
@@ -77,9 +79,10 @@ const HUGE: f64 = 24.0;
 ///
 /// 1. A consumer that hardly ever waits is the limit.
 /// 2. A thread that is much slower is, where the pipeline gains by its being like the others as much as by anything else here.
-/// 3. A pipeline that does what its scarcest part allows is limited by that part; where that is the workers or the
+/// 3. Batches whose handing over takes a good part of the time are too small.
+/// 4. A pipeline that does what its scarcest part allows is limited by that part; where that is the workers or the
 ///    processors, by the stage that takes most of them.
-/// 4. Else its parts do not mesh. A longer ring that would help even without any variance says that the ring is too
+/// 5. Else its parts do not mesh. A longer ring that would help even without any variance says that the ring is too
 ///    short; else variance is what the ring does not even out.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
@@ -98,8 +101,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     if even > 1.04 && even >= long && even >= smooth {
         return Ok(Cause::Straggler);
     }
-    let light = with(&|it| it.per_batch = 0.0)?;
-    if light > 1.05 && light >= long && light >= smooth {
+    if model.per_batch * now.batches_per_second > HANDING_OVER {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
@@ -127,7 +129,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
 fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     let most = |takes: &dyn Fn(&crate::model::Stage) -> bool| {
         let mut sums: Vec<(&str, f64)> = Vec::new();
-        for stage in model.stages.iter().filter(|stage| takes(stage)) {
+        for stage in model.stages.iter().filter(|it| it.name != OVERHEAD && takes(it)) {
             match sums.iter_mut().find(|(name, _)| *name == stage.name) {
                 Some((_, sum)) => *sum += stage.service.mean,
                 None => sums.push((&stage.name, stage.service.mean)),
@@ -154,7 +156,7 @@ fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
         Some("upload") => Cause::Upload,
         Some("device_decode") => Cause::DeviceDecoding,
         Some("kernel") => Cause::Kernel,
-        Some("hand_over" | "overhead") => Cause::TinyBatches,
+        Some("hand_over") => Cause::TinyBatches,
         _ => Cause::Transforming,
     }
 }

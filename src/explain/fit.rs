@@ -20,11 +20,13 @@ pub struct Fit {
 /// The storage, where reads hold each other up.
 pub const STORAGE: &str = "storage";
 /// What a worker does besides its stages.
-const OVERHEAD: &str = "overhead";
+pub const OVERHEAD: &str = "overhead";
 /// Reads and their copies below this are taken for work of a processor.
 const COPY: f64 = 30e-6;
 /// A thread whose samples take so much longer than the others' is a straggler.
 const STRAGGLER: f64 = 1.4;
+/// A model that is so far from what was measured has something wrong in it.
+const DOUBTFUL: f64 = 0.12;
 /// Samples of a thread before it is judged.
 const ENOUGH: u64 = 16;
 
@@ -41,6 +43,16 @@ const ENOUGH: u64 = 16;
 ///
 /// [`crate::Error::Config`] where nothing was measured.
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
+    let found = storage(profile, scaling);
+    let fitted = fit_with(profile, found)?;
+    // How reads hold each other up is a guess from a few that met fewer others; it must not spoil the model.
+    if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
+        return fit_with(profile, None);
+    }
+    Ok(fitted)
+}
+
+fn fit_with(profile: &Profile, storage: Option<(u32, f64)>) -> Result<Fit> {
     let mut model = Model {
         batch: profile.setup.batch.max(1),
         slots: profile.ring.slots.max(2),
@@ -64,11 +76,17 @@ pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
         }
         match stage.stage {
             Measured::List => {}
-            Measured::Read => read(&mut model, profile, stage, mean, scaling),
+            Measured::Read => read(&mut model, stage, mean, storage),
             Measured::DeviceDecode | Measured::Kernel if model.pages.is_some() => {
                 let resource = model.resources.len();
                 model.resources.push(Resource { name: stage.stage.name().into(), servers: 1 });
-                add(&mut model, stage.stage.name(), On::Resource(resource), Service::constant(mean), true);
+                add(
+                    &mut model,
+                    stage.stage.name(),
+                    On::Resource(resource),
+                    Service::constant(mean),
+                    true,
+                );
             }
             _ => {
                 let share = if full { stage.cpu_share } else { 1.0 };
@@ -113,13 +131,7 @@ fn shaped(stage: &StageProfile, mean: f64) -> Service {
     Service { mean, quantiles: stage.quantiles.clone() }
 }
 
-fn read(
-    model: &mut Model,
-    profile: &Profile,
-    stage: &StageProfile,
-    mean: f64,
-    scaling: Option<&ReadScaling>,
-) {
+fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<(u32, f64)>) {
     let (work, wait) = (mean * stage.cpu_share, mean * (1.0 - stage.cpu_share));
     if wait < COPY {
         return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
@@ -128,10 +140,10 @@ fn read(
     if work > 1e-6 {
         add(model, "read", On::Cpu, Service::constant(work), false);
     }
-    match storage(profile, scaling) {
+    match storage {
         Some((servers, others)) => {
-            // With `others` in flight a read takes its own time and a part of theirs.
-            let alone = wait / (1.0 + others / f64::from(servers));
+            // Those of the others that are not served at the same time come before it.
+            let alone = wait / ((1.0 + others) / f64::from(servers)).max(1.0);
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });
             add(model, "read", On::Resource(resource), shaped(stage, alone), false);
@@ -202,9 +214,9 @@ fn slowness(profile: &Profile) -> Vec<f64> {
 
 fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
     let counts = workers(profile).map(|it| it.count as f64);
-    let (sum, all) = counts.zip(slowness).fold((0.0, 0.0), |(sum, all), (count, slow)| {
-        (sum + count * slow, all + count)
-    });
+    let (sum, all) = counts
+        .zip(slowness)
+        .fold((0.0, 0.0), |(sum, all), (count, slow)| (sum + count * slow, all + count));
     if all > 0.0 { sum / all } else { 1.0 }
 }
 

@@ -78,7 +78,8 @@ fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let waits: f64 = sum(model, |on| on != On::Cpu) / sum(model, |_| true).max(1e-12);
     let cores = profile.setup.cores;
     let limit = if waits > 0.3 { 64.max(8 * cores) } else { 2 * cores }.max(now);
-    let steps = [now + 1, now + 2, now + now / 2, 2 * now, 3 * now, 4 * now, 6 * now, 8 * now, 16 * now];
+    let steps =
+        [now + 1, now + 2, now + now / 2, 2 * now, 3 * now, 4 * now, 6 * now, 8 * now, 16 * now];
     let mut steps: Vec<u32> = steps.into_iter().filter(|it| *it <= limit).collect();
     steps.sort_unstable();
     steps.dedup();
@@ -107,7 +108,10 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }
     Ok(least(&rates).filter(|it| *it != now).map(|prefetch| Tried {
         setting: format!("loader.prefetch = {prefetch}"),
-        cost: format!("{} more memory", bytes(u64::from(prefetch - now) * profile.setup.batch_bytes)),
+        cost: format!(
+            "{} more memory",
+            bytes(u64::from(prefetch - now) * profile.setup.batch_bytes)
+        ),
         model: with(prefetch),
     }))
 }
@@ -188,13 +192,18 @@ fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     (setup.presize.is_none() && before > 0.0 && share < 0.8).then(|| {
         let mut model = model.clone();
         for stage in &mut model.stages {
-            if ["decode", "read", "device_decode"].contains(&stage.name.as_str()) && stage.on != On::Wait {
+            if ["decode", "read", "device_decode"].contains(&stage.name.as_str())
+                && stage.on != On::Wait
+            {
                 stage.service.mean *= share;
             }
         }
         Tried {
             setting: format!("feedwater pack SRC DST --shorter {shorter}"),
-            cost: format!("the set written anew, {:.0} % of its bytes; other pixels", 100.0 * share),
+            cost: format!(
+                "the set written anew, {:.0} % of its bytes; other pixels",
+                100.0 * share
+            ),
             model,
         }
     })

@@ -7,6 +7,9 @@
 //! * A report keeps the profile and the model, so that it can be read again, merged and simulated.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
@@ -25,7 +28,7 @@ mod html;
 mod knobs;
 mod ranks;
 
-/// Knobs in a report.
+/// Knobs in a report, where nothing else is asked for.
 const KNOBS: usize = 3;
 
 /// What a user can say besides what was measured.
@@ -33,6 +36,8 @@ const KNOBS: usize = 3;
 pub struct Options {
     /// The price of an hour of the GPU, in whatever currency.
     pub price_per_hour: Option<f64>,
+    /// How many knobs are named at most. Default 3.
+    pub knobs: Option<usize>,
     /// How reads were seen to scale.
     pub scaling: Option<ReadScaling>,
     /// How fast the loop is without a loader, and with bytes that are in memory.
@@ -85,6 +90,8 @@ pub struct Report {
     pub forecast: Forecast,
     /// What waiting costs.
     pub cost: Option<Cost>,
+    /// How reads were seen to scale.
+    pub scaling: Option<ReadScaling>,
     /// Three runs that tell consumer, preparation and fetching apart.
     pub differential: Option<Differential>,
     /// What was measured.
@@ -117,10 +124,11 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
     let cause = cause::cause(&model, profile)?;
     let knobs = match cause {
         Cause::Consumer => Vec::new(),
-        _ => knobs::knobs(&model, profile, KNOBS)?,
+        _ => knobs::knobs(&model, profile, options.knobs.unwrap_or(KNOBS))?,
     };
     let cost = options.price_per_hour.map(|price| {
-        let epoch_seconds = profile.data.epoch_samples as f64 / profile.images_per_second().max(1e-9);
+        let epoch_seconds =
+            profile.data.epoch_samples as f64 / profile.images_per_second().max(1e-9);
         let waited = epoch_seconds * profile.consumer.waiting_share;
         Cost { price_per_hour: price, epoch_seconds, waiting_per_epoch: waited / 3600.0 * price }
     });
@@ -129,25 +137,52 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
         cause,
         images_per_second: profile.images_per_second(),
         consumer_waits: profile.consumer.waiting_share,
-        evidence: evidence(profile, quality),
+        evidence: evidence(profile, options, quality),
         next: knobs.first().map(|knob| knob.then),
         knobs,
         model_quality: quality,
         model,
         forecast,
         cost,
+        scaling: options.scaling.clone(),
         differential: options.differential,
         profile: profile.clone(),
     })
 }
 
 impl ReadScaling {
+    /// Measures it: 1, then as many threads as there are workers, then twice as many, call `read` with one number after
+    /// another, each for a third of these seconds. Reads that fail are not counted.
+    pub fn measure(workers: u32, seconds: f64, read: impl Fn(u64) -> bool + Sync) -> Self {
+        let next = AtomicU64::new(0);
+        let each = Duration::from_secs_f64(seconds / 3.0);
+        let rate = |threads: u32| {
+            let begin = Instant::now();
+            let work = || {
+                let mut samples = 0u64;
+                while begin.elapsed() < each {
+                    samples += u64::from(read(next.fetch_add(1, Ordering::Relaxed)));
+                }
+                samples
+            };
+            let samples: u64 = thread::scope(|scope| {
+                let threads: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+                threads.into_iter().map(|it| it.join().unwrap_or(0)).sum()
+            });
+            (threads, samples as f64 / begin.elapsed().as_secs_f64())
+        };
+        let many = workers.max(2);
+        Self { rates: [1, many, 2 * many].into_iter().map(rate).collect() }
+    }
+
     /// How much longer a read takes for each other one, as a part of what it takes alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
-        let (threads, most) = self.rates.iter().copied().fold((1, alone), |best, it| {
-            if it.1 > best.1 { it } else { best }
-        });
+        let (threads, most) = self
+            .rates
+            .iter()
+            .copied()
+            .fold((1, alone), |best, it| if it.1 > best.1 { it } else { best });
         // As many are served at a time as one alone has to be multiplied by; where the last number of threads is the best
         // one, nothing was full yet.
         match self.rates.last() {
@@ -160,9 +195,13 @@ impl ReadScaling {
 fn verdict(profile: &Profile, model: &Model, cause: Cause, knobs: &[Knob]) -> String {
     let waits = percent(profile.consumer.waiting_share);
     if cause == Cause::Consumer {
-        let room = model.capacity().into_iter().find(|(it, _)| *it != crate::model::Limit::Consumer);
+        let room =
+            model.capacity().into_iter().find(|(it, _)| *it != crate::model::Limit::Consumer);
         let room = room.map_or(String::new(), |(_, most)| {
-            format!("; the loader could give {:.1} times as much", most / profile.images_per_second().max(1e-9))
+            format!(
+                "; the loader could give {:.1} times as much",
+                most / profile.images_per_second().max(1e-9)
+            )
         });
         return format!("the consumer waits {waits} of the time; {}{room}", cause.words());
     }
@@ -173,7 +212,7 @@ fn verdict(profile: &Profile, model: &Model, cause: Cause, knobs: &[Knob]) -> St
     format!("the consumer waits {waits} of the time; {}{more}", cause.words())
 }
 
-fn evidence(profile: &Profile, quality: f64) -> Vec<String> {
+fn evidence(profile: &Profile, options: &Options, quality: f64) -> Vec<String> {
     let Profile { consumer, ring, setup, seconds, .. } = profile;
     let mut lines = vec![format!(
         "consumer: {} of {} batches were there when it asked; it waited {:.2} s and stepped {:.2} s, a step takes \
@@ -186,10 +225,16 @@ fn evidence(profile: &Profile, quality: f64) -> Vec<String> {
         1e3 * consumer.step.p99,
     )];
     if let Some(empty) = ring.occupancy.first() {
-        lines.push(format!("ring: of {} slots none was ready for {} of the time", ring.slots, percent(*empty)));
+        lines.push(format!(
+            "ring: of {} slots none was ready for {} of the time",
+            ring.slots,
+            percent(*empty)
+        ));
     }
     let threads = f64::from(setup.workers) * seconds.max(1e-9);
-    for stage in profile.stages.iter().filter(|it| it.stage != Stage::List && it.busy > 0.005 * threads) {
+    for stage in
+        profile.stages.iter().filter(|it| it.stage != Stage::List && it.busy > 0.005 * threads)
+    {
         lines.push(format!(
             "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), a processor worked {} of it",
             stage.stage.name(),
@@ -203,6 +248,15 @@ fn evidence(profile: &Profile, quality: f64) -> Vec<String> {
     let used: f64 = profile.stages.iter().map(|it| it.busy * it.cpu_share).sum();
     let used = used + consumer.stepped * consumer.cpu_share;
     lines.push(format!("processors: {:.2} of {} were used", used / seconds.max(1e-9), setup.cores));
+    match (&options.scaling, profile.data.read_slowdown) {
+        (Some(scaling), _) => lines.push(format!("reads: {scaling}")),
+        (None, None) if waits_for_reads(profile) => lines.push(
+            "reads: whether more of them at a time would be as fast each could not be told; \
+             feedwater explain --probe measures it"
+                .into(),
+        ),
+        _ => {}
+    }
     for span in &consumer.spans {
         lines.push(format!("{}: {} of the step", span.name, percent(span.share)));
     }
@@ -210,10 +264,24 @@ fn evidence(profile: &Profile, quality: f64) -> Vec<String> {
     lines
 }
 
+/// Whether reading is most of what workers do, and mostly waiting.
+fn waits_for_reads(profile: &Profile) -> bool {
+    let busy: f64 = profile.stages.iter().map(|it| it.busy).sum();
+    profile.stage(Stage::Read).is_some_and(|it| it.busy > 0.3 * busy && it.cpu_share < 0.5)
+}
+
 fn percent(share: f64) -> String {
     match 100.0 * share {
         small if small < 9.95 => format!("{small:.1} %"),
         percent => format!("{percent:.0} %"),
+    }
+}
+
+impl fmt::Display for ReadScaling {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let some =
+            self.rates.iter().map(|(threads, rate)| format!("{rate:.0}/s by {threads} threads"));
+        f.write_str(&some.collect::<Vec<_>>().join(", "))
     }
 }
 
@@ -240,7 +308,11 @@ impl fmt::Display for Report {
         for knob in &self.knobs {
             let Knob { setting, gain, images_per_second, cost, then, .. } = knob;
             let gain = percent(*gain);
-            writeln!(f, "  {setting:<32} +{gain}: {images_per_second:.0} images/s; {cost}; then {}", then.words())?;
+            writeln!(
+                f,
+                "  {setting:<32} +{gain}: {images_per_second:.0} images/s; {cost}; then {}",
+                then.words()
+            )?;
         }
         if let Some(Cost { price_per_hour, epoch_seconds, waiting_per_epoch }) = self.cost {
             writeln!(

@@ -1,5 +1,7 @@
 //! Reports of several ranks together: who is slow, and why.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Cause, Report};
@@ -65,7 +67,10 @@ impl Ranks {
                 why(&first, &usual)
             )
         } else {
-            format!("{} ranks, and none is slower than the others: loaders could give about {had:.0} images/s", ranks.len())
+            format!(
+                "{} ranks, and none is slower than the others: loaders could give about {had:.0} images/s",
+                ranks.len()
+            )
         };
         Ok(Self { verdict, slowest: slow.then_some(first.rank), ranks })
     }
@@ -88,14 +93,30 @@ fn line(report: &Report) -> RankLine {
 
 /// The stage that takes most more than it does elsewhere.
 fn why(slow: &RankLine, usual: &RankLine) -> String {
-    let of = |line: &RankLine, stage| {
-        line.stages.iter().find(|it| it.0 == stage).map_or(0.0, |it| it.1)
-    };
+    let of =
+        |line: &RankLine, stage| line.stages.iter().find(|it| it.0 == stage).map_or(0.0, |it| it.1);
     let more = slow.stages.iter().map(|&(stage, ms)| (stage, ms, of(usual, stage)));
     match more.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2))) {
         Some((stage, here, there)) if here > 1.1 * there => {
-            format!("its {} takes {here:.2} ms a sample, the usual rank's {there:.2} ms", stage.name())
+            format!(
+                "its {} takes {here:.2} ms a sample, the usual rank's {there:.2} ms",
+                stage.name()
+            )
         }
         _ => "its stages take as long as elsewhere: it has fewer workers or processors".into(),
+    }
+}
+
+impl fmt::Display for Ranks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{}\n", self.verdict)?;
+        write!(f, "{:>5}{:>14}{:>14}{:>10}  limits", "rank", "loader img/s", "did img/s", "waits")?;
+        for line in &self.ranks {
+            let RankLine { rank, loader_images_per_second: could, images_per_second: did, .. } =
+                line;
+            let waits = 100.0 * line.consumer_waits;
+            write!(f, "\n{rank:>5}{could:>14.0}{did:>14.0}{waits:>8.1} %  {}", line.cause.words())?;
+        }
+        Ok(())
     }
 }

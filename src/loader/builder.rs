@@ -13,7 +13,7 @@ use crate::op::{Chain, Placement};
 use crate::plan::{
     DeviceFacts, Environment, Facts, Last, Limits, OnError, Plan, Route, Settings, ShardFrom,
 };
-use crate::source::{HostPage, Source};
+use crate::source::{HostPage, Source, Subset};
 use crate::tensor::{DType, Layout};
 
 use super::{Loader, LoaderState};
@@ -57,6 +57,20 @@ impl LoaderBuilder {
             settings: Settings::default(),
             device: DeviceChoice::Auto,
         }
+    }
+
+    /// Only the first samples of the source, at most so many, kept as they were read from the first epoch on: for telling what
+    /// reading costs from what preparing does.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there are none.
+    pub fn first_samples_cached(mut self, samples: u64) -> Result<Self> {
+        let samples = samples.min(self.source.len());
+        let bytes = samples.saturating_mul(self.source.largest_bytes() + 64);
+        self.source = Arc::new(Subset::take(self.source, samples)?);
+        self.settings.cache.encoded = Some(bytes.max(1 << 20));
+        Ok(self)
     }
 
     /// What opening the source took, for reports.

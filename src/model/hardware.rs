@@ -11,6 +11,7 @@ use super::{Model, On, Resource, Service, Stage};
 ///
 /// * A host's cores are divided among its GPUs' loaders. Where that leaves no whole number, the next greater number of
 ///   cores, each slower in proportion; so a loader never gets more processor time than there is.
+/// * Resources are each GPU's own, measured ones too; what is shared is a core, the disk or the link.
 /// * `disk` is shared by the GPUs of a host and `link` by all GPUs. Each becomes a resource with one server that
 ///   every sample holds for its bytes divided by this GPU's part of the rate, before everything else.
 /// * A batch of another size takes the step a time that is in proportion to it, unless `step` is given as well.

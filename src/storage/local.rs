@@ -9,7 +9,7 @@ use std::path::Path;
 use super::{Entry, Stamp};
 
 #[derive(Debug)]
-pub struct File(fs::File);
+pub struct File(pub(super) fs::File);
 
 impl File {
     pub fn open(path: &Path) -> io::Result<Self> {

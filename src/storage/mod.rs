@@ -16,6 +16,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use keep::{directory as cache_directory, override_directory};
 pub use remote::Fetch;
@@ -27,6 +28,7 @@ pub(crate) use unless::unless;
 mod cache;
 mod keep;
 mod local;
+mod mapped;
 #[cfg(feature = "remote")]
 mod remote;
 #[cfg(not(feature = "remote"))]
@@ -44,6 +46,7 @@ pub struct File(Place);
 #[derive(Debug)]
 enum Place {
     Local(local::File),
+    Mapped(mapped::File),
     Remote(remote::File),
     Unpacked(unpacked::Unpacked),
 }
@@ -76,11 +79,34 @@ impl File {
         }))
     }
 
+    /// The same file, mapped where it is a local one that can be, [`StorageSettings::map`] is set and there are few enough mappings:
+    /// for files that are held open for many reads. Reads give the same bytes and the same errors. A file that is cut
+    /// meanwhile is no exception, but for the rest of the page in which it ends, which is zeros until the stamp is asked.
+    #[must_use]
+    pub fn mapped(self) -> Self {
+        Self(match self.0 {
+            Place::Local(file) if MAP.load(Ordering::Relaxed) => match mapped::File::new(file) {
+                Ok(mapped) => Place::Mapped(mapped),
+                Err(file) => Place::Local(file),
+            },
+            place => place,
+        })
+    }
+
+    /// Most memory for page tables of the file's mapping; 0 where it is not mapped.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.0 {
+            Place::Mapped(file) => file.memory_bytes(),
+            Place::Local(_) | Place::Remote(_) | Place::Unpacked(_) => 0,
+        }
+    }
+
     /// The stamp of the file as it is now; of one that is unpacked, the compressed file's. Of an object, as it was when it was opened: every read is of that version, or
     /// an error that says that it has changed.
     pub fn stamp(&self) -> io::Result<Stamp> {
         match &self.0 {
             Place::Local(file) => file.stamp(),
+            Place::Mapped(file) => file.stamp(),
             Place::Remote(file) => Ok(file.stamp()),
             Place::Unpacked(file) => file.stamp(),
         }
@@ -94,7 +120,7 @@ impl File {
     /// Begins to fetch bytes that the file must have; `None` where the file is local.
     pub fn fetch(&self, offset: u64, len: u64) -> Option<io::Result<Fetch>> {
         match &self.0 {
-            Place::Local(_) | Place::Unpacked(_) => None,
+            Place::Local(_) | Place::Mapped(_) | Place::Unpacked(_) => None,
             Place::Remote(file) => Some(file.fetch(offset, len)),
         }
     }
@@ -103,6 +129,7 @@ impl File {
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         match &self.0 {
             Place::Local(file) => file.read_at(buffer, offset),
+            Place::Mapped(file) => file.read_at(buffer, offset),
             Place::Remote(file) => file.read_at(buffer, offset),
             Place::Unpacked(file) => file.read_at(buffer, offset),
         }
@@ -129,13 +156,17 @@ impl Stamp {
     }
 }
 
-/// Files behind URLs that are opened from now on, in this process, are read with these settings.
+/// Whether files are mapped.
+static MAP: AtomicBool = AtomicBool::new(true);
+
+/// Files that are opened from now on, in this process, are read with these settings.
 ///
 /// # Errors
 ///
 /// [`crate::Error::Config`] where a value cannot be.
 pub fn configure(settings: &StorageSettings) -> crate::Result<()> {
     settings.check()?;
+    MAP.store(settings.map, Ordering::Relaxed);
     remote::configure(settings);
     Ok(())
 }

@@ -1,10 +1,11 @@
-//! How files behind URLs are read.
+//! How files are read.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// `[storage]`: how files behind URLs are read, and how much of them is kept. For files on local disks it says nothing.
+/// `[storage]`: how files behind URLs are read, and how much of them is kept. For files on local disks only `map` says
+/// something.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StorageSettings {
@@ -24,6 +25,10 @@ pub struct StorageSettings {
     /// The folder for it, which several processes may share; left out, `objects` in the cache's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_directory: Option<PathBuf>,
+    /// Whether files of the formats `lmdb`, `beton` and `npy` on local disks are mapped, which is faster where they are in memory.
+    /// Pages of them that were read then count as resident memory of the process, although the system may take them back
+    /// at any time; `false` is for machines where jobs are ended by that figure. Default true.
+    pub map: bool,
 }
 
 impl Default for StorageSettings {
@@ -35,6 +40,7 @@ impl Default for StorageSettings {
             read_ahead: 256 << 20,
             cache: 0,
             cache_directory: None,
+            map: true,
         }
     }
 }

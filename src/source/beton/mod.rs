@@ -20,6 +20,7 @@ mod layout;
 ///   class of the user's own are not, since the file does not tell their size.
 /// * A picture is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
 ///   `proportion`). Raw ones come out as a PNM: a header of up to 32 bytes, and the pixels. One positioned read each.
+/// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
 /// * The tables of a file are read once; what is needed of them is kept beside it (a hidden file that ends in
 ///   `.feedwater1`) or in the cache's directory. Every picture must have its place in the allocation table, with the
 ///   size of its pixels if it is raw, within one page, behind the table of samples and before the allocation table. A
@@ -51,6 +52,7 @@ impl Format for BetonSettings {
     const KEY: &'static str = "beton";
     const ENDING: &'static str = ".beton";
     const CHECKED: bool = false;
+    const MAPPED: bool = true;
 
     /// By its name: the format has no mark of its own.
     fn recognises(name: &str, _: &[u8]) -> bool {

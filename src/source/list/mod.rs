@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
+use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::{Configured, Expected, Page, Source, file, settings};
@@ -151,7 +152,9 @@ impl FileList {
         labels.shrink_to_fit();
         let list = list.into();
         let mut this = Self { list, base, paths, ends, labels, classes, largest_bytes: 0, remote: false };
-        this.remote = (0..this.len()).any(|index| storage::is_url(&this.path(index)));
+        // Most lists have no URL, which is seen at once.
+        let urls = storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
+        this.remote = urls && (0..this.len()).any(|index| storage::is_url(&this.path(index)));
         this.largest_bytes = file::largest(this.len(), |index| this.path(index));
         Ok(this)
     }

@@ -18,8 +18,9 @@ use pages::{Environment, Node, Value};
 ///
 /// * A path is a `data.mdb`, or whatever an environment of one file is called; a directory (its files that end in
 ///   `data.mdb`); or a pattern of files. The samples are in the order of the paths, and in an environment of its keys.
-/// * Files of 64-bit little-endian machines are read, by LMDB 0.9 or 1.0, of any page size. The library is not used and
-///   the file is not mapped: damaged and hostile files end in errors with the byte, and none needs a lock.
+/// * Files of 64-bit little-endian machines are read, by LMDB 0.9 or 1.0, of any page size. The library is not used:
+///   damaged and hostile files end in errors with the byte, and none needs a lock. Samples are copied out of a mapping of
+///   the file (`storage.map`); one that is cut meanwhile is a fault of the sample, and not the end of the process.
 /// * Of the database in the settings every value is a sample whose key is wanted. Keys that lead to other databases are
 ///   not seen. A database with several values per key (DUPSORT) is refused.
 /// * A Datum's data are its picture, and its label the label; a picture as it is has label -1. Which of both the values
@@ -75,6 +76,7 @@ impl Format for LmdbSettings {
     const KEY: &'static str = "lmdb";
     const ENDING: &'static str = "data.mdb";
     const CHECKED: bool = false;
+    const MAPPED: bool = true;
 
     /// By the mark of the first meta page.
     fn recognises(_: &str, head: &[u8]) -> bool {

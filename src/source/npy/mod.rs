@@ -31,6 +31,7 @@ mod labels;
 ///   not longer than 4 is refused, since it may be one picture. Everything else is refused with what to write instead.
 /// * A picture comes out as a PNM: a header of up to 32 bytes, and the pixels. It is one positioned read; with the
 ///   channels first, three for every 16384 pixels of pictures that have more.
+/// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
 /// * There is no table of samples: where one lies is reckoned from the shape. Labels are held as they are in their file.
 /// * A file that is shorter or longer than its shape says is an error with the byte. One that was changed after it was
 ///   opened is a fault of the sample. The format has no checksums: damaged pixels are not noticed here.
@@ -165,7 +166,9 @@ impl Source for Npy {
     fn memory_bytes(&self) -> u64 {
         let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
         let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
-        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + labels
+        let held = self.stacks.iter().filter_map(|stack| stack.held.as_ref());
+        let mappings: u64 = held.map(File::memory_bytes).sum();
+        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + mappings + labels
     }
 
     /// The first file, and how many files and samples there are.
@@ -190,7 +193,7 @@ impl Stack {
         })?;
         let (count, size, channels) = pictures;
         let samples = first..first + count;
-        let held = held.then_some(file);
+        let held = held.then(|| file.mapped());
         Ok(Self { path, held, stamp, samples, start: array.start, size, channels })
     }
 

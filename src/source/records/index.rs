@@ -5,7 +5,8 @@
 //! the table depends on besides the file: the format and its settings. The table holds for one length and one time of
 //! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
 //! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
-//! written nowhere the file is walked each time, which is no error.
+//! written nowhere the file is walked each time, which is no error. The entries are as they are in memory, so that they
+//! are read straight to where they stay.
 
 use std::env;
 use std::fs::{self, File};
@@ -20,11 +21,14 @@ use sha2::{Digest, Sha256};
 use super::{DAMAGED, Entry};
 use crate::storage::{self, Stamp};
 
-/// The last digit is the version of the format.
-const MAGIC: &[u8; 16] = b"feedwater index1";
+/// The last digit is the version of the format. Machines of the other byte order have tables of their own.
+const MAGIC: &[u8; 16] =
+    if cfg!(target_endian = "little") { b"feedwater index1" } else { b"feedwater index!" };
 /// Magic, checksum of what follows, hash, stamp.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24;
-const ENTRY_BYTES: usize = 24;
+const ENTRY_BYTES: usize = size_of::<Entry>();
+/// Entries that are read at a time: they stay in the processor's cache until they were looked at.
+const PART: usize = (256 << 10) / ENTRY_BYTES;
 
 /// Where the table of a file may lie.
 pub struct Index {
@@ -52,26 +56,18 @@ impl Index {
     }
 
     /// The table, if it is that of the file as it is now, and all of it lies within `len` bytes.
-    pub fn read(&self, stamp: Stamp, len: u64) -> Option<Vec<Entry>> {
+    pub fn read(&self, stamp: Stamp, len: u64) -> Option<Box<[Entry]>> {
         self.places.iter().find_map(|place| self.read_from(place, stamp, len))
     }
 
     /// Keeps the table, if it can.
     pub fn write(&self, stamp: Stamp, entries: &[Entry]) {
-        let mut content = Vec::with_capacity(HEAD_BYTES + entries.len() * ENTRY_BYTES);
-        content.extend_from_slice(&self.hash);
-        content.extend_from_slice(&stamp.to_bytes());
-        for Entry { offset, label, len, crc } in entries {
-            content.extend_from_slice(&offset.to_le_bytes());
-            content.extend_from_slice(&label.to_le_bytes());
-            content.extend_from_slice(&len.to_le_bytes());
-            content.extend_from_slice(&crc.to_le_bytes());
-        }
+        let facts = [&self.hash[..], &stamp.to_bytes()].concat();
         // The first place that takes it.
-        let _ = self.places.iter().any(|place| write_to(place, &content).is_ok());
+        let _ = self.places.iter().any(|place| write_to(place, &facts, entries).is_ok());
     }
 
-    fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Vec<Entry>> {
+    fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Box<[Entry]>> {
         let mut file = File::open(place).ok()?;
         let bytes = (file.metadata().ok()?.len() as usize).checked_sub(HEAD_BYTES)?;
         // A sample takes a byte of its file at least: what is longer is no table, and no memory is taken for it.
@@ -85,41 +81,36 @@ impl Index {
         if magic != MAGIC || facts != [&self.hash[..], &stamp.to_bytes()].concat() {
             return None;
         }
-        let mut table = vec![0; bytes];
-        file.read_exact(&mut table).ok()?;
-        if crc32c::crc32c_append(crc32c::crc32c(facts), &table).to_le_bytes() != crc {
-            return None;
+        let mut table = bytemuck::try_zeroed_slice_box(bytes / ENTRY_BYTES).ok()?;
+        let mut sum = crc32c::crc32c(facts);
+        for part in table.chunks_mut(PART) {
+            file.read_exact(bytemuck::must_cast_slice_mut::<Entry, u8>(part)).ok()?;
+            sum = crc32c::crc32c_append(sum, bytemuck::must_cast_slice(part));
+            if !part.iter().all(|entry| lies_within(entry, len)) {
+                return None;
+            }
         }
-        table.chunks_exact(ENTRY_BYTES).map(|bytes| entry(bytes, len)).collect()
+        (sum.to_le_bytes() == crc).then_some(table)
     }
 }
 
-/// An entry that lies within a file of this length.
-fn entry(bytes: &[u8], file_len: u64) -> Option<Entry> {
-    let (offset, rest) = bytes.split_first_chunk()?;
-    let (label, rest) = rest.split_first_chunk()?;
-    let (len, rest) = rest.split_first_chunk()?;
-    let entry = Entry {
-        offset: u64::from_le_bytes(*offset),
-        label: i64::from_le_bytes(*label),
-        len: u32::from_le_bytes(*len),
-        crc: u32::from_le_bytes(rest.try_into().ok()?),
-    };
+fn lies_within(entry: &Entry, file_len: u64) -> bool {
     let len = if entry.len == DAMAGED { 0 } else { entry.len.into() };
-    entry.offset.checked_add(len).is_some_and(|end| end <= file_len).then_some(entry)
+    entry.offset.checked_add(len).is_some_and(|end| end <= file_len)
 }
 
-fn write_to(place: &Path, content: &[u8]) -> io::Result<()> {
+fn write_to(place: &Path, facts: &[u8], entries: &[Entry]) -> io::Result<()> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let mut temporary = place.as_os_str().to_owned();
     temporary.push(format!(".{}.{number}", process::id()));
     let temporary = PathBuf::from(temporary);
+    let entries = bytemuck::must_cast_slice(entries);
+    let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
     let written = fs::create_dir_all(place.parent().unwrap_or(Path::new(""))).and_then(|()| {
         let mut file = File::create(&temporary)?;
-        file.write_all(MAGIC)?;
-        file.write_all(&crc32c::crc32c(content).to_le_bytes())?;
-        file.write_all(content)?;
+        file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
+        file.write_all(entries)?;
         drop(file);
         fs::rename(&temporary, place)
     });

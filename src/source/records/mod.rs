@@ -1,7 +1,8 @@
 //! Files that hold many samples each: where every sample lies, and positioned reads.
 //!
 //! * The table has 24 bytes for a sample. It is made by walking each file once, several files at a time, and kept on
-//!   disk (`index.rs`); a file of the same length and time is not walked again.
+//!   disk (`index.rs`); a file of the same length and time is not walked again. Each file's part stays where it was made
+//!   or read to, so that no more memory than the table is taken for it.
 //! * A sample is one positioned read, straight into the page. There is no shared cursor: any number of threads may
 //!   read at once.
 //! * A file behind a URL is walked from its beginning to its end, with the next blocks on their way, and its samples can be
@@ -12,28 +13,29 @@
 //!   bounded memory for all of them.
 
 use std::fmt::Debug;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::{io, thread};
 
+use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Configured, Expected, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::header::PnmHead;
-use crate::storage::unpacked::{Limits, Packing, Unpacker};
-use crate::storage::{self, Fetch, File, Stamp};
+use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
+use crate::storage::{Fetch, File, Stamp};
 
 pub use files::matches;
 pub use window::Window;
 
+pub(super) use each::of_each;
 pub(super) use files::expand;
 
 mod braces;
+mod each;
 mod files;
 mod forward;
 mod index;
@@ -64,6 +66,9 @@ pub trait Format:
         None
     }
 
+    /// Whether files on local disks that are not compressed are mapped.
+    const MAPPED: bool = false;
+
     /// Whether a file with these first bytes, at most 512, may be a compressed one that is read as what it holds.
     /// Asked of files only that begin as a compressed one does.
     fn unpacks(_first: &[u8]) -> bool {
@@ -86,8 +91,9 @@ pub trait Format:
     }
 }
 
-/// Where a sample lies in its file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Where a sample lies in its file. In memory as on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
 pub struct Entry {
     pub(super) offset: u64,
     pub(super) label: i64,
@@ -115,7 +121,6 @@ pub struct Wrong {
 /// The samples of many files.
 pub struct Records<F> {
     shards: Vec<Shard>,
-    entries: Vec<Entry>,
     largest_bytes: u64,
     unpacker: Arc<Unpacker>,
     /// Whether any of the files lies behind a URL.
@@ -128,8 +133,21 @@ struct Shard {
     held: Option<File>,
     packing: Option<Packing>,
     stamp: Stamp,
+    entries: Box<[Entry]>,
     /// The first sample after it.
     end: u64,
+}
+
+impl Shard {
+    /// What the unpacker must know of it, where it is compressed.
+    fn listed(&self) -> Option<Listed> {
+        Some(Listed::new(self.path.clone(), self.packing?, self.held.as_ref()))
+    }
+
+    /// Its first sample.
+    fn first(&self) -> u64 {
+        self.end - self.entries.len() as u64
+    }
 }
 
 impl Entry {
@@ -168,31 +186,29 @@ impl<F: Format> Records<F> {
     pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
         let files = expand(F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
-        let mut tables = Vec::with_capacity(files.len());
-        let (mut end, mut remote) = (0, false);
+        let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let unpacker = Unpacker::new(Limits::default());
         let made = of_each(&files, |number, path| table_of(path, number, format, &unpacker));
         for (path, table) in files.iter().zip(made) {
-            let Table { file, packing, stamp, entries: table } = table?;
-            end += table.len() as u64;
+            let Table { file, packing, stamp, entries, largest } = table?;
+            end += entries.len() as u64;
+            largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
             // What lies behind a URL has no descriptor.
-            let held = (file.is_remote() || shards.len() < HELD).then_some(file);
-            shards.push(Shard { path: path.clone(), held, packing, stamp, end });
-            tables.push(table);
+            let mapped = F::MAPPED && packing.is_none();
+            let held = (file.is_remote() || shards.len() < HELD)
+                .then(|| if mapped { file.mapped() } else { file });
+            shards.push(Shard { path: path.clone(), held, packing, stamp, entries, end });
         }
-        let entries = tables.concat();
-        if entries.is_empty() {
+        if shards.iter().any(|shard| shard.packing.is_some()) {
+            unpacker.list(shards.iter().map(Shard::listed).collect());
+        }
+        if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
             let problem = format!("no samples in {} files, the first is {first}", files.len());
             return Err(Error::config(format!("source.{}", F::KEY), problem));
         }
-        let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
-        let bytes = whole.map(|entry| {
-            u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
-        });
-        let largest_bytes = bytes.max().unwrap_or(0);
-        Ok(Self { shards, entries, largest_bytes, unpacker, remote, format: format.clone() })
+        Ok(Self { shards, largest_bytes, unpacker, remote, format: format.clone() })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -204,9 +220,8 @@ impl<F: Format> Records<F> {
         page: &mut dyn Page,
         limit: u64,
     ) -> Result<(), Fault> {
-        let number = self.shard_number(index);
+        let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let shard = &self.shards[number];
-        let Entry { offset, len, crc, .. } = self.entries[index as usize];
         if len == DAMAGED {
             let problem = format!("the checksum of the record at byte {offset} does not match it");
             return Err(Fault::new(Reason::Corrupt, problem));
@@ -243,8 +258,8 @@ impl<F: Format> Records<F> {
         if !self.remote {
             return None;
         }
-        let shard = &self.shards[self.shard_number(index)];
-        let Entry { offset, len, crc, .. } = self.entries[index as usize];
+        let (number, Entry { offset, len, crc, .. }) = self.find(index);
+        let shard = &self.shards[number];
         if len == DAMAGED || !F::is_plain(crc) || prefix.len() as u64 + u64::from(len) > limit {
             return None;
         }
@@ -266,8 +281,11 @@ impl<F: Format> Records<F> {
         self.shards.iter().filter(|shard| shard.packing.is_some()).count()
     }
 
-    fn shard_number(&self, index: u64) -> usize {
-        self.shards.partition_point(|shard| shard.end <= index)
+    /// The number of the sample's file, and where it lies there.
+    fn find(&self, index: u64) -> (usize, Entry) {
+        let number = self.shards.partition_point(|shard| shard.end <= index);
+        let shard = &self.shards[number];
+        (number, shard.entries[(index - shard.first()) as usize])
     }
 }
 
@@ -299,22 +317,21 @@ fn unreadable(error: io::Error) -> Fault {
 
 impl<F: Format> Source for Records<F> {
     fn len(&self) -> u64 {
-        self.entries.len() as u64
+        self.shards.last().map_or(0, |shard| shard.end)
     }
 
     fn label(&self, index: u64) -> i64 {
-        self.entries[index as usize].label
+        self.find(index).1.label
     }
 
     /// The file and, in brackets, the number of the sample in it.
     fn location(&self, index: u64) -> String {
-        let number = self.shard_number(index);
-        let first = if number == 0 { 0 } else { self.shards[number - 1].end };
-        format!("{}[{}]", self.shards[number].path.display(), index - first)
+        let shard = &self.shards[self.find(index).0];
+        format!("{}[{}]", shard.path.display(), index - shard.first())
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        match F::head(self.entries[index as usize].crc) {
+        match F::head(self.find(index).1.crc) {
             Some(head) => self.read_after(head.bytes(), index, page, limit),
             None => self.read_after(&[], index, page, limit),
         }
@@ -325,7 +342,7 @@ impl<F: Format> Source for Records<F> {
     }
 
     fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        match F::head(self.entries[index as usize].crc) {
+        match F::head(self.find(index).1.crc) {
             Some(head) => self.expect_after(head.bytes(), index, limit),
             None => self.expect_after(&[], index, limit),
         }
@@ -336,18 +353,21 @@ impl<F: Format> Source for Records<F> {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let paths: usize = self.shards.iter().map(|shard| shard.path.capacity()).sum();
+        let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
+        let within: usize = self.shards.iter().map(of).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
+        let held = self.shards.iter().filter_map(|shard| shard.held.as_ref());
+        let mappings: u64 = held.map(File::memory_bytes).sum();
         let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
-        (self.entries.capacity() * size_of::<Entry>() + shards + paths) as u64 + unpacker
+        (within + shards) as u64 + mappings + unpacker
     }
 
     /// The first file, how many files and samples there are, and how many files are compressed.
     fn describe(&self) -> String {
         let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
         let what = match more {
-            0 => format!("{first}: {} samples", self.entries.len()),
-            _ => format!("{first} and {more} more: {} samples", self.entries.len()),
+            0 => format!("{first}: {} samples", self.len()),
+            _ => format!("{first} and {more} more: {} samples", self.len()),
         };
         match self.packed() {
             0 => what,
@@ -388,38 +408,25 @@ struct Table {
     file: File,
     packing: Option<Packing>,
     stamp: Stamp,
-    entries: Vec<Entry>,
+    entries: Box<[Entry]>,
+    /// Bytes of the largest sample that is whole.
+    largest: u64,
 }
 
-/// Files behind URLs that are walked at the same time: a thread mostly waits for the network.
-const WALKS: usize = 8;
-
-/// What `make` makes of each file and its number, in their order, by as many threads as there are processors.
-pub(super) fn of_each<T: Send>(
-    files: &[PathBuf],
-    make: impl Fn(usize, &PathBuf) -> T + Sync,
-) -> Vec<T> {
-    let threads = match files.iter().any(|path| storage::is_url(path)) {
-        true => WALKS,
-        false => thread::available_parallelism().map_or(1, usize::from),
-    };
-    let threads = threads.min(files.len());
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut made = Vec::new();
-        while let number = next.fetch_add(1, Ordering::Relaxed)
-            && let Some(path) = files.get(number)
-        {
-            made.push((number, make(number, path)));
-        }
-        made
-    };
-    let mut made: Vec<(usize, T)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
-        workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
-    });
-    made.sort_unstable_by_key(|(number, _)| *number);
-    made.into_iter().map(|(_, made)| made).collect()
+impl Table {
+    fn new<F: Format>(
+        file: File,
+        packing: Option<Packing>,
+        stamp: Stamp,
+        entries: Box<[Entry]>,
+    ) -> Self {
+        let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
+        let bytes = whole.map(|entry| {
+            u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
+        });
+        let largest = bytes.max().unwrap_or(0);
+        Self { file, packing, stamp, entries, largest }
+    }
 }
 
 fn table_of<F: Format>(
@@ -446,7 +453,7 @@ fn table_of<F: Format>(
         let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
         if let Some(entries) = index(packing).read(stamp, len) {
             let (file, _) = opened(file, packing);
-            return Ok(Table { file, packing, stamp, entries });
+            return Ok(Table::new::<F>(file, packing, stamp, entries));
         }
     }
     let packing = packing::<F>(&file).map_err(io)?;
@@ -462,9 +469,8 @@ fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written".into();
         return Err(Error::Io { path: path.clone(), problem });
     }
-    entries.shrink_to_fit();
     index(packing).write(stamp, &entries);
-    Ok(Table { file, packing, stamp, entries })
+    Ok(Table::new::<F>(file, packing, stamp, entries.into_boxed_slice()))
 }
 
 /// How the file is compressed, if it is, and the format can be.

@@ -21,9 +21,10 @@ mod tar;
 ///   file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. Tar has no checksums of
 ///   contents: what was damaged before the archive was indexed is left to the picture's own format.
 /// * Archives that gzip or zstd compressed are unpacked while they are read, to the bytes of the archive and in bounded
-///   memory. In the order of the samples each is unpacked once; in any other order a read unpacks some MiB besides (of
-///   a zstd file of one frame, all that comes before it): the description of the source says so. On first use they are
-///   unpacked once more, and the checksums of gzip and zstd are verified.
+///   memory. In the order of the samples each is unpacked once, and several at a time where several threads read; in any
+///   other order a read unpacks some MiB besides (of a zstd file of one frame, all that comes before it): the
+///   description of the source says so. On first use they are unpacked once more, and the checksums of gzip and zstd are
+///   verified.
 /// * An archive that is cut, damaged, compressed in another way, or whose samples have no label, is an error with the
 ///   byte (of a compressed one, in what it holds; where it is damaged itself, also in it).
 pub type WebDataset = Records<WebDatasetSettings>;

@@ -5,18 +5,24 @@
 //!   so does one far ahead: reads in any order unpack half a distance of marks each, on average.
 //! * Marks are kept while decoders pass: every 4 MiB of a file, farther apart when there are too many; of Zstandard only
 //!   where a frame begins, so a file of one frame has none but its beginning.
+//! * A thread that would wait for another one's decoder unpacks what will be needed next instead, where reads follow one
+//!   another from file to file: from the next mark on, else in the next files that [`Unpacker::list`] names. So in that
+//!   order as many decoders run as threads read. It goes back to its own read after each block. Damage that is met so is
+//!   an error only of those reads that come to it. Reads in any other order do not wait for this, nor lose memory to it.
 //! * Memory is bounded by [`Unpacker::memory_bytes`] and by one decoder and block for each thread that reads.
 //! * A file is verified as far as it is unpacked, where a decoder passes the checksums in it.
 
-use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::{File, Place, Stamp};
-use decoder::{Decoder, Mark};
+use state::{State, Work};
 
 mod decoder;
+mod sequence;
+mod state;
 
 /// Bytes that are unpacked, kept and forgotten at once.
 const BLOCK: u64 = 1 << 20;
@@ -35,6 +41,7 @@ pub enum Packing {
 /// What the compressed files of a source share: blocks, decoders and marks, and the bounds of their memory.
 pub struct Unpacker {
     limits: Limits,
+    files: OnceLock<Vec<Option<Listed>>>,
     state: Mutex<State>,
     /// A decoder has moved on, or was put away.
     moved: Condvar,
@@ -45,6 +52,8 @@ pub struct Unpacker {
 pub struct Limits {
     /// Unpacked bytes.
     pub blocks: usize,
+    /// Unpacked bytes that no read has come to yet; where there is less room than 1 MiB nothing is unpacked ahead.
+    pub ahead: usize,
     /// Places where decoders can go on, 43 KiB each.
     pub marks: usize,
     /// Decoders that wait: 170 KiB each of gzip; the window and as much of Zstandard, mostly 2 to 8 MiB.
@@ -53,46 +62,26 @@ pub struct Limits {
 
 /// A compressed file, whose bytes are those that it holds.
 pub struct Unpacked {
-    file: Box<File>,
+    file: Arc<File>,
     number: usize,
     packing: Packing,
     unpacker: Arc<Unpacker>,
 }
 
-struct State {
-    /// By file and number.
-    blocks: HashMap<(usize, u64), Block>,
-    block_bytes: usize,
-    /// Those that wait, by file; the one that was used last is the last.
-    waiting: Vec<(usize, Decoder)>,
-    running: Vec<Running>,
-    /// By file and byte.
-    marks: BTreeMap<(usize, u64), Arc<Mark>>,
-    mark_bytes: usize,
-    /// Bytes between marks.
-    distance: u64,
-    /// Bytes of the files whose end was met.
-    ends: HashMap<usize, u64>,
-    /// Counts uses.
-    clock: u64,
+/// A compressed file that is read after others.
+pub struct Listed {
+    path: PathBuf,
+    packing: Packing,
+    open: Option<Arc<File>>,
 }
 
-struct Block {
-    bytes: Arc<Vec<u8>>,
-    used: u64,
-}
-
-/// A decoder that a thread drives.
-struct Running {
-    number: usize,
-    at: u64,
-    id: u64,
-}
+/// A block, by file and number.
+type Key = (usize, u64);
 
 /// Takes a decoder off the list of those that run, whatever happens to it.
 struct Turn<'a> {
     unpacker: &'a Unpacker,
-    id: u64,
+    work: Work,
 }
 
 impl Packing {
@@ -114,99 +103,120 @@ impl Packing {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { blocks: 64 << 20, marks: 32 << 20, decoders: 32 << 20 }
+        Self { blocks: 64 << 20, ahead: 64 << 20, marks: 32 << 20, decoders: 32 << 20 }
     }
 }
 
 impl Unpacker {
     /// With nothing kept yet.
     pub fn new(limits: Limits) -> Arc<Self> {
-        let state = State {
-            blocks: HashMap::new(),
-            block_bytes: 0,
-            waiting: Vec::new(),
-            running: Vec::new(),
-            marks: BTreeMap::new(),
-            mark_bytes: 0,
-            distance: 4 * BLOCK,
-            ends: HashMap::new(),
-            clock: 0,
-        };
-        Arc::new(Self { limits, state: Mutex::new(state), moved: Condvar::new() })
+        let state = Mutex::new(State::new(limits));
+        Arc::new(Self { limits, files: OnceLock::new(), state, moved: Condvar::new() })
     }
 
     /// The bytes that this compressed file holds. A file that is opened twice has one number.
     pub fn open(self: &Arc<Self>, file: File, number: usize, packing: Packing) -> File {
         let unpacker = Arc::clone(self);
-        File(Place::Unpacked(Unpacked { file: Box::new(file), number, packing, unpacker }))
+        File(Place::Unpacked(Unpacked { file: Arc::new(file), number, packing, unpacker }))
+    }
+
+    /// The files of all numbers, from 0 on, which are often read one after another; `None` where one is not compressed.
+    /// Said once; what is said later is ignored.
+    pub fn list(&self, files: Vec<Option<Listed>>) {
+        let count = files.len();
+        if self.files.set(files).is_ok() {
+            self.lock().list(count);
+        }
     }
 
     /// The most memory that is kept between reads.
     pub fn memory_bytes(&self) -> u64 {
-        (self.limits.blocks + self.limits.marks + self.limits.decoders) as u64
+        let Limits { blocks, ahead, marks, decoders } = self.limits;
+        let listed = self.files.get().map_or(0, |files| {
+            let paths = files.iter().flatten().map(|it| it.path.capacity());
+            files.capacity() * size_of::<Option<Listed>>() + paths.sum::<usize>()
+        });
+        (blocks + ahead + marks + decoders + listed) as u64
     }
 
     /// A block of the file, shorter where the file ends in it and empty after the end.
     fn block(&self, file: &Unpacked, number: u64) -> io::Result<Arc<Vec<u8>>> {
         let key = (file.number, number);
-        let target = number * BLOCK;
         let mut state = self.lock();
-        let (mut decoder, turn) = loop {
+        state.follow(key);
+        loop {
             if let Some(bytes) = state.kept(key) {
                 return Ok(bytes);
             }
-            if state.ends.get(&file.number).is_some_and(|&end| end <= target) {
+            if state.is_over(key) {
                 return Ok(Arc::default());
             }
-            let (start, waiting) = state.nearest(file.number, target);
-            // One that is on its way there already.
-            let nearer =
-                |it: &Running| it.number == file.number && (start..=target).contains(&it.at);
-            if state.running.iter().any(nearer) {
-                state = self.moved.wait(state).unwrap_or_else(PoisonError::into_inner);
-                continue;
+            if let Some(work) = state.begin(key, false) {
+                let turn = self.turn(work, state);
+                return self.unpack(&file.file, file.packing, turn);
             }
-            state.clock += 1;
-            let id = state.clock;
-            state.running.push(Running { number: file.number, at: start, id });
-            // From here on it leaves the list with its turn.
-            let turn = Turn { unpacker: self, id };
-            let waiting = waiting.map(|place| state.waiting.remove(place).1);
-            let mark = state.marks.get(&(file.number, start)).cloned();
-            drop(state);
-            let decoder = match (waiting, mark) {
-                (Some(decoder), _) => decoder,
-                (None, Some(mark)) => Decoder::resume(&mark)?,
-                (None, None) => Decoder::new(file.packing)?,
+            let work = state.look_ahead(|it| it == file.number || self.listed(it).is_some());
+            state = match work {
+                Some(work) => {
+                    let turn = self.turn(work, state);
+                    self.unpack_ahead(file, turn);
+                    self.lock()
+                }
+                None => self.moved.wait(state).unwrap_or_else(PoisonError::into_inner),
             };
-            break (decoder, turn);
-        };
+        }
+    }
+
+    /// Takes a decoder to the block that its work is for, and gives that; one block on where nobody waits for it.
+    fn unpack(&self, file: &File, packing: Packing, mut turn: Turn) -> io::Result<Arc<Vec<u8>>> {
+        let work = &mut turn.work;
+        let (number, target) = (work.key.0, work.key.1 * BLOCK);
+        let mut decoder = work.decoder(packing)?;
         loop {
             let from = decoder.at();
             let end = (from / BLOCK + 1) * BLOCK;
             let mut bytes = vec![0; (end - from) as usize];
-            let len = decoder.read(&file.file, &mut bytes)?;
+            let len = decoder.read(file, &mut bytes)?;
             let ended = len < bytes.len();
             bytes.truncate(len);
             let bytes = Arc::new(bytes);
             let mut state = self.lock();
-            if from.is_multiple_of(BLOCK) && len > 0 {
-                state.keep((file.number, from / BLOCK), &bytes, self.limits.blocks);
-            }
+            state.passed(work, from, &bytes, &decoder);
             if ended {
-                state.ends.insert(file.number, from + len as u64);
+                state.ended(number, from + len as u64);
             }
-            state.mark(file.number, &decoder, self.limits.marks);
-            if from == target || ended {
-                state.put_away(file.number, decoder, self.limits.decoders);
-                drop(state);
-                drop(turn);
+            if from == target || ended || work.ahead {
+                state.stop(work.id);
+                if !ended {
+                    state.put_away(number, decoder, work.ahead);
+                }
                 return Ok(if from == target { bytes } else { Arc::default() });
             }
-            state.running.iter_mut().filter(|it| it.id == turn.id).for_each(|it| it.at = end);
             drop(state);
             self.moved.notify_all();
         }
+    }
+
+    /// What fails here fails once more where it is read.
+    fn unpack_ahead(&self, file: &Unpacked, turn: Turn) {
+        let number = turn.work.key.0;
+        let done = match self.listed(number).filter(|_| number != file.number) {
+            None => self.unpack(&file.file, file.packing, turn),
+            Some(it) => it.file().and_then(|file| self.unpack(&file, it.packing, turn)),
+        };
+        if done.is_err() {
+            self.lock().spoil(number);
+        }
+    }
+
+    fn listed(&self, number: usize) -> Option<&Listed> {
+        self.files.get()?.get(number)?.as_ref()
+    }
+
+    /// From here on the decoder leaves the list of those that run, whatever happens.
+    fn turn(&self, work: Work, state: MutexGuard<State>) -> Turn<'_> {
+        drop(state);
+        Turn { unpacker: self, work }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -242,120 +252,33 @@ impl Unpacked {
     }
 }
 
+impl Listed {
+    /// The file at this path; where it is open already, from [`Unpacker::open`], it is not opened anew.
+    pub fn new(path: PathBuf, packing: Packing, open: Option<&File>) -> Self {
+        let open = open.and_then(|file| match &file.0 {
+            Place::Unpacked(it) => Some(Arc::clone(&it.file)),
+            _ => None,
+        });
+        Self { path, packing, open }
+    }
+
+    fn file(&self) -> io::Result<Arc<File>> {
+        match &self.open {
+            Some(file) => Ok(Arc::clone(file)),
+            None => File::open(&self.path).map(Arc::new),
+        }
+    }
+}
+
 impl fmt::Debug for Unpacked {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "Unpacked({:?}, {:?})", self.file, self.packing)
     }
 }
 
-impl State {
-    fn kept(&mut self, key: (usize, u64)) -> Option<Arc<Vec<u8>>> {
-        self.clock += 1;
-        let block = self.blocks.get_mut(&key)?;
-        block.used = self.clock;
-        Some(Arc::clone(&block.bytes))
-    }
-
-    fn keep(&mut self, key: (usize, u64), bytes: &Arc<Vec<u8>>, limit: usize) {
-        self.clock += 1;
-        let block = Block { bytes: Arc::clone(bytes), used: self.clock };
-        self.block_bytes += bytes.len();
-        if let Some(before) = self.blocks.insert(key, block) {
-            self.block_bytes -= before.bytes.len();
-        }
-        while self.block_bytes > limit && self.blocks.len() > 1 {
-            let oldest = self.blocks.iter().min_by_key(|(_, block)| block.used);
-            let Some(key) = oldest.map(|(key, _)| *key) else { return };
-            if let Some(block) = self.blocks.remove(&key) {
-                self.block_bytes -= block.bytes.len();
-            }
-        }
-    }
-
-    /// The last place at or before a byte where a decoder can start, and which waiting one, if it is one.
-    fn nearest(&self, number: usize, target: u64) -> (u64, Option<usize>) {
-        let marks = self.marks.range((number, 0)..=(number, target));
-        let mark = marks.last().map_or(0, |((_, at), _)| *at);
-        let waiting = self.waiting.iter().enumerate();
-        let waiting = waiting.filter(|(_, (file, decoder))| {
-            *file == number && (mark..=target).contains(&decoder.at())
-        });
-        match waiting.max_by_key(|(_, (_, decoder))| decoder.at()) {
-            Some((place, (_, decoder))) => (decoder.at(), Some(place)),
-            None => (mark, None),
-        }
-    }
-
-    /// Keeps where the decoder can go on, unless there is a mark near.
-    fn mark(&mut self, number: usize, decoder: &Decoder, limit: usize) {
-        let before = self.marks.range((number, 0)..=(number, decoder.at())).last();
-        let from = before.map_or(0, |((_, at), _)| *at) + self.distance;
-        // Nothing is cloned where another decoder has marked what lies ahead.
-        let Some(mark) = decoder.mark(from) else { return };
-        self.mark_bytes += mark.bytes();
-        self.marks.insert((number, mark.at), Arc::new(mark));
-        while self.mark_bytes > limit && self.marks.len() > 1 {
-            self.distance = self.distance.saturating_mul(2);
-            let (mut last, mut bytes, distance) = (None, 0, self.distance);
-            self.marks.retain(|&(number, at), mark| {
-                let place = Some((number, at / distance));
-                let keeps = at >= distance && place != last;
-                if keeps {
-                    last = place;
-                    bytes += mark.bytes();
-                }
-                keeps
-            });
-            self.mark_bytes = bytes;
-        }
-    }
-
-    fn put_away(&mut self, number: usize, decoder: Decoder, limit: usize) {
-        self.waiting.push((number, decoder));
-        let mut bytes: usize = self.waiting.iter().map(|(_, decoder)| decoder.bytes()).sum();
-        while bytes > limit && self.waiting.len() > 1 {
-            bytes -= self.waiting.remove(0).1.bytes();
-        }
-    }
-}
-
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.unpacker.lock().running.retain(|it| it.id != self.id);
+        self.unpacker.lock().stop(self.work.id);
         self.unpacker.moved.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use miniz_oxide::deflate::compress_to_vec_zlib;
-
-    #[test]
-    fn what_is_kept_stays_within_the_limits() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a");
-        let bytes: Vec<u8> = (0..40u64 << 20).map(|it| (it.wrapping_mul(it) >> 9) as u8).collect();
-        std::fs::write(&path, compress_to_vec_zlib(&bytes, 1)).unwrap();
-        let limits = Limits { blocks: 3 << 20, marks: 140_000, decoders: 400_000 };
-        let unpacker = Unpacker::new(limits);
-        let open = |number| unpacker.open(File::open(&path).unwrap(), number, Packing::Zlib);
-        for step in 1..60u64 {
-            let offset = (step * 7919 * 7919) % bytes.len() as u64;
-            let mut buffer = [0];
-            open(step as usize % 3).read_exact_at(&mut buffer, offset).unwrap();
-            assert_eq!(buffer[0], bytes[offset as usize]);
-            let state = unpacker.lock();
-            let held = |sizes: &mut dyn Iterator<Item = usize>| sizes.sum::<usize>();
-            let blocks = held(&mut state.blocks.values().map(|it| it.bytes.len()));
-            let marks = held(&mut state.marks.values().map(|it| it.bytes()));
-            let decoders = held(&mut state.waiting.iter().map(|it| it.1.bytes()));
-            assert_eq!((blocks, marks), (state.block_bytes, state.mark_bytes));
-            assert!(blocks <= limits.blocks && marks <= limits.marks, "{blocks} {marks}");
-            assert!(decoders <= limits.decoders, "{decoders}");
-            assert!(state.running.is_empty());
-        }
-        let state = unpacker.lock();
-        assert!(state.distance > 4 * BLOCK && !state.marks.is_empty());
     }
 }

@@ -1,0 +1,154 @@
+//! Sets of very many very small pictures, written byte by byte.
+
+use std::fs::{self, File};
+use std::io::{BufWriter, Result, Write};
+use std::path::Path;
+use std::thread;
+
+pub const FORMATS: [&str; 5] = ["tfrecord", "recordio", "webdataset", "list", "directory"];
+
+/// Gray, 1x1.
+pub const PICTURE: &[u8] = b"P5\n1 1\n255\n\x80";
+
+const FILES: u64 = 8;
+const CLASSES: u64 = 1000;
+/// Files that the names of a list lead to, and those that a folder's names are links to: ext4 allows 65 000 links.
+const LISTED: u64 = 1000;
+const LINKED: u64 = 200;
+
+/// Makes the set, if it is not there; gives the text under `[source]` that means it.
+pub fn make(format: &str, folder: &Path, samples: u64) -> String {
+    assert_eq!(samples % (FILES * CLASSES), 0, "whole thousands of eights");
+    let complete = folder.with_extension("complete");
+    if !complete.exists() {
+        eprintln!("making {}", folder.display());
+        let _ = fs::remove_dir_all(folder);
+        write(format, folder, samples).expect("the set can be written");
+        File::create(complete).expect("the set can be written");
+    }
+    let path = if format == "list" { folder.join("list.txt") } else { folder.into() };
+    format!("{format} = {:?}", path.display().to_string())
+}
+
+fn write(format: &str, folder: &Path, samples: u64) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let per = samples / FILES;
+    match format {
+        "tfrecord" => files(folder, "", per, tfrecord),
+        "recordio" => files(folder, ".rec", per, recordio),
+        "webdataset" => webdataset(folder, per),
+        "list" => list(folder, samples),
+        "directory" => directory(folder, samples),
+        _ => panic!("no format is called {format:?}, there are {}", FORMATS.join(", ")),
+    }
+}
+
+/// Every file by a thread of its own: `record` makes the next of a file's samples, of this label.
+fn files(folder: &Path, ending: &str, per: u64, record: fn(&mut Vec<u8>, u64)) -> Result<()> {
+    thread::scope(|scope| {
+        let writer = |number| {
+            let mut file = create(&folder.join(name(number, ending)))?;
+            let mut bytes = Vec::new();
+            for sample in number * per..(number + 1) * per {
+                bytes.clear();
+                record(&mut bytes, sample % CLASSES);
+                file.write_all(&bytes)?;
+            }
+            file.flush()
+        };
+        let writers: Vec<_> =
+            (0..FILES).map(|number| scope.spawn(move || writer(number))).collect();
+        writers.into_iter().try_for_each(|it| it.join().expect("a writer does not panic"))
+    })
+}
+
+fn name(number: u64, ending: &str) -> String {
+    format!("train-{number:05}-of-{FILES:05}{ending}")
+}
+
+fn create(path: &Path) -> Result<BufWriter<File>> {
+    Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
+}
+
+/// A `tf.train.Example` with a picture and a label, between its checksums.
+fn tfrecord(out: &mut Vec<u8>, label: u64) {
+    let mut integer = vec![(label & 0x7f) as u8 | 0x80, (label >> 7) as u8];
+    integer = field(3, &field(1, &integer));
+    let picture = field(1, &field(1, PICTURE));
+    let feature =
+        |name: &str, value: &[u8]| field(1, &[field(1, name.as_bytes()), field(2, value)].concat());
+    let features =
+        [feature("image/encoded", &picture), feature("image/class/label", &integer)].concat();
+    let example = field(1, &features);
+    let masked = |bytes: &[u8]| {
+        crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+    };
+    let len = (example.len() as u64).to_le_bytes();
+    for part in [&len[..], &masked(&len), &example, &masked(&example)] {
+        out.extend_from_slice(part);
+    }
+}
+
+/// A protocol buffer's field of fewer than 128 bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
+}
+
+/// One part: magic, length, MXNet's header (flag, label, two numbers), and the picture, padded to four bytes.
+fn recordio(out: &mut Vec<u8>, label: u64) {
+    let len = 24 + PICTURE.len() as u32;
+    out.extend_from_slice(&0xced7_230a_u32.to_le_bytes());
+    out.extend_from_slice(&len.to_le_bytes());
+    out.extend_from_slice(&0u32.to_le_bytes());
+    out.extend_from_slice(&(label as f32).to_le_bytes());
+    out.extend_from_slice(&[0; 16]);
+    out.extend_from_slice(PICTURE);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// An archive, and links to it.
+fn webdataset(folder: &Path, per: u64) -> Result<()> {
+    let first = folder.join(name(0, ".tar"));
+    let mut archive = tar::Builder::new(create(&first)?);
+    let mut add = |name: String, bytes: &[u8]| {
+        let mut header = tar::Header::new_ustar();
+        header.set_path(name)?;
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        archive.append(&header, bytes)
+    };
+    for number in 0..per {
+        add(format!("{number:08}.cls"), (number % CLASSES).to_string().as_bytes())?;
+        add(format!("{number:08}.pgm"), PICTURE)?;
+    }
+    archive.into_inner()?.flush()?;
+    (1..FILES).try_for_each(|number| fs::hard_link(&first, folder.join(name(number, ".tar"))))
+}
+
+fn list(folder: &Path, samples: u64) -> Result<()> {
+    for number in 0..LISTED {
+        fs::write(folder.join(format!("{number:010}.pgm")), PICTURE)?;
+    }
+    let mut list = create(&folder.join("list.txt"))?;
+    for number in 0..samples {
+        writeln!(list, "{:010}.pgm\t{}", number % LISTED, number % CLASSES)?;
+    }
+    list.flush()
+}
+
+fn directory(folder: &Path, samples: u64) -> Result<()> {
+    let hidden = |number: u64| folder.join(format!(".{number:03}"));
+    for number in 0..LINKED {
+        fs::write(hidden(number), PICTURE)?;
+    }
+    let per = samples / CLASSES;
+    for class in 0..CLASSES {
+        let class_folder = folder.join(format!("{class:04}"));
+        fs::create_dir(&class_folder)?;
+        for number in class * per..(class + 1) * per {
+            fs::hard_link(hidden(number % LINKED), class_folder.join(format!("{number:08}.pgm")))?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! What a loader measures, what is made of it, and the command.
+//!
+//! The verdicts and the gains of `tests/golden/bottlenecks/` come from runs of `benches/bottlenecks`: each file has what was
+//! measured with a bottleneck that was planted, and what was measured after the knob was turned.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, explain};
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::measure::{Profile, Stage};
+use feedwater::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn loader(samples: u64) -> Loader {
+    Loader::builder(common::memory(samples), common::training())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(2)
+        .build()
+        .unwrap()
+}
+
+fn profile() -> Profile {
+    let loader = loader(16);
+    for _ in 0..3 {
+        for batch in &loader {
+            drop(batch.unwrap());
+        }
+    }
+    loader.profile()
+}
+
+#[test]
+fn every_sample_passes_every_stage_once() {
+    let loader = loader(16);
+    let before = loader.measured();
+    for batch in &loader {
+        drop(batch.unwrap());
+    }
+    let after = loader.measured();
+    let profile = loader.profile_since(&before);
+    assert_eq!((profile.images, profile.batches), (16, 4));
+    assert_eq!(after.steps.samples, 16);
+    // What is made for the next epoch meanwhile is counted too.
+    for stage in [Stage::Read, Stage::Header, Stage::Decode, Stage::Transform] {
+        let counted = after.stage(stage).count;
+        assert!((16..=16 + 4 * 3).contains(&counted), "{stage:?} {counted}");
+    }
+    let read = after.stage(Stage::Read);
+    let header = after.stage(Stage::Header);
+    assert!(read.bytes > 0 && read.busy > 0 && header.latency.count() == header.count);
+    assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.pictures.is_empty());
+    let all: f64 = profile.ring.occupancy.iter().sum();
+    assert!((all - 1.0).abs() < 1e-9 && profile.ring.occupancy.len() == 4);
+    assert!((0.0..=1.0).contains(&profile.consumer.readiness));
+    let names: Vec<_> = profile.threads.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["feedwater-list", "feedwater-0", "feedwater-1"]);
+}
+
+#[test]
+fn a_consumer_names_parts_of_its_step_and_says_where_it_begins() {
+    let loader = loader(16);
+    for batch in &loader {
+        let batch = batch.unwrap();
+        loader.step_begin();
+        drop(loader.span("metrics"));
+        loader.add_span("logging", Duration::from_secs(5));
+        loader.step_end();
+        drop(batch);
+    }
+    let consumer = loader.profile().consumer;
+    assert_eq!(consumer.spans.len(), 2);
+    assert_eq!((consumer.spans[0].name.as_str(), consumer.spans[0].count), ("logging", 4));
+    assert!((consumer.spans[0].seconds - 20.0).abs() < 1e-6);
+    assert_eq!(loader.measured().steps.step.count(), 4);
+}
+
+#[test]
+fn a_report_needs_batches_and_keeps_what_it_was_made_from() {
+    let loader = loader(16);
+    let error = loader.report().unwrap_err().to_string();
+    assert!(error.contains("0 batches were measured"), "{error}");
+    let report = explain(&profile(), &Options::default()).unwrap();
+    let text = serde_json::to_string(&report).unwrap();
+    let again: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(explain(&again.profile, &Options::default()).unwrap().verdict, report.verdict);
+    assert!(report.to_string().starts_with(&report.verdict));
+    assert!(report.knobs.len() <= 3 && report.knobs.is_sorted_by(|a, b| a.gain >= b.gain));
+}
+
+#[test]
+fn waiting_has_a_price() {
+    let mut profile = profile();
+    profile.data.epoch_samples = 36_000;
+    (profile.images, profile.consumer.waited, profile.consumer.stepped) = (1000, 2.0, 8.0);
+    profile.consumer.waiting_share = 0.2;
+    let options = Options { price_per_hour: Some(3.0), ..Options::default() };
+    let cost = explain(&profile, &options).unwrap().cost.unwrap();
+    // 100 images a second: six minutes, of which a fifth is waiting.
+    assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
+    assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn how_reads_scale_tells_latency_from_a_storage_that_is_full() {
+    let of = |rates: [f64; 3]| {
+        ReadScaling { rates: [1, 4, 8].into_iter().zip(rates).collect() }.slowdown()
+    };
+    assert_eq!(of([100.0, 400.0, 800.0]), 0.0);
+    assert_eq!(of([100.0, 100.0, 100.0]), 1.0);
+    assert_eq!(of([100.0, 200.0, 200.0]), 0.5);
+    // One at a time, measured for real: no two calls are made at once with one thread.
+    let scaling = ReadScaling::measure(3, 0.03, |_| true);
+    let threads: Vec<u32> = scaling.rates.iter().map(|it| it.0).collect();
+    assert_eq!(threads, [1, 3, 6]);
+}
+
+/// A cause that was planted is named, and a knob gains what was promised: within a tenth.
+#[test]
+fn planted_bottlenecks_are_named_and_their_gains_foretold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/bottlenecks");
+    let mut cases = 0;
+    let mut wrong = Vec::new();
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    for file in files {
+        let saved: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+        let of = |key: &str| saved[key].clone();
+        let profile: Profile = serde_json::from_value(of("profile")).unwrap();
+        let scaling: Option<ReadScaling> = serde_json::from_value(of("scaling")).unwrap();
+        let planted: Cause = serde_json::from_value(of("planted")).unwrap();
+        let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
+        let report = explain(&profile, &options).unwrap();
+        let name = file.file_stem().unwrap().to_string_lossy().into_owned();
+        if report.cause != planted {
+            wrong.push(format!("{name}: {planted:?} was planted, {:?} is named", report.cause));
+        }
+        if let Some(setting) = saved["after"]["setting"].as_str() {
+            let key = setting.split(" = ").next().unwrap();
+            let knob = report.knobs.iter().find(|it| it.setting.starts_with(key)).unwrap();
+            let promised = (1.0 + knob.gain) * report.images_per_second;
+            let measured = saved["after"]["images_per_second"].as_f64().unwrap();
+            if knob.setting != setting || (promised / measured - 1.0).abs() > 0.1 {
+                wrong.push(format!(
+                    "{name}: {} promised {promised:.0} images/s, with {setting} {measured:.0} were measured",
+                    knob.setting
+                ));
+            }
+        }
+        cases += 1;
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(cases >= 20, "{cases} cases");
+}
+
+#[test]
+fn of_several_ranks_the_slow_one_is_named_with_its_stage() {
+    let base = profile();
+    let rank = |rank: u64, slow: f64| {
+        let mut profile = base.clone();
+        profile.setup.rank = rank;
+        for stage in profile.stages.iter_mut().filter(|it| it.stage == Stage::Read) {
+            stage.busy = 3.0 * slow;
+            stage.latency.mean = 3.0 * slow / stage.count as f64;
+            stage.cpu_share = 0.01;
+        }
+        explain(&profile, &Options::default()).unwrap()
+    };
+    let reports = [rank(0, 1.0), rank(2, 4.0), rank(1, 1.0)];
+    let ranks = Ranks::merge(&reports).unwrap();
+    assert_eq!((ranks.slowest, ranks.ranks[0].rank), (Some(2), 2));
+    assert!(
+        ranks.verdict.contains("rank 2 is the slowest") && ranks.verdict.contains("its read takes"),
+        "{}",
+        ranks.verdict
+    );
+    let same = Ranks::merge(&[rank(0, 1.0), rank(1, 1.0)]).unwrap();
+    assert_eq!(same.slowest, None);
+    let twice = Ranks::merge(&[rank(1, 1.0), rank(1, 1.0)]).unwrap_err().to_string();
+    assert!(twice.contains("two reports are of rank 1"), "{twice}");
+    assert!(Ranks::merge(&[]).is_err());
+}
+
+fn feedwater(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    command.arg("explain").args(args).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with a pipeline file.
+fn pipeline() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let settings = synth::Settings { images: 12, width: 64, height: 48, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    let file = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n\
+                [[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 32\n";
+    fs::write(dir.path().join("pipeline.toml"), file).unwrap();
+    dir
+}
+
+#[test]
+fn the_command_runs_a_pipeline_saves_its_report_and_reads_it_again() {
+    let dir = pipeline();
+    let args = [
+        "pipeline.toml",
+        "--device",
+        "cpu",
+        "--step-ms",
+        "2",
+        "--seconds",
+        "0.2",
+        "--probe",
+        "--price",
+        "2",
+    ];
+    let out = feedwater(
+        dir.path(),
+        &[&args[..], &["--save", "r.json", "--html", "r.html", "--json"]].concat(),
+    );
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let report: Report = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(report.differential.is_some() && report.scaling.is_some() && report.cost.is_some());
+    assert!(report.profile.consumer.step.mean >= 2e-3, "{:?}", report.profile.consumer.step);
+    assert!(fs::read_to_string(dir.path().join("r.html")).unwrap().contains("<!DOCTYPE html>"));
+    let again = feedwater(dir.path(), &["r.json"]);
+    assert!(text(&again.stdout).starts_with(&report.verdict), "{}", text(&again.stderr));
+    let twice = feedwater(dir.path(), &["r.json", "r.json"]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(text(&twice.stderr).contains("two reports are of rank 0"));
+}
+
+#[test]
+fn a_command_may_be_the_consumer() {
+    let dir = pipeline();
+    let args = ["pipeline.toml", "--device", "cpu", "--seconds", "0.2", "--consumer-cmd"];
+    let out = feedwater(dir.path(), &[&args[..], &["cat > bytes"]].concat());
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let batch = 4 * 3 * 32 * 32 * 4;
+    let len = fs::metadata(dir.path().join("bytes")).unwrap().len();
+    assert!(len > 0 && len % batch == 0, "{len}");
+    let out = feedwater(dir.path(), &[&args[..], &["exit 3"]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("takes no more batches"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_name() {
+    let dir = pipeline();
+    fs::write(dir.path().join("a.json"), "{}").unwrap();
+    for (args, words) in [
+        (&["a.json"][..], "a.json: is no report of feedwater explain --save"),
+        (&["b.json"], "b.json"),
+        (&["pipeline.toml", "a.json"], "give one pipeline file, or reports"),
+        (&["pipeline.toml", "--step-ms", "-1"], "-1"),
+        (&["pipeline.toml", "--seconds", "nan"], "nan is no number above 0"),
+    ] {
+        let out = feedwater(dir.path(), args);
+        assert!(
+            !out.status.success() && text(&out.stderr).contains(words),
+            "{args:?}: {}",
+            text(&out.stderr)
+        );
+    }
+}

@@ -1,0 +1,377 @@
+//! `feedwater simulate`: the classic picture, and a measured pipeline on other hardware.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater::model::{Consumer, Model, On, Resource, Service, Stage};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+fn feedwater(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    command.arg("simulate").args(args).current_dir(dir).output().unwrap()
+}
+
+/// Standard output of a call that must succeed.
+fn done(dir: &Path, args: &[&str]) -> String {
+    let output = feedwater(dir, args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && stderr.is_empty(), "{args:?}: {stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn result(args: &[&str]) -> Value {
+    let dir = TempDir::new().unwrap();
+    let stdout = done(dir.path(), &[args, &["--json"]].concat());
+    assert_eq!(stdout.lines().count(), 1);
+    serde_json::from_str(&stdout).unwrap()
+}
+
+/// The message of a call that is misused.
+fn refused(args: &[&str]) -> String {
+    let dir = TempDir::new().unwrap();
+    let output = feedwater(dir.path(), args);
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
+    assert!(output.stdout.is_empty());
+    stderr
+}
+
+fn number(value: &Value, field: &str) -> f64 {
+    value[field].as_f64().unwrap_or_else(|| panic!("{field} of {value}"))
+}
+
+/// J. P. Park, "Visualizing data loaders to diagnose deep learning pipelines": 7 loaders, a step of 100 ms, 30 s.
+/// 98 batches for loading times of 2 s, 275 for 0.7 s, 295 for 0.35 s.
+#[test]
+fn the_classic_figures_are_reproduced() {
+    let args = "--loaders 7 --load-ms 2000 --step-ms 100 --seconds 30";
+    let args: Vec<&str> = args.split(' ').collect();
+    let slow = result(&args);
+    assert_eq!(slow["batches"], 98);
+    assert_eq!(result(&[])["batches"], 98, "these are the defaults");
+    assert_eq!(number(&slow, "bound_batches_per_second"), 3.5);
+
+    let balanced = number(&result(&["--load-ms", "700"]), "batches");
+    assert!((270.0..=280.0).contains(&balanced), "{balanced}");
+    let fast = number(&result(&["--load-ms", "350"]), "batches");
+    assert!((292.0..=298.0).contains(&fast), "{fast}");
+
+    // Not by the luck of one seed.
+    for (load, expected) in [("2000", 98.0), ("700", 275.0), ("350", 295.0)] {
+        let batches = |seed: u32| {
+            number(&result(&["--load-ms", load, "--seed", &seed.to_string()]), "batches")
+        };
+        let mean = (0..20).map(batches).sum::<f64>() / 20.0;
+        assert!((mean - expected).abs() < 1.5, "{load}: {mean}");
+    }
+    // It is variance that costs at exact balance: without it, all but the first 0.7 s.
+    assert!(number(&result(&["--load-ms", "700", "--cv", "0"]), "batches") >= 292.0);
+}
+
+/// What a loop looks like says little about whether it waits.
+#[test]
+fn variance_and_desynchronisation_remove_the_halts_and_not_the_loss() {
+    for load in ["2000", "1400"] {
+        let of = |args: &[&str]| result(&[&["--load-ms", load], args].concat());
+        let halting = of(&["--cv", "0"]);
+        // All the waiting is for one of seven batches.
+        assert!(number(&halting, "halting_share") > 0.999, "{halting}");
+        for args in
+            [&["--cv", "0.3"][..], &["--cv", "0.3", "--queue", "20"], &["--cv", "0", "--desync"]]
+        {
+            let smooth = of(args);
+            assert!(
+                number(&smooth, "halting_share") < 0.3,
+                "{args:?}: {}",
+                smooth["halting_share"]
+            );
+            let (smooth, halting) =
+                (number(&smooth, "consumer_waits"), number(&halting, "consumer_waits"));
+            assert!(smooth > halting - 0.05, "{args:?}: {smooth}, {halting}");
+        }
+    }
+}
+
+#[test]
+fn a_picture_shows_loaders_queue_and_stalls() {
+    let dir = TempDir::new().unwrap();
+    let text = done(dir.path(), &["--cv", "0"]);
+    let lines: Vec<&str> = text.lines().collect();
+    let row = |name: &str| {
+        let line = lines.iter().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("{name} in\n{text}"))
+            .chars()
+            .skip(11 - name.len())
+            .collect::<Vec<_>>()
+    };
+    // 30 s in 96 columns: 2 s are 6.4 of them.
+    for loader in 1..=7 {
+        let bars = row(&format!("loader {loader}"));
+        assert_eq!(bars.len(), 96);
+        // It waits for room at most once, in the first round.
+        let (waits, bars): (Vec<char>, Vec<char>) = bars.iter().partition(|it| **it == '·');
+        assert!(waits.len() <= 2, "{text}");
+        let changes = bars.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert_eq!(changes, 14, "{text}");
+    }
+    let consumer = row("consumer");
+    assert!(consumer[..6].iter().all(|&it| it == ' '), "nothing comes for 2 s\n{text}");
+    let starts = consumer.windows(2).filter(|pair| pair[0] == ' ' && pair[1] != ' ').count();
+    assert_eq!(starts, 14, "a burst every 2 s\n{text}");
+    assert!(row("ready").contains(&'6'), "{text}");
+    assert!(text.contains("98 batches in 30 s, 3.27 a second"), "{text}");
+    assert!(text.contains("the loop halts every 7 batches"), "{text}");
+    assert!(
+        text.contains(
+            "bounds: 3.50 a second by the loaders (7 / 2000 ms), 10.00 a second by the consumer"
+        ),
+        "{text}"
+    );
+    let smooth = done(dir.path(), &["--cv", "0.3"]);
+    assert!(smooth.contains("no regular halts to be seen, and yet the consumer waits"), "{smooth}");
+    let enough = done(dir.path(), &["--load-ms", "100"]);
+    assert!(enough.contains("the consumer hardly ever waits"), "{enough}");
+    let many = done(dir.path(), &["--loaders", "100", "--seconds", "1"]);
+    assert!(many.contains("... and 76 more") && many.contains("0 batches in 1 s"), "{many}");
+}
+
+#[test]
+fn the_animation_is_one_file_that_asks_for_nothing() {
+    let dir = TempDir::new().unwrap();
+    let stdout = done(dir.path(), &["--html", "loop.html"]);
+    assert!(stdout.ends_with("animation: loop.html\n"));
+    let page = fs::read_to_string(dir.path().join("loop.html")).unwrap();
+    for outside in ["http:", "https:", "src=", "href=", "url(", "import(", "fetch("] {
+        assert!(!page.contains(outside), "{outside}");
+    }
+    assert!(page.contains("function simulate(model, options)"));
+    let data = page.split_once("const data = ").unwrap().1.split_once(";\n").unwrap().0;
+    let data: Value = serde_json::from_str(data).unwrap();
+    assert_eq!(data["options"]["seconds"], 30.0);
+    assert_eq!(data["model"]["workers"].as_array().unwrap().len(), 7);
+    assert!(feedwater(dir.path(), &["--html", "no/such/folder.html"]).status.code() == Some(1));
+
+    // Its scripts run: the page counts what the command counted.
+    if !Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success()) {
+        eprintln!("skipped: there is no node");
+        return;
+    }
+    let scripts: Vec<&str> =
+        page.split("<script>").skip(1).map(|it| it.split_once("</script>").unwrap().0).collect();
+    assert_eq!(scripts.len(), 2);
+    fs::write(dir.path().join("page.js"), format!("{DOCUMENT}{}", scripts.concat())).unwrap();
+    let output = Command::new("node").arg("page.js").current_dir(dir.path()).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let said = String::from_utf8(output.stdout).unwrap();
+    let said: Vec<&str> = said.lines().collect();
+    assert!(said[0].starts_with("98 batches in 30 s: 3.27 a second."), "{said:?}");
+    // A slider at 228 of 1000 divides the loading time by 3.5; one at 0 by ten.
+    assert!(said[1].starts_with("29") && said[1].contains("by the consumer"), "{said:?}");
+    assert_eq!(said[2], "drawn");
+}
+
+/// As much of a document as the page's scripts ask for.
+const DOCUMENT: &str = r#"
+const elements = {};
+let drawn = 0;
+const pen = new Proxy({}, { get: () => () => { drawn++; }, set: () => true });
+const element = () => {
+  const output = {};
+  return { style: {}, clientWidth: 800, value: '0', listeners: {}, getContext: () => pen,
+    parentElement: { querySelector: () => output },
+    addEventListener(name, listener) { this.listeners[name] = listener; } };
+};
+globalThis.document = { documentElement: {}, getElementById: (id) => (elements[id] ??= element()) };
+globalThis.getComputedStyle = () => ({ getPropertyValue: () => 'red' });
+globalThis.matchMedia = () => ({ addEventListener() {} });
+globalThis.window = { devicePixelRatio: 2, addEventListener() {} };
+globalThis.requestAnimationFrame = () => {};
+setTimeout(() => {
+  console.log(elements.verdict.textContent);
+  elements.load.listeners.input({ target: { value: '0' } });
+  console.log(elements.verdict.textContent);
+  const before = drawn;
+  elements.time.listeners.input({ target: { value: '500' } });
+  elements.play.listeners.click();
+  console.log(drawn > before + 20 ? 'drawn' : 'not drawn');
+});
+"#;
+
+#[test]
+fn absurd_input_is_an_error_that_names_it() {
+    let cases: [(&[&str], &str); 14] = [
+        (&["--loaders", "0"], "--loaders: must be from 1 to 10000, is 0"),
+        (&["--loaders", "4000000000"], "--loaders: must be from 1 to 10000, is 4000000000"),
+        (&["--load-ms", "NaN"], "--load-ms: must be from 0 to 1000000000, is NaN"),
+        (&["--load-ms=-1"], "--load-ms: must be from 0 to 1000000000, is -1"),
+        (&["--step-ms", "inf"], "--step-ms: must be from 0 to 1000000000, is inf"),
+        (&["--seconds", "0"], "--seconds: must be from 0.001 to 1000000000, is 0"),
+        (&["--cv", "9"], "--cv: must be from 0 to 5, is 9"),
+        (&["--queue", "1000000000"], "--queue: must be from 0 to 100000"),
+        (
+            &["--load-ms", "0", "--step-ms", "0"],
+            "--load-ms 0, --step-ms 0 and --seconds 30 cannot be simulated",
+        ),
+        (&["--load-ms", "0.000001", "--step-ms", "0"], "10000000 stages"),
+        (&["--from", "a.json", "--loaders", "7"], "cannot be used with"),
+        (&["--workers", "7"], "--from"),
+        (&["--seed=-1"], "--seed"),
+        (&["--load-ms", "fast"], "--load-ms"),
+    ];
+    for (args, message) in cases {
+        let stderr = refused(args);
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
+    }
+}
+
+/// 8 workers on 4 cores that take 10 ms for an image of 100 KB: 400 images/s of the 1000 that the consumer could use.
+fn report(dir: &Path) {
+    let stage = |name: &str, on, mean, detached| Stage {
+        name: name.into(),
+        on,
+        service: Service::lognormal(mean, 0.2),
+        detached,
+    };
+    let model = Model {
+        batch: 50,
+        slots: 4,
+        workers: vec![1.0; 8],
+        starts: Vec::new(),
+        cores: 4,
+        resources: vec![Resource { name: "engine".into(), servers: 1 }],
+        stages: vec![
+            stage("read", On::Wait, 0.002, false),
+            stage("decode", On::Cpu, 0.01, false),
+            stage("engine", On::Resource(0), 0.0005, true),
+        ],
+        pages: Some(100),
+        per_batch: 0.0001,
+        consumer: Consumer { step: Service::constant(0.05), holds: true, host_share: 0.0 },
+    };
+    let report = json!({ "verdict": "for others", "sample_bytes": 100_000, "model": model });
+    fs::write(dir.join("report.json"), report.to_string()).unwrap();
+}
+
+fn on(args: &[&str]) -> Value {
+    let dir = TempDir::new().unwrap();
+    report(dir.path());
+    let stdout = done(dir.path(), &[&["--from", "report.json", "--json"], args].concat());
+    serde_json::from_str(&stdout).unwrap()
+}
+
+#[test]
+fn a_measured_pipeline_is_simulated_on_other_hardware() {
+    let changed = |args: &[&str]| number(&on(args)["changed"], "images_per_second");
+    let close = |found: f64, expected: f64| {
+        assert!((found / expected - 1.0).abs() < 0.03, "{found}, not {expected}");
+    };
+    let same = on(&[]);
+    close(number(&same["measured"], "images_per_second"), 400.0);
+    assert_eq!(same["measured"]["images_per_second"], same["changed"]["images_per_second"]);
+    assert_eq!(number(&same, "gain"), 0.0);
+    assert_eq!(same["measured"]["limits"][0]["limit"], "cores");
+    assert_eq!(same["measured"]["limits"][1]["limit"], "workers");
+
+    close(changed(&["--cores", "6"]), 600.0);
+    close(changed(&["--cores", "8"]), 8.0 / 0.012);
+    let fed = on(&["--cores", "32", "--workers", "32"]);
+    close(number(&fed["changed"], "images_per_second"), 1000.0);
+    assert_eq!(fed["changed"]["limits"][0]["limit"], "consumer");
+    close(number(&fed, "gain"), 1.5);
+    let quick = ["--cores", "32", "--workers", "32", "--step-ms", "10"];
+    close(changed(&quick), 2000.0);
+    close(changed(&[&quick[..], &["--resource", "engine=7"]].concat()), 32.0 / 0.012);
+    close(changed(&["--scale-stage", "decode=0.5"]), 800.0);
+    // A quarter of a core for each of sixteen loaders; hosts do not share cores.
+    close(changed(&["--gpus-per-host", "16", "--hosts", "2"]), 800.0);
+    let cluster = ["--hosts", "4", "--gpus-per-host", "8", "--cores", "96", "--workers", "24"];
+    close(changed(&cluster), 32.0 * 1000.0);
+    // 1600 MB/s are 16000 images/s for all hosts together, 300 MB/s are 3000 for a host.
+    let bounded = on(&[&cluster[..], &["--link-MBps", "1600"]].concat());
+    close(number(&bounded["changed"], "images_per_second"), 16_000.0);
+    assert_eq!(bounded["changed"]["limits"][0]["limit"], "link");
+    close(changed(&[&cluster[..], &["--disk-MBps", "300"]].concat()), 12_000.0);
+    let small = ["--disk-MBps", "300", "--sample-bytes", "50000"];
+    close(changed(&[&cluster[..], &small].concat()), 24_000.0);
+
+    // The bytes are also where explain has them.
+    let dir = TempDir::new().unwrap();
+    report(dir.path());
+    let mut other: Value =
+        serde_json::from_slice(&fs::read(dir.path().join("report.json")).unwrap()).unwrap();
+    other["sample_bytes"] = Value::Null;
+    other["profile"] = json!({ "data": { "mean_bytes": 1e6 }, "more": [] });
+    fs::write(dir.path().join("explained.json"), other.to_string()).unwrap();
+    let args = ["--from", "explained.json", "--disk-MBps", "300", "--json"];
+    let explained: Value = serde_json::from_str(&done(dir.path(), &args)).unwrap();
+    close(number(&explained["changed"], "images_per_second"), 300.0);
+
+    let text = done(dir.path(), &["--from", "report.json", "--cores", "8", "--workers", "16"]);
+    assert!(text.contains("as measured") && text.contains("images/s per GPU"), "{text}");
+    assert!(text.contains("measured: cores allow 400.0 images/s per GPU"), "{text}");
+    assert!(text.contains("changed: cores allow 800.0 images/s per GPU"), "{text}");
+    assert!(text.contains("; next consumer, 1000.0"), "{text}");
+
+    // What simulate prints is such a report.
+    fs::write(dir.path().join("loop.json"), result(&[]).to_string()).unwrap();
+    let more =
+        done(dir.path(), &["--from", "loop.json", "--workers", "14", "--prefetch", "14", "--json"]);
+    let more: Value = serde_json::from_str(&more).unwrap();
+    assert!(number(&more, "gain") > 0.9, "{more}");
+}
+
+#[test]
+fn a_report_that_cannot_be_used_is_an_error_that_names_it() {
+    let dir = TempDir::new().unwrap();
+    report(dir.path());
+    let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
+    write("empty.json", "");
+    write("other.json", "{\"verdict\": 3}");
+    write("model.json", "{\"model\": {\"batch\": 3}}");
+    let text = fs::read_to_string(dir.path().join("report.json")).unwrap();
+    write("nothing.json", &text.replacen("\"cores\":4", "\"cores\":0", 1));
+    write("unknown.json", &text.replacen("\"cores\":4", "\"cores\":4,\"turbo\":1", 1));
+    write("bytes.json", &text.replacen("\"sample_bytes\":100000,", "", 1));
+    write("cut.json", &text[..text.len() / 2]);
+    let cases: [(&[&str], i32, &str); 15] = [
+        (&["--from", "absent.json"], 1, "absent.json: "),
+        (&["--from", "empty.json"], 2, "empty.json: not a report"),
+        (&["--from", "other.json"], 2, "missing field `model`"),
+        (&["--from", "model.json"], 2, "model.json: model: missing field"),
+        (
+            &["--from", "nothing.json"],
+            2,
+            "nothing.json: model.cores: must be from 1 to 1000000, is 0",
+        ),
+        (&["--from", "unknown.json"], 2, "unknown field `turbo`"),
+        (&["--from", "cut.json"], 2, "cut.json: not a report"),
+        (&["--from", "report.json", "--hosts", "0"], 2, "hosts: must be from 1"),
+        (&["--from", "report.json", "--workers", "0"], 2, "workers: must be from 1"),
+        (
+            &["--from", "report.json", "--resource", "disk=2"],
+            2,
+            "resource disk: the model has no such resource; it has engine",
+        ),
+        (
+            &["--from", "report.json", "--resource", "engine"],
+            2,
+            "--resource: must be NAME=NUMBER, is engine",
+        ),
+        (
+            &["--from", "report.json", "--scale-stage", "decode=x"],
+            2,
+            "--scale-stage: must be NAME=NUMBER",
+        ),
+        (&["--from", "report.json", "--scale-stage", "decode=-1"], 2, "must be greater than 0"),
+        (&["--from", "report.json", "--disk-MBps", "0"], 2, "--disk-MBps: must be from"),
+        (&["--from", "bytes.json", "--disk-MBps", "100"], 2, "--sample-bytes: "),
+    ];
+    for (args, code, message) in cases {
+        let output = feedwater(dir.path(), args);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains(message), "{args:?}: {stderr}");
+    }
+}
