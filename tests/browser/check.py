@@ -46,6 +46,9 @@ CONTRASTS = """(() => {
   return { texts, low, back: light(root) };
 })()"""
 
+WIDE = """[...document.body.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > innerWidth + 0.5)
+  .map((it) => `${it.tagName} ${it.id} ${it.textContent.slice(0, 40)}`).slice(0, 5)"""
+
 NUMBERS = "Object.fromEntries([...document.querySelectorAll('#results [data-value]')].map((it) => [it.id, it.dataset.value]))"
 MEMORY = "document.getElementById('memory').innerText"
 OTHERS = f"{MEMORY} + document.getElementById('limits').innerText"
@@ -178,8 +181,9 @@ class Check:
             same(found["low"][:5], [], f"{name}: too little contrast")
             same(found["back"] < 0.5, how.get("dark", False), f"{name}: a dark page")
             same(page.value("document.documentElement.scrollWidth"), how["width"], f"{name}: the width")
-            wide = f"[...document.body.querySelectorAll('*')].filter((it) => it.getBoundingClientRect().right > {how['width']} + 0.5).length"
-            same(page.value(wide), 0, f"{name}: elements that go over the edge")
+            for width in range(how["width"], 399, -100):
+                page.size(width, 900)
+                same(page.value(WIDE), [], f"{name}, {width} wide: elements that go over the edge")
             self.quiet(page)
             page.size(how["width"], page.value("document.documentElement.scrollHeight"))
             page.picture(self.file.with_name(f"{self.file.stem}-{name}.png"))
