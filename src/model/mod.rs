@@ -1,7 +1,7 @@
 //! One model of the pipeline: what explains a run, what foresees the gain of a change, and what tunes by itself.
 //!
 //! It is a simulation of discrete events, sample by sample, rather than a rule of thumb. Behaviour, each sentence
-//! with a test in `tests/model.rs`:
+//! with a test in `tests/model.rs` and `tests/model_twin.rs`:
 //! * Workers take places in the order of the epoch. The first place of a batch waits for a free slot, and with it
 //!   every worker that comes later. That is the loader's own rule (`loader/feed.rs`).
 //! * Where there are pages a worker takes a page first and a place second, as on a device. The page is held until

@@ -20,7 +20,7 @@ mod scale;
 /// proportion, unless --step-ms is given. That GPUs wait for each other is not in it.
 #[derive(Args)]
 #[command(after_help = "\
-Examples:
+Example:
   feedwater simulate --cv 0                           the loop halts every 7 batches
   feedwater simulate --cv 0 --desync                  it looks smooth, and waits as much
   feedwater simulate --load-ms 700 --html loop.html   the same as an animation
