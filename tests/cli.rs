@@ -8,9 +8,9 @@ use feedwater::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 11] = [
+const COMMANDS: [&str; 12] = [
     "demo", "doctor", "plan", "run", "dump", "bench", "synth", "probe", "pack", "selftest",
-    "simulate",
+    "simulate", "explain",
 ];
 
 /// Runs the program in `dir`, on the CPU alone whatever the machine has.

@@ -21,7 +21,7 @@ use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 /// one is explained again, those of several ranks are merged and the slow rank is named.
 #[derive(Args)]
 #[command(
-    after_help = "Examples:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json"
+    after_help = "Example:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json"
 )]
 pub struct Options {
     /// A pipeline file, or reports

@@ -178,17 +178,16 @@ impl ReadScaling {
     /// How much longer a read takes for each other one, as a part of what it takes alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
-        let (threads, most) = self
-            .rates
-            .iter()
-            .copied()
-            .fold((1, alone), |best, it| if it.1 > best.1 { it } else { best });
-        // As many are served at a time as one alone has to be multiplied by; where the last number of threads is the best
-        // one, nothing was full yet.
-        match self.rates.last() {
-            Some(&(last, rate)) if last == threads && rate > 0.8 * f64::from(last) * alone => 0.0,
-            _ => (alone / most).min(1.0),
+        let most = self.rates.iter().map(|it| it.1).fold(alone, f64::max);
+        // Where more threads still read much more, nothing was full yet; else as many are served at a time as one alone has
+        // to be multiplied by.
+        if let [.., (few, before), (many, after)] = self.rates.as_slice() {
+            let threads = f64::from(*many) / f64::from(*few);
+            if after / before > 0.5 * (1.0 + threads) {
+                return 0.0;
+            }
         }
+        (alone / most).min(1.0)
     }
 }
 
