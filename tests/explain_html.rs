@@ -79,7 +79,11 @@ fn hostile() -> Report {
             batches: at,
             ready: at as usize % 3,
             waited: seconds(at * length / 3 * (1 + at / 64 % 2)),
-            busy: std::array::from_fn(|stage| seconds(at * length / (3 + stage as u64))),
+            // The listing is done once.
+            busy: std::array::from_fn(|stage| match stage {
+                0 => 0.004_321,
+                _ => seconds(at * length / (3 + stage as u64)),
+            }),
         })
         .collect();
     let thread = profile.threads[0].clone();
