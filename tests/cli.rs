@@ -8,8 +8,19 @@ use feedwater::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 10] =
-    ["demo", "doctor", "plan", "run", "dump", "bench", "synth", "probe", "pack", "selftest"];
+const COMMANDS: [&str; 11] = [
+    "demo",
+    "doctor",
+    "plan",
+    "run",
+    "dump",
+    "bench",
+    "bench-ops",
+    "synth",
+    "probe",
+    "pack",
+    "selftest",
+];
 
 /// Runs the program in `dir`, on the CPU alone whatever the machine has.
 fn feedwater(dir: &Path, args: &[&str]) -> Output {

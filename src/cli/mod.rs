@@ -19,6 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 mod bench;
+mod bench_ops;
 mod demo;
 mod doctor;
 mod dump;
@@ -58,6 +59,7 @@ enum Command {
     Run(run::Options),
     Dump(dump::Options),
     Bench(bench::Options),
+    BenchOps(bench_ops::Options),
     Synth(synth::Options),
     Probe(probe::Options),
     Pack(pack::Options),
@@ -144,6 +146,7 @@ pub fn main() -> ExitCode {
         Command::Run(options) => run::main(&options),
         Command::Dump(options) => dump::main(&options),
         Command::Bench(options) => bench::main(&options),
+        Command::BenchOps(options) => bench_ops::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
         Command::Pack(options) => pack::main(&options),
