@@ -18,7 +18,7 @@
 //! * On a device a picture that was kept decoded comes by the route `cpu`: its window is uploaded.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
