@@ -82,6 +82,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     assert_eq!(names(&result), expected);
     assert_eq!((number(&result, "samples"), number(&result, "left_out")), (10.0, 0.0));
     near(number(&result, "picture_megapixels"), 0.0048);
+    assert!(result["gpu"].as_str().unwrap().starts_with("not measured: "), "{result}");
 
     let rows = result["rows"].as_array().unwrap();
     let sum = |part: &str| -> f64 {
