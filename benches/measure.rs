@@ -29,12 +29,12 @@ fn main() {
         let source = Directory::open(&dir).expect("the set is there");
         Loader::builder(source, common::training())
     };
-    set("photographs of 500x375", photographs, 375.0 / 2.0, 3, Some(BAR));
+    set("photographs of 500x375", photographs, 375.0 / 2.0, 1, Some(BAR));
     let raw = || {
         let source = Memory::new(tiny()).expect("the samples are sound");
         Loader::builder(source, Chain::new().then(Crop { x: 0, y: 0, width: 32, height: 32 }))
     };
-    set("raw samples of 32x32", raw, 0.0, 200, None);
+    set("raw samples of 32x32", raw, 0.0, 50, None);
 }
 
 /// Nanoseconds of each call.
@@ -116,9 +116,10 @@ fn one_batch(meters: &Meters) {
 
 /// Nanoseconds of a call: the least of some runs.
 fn each(mut call: impl FnMut()) -> f64 {
-    const CALLS: u32 = 20_000;
+    // Short runs, of which some are without another program's turn.
+    const CALLS: u32 = 200;
     let mut best = f64::INFINITY;
-    for _ in 0..15 {
+    for _ in 0..2000 {
         let begin = Instant::now();
         for _ in 0..CALLS {
             call();
@@ -153,7 +154,7 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
         (busy as f64 / samples, 1e9 * (processor_seconds() - processor) / samples)
     };
     let (mut busy, mut without, mut with) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
-    for _ in 0..7 {
+    for _ in 0..5 {
         let (of_stages, of_process) = run(0);
         busy = busy.min(of_stages);
         without = without.min(of_process);
@@ -164,10 +165,17 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
     let took = Duration::from_nanos(busy as u64);
     let calls = each(|| one_sample(&lane, took, rows)) + each(|| one_batch(&meters)) / BATCH as f64;
     let share = calls / busy;
+    let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
+    let lane = traced.lane("a");
+    let trace =
+        each(|| one_sample(&lane, took, rows)) + each(|| one_batch(&traced)) / BATCH as f64 - calls;
     println!("\n{name}: a sample takes {:.2} us", busy * 1e-3);
     println!("  measuring   {calls:>8.0} ns a sample: {:.2} %", 100.0 * share);
-    let trace = 100.0 * (with / without - 1.0);
-    println!("  the trace   {:>8.0} ns a sample: {trace:+.2} %", with - without);
+    println!("  the trace   {trace:>8.0} ns a sample more: {:.2} %", 100.0 * trace / busy);
+    println!(
+        "  epochs with the trace and without, by turns: {:+.2} %",
+        100.0 * (with / without - 1.0)
+    );
     if let Some(bar) = bar {
         let held = if share < bar { "held" } else { "MISSED" };
         println!("  bar of {:.0} %: {held}", 100.0 * bar);
