@@ -43,9 +43,9 @@ fn calls() {
     let lane = meters.lane("a");
     let now = Instant::now();
     let print = |name: &str, nanoseconds: f64| println!("{name:<44}{nanoseconds:>9.1} ns");
-    print("Instant::now", each(|| drop(black_box(Instant::now()))));
-    print("Lane::begin", each(|| drop(black_box(lane.begin(Stage::Read)))));
-    print("Lane::add", each(|| drop(black_box(lane.add(Stage::Read, now, 1)))));
+    print("Instant::now", each(|| _ = black_box(Instant::now())));
+    print("Lane::begin", each(|| _ = black_box(lane.begin(Stage::Read))));
+    print("Lane::add", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));
     print("Lane::waited_for_room", each(|| lane.waited_for_room(Stage::Read, Duration::ZERO)));
     print("Lane::saw", each(|| lane.saw(seen(), 1)));
     lane.sample_took(Duration::ZERO);
@@ -55,7 +55,7 @@ fn calls() {
     print("everything of a batch", each(|| one_batch(&meters)));
     let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
     let lane = traced.lane("a");
-    print("Lane::add, with a trace", each(|| drop(black_box(lane.add(Stage::Read, now, 1)))));
+    print("Lane::add, with a trace", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));
 }
 
 fn clocked(lane: &Lane) {
