@@ -8,9 +8,20 @@ use feedwater::synth;
 use serde_json::Value;
 use tempfile::TempDir;
 
-const COMMANDS: [&str; 12] = [
-    "demo", "doctor", "plan", "run", "dump", "bench", "synth", "probe", "pack", "selftest",
-    "simulate", "explain",
+const COMMANDS: [&str; 13] = [
+    "demo",
+    "doctor",
+    "plan",
+    "run",
+    "dump",
+    "bench",
+    "bench-ops",
+    "explain",
+    "simulate",
+    "synth",
+    "probe",
+    "pack",
+    "selftest",
 ];
 
 /// Runs the program in `dir`, on the CPU alone whatever the machine has.

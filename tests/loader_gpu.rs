@@ -16,10 +16,12 @@ use feedwater::error::{Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
+use feedwater::measure::trace_bytes;
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
+use serde_json::Value;
 use simulated::pictures::libjpeg;
 use simulated::{Schedule, Simulated, exclusive};
 
@@ -427,6 +429,32 @@ fn memory_is_what_the_plan_says() {
 
 /// A consumer whose work is still queued when it drops its batch, as a training step's is: the slot is not filled
 /// again before that work is over.
+#[test]
+fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch() {
+    let _machine = machine();
+    for routes in routes() {
+        let loader = builder(jpegs(20), training())
+            .device(DeviceChoice::Gpu(0))
+            .routes(routes.clone())
+            .epochs(Some(2))
+            .trace(500)
+            .build()
+            .unwrap();
+        epochs(&loader);
+        let row = loader.footprint().row("trace").unwrap();
+        let threads = loader.measured().lanes.len() as u64;
+        assert_eq!(row.total_bytes(), trace_bytes(500, threads), "{routes:?}");
+        let mut text = Vec::new();
+        loader.trace_json(&mut text).unwrap();
+        let trace: Value = serde_json::from_slice(&text).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let count = |key: &str, value: &str| events.iter().filter(|it| it[key] == value).count();
+        assert_eq!((count("ph", "s"), count("ph", "f")), (10, 10), "{routes:?}");
+        assert_eq!(count("name", "read"), 40, "{routes:?}");
+        assert!(count("name", "kernel") > 0, "{routes:?}");
+    }
+}
+
 #[test]
 fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
     let machine = machine();

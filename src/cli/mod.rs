@@ -19,6 +19,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 mod bench;
+mod bench_ops;
 mod demo;
 mod doctor;
 mod dump;
@@ -62,6 +63,7 @@ enum Command {
     Dump(dump::Options),
     Bench(bench::Options),
     Explain(explain::Options),
+    BenchOps(bench_ops::Options),
     Synth(synth::Options),
     Probe(probe::Options),
     Simulate(simulate::Options),
@@ -150,6 +152,7 @@ pub fn main() -> ExitCode {
         Command::Dump(options) => dump::main(&options),
         Command::Bench(options) => bench::main(&options),
         Command::Explain(options) => explain::main(&options),
+        Command::BenchOps(options) => bench_ops::main(&options),
         Command::Synth(options) => synth::main(&options),
         Command::Probe(options) => probe::main(&options),
         Command::Simulate(options) => simulate::main(&options),

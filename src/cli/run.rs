@@ -1,10 +1,15 @@
 //! `run`: epochs of a pipeline file, with the rate and where the time went.
 
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
 use clap::Args;
 use feedwater::loader::Loader;
 
 use super::report::{Report, warn};
-use super::{Failure, PipelineOptions, print, print_json, progress};
+use super::{Failure, PipelineOptions, io_failure, print, print_json, progress};
 
 /// Loads whole epochs and shows the rate, where the time went and the memory
 #[derive(Args)]
@@ -21,6 +26,18 @@ pub struct Options {
     /// Threads, instead of loader.workers
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
+    /// Write the latest spans of every thread, the consumer and the ring there: open it with ui.perfetto.dev
+    #[arg(long, value_name = "TRACE")]
+    trace: Option<PathBuf>,
+    /// Spans that the trace keeps of each thread
+    #[arg(long, value_name = "SPANS", default_value_t = 65536, requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
+    trace_spans: u32,
+    /// Write what was measured there, as JSON
+    #[arg(long, value_name = "PROFILE")]
+    profile: Option<PathBuf>,
+    /// Serve metrics for Prometheus at http://ADDRESS/metrics while it runs; this machine's loopback only
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<SocketAddr>,
     /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
@@ -31,18 +48,50 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     if let Some(workers) = options.workers {
         builder = builder.workers(workers.into());
     }
+    // Now, and not after a run that was for nothing.
+    let trace = options.trace.as_deref().map(create).transpose()?;
+    let profile = options.profile.as_deref().map(create).transpose()?;
+    if trace.is_some() {
+        builder = builder.trace(options.trace_spans as usize);
+    }
     let loader = builder.build()?;
+    if let Some(address) = options.metrics {
+        let address = loader.serve_metrics(address)?;
+        eprintln!("metrics: http://{address}/metrics");
+    }
     warn(&loader);
     let known = loader.warnings();
     consume(&loader, options.epochs, options.batches)?;
     for warning in loader.warnings().iter().filter(|it| !known.contains(it)) {
         eprintln!("warning: {warning}");
     }
+    if let Some((path, file)) = trace {
+        write(path, file, |out| loader.trace_json(out))?;
+    }
+    if let Some((path, file)) = profile {
+        let profile = loader.profile();
+        write(path, file, |out| Ok(serde_json::to_writer(out, &profile)?))?;
+    }
     let report = Report::new(&loader);
     match options.json {
         true => print_json(&report),
         false => print(&report),
     }
+}
+
+fn create(path: &Path) -> Result<(&Path, File), Failure> {
+    let file = File::create(path).map_err(|error| io_failure(path, &error))?;
+    Ok((path, file))
+}
+
+fn write(
+    path: &Path,
+    file: File,
+    what: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> Result<(), Failure> {
+    let mut out = BufWriter::new(file);
+    let written = what(&mut out).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    written.map_err(|error| io_failure(path, &error))
 }
 
 /// Takes batches and gives them back at once, as a model does that takes no time.

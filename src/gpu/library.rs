@@ -1,10 +1,11 @@
-//! Finds the driver, nvJPEG and NVRTC at run time.
+//! Finds the driver, nvJPEG, NVRTC and NVTX at run time.
 //!
 //! Nothing links CUDA. Each library is looked for in this order, and the first that opens is used until the
 //! process ends (CUDA libraries must never be closed again, so the handles are leaked):
 //!
-//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG` or `FEEDWATER_LIBNVRTC`: an error if it does not open;
-//! 2. nvJPEG and NVRTC: one of that name that the process has already loaded (PyTorch's, for example);
+//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC` or `FEEDWATER_LIBNVTX`: an error if it does
+//!    not open;
+//! 2. all but the driver: one of that name that the process has already loaded (PyTorch's, for example);
 //! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver;
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
 //!    `/usr/local/cuda-*` and `/opt/cuda`;
@@ -41,6 +42,8 @@ pub enum Name {
     NvJpeg,
     /// The run-time compiler.
     Nvrtc,
+    /// Ranges for profilers.
+    Nvtx,
 }
 
 /// A library that is open until the process ends.
@@ -108,8 +111,8 @@ pub fn override_path(name: Name, path: impl Into<PathBuf>) {
     *lock(&OVERRIDES[name as usize]) = Some(path.into());
 }
 
-static FOUND: [Mutex<Option<&'static Found>>; 3] = [const { Mutex::new(None) }; 3];
-static OVERRIDES: [Mutex<Option<PathBuf>>; 3] = [const { Mutex::new(None) }; 3];
+static FOUND: [Mutex<Option<&'static Found>>; 4] = [const { Mutex::new(None) }; 4];
+static OVERRIDES: [Mutex<Option<PathBuf>>; 4] = [const { Mutex::new(None) }; 4];
 
 impl Name {
     /// The environment variable that names its path.
@@ -118,6 +121,7 @@ impl Name {
             Name::Driver => "FEEDWATER_LIBCUDA",
             Name::NvJpeg => "FEEDWATER_LIBNVJPEG",
             Name::Nvrtc => "FEEDWATER_LIBNVRTC",
+            Name::Nvtx => "FEEDWATER_LIBNVTX",
         }
     }
 
@@ -127,6 +131,7 @@ impl Name {
             Name::Driver => "the CUDA driver (libcuda.so.1)",
             Name::NvJpeg => "nvJPEG (libnvjpeg)",
             Name::Nvrtc => "the CUDA run-time compiler (libnvrtc)",
+            Name::Nvtx => "NVTX (libnvToolsExt.so.1)",
         }
     }
 
@@ -144,6 +149,9 @@ impl Name {
                 "install it with `pip install nvidia-cuda-nvrtc` or with the CUDA toolkit, or name the file \
                  in FEEDWATER_LIBNVRTC"
             }
+            Name::Nvtx => {
+                "install a CUDA toolkit of version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
+            }
         }
     }
 
@@ -153,6 +161,7 @@ impl Name {
             Name::Driver => "libcuda.so",
             Name::NvJpeg => "libnvjpeg.so",
             Name::Nvrtc => "libnvrtc.so",
+            Name::Nvtx => "libnvToolsExt.so",
         }
     }
 
@@ -162,6 +171,9 @@ impl Name {
         if self == Name::Driver {
             // As cudarc, which opens it once more, by itself.
             return vec!["libcuda.so".into(), "libcuda.so.1".into()];
+        }
+        if self == Name::Nvtx {
+            return vec!["libnvToolsExt.so.1".into()];
         }
         let newest = cuda_major.unwrap_or(NEWEST_MAJOR).max(OLDEST_MAJOR);
         let numbered =
@@ -255,6 +267,7 @@ fn directories() -> Vec<PathBuf> {
                     "nvidia/cu13/lib",
                     "nvidia/nvjpeg/lib",
                     "nvidia/cuda_nvrtc/lib",
+                    "nvidia/nvtx/lib",
                     "torchvision.libs",
                 ] {
                     all.push(packages.join(inner));

@@ -5,7 +5,7 @@
 //! parameters as bytes.
 //!
 //! `unsafe` is allowed in this module and nowhere above it, for these reasons only:
-//! * calls of C functions of the driver, NVRTC and nvJPEG, whose handles are owned by the types here;
+//! * calls of C functions of the driver, NVRTC, NVTX and nvJPEG, whose handles are owned by the types here;
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
 //! * cudarc's slices over memory of our pools (`foreign.rs`);
@@ -35,6 +35,7 @@ pub mod kernel;
 pub mod library;
 pub mod nvjpeg;
 mod nvrtc;
+pub mod nvtx;
 mod pool;
 mod probe;
 mod slot;

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use crate::decode;
 use crate::error::{Error, Result};
+use crate::footprint::Memory;
 use crate::geometry::Size;
 use crate::gpu::nvjpeg::{self, Backend};
 use crate::gpu::{self, Device, Stream};
 use crate::header::Header;
+use crate::measure::{OTHER_TRACKS, Watching, trace_bytes};
 use crate::op::{Chain, Placement};
 use crate::plan::{
     DeviceFacts, Environment, Facts, Last, Limits, OnError, Plan, Route, Settings, ShardFrom,
@@ -38,6 +40,8 @@ pub struct LoaderBuilder {
     pub(super) epochs: Option<u32>,
     pub(super) consumer: Option<Arc<Stream>>,
     pub(super) opened_in: Duration,
+    pub(super) watching: Watching,
+    pub(super) nvtx: bool,
     chain: Chain,
     settings: Settings,
     device: DeviceChoice,
@@ -54,6 +58,8 @@ impl LoaderBuilder {
             epochs: None,
             consumer: None,
             opened_in: Duration::ZERO,
+            watching: Watching::default(),
+            nvtx: false,
             settings: Settings::default(),
             device: DeviceChoice::Auto,
         }
@@ -261,6 +267,20 @@ impl LoaderBuilder {
         self
     }
 
+    /// Keeps the latest spans of each thread, the consumer and the ring, so many of each, for
+    /// [`Loader::trace_json`]; 0, the default, keeps none. The memory is the footprint's row `trace`.
+    pub fn trace(mut self, spans_per_thread: usize) -> Self {
+        self.watching.spans = spans_per_thread;
+        self
+    }
+
+    /// Puts NVTX ranges around the stages of each thread, for NVIDIA's profilers; off by default. Where the library is
+    /// missing, [`Loader::warnings`] says so. Rows are decoded and transformed by turns: the range `decode` is both.
+    pub fn nvtx(mut self, nvtx: bool) -> Self {
+        self.nvtx = nvtx;
+        self
+    }
+
     /// The stream on which batches are used, with its device: fixed for the life of the loader, so that a batch
     /// which is dropped anywhere knows behind which work its slot is free. Without it the loader makes one.
     pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
@@ -276,7 +296,7 @@ impl LoaderBuilder {
             (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(EVERY.into()) },
             (_, found) => found?.1,
         };
-        Plan::new(&self.chain, &self.settings, &self.facts(facts))
+        self.make_plan(facts)
     }
 
     /// Plans, checks, takes all memory and starts the threads.
@@ -287,12 +307,23 @@ impl LoaderBuilder {
     /// The plan, one line that says where it runs and why, and the device.
     pub(super) fn resolve(&self) -> Result<Resolved> {
         let (device, facts, line) = self.find_device()?;
-        let plan = Plan::new(&self.chain, &self.settings, &self.facts(facts))?;
+        let plan = self.make_plan(facts)?;
         let line = match (&device, plan.uses_gpu()) {
             (Some(_), false) => format!("cpu (every operator is placed there; there is {line})"),
             _ => line,
         };
         Ok(Resolved { plan, line, device })
+    }
+
+    fn make_plan(&self, device: DeviceFacts) -> Result<Plan> {
+        let mut plan = Plan::new(&self.chain, &self.settings, &self.facts(device))?;
+        let spans = self.watching.spans as u64;
+        if spans > 0 {
+            let threads = threads(&plan);
+            let note = format!("{spans} spans of each of {} tracks", threads + OTHER_TRACKS);
+            plan.footprint.add(Memory::Host, "trace", trace_bytes(spans, threads), 1, note);
+        }
+        Ok(plan)
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
@@ -348,6 +379,13 @@ impl LoaderBuilder {
         let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
         Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
     }
+}
+
+/// Threads of a loader that measure themselves: workers, the one that opened the source, the launcher and the one that feeds
+/// the JPEG engines.
+fn threads(plan: &Plan) -> u64 {
+    let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::Hardware));
+    plan.settings.loader.workers as u64 + 1 + u64::from(plan.uses_gpu()) + u64::from(engines)
 }
 
 /// The routes of nvJPEG that a machine is taken to offer which is not there.

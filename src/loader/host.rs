@@ -136,10 +136,11 @@ impl Worker {
             let begin = Instant::now();
             let Some(job) = feed.take() else { return };
             self.lane.waited_for_room(Stage::HandOver, begin.elapsed());
+            self.lane.batch(job.batch);
             let begin = Instant::now();
             let done = self.fill(job);
-            let made = Instant::now();
-            self.lane.sample_took(made - begin);
+            self.lane.sample_took(begin.elapsed());
+            let made = self.lane.begin(Stage::HandOver);
             feed.complete(done);
             self.lane.add(Stage::HandOver, made, 0);
         }
@@ -235,7 +236,7 @@ impl Maker {
 
     /// Plans the sample that has this header, and so many bytes.
     pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), Fault> {
-        let begin = Instant::now();
+        let begin = self.lane.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
         self.plan.sample(key, header, &mut self.sample)?;
@@ -243,7 +244,9 @@ impl Maker {
         let window_pixels = self.sample.stored_window.size().pixels();
         self.lane.saw(Seen { width, height, bytes }, window_pixels);
         let took = begin.elapsed() + self.reader.parsed;
-        self.lane.add_time(Stage::Header, took, 0);
+        // As if it had been parsed just before.
+        let began = begin.checked_sub(self.reader.parsed).unwrap_or(begin);
+        self.lane.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.reader.clock {
             self.lane.clocked(&[(Stage::Header, took)], clock);
         }
@@ -258,7 +261,7 @@ impl Maker {
         bytes: &[u8],
         out: &mut [u8],
     ) -> Result<SampleRecord, Fault> {
-        let begin = Instant::now();
+        let begin = self.lane.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
         let result = transform.run(picture, decoder, out);
@@ -269,7 +272,7 @@ impl Maker {
 
     /// Decodes the sample that was planned last, and runs the operators that the plan has on the CPU.
     pub fn prefix(&mut self, header: &Header, bytes: &[u8]) -> Result<&HostImage, Fault> {
-        let begin = Instant::now();
+        let begin = self.lane.begin(Stage::Decode);
         let steps = self.plan.cpu_steps();
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
@@ -283,8 +286,8 @@ impl Maker {
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let transform = self.transform.busy();
         let decode = begin.elapsed().saturating_sub(transform);
-        self.lane.add_time(Stage::Decode, decode, bytes.len() as u64);
-        self.lane.add_time(Stage::Transform, transform, 0);
+        self.lane.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
+        self.lane.add_from(Stage::Transform, begin + decode, transform, 0);
         if let Some(clock) = &mut self.reader.clock {
             self.lane.clocked(&[(Stage::Decode, decode), (Stage::Transform, transform)], clock);
         }

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
+use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
@@ -17,9 +18,11 @@ mod batch;
 mod builder;
 mod cache;
 mod device;
+mod endpoint;
 mod engine;
 mod feed;
 mod host;
+mod metrics;
 mod order;
 mod policy;
 mod profile;
@@ -38,6 +41,7 @@ use ahead::Ahead;
 use builder::Resolved;
 use cache::Caches;
 use engine::{Engine, Parts};
+use metrics::Served;
 use stats::Counters;
 
 /// Gives batches that are ready for the model, epoch after epoch.
@@ -66,11 +70,15 @@ pub struct Loader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
     device: String,
+    /// What is known since it was built.
+    warnings: Vec<String>,
     order: Order,
     counters: Arc<Counters>,
     meters: Arc<Meters>,
     caches: Arc<Caches>,
-    engine: Engine,
+    /// Before the engine, which its thread looks at.
+    served: Served,
+    engine: Arc<Engine>,
     state: Mutex<State>,
     iterating: AtomicBool,
 }
@@ -128,7 +136,15 @@ impl Loader {
             let problem = "the source has annotations, whose positions are of the pictures as they are; leave it out";
             return Err(Error::config("cache.presize", problem));
         }
-        let meters = Arc::new(Meters::new(plan.slots()));
+        let mut watching = builder.watching;
+        let mut warnings = Vec::new();
+        if builder.nvtx {
+            match Nvtx::open() {
+                Ok(nvtx) => watching.marker = Some(nvtx),
+                Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
+            }
+        }
+        let meters = Arc::new(Meters::watched(plan.slots(), watching));
         meters.lane("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
         let counters = Arc::new(Counters::new(meters.clone()));
         let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
@@ -165,11 +181,13 @@ impl Loader {
             source: builder.source,
             plan,
             device: line,
+            warnings,
             order,
             counters,
             meters,
             caches,
-            engine,
+            served: Served::default(),
+            engine: Arc::new(engine),
             state: Mutex::new(state),
             iterating: AtomicBool::new(false),
         })
@@ -205,14 +223,15 @@ impl Loader {
         self.order.whole().places()
     }
 
-    /// What is known to be wrong with the versions of the libraries that this loader uses, what makes the source slow in the
+    /// What is known to be wrong with the libraries that this loader uses, or was asked to, what makes the source slow in the
     /// order that was asked for, and what went wrong so far while files behind URLs were kept on disk; with the way out,
     /// for people.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
         let slow = anywhere.then(|| self.source.slow_shuffled());
-        let mut warnings = self.engine.warnings();
+        let mut warnings = self.warnings.clone();
+        warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
         warnings.extend(storage::warnings());
         warnings
@@ -244,10 +263,7 @@ impl Loader {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        let memory = self.engine.memory(&self.plan.footprint);
-        let (routes, caches) = (self.engine.routes(), self.caches.stats());
-        let storage = storage::stats();
-        Stats { memory, routes, caches, storage, ..self.counters.stats() }
+        self.observed().stats()
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -331,7 +347,10 @@ impl Iterator for Epoch<'_> {
         let batch = loop {
             match self.loader.engine.next() {
                 // What was ready when the epoch before was left early.
-                Some(Ok(slot)) if slot.info().epoch < self.epoch => drop(slot),
+                Some(Ok(slot)) if slot.info().epoch < self.epoch => {
+                    self.loader.meters.batch_dropped();
+                    drop(slot);
+                }
                 Some(Ok(slot)) => break Ok(Batch::new(slot, shape, self.loader.source.clone())),
                 Some(Err(error)) => break Err(error),
                 None => break Err(Error::Internal { problem: "the loader has ended".into() }),

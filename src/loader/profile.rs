@@ -1,5 +1,6 @@
 //! What a loader measures of itself, for reports.
 
+use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use crate::error::Result;
@@ -38,6 +39,18 @@ impl Loader {
     /// What was measured since an earlier [`measured`](Self::measured): so the start of a run can be left out.
     pub fn profile_since(&self, earlier: &Snapshot) -> Profile {
         Profile::new(&self.measured().since(earlier), self.setup(), self.data())
+    }
+
+    /// Writes the trace of the latest spans of every thread, the consumer and the ring, as Chrome's
+    /// JSON, which ui.perfetto.dev and chrome://tracing open. Fails where no trace is kept
+    /// ([`LoaderBuilder::trace`](super::LoaderBuilder::trace)), and where `out` fails.
+    pub fn trace_json(&self, mut out: impl Write) -> io::Result<()> {
+        if self.meters.spans() == 0 {
+            let problem = "the loader keeps no trace; ask for one with LoaderBuilder::trace";
+            return Err(io::Error::new(ErrorKind::Unsupported, problem));
+        }
+        let shard = self.plan.shard;
+        self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
 
     /// The consumer's step begins: for a consumer that does other things too between two batches, which are not its step.

@@ -60,10 +60,11 @@ impl Consumer {
         &self.steps
     }
 
-    pub(super) fn asks(&mut self, epoch: u32, now: Instant) {
+    /// It asks for a batch; gives when the step began that ends with that.
+    pub(super) fn asks(&mut self, epoch: u32, now: Instant) -> Option<Instant> {
         let Some((since, thread, cpu)) = self.has_since.take() else {
             self.epoch = Some(epoch);
-            return;
+            return None;
         };
         let took = (now - since).as_nanos() as u64;
         if self.epoch.replace(epoch) != Some(epoch) {
@@ -74,7 +75,9 @@ impl Consumer {
                 self.steps.clocked += took;
                 self.steps.cpu += thread_time().saturating_sub(cpu);
             }
+            return Some(since);
         }
+        None
     }
 
     pub(super) fn has(&mut self, asked: Instant, now: Instant, ready: bool, samples: u64) {
@@ -87,21 +90,27 @@ impl Consumer {
         self.has_since = Some((now, std::thread::current().id(), thread_time()));
     }
 
-    pub(super) fn span(&mut self, name: &str, took: Duration) {
+    /// A part of a step is over; gives the name under which it is counted.
+    pub(super) fn span<'a>(&mut self, name: &'a str, took: Duration) -> &'a str {
         let spans = &mut self.steps.spans;
         let known = spans.contains_key(name) || spans.len() < SPANS;
-        let span = spans.entry(if known { name } else { "other" }.to_string()).or_default();
+        let name = if known { name } else { "other" };
+        let span = spans.entry(name.to_string()).or_default();
         span.0 += 1;
         span.1 += took.as_nanos() as u64;
+        name
     }
 
-    pub(super) fn step(&mut self, begins: bool, now: Instant) {
+    /// It says that a step begins, or ends; gives when that one began.
+    pub(super) fn step(&mut self, begins: bool, now: Instant) -> Option<Instant> {
         self.says = true;
-        match (begins, self.in_step.take()) {
-            (true, _) => self.in_step = Some(now),
-            (false, Some(since)) => self.add_step((now - since).as_nanos() as u64),
-            (false, None) => {}
+        let since = self.in_step.take();
+        if begins {
+            self.in_step = Some(now);
+            return None;
         }
+        self.add_step((now - since?).as_nanos() as u64);
+        since
     }
 
     /// The counts with their histograms.

@@ -89,6 +89,17 @@ impl Counts {
         self.buckets.iter().map(|&it| u64::from(it)).sum()
     }
 
+    /// How many durations are no longer than each of these, in seconds, which rise; one in a bucket that a bound divides is
+    /// counted as the bucket's middle.
+    pub fn below(&self, bounds: &[f64]) -> Vec<u64> {
+        let mut below = vec![0; bounds.len()];
+        for (at, &many) in self.buckets.iter().enumerate().filter(|(_, many)| **many > 0) {
+            let first = bounds.partition_point(|&bound| bound < centre(at));
+            below[first..].iter_mut().for_each(|it| *it += u64::from(many));
+        }
+        below
+    }
+
     /// A summary; `seconds` is the sum of the durations, which is known better than by buckets.
     pub fn latency(&self, seconds: f64) -> Latency {
         let count = self.count();

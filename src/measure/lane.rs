@@ -10,6 +10,7 @@ use super::histogram::{Counts, Histogram};
 use super::spread::{Seen, Spread};
 use super::stage::{STAGES, Stage};
 use super::together::{InFlight, Together};
+use super::watch::{Kind, SHORTEST_WAIT, Span, Watch};
 
 /// Of short samples one in so many has its processor time taken.
 pub const CLOCKED: u64 = 16;
@@ -32,6 +33,8 @@ pub struct Lane {
     pub(super) pixels: AtomicU64,
     pub(super) window_pixels: AtomicU64,
     pictures: Mutex<Spread<Seen, PICTURES>>,
+    /// Who else is told; nobody by default.
+    watch: Option<Box<Watch>>,
 }
 
 #[derive(Debug, Default)]
@@ -72,10 +75,11 @@ pub struct StageCounts {
 }
 
 impl Lane {
-    pub(super) fn new(name: String, together: Arc<Together>) -> Self {
+    pub(super) fn new(name: String, together: Arc<Together>, watch: Option<Box<Watch>>) -> Self {
         Self {
             name,
             together,
+            watch,
             meters: Default::default(),
             begun: AtomicU64::new(0),
             last: AtomicU64::new(0),
@@ -85,15 +89,52 @@ impl Lane {
         }
     }
 
+    /// What follows is of this batch.
+    pub fn batch(&self, sequence: u64) {
+        if let Some(watch) = &self.watch {
+            watch.batch(sequence);
+        }
+    }
+
+    /// What follows is of the sample of this index.
+    pub fn index(&self, index: u64) {
+        if let Some(watch) = &self.watch {
+            watch.index(index);
+        }
+    }
+
+    /// A stage begins: now.
+    pub fn begin(&self, stage: Stage) -> Instant {
+        if let Some(watch) = &self.watch {
+            watch.begin(stage);
+        }
+        Instant::now()
+    }
+
     /// A stage of one item is over that began then; gives what it took.
     pub fn add(&self, stage: Stage, begin: Instant, bytes: u64) -> Duration {
         let took = begin.elapsed();
-        self.add_time(stage, took, bytes);
+        self.add_from(stage, begin, took, bytes);
         took
     }
 
-    /// A stage of one item took this long.
+    /// A stage of one item began then and took this long.
+    pub fn add_from(&self, stage: Stage, begin: Instant, took: Duration, bytes: u64) {
+        self.count(stage, took, bytes);
+        if let Some(watch) = &self.watch {
+            watch.add(stage, begin, took);
+        }
+    }
+
+    /// A stage of one item took this long, up to now.
     pub fn add_time(&self, stage: Stage, took: Duration, bytes: u64) {
+        self.count(stage, took, bytes);
+        if let Some(watch) = &self.watch {
+            watch.ended(stage, Kind::Busy, took);
+        }
+    }
+
+    fn count(&self, stage: Stage, took: Duration, bytes: u64) {
         let (meter, took) = (&self.meters[stage as usize], nanoseconds(took));
         meter.count.fetch_add(1, Relaxed);
         meter.bytes.fetch_add(bytes, Relaxed);
@@ -101,14 +142,16 @@ impl Lane {
         meter.latency.get_or_init(Histogram::default).add(took);
     }
 
-    /// The thread waited this long for something to do in this stage.
+    /// The thread waited this long, up to now, for something to do in this stage.
     pub fn waited_for_input(&self, stage: Stage, waited: Duration) {
         self.meters[stage as usize].input.fetch_add(nanoseconds(waited), Relaxed);
+        self.waited(stage, Kind::Input, waited);
     }
 
-    /// The thread waited this long for room for what this stage gives.
+    /// The thread waited this long, up to now, for room for what this stage gives.
     pub fn waited_for_room(&self, stage: Stage, waited: Duration) {
         self.meters[stage as usize].output.fetch_add(nanoseconds(waited), Relaxed);
+        self.waited(stage, Kind::Room, waited);
     }
 
     /// A sample begins; gives its processor clock where that is taken.
@@ -146,6 +189,22 @@ impl Lane {
     /// The whole sample took this long.
     pub fn sample_took(&self, took: Duration) {
         self.last.store(nanoseconds(took), Relaxed);
+        if let Some(watch) = &self.watch {
+            watch.close();
+        }
+    }
+
+    /// The spans that are kept, the one that ended first first, and how many older ones are lost.
+    pub(super) fn spans(&self) -> (Vec<Span>, u64) {
+        self.watch.as_ref().map(|it| it.spans()).unwrap_or_default()
+    }
+
+    fn waited(&self, stage: Stage, kind: Kind, waited: Duration) {
+        if let Some(watch) = &self.watch
+            && waited >= SHORTEST_WAIT
+        {
+            watch.ended(stage, kind, waited);
+        }
     }
 
     pub(super) fn pictures(&self) -> MutexGuard<'_, Spread<Seen, PICTURES>> {
@@ -234,7 +293,7 @@ mod tests {
 
     #[test]
     fn processor_time_is_taken_of_every_long_sample_and_of_few_short_ones() {
-        let lane = Lane::new("a".into(), Arc::default());
+        let lane = Lane::new("a".into(), Arc::default(), None);
         lane.sample_took(Duration::from_millis(1));
         assert!((0..32).all(|_| lane.clock().is_some()));
         lane.sample_took(Duration::from_micros(20));
@@ -244,7 +303,7 @@ mod tests {
     /// A thread that sleeps has time and no processor's time; one that works has both.
     #[test]
     fn processor_time_is_that_of_work() {
-        let lane = Lane::new("a".into(), Arc::default());
+        let lane = Lane::new("a".into(), Arc::default(), None);
         lane.sample_took(Duration::from_secs(1));
         let mut clock = lane.clock().unwrap();
         std::thread::sleep(Duration::from_millis(20));

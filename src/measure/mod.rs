@@ -24,22 +24,31 @@ pub use ring::{Ring, RingCounts};
 pub use spread::{Moment, Seen, Spread};
 pub use stage::{STAGES, Stage};
 pub use together::{InFlight, Reads, Together};
+pub use trace::{OTHER_TRACKS, trace_bytes};
+pub use watch::{Marker, SHORTEST_WAIT, SPAN_BYTES, Watching};
+
+use trace::BatchTrace;
 
 mod consumer;
 mod histogram;
 mod lane;
 mod profile;
+pub mod prometheus;
 mod ring;
 mod spread;
 mod stage;
 mod together;
+mod trace;
+mod watch;
 
 /// Most moments of the time line.
 const MOMENTS: usize = 512;
+
 /// Everything that is measured of one loader.
 #[derive(Debug)]
 pub struct Meters {
     begin: Instant,
+    watching: Watching,
     lanes: Mutex<Vec<Arc<Lane>>>,
     together: Arc<Together>,
     batches: Mutex<Batches>,
@@ -51,6 +60,7 @@ struct Batches {
     ring: Ring,
     consumer: Consumer,
     timeline: Spread<Moment, MOMENTS>,
+    trace: Option<BatchTrace>,
 }
 
 /// Everything at one moment.
@@ -62,6 +72,10 @@ pub struct Snapshot {
     pub lanes: Vec<(String, [StageCounts; STAGES])>,
     /// The ring of batches.
     pub ring: RingCounts,
+    /// Batches that are ready.
+    pub ready: usize,
+    /// Batches that are being filled.
+    pub filling: usize,
     /// The consumer.
     pub steps: Steps,
     /// Reads that were in flight at the same time.
@@ -79,22 +93,31 @@ pub struct Snapshot {
 impl Meters {
     /// Nothing yet, for a ring of so many slots.
     pub fn new(slots: usize) -> Self {
+        Self::watched(slots, Watching::default())
+    }
+
+    /// The same, where more than counts is asked for.
+    pub fn watched(slots: usize, watching: Watching) -> Self {
+        let begin = Instant::now();
         let batches = Batches {
             ring: Ring::new(slots),
             consumer: Consumer::default(),
             timeline: Spread::default(),
+            trace: (watching.spans > 0).then(|| BatchTrace::new(begin, watching.spans)),
         };
-        Self {
-            begin: Instant::now(),
-            lanes: Mutex::default(),
-            together: Arc::default(),
-            batches: Mutex::new(batches),
-        }
+        let (lanes, together) = (Mutex::default(), Arc::default());
+        Self { begin, watching, lanes, together, batches: Mutex::new(batches) }
+    }
+
+    /// Spans that each thread keeps; 0 where no trace is made.
+    pub fn spans(&self) -> usize {
+        self.watching.spans
     }
 
     /// The lane of a new thread.
     pub fn lane(&self, name: impl Into<String>) -> Arc<Lane> {
-        let lane = Arc::new(Lane::new(name.into(), self.together.clone()));
+        let watch = self.watching.watch(self.begin);
+        let lane = Arc::new(Lane::new(name.into(), self.together.clone(), watch));
         self.lanes().push(lane.clone());
         lane
     }
@@ -107,18 +130,29 @@ impl Meters {
     /// The first place of a batch is handed out.
     pub fn batch_begun(&self, sequence: u64) {
         let now = Instant::now();
-        self.batches().ring.begun(sequence, now);
+        let mut batches = self.batches();
+        batches.ring.begun(sequence, now);
+        batches.level(now);
     }
 
     /// A batch is ready for the consumer, or was given up.
     pub fn batch_done(&self, sequence: u64, published: bool) {
         let now = Instant::now();
-        self.batches().ring.done(sequence, published, now);
+        let mut batches = self.batches();
+        batches.ring.done(sequence, published, now);
+        batches.level(now);
+        #[cfg(feature = "tracing")]
+        tracing::debug!(target: "feedwater::batch", batch = sequence, published, "made");
     }
 
     /// The consumer asks for a batch.
     pub fn consumer_asks(&self, epoch: u32, now: Instant) {
-        self.batches().consumer.asks(epoch, now);
+        let mut batches = self.batches();
+        if let Some(since) = batches.consumer.asks(epoch, now)
+            && let Some(trace) = &mut batches.trace
+        {
+            trace.stepped(since, now);
+        }
     }
 
     /// The consumer has a batch of so many samples, which it asked for at `asked`; `ready` says that it was there then.
@@ -126,9 +160,21 @@ impl Meters {
         let now = Instant::now();
         let busy = self.busy();
         let mut batches = self.batches();
-        let Batches { ring, consumer, timeline } = &mut *batches;
-        ring.taken(!ready, now);
+        let Batches { ring, consumer, timeline, trace } = &mut *batches;
+        let sequence = ring.taken(!ready, now);
         consumer.has(asked, now, ready, samples);
+        if let Some(trace) = trace {
+            trace.waited(asked, now, sequence);
+        }
+        #[cfg(feature = "tracing")]
+        tracing::debug!(
+            target: "feedwater::batch",
+            batch = sequence,
+            samples,
+            ready,
+            waited_nanoseconds = (now - asked).as_nanos() as u64,
+            "handed out"
+        );
         timeline.add(|| Moment {
             seconds: (now - self.begin).as_micros() as f64 / 1e6,
             batches: consumer.steps().batches,
@@ -136,17 +182,36 @@ impl Meters {
             waited: (consumer.steps().waited / 1000) as f64 / 1e6,
             busy,
         });
+        batches.level(now);
+    }
+
+    /// A batch that was ready is given up: its epoch was left early.
+    pub fn batch_dropped(&self) {
+        let now = Instant::now();
+        let mut batches = self.batches();
+        batches.ring.taken(false, now);
+        batches.level(now);
     }
 
     /// A part of the consumer's step that is not the model's own (logging, metrics, a checkpoint) took this long.
     pub fn consumer_span(&self, name: &str, took: Duration) {
-        self.batches().consumer.span(name, took);
+        let now = Instant::now();
+        let mut batches = self.batches();
+        let name = batches.consumer.span(name, took);
+        if let Some(trace) = &mut batches.trace {
+            trace.part(name, took, now);
+        }
     }
 
     /// The consumer's step begins, or ends: what is outside is neither step nor waiting.
     pub fn consumer_step(&self, begins: bool) {
         let now = Instant::now();
-        self.batches().consumer.step(begins, now);
+        let mut batches = self.batches();
+        if let Some(since) = batches.consumer.step(begins, now)
+            && let Some(trace) = &mut batches.trace
+        {
+            trace.stepped(since, now);
+        }
     }
 
     /// Everything as of now.
@@ -158,6 +223,8 @@ impl Meters {
             seconds,
             lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
             ring: batches.ring.counts(Instant::now()),
+            ready: batches.ring.ready(),
+            filling: batches.ring.filling(),
             steps: batches.consumer.all(),
             reads: self.together.reads(),
             timeline: batches.timeline.kept().to_vec(),
@@ -195,6 +262,15 @@ impl Meters {
     }
 }
 
+impl Batches {
+    /// The ring has changed.
+    fn level(&mut self, now: Instant) {
+        if let Some(trace) = &mut self.trace {
+            trace.level(now, self.ring.ready(), self.ring.filling());
+        }
+    }
+}
+
 impl Snapshot {
     /// What happened after `earlier`, which is of the same loader.
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
@@ -210,6 +286,8 @@ impl Snapshot {
             seconds: self.seconds - earlier.seconds,
             lanes: lanes.collect(),
             ring: self.ring.since(&earlier.ring),
+            ready: self.ready,
+            filling: self.filling,
             steps: self.steps.since(&earlier.steps),
             timeline: self
                 .timeline

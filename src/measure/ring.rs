@@ -10,10 +10,11 @@ use super::histogram::{Counts, Histogram};
 pub struct Ring {
     /// Nanoseconds with so many batches ready, from 0 to the number of slots.
     levels: Vec<u64>,
-    ready: usize,
     since: Option<Instant>,
     /// Batches that are being filled, with when that began.
     filling: VecDeque<(u64, Instant)>,
+    /// Those that are ready.
+    waiting: VecDeque<u64>,
     published: u64,
     making: Histogram,
     made: u64,
@@ -45,9 +46,9 @@ impl Ring {
     pub fn new(slots: usize) -> Self {
         Self {
             levels: vec![0; slots + 1],
-            ready: 0,
             since: None,
             filling: VecDeque::new(),
+            waiting: VecDeque::new(),
             published: 0,
             making: Histogram::default(),
             made: 0,
@@ -59,7 +60,12 @@ impl Ring {
 
     /// Batches that are ready.
     pub fn ready(&self) -> usize {
-        self.ready
+        self.waiting.len().min(self.levels.len() - 1)
+    }
+
+    /// Batches that are being filled.
+    pub fn filling(&self) -> usize {
+        self.filling.len()
     }
 
     pub(super) fn begun(&mut self, sequence: u64, now: Instant) {
@@ -75,25 +81,26 @@ impl Ring {
             self.made += took;
             self.published += 1;
             self.pass(now);
-            self.newest = (self.ready == 0).then_some(now);
-            self.ready = (self.ready + 1).min(self.levels.len() - 1);
+            self.newest = self.waiting.is_empty().then_some(now);
+            self.waiting.push_back(sequence);
         }
     }
 
-    /// The consumer has a batch; `waited` for it.
-    pub(super) fn taken(&mut self, waited: bool, now: Instant) {
+    /// The batch that was ready first is not ready any more; gives its sequence number. `waited`: the consumer has it, and
+    /// waited for it.
+    pub(super) fn taken(&mut self, waited: bool, now: Instant) -> Option<u64> {
         if let (Some(published), true) = (self.newest.take(), waited) {
             self.delivered += 1;
             self.delivery += now.saturating_duration_since(published).as_nanos() as u64;
         }
         self.pass(now);
-        self.ready = self.ready.saturating_sub(1);
+        self.waiting.pop_front()
     }
 
     pub(super) fn counts(&self, now: Instant) -> RingCounts {
         let mut levels = self.levels.clone();
         if let Some(since) = self.since {
-            levels[self.ready] += now.saturating_duration_since(since).as_nanos() as u64;
+            levels[self.ready()] += now.saturating_duration_since(since).as_nanos() as u64;
         }
         RingCounts {
             levels,
@@ -107,8 +114,9 @@ impl Ring {
 
     /// Time passes at the level of now. It begins to count with the first batch.
     fn pass(&mut self, now: Instant) {
+        let ready = self.ready();
         if let Some(since) = self.since.replace(now) {
-            self.levels[self.ready] += now.saturating_duration_since(since).as_nanos() as u64;
+            self.levels[ready] += now.saturating_duration_since(since).as_nanos() as u64;
         }
     }
 }

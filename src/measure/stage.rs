@@ -1,5 +1,7 @@
 //! The stages of a sample's way.
 
+use std::ffi::CStr;
+
 use serde::{Deserialize, Serialize};
 
 /// What is done to a sample, or to a batch, on its way.
@@ -42,16 +44,24 @@ impl Stage {
 
     /// The name in reports, metrics and traces.
     pub const fn name(self) -> &'static str {
+        match self.c_name().to_str() {
+            Ok(name) => name,
+            Err(_) => unreachable!(),
+        }
+    }
+
+    /// The same for C.
+    pub const fn c_name(self) -> &'static CStr {
         match self {
-            Stage::List => "list",
-            Stage::Read => "read",
-            Stage::Header => "header",
-            Stage::Decode => "decode",
-            Stage::Upload => "upload",
-            Stage::DeviceDecode => "device_decode",
-            Stage::Transform => "transform",
-            Stage::Kernel => "kernel",
-            Stage::HandOver => "hand_over",
+            Stage::List => c"list",
+            Stage::Read => c"read",
+            Stage::Header => c"header",
+            Stage::Decode => c"decode",
+            Stage::Upload => c"upload",
+            Stage::DeviceDecode => c"device_decode",
+            Stage::Transform => c"transform",
+            Stage::Kernel => c"kernel",
+            Stage::HandOver => c"hand_over",
         }
     }
 }

@@ -18,7 +18,7 @@
 //! * On a device a picture that was kept decoded comes by the route `cpu`: its window is uploaded.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 
@@ -129,6 +129,7 @@ impl Reader {
         decoder: &mut HostDecoder,
     ) -> Result<(Header, Content), Fault> {
         self.clock = self.lane.clock();
+        self.lane.index(key.index);
         let caches = self.caches.clone();
         let original = self.source.original(key.index);
         let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
@@ -137,7 +138,7 @@ impl Reader {
             return Ok((decoded(size, orientation), Content::Kept(bytes)));
         }
 
-        let begin = Instant::now();
+        let begin = self.lane.begin(Stage::Read);
         let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
         match &kept {
             Some(kept) => page.space(kept.bytes.len()).copy_from_slice(&kept.bytes),
@@ -153,7 +154,7 @@ impl Reader {
             self.lane.clocked(&[(Stage::Read, took)], clock);
         }
 
-        let begin = Instant::now();
+        let begin = self.lane.begin(Stage::Header);
         let header = Header::parse(page.bytes())?;
         self.parsed = begin.elapsed();
         self.plan.check_pixels(&header)?;
@@ -185,7 +186,7 @@ impl Reader {
         if !resizes && !store.has_room(original, 3 * size.pixels()) {
             return Ok(None);
         }
-        let begin = Instant::now();
+        let begin = self.lane.begin(Stage::Decode);
         let decoded_whole = self.whole.decode(bytes, header, decoder);
         let took = self.lane.add(Stage::Decode, begin, bytes.len() as u64);
         if let Some(clock) = &mut self.clock {

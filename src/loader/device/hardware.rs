@@ -72,7 +72,7 @@ impl Hardware {
     /// Decodes a group, or, where the engines refuse it, each of its pictures alone, so that only those at fault
     /// go to the CPU. False where the loader ends.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
-        let begin = Instant::now();
+        let begin = self.parts.lane.begin(Stage::DeviceDecode);
         let decoded = self.call(group);
         let bytes = group.iter().map(|it| it.on_engine.len as u64).sum();
         self.parts.lane.add(Stage::DeviceDecode, begin, bytes);

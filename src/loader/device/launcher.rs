@@ -63,7 +63,7 @@ impl Launcher {
                 held.push(Held { page: page?, passed: false });
             }
             self.choose(device.group, &mut held, &mut ready)?;
-            let begin = Instant::now();
+            let begin = self.parts.lane.begin(Stage::Kernel);
             self.launch(device, feed, &mut ready)?;
             self.parts.lane.add(Stage::Kernel, begin, 0);
             ready.clear();

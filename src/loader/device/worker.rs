@@ -87,6 +87,7 @@ impl PageWorker {
             let begin = Instant::now();
             let Some(job) = feed.take() else { break };
             lane.waited_for_room(Stage::HandOver, begin.elapsed());
+            lane.batch(job.batch);
             let begin = Instant::now();
             self.fill(page, job)?;
             lane.sample_took(begin.elapsed());
@@ -248,7 +249,7 @@ impl PageWorker {
             }
             route @ (Route::Cuda | Route::Host) => {
                 let Some(software) = lanes.software(route) else { return Ok(None) };
-                let begin = Instant::now();
+                let begin = self.parts.lane.begin(Stage::DeviceDecode);
                 let idle = software.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
                 let mut decoder = idle.ok_or_else(|| Error::Internal {
                     problem: format!("{} has fewer decoders than pictures", route.name()),
@@ -288,7 +289,7 @@ impl PageWorker {
         let begin = Instant::now();
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
         self.parts.lane.waited_for_room(Stage::Upload, begin.elapsed());
-        let begin = Instant::now();
+        let begin = self.parts.lane.begin(Stage::Upload);
         upload.bytes()?[..image.len()].copy_from_slice(image);
         self.stream.wait(target.read)?;
         upload.copy(&self.stream, 0..image.len(), target.pixels, 0)?;

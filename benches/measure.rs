@@ -1,0 +1,199 @@
+//! What measuring costs: each call, all calls that a sample makes, and their share of the time that a sample takes.
+//!
+//! `cargo bench --bench measure`. Nothing switches the counting off, so its share is an estimate: the calls of a sample, made
+//! here as a worker makes them, against the busy time of the loader's thread per sample. Photographs of 500x375 have a bar
+//! of 1 %; tiny raw samples, which cost nearly nothing, show the worst case and have none. The trace can be switched off:
+//! epochs with and without it run by turns, and their processor times are compared.
+
+mod common;
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::measure::{Lane, Meters, Seen, Stage, Watching};
+use feedwater::op::{Chain, Crop};
+use feedwater::source::{Directory, Memory};
+
+const IMAGES: u64 = 512;
+const BATCH: usize = 64;
+/// Spans of the trace that is measured.
+const SPANS: usize = 65536;
+/// Of the busy time of a photograph.
+const BAR: f64 = 0.01;
+
+fn main() {
+    calls();
+    let dir = common::set(IMAGES, common::SIZES[0]);
+    let photographs = || {
+        let source = Directory::open(&dir).expect("the set is there");
+        Loader::builder(source, common::training())
+    };
+    set("photographs of 500x375", photographs, 375.0 / 2.0, 1, Some(BAR));
+    let raw = || {
+        let source = Memory::new(tiny()).expect("the samples are sound");
+        Loader::builder(source, Chain::new().then(Crop { x: 0, y: 0, width: 32, height: 32 }))
+    };
+    set("raw samples of 32x32", raw, 0.0, 50, None);
+}
+
+/// Nanoseconds of each call.
+fn calls() {
+    let meters = Meters::new(3);
+    let lane = meters.lane("a");
+    let now = Instant::now();
+    let print = |name: &str, nanoseconds: f64| println!("{name:<44}{nanoseconds:>9.1} ns");
+    print("Instant::now", each(|| _ = black_box(Instant::now())));
+    print("Lane::begin", each(|| _ = black_box(lane.begin(Stage::Read))));
+    print("Lane::add", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));
+    print("Lane::waited_for_room", each(|| lane.waited_for_room(Stage::Read, Duration::ZERO)));
+    print("Lane::saw", each(|| lane.saw(seen(), 1)));
+    lane.sample_took(Duration::ZERO);
+    print("Lane::clock and clocked, short samples", each(|| clocked(&lane)));
+    lane.sample_took(Duration::from_millis(2));
+    print("Lane::clock and clocked, long samples", each(|| clocked(&lane)));
+    print("everything of a batch", each(|| one_batch(&meters)));
+    let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
+    let lane = traced.lane("a");
+    print("Lane::add, with a trace", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));
+}
+
+fn clocked(lane: &Lane) {
+    if let Some(mut clock) = lane.clock() {
+        lane.clocked(&[(Stage::Read, Duration::from_micros(1))], &mut clock);
+    }
+}
+
+fn seen() -> Seen {
+    Seen { width: 500, height: 375, bytes: 100_000 }
+}
+
+/// What a worker calls for a sample that takes so long, whose decoder gives so many rows to the resampler.
+fn one_sample(lane: &Lane, took: Duration, rows: f64) {
+    let begin = Instant::now();
+    lane.waited_for_room(Stage::HandOver, begin.elapsed());
+    lane.batch(1);
+    let sample = Instant::now();
+    let mut clock = lane.clock();
+    let mut clocked = |stages: &[(Stage, Duration)]| {
+        if let Some(clock) = &mut clock {
+            lane.clocked(stages, clock);
+        }
+    };
+    lane.index(1);
+    let begin = lane.begin(Stage::Read);
+    let read = lane.add(Stage::Read, begin, 1);
+    clocked(&[(Stage::Read, read)]);
+    let begin = lane.begin(Stage::Header);
+    let parsed = begin.elapsed();
+    let begin = lane.begin(Stage::Header);
+    lane.saw(seen(), 1);
+    let header = begin.elapsed() + parsed;
+    lane.add_from(Stage::Header, begin, header, 0);
+    clocked(&[(Stage::Header, header)]);
+    let begin = lane.begin(Stage::Decode);
+    // One in eight rows reads the clock twice.
+    for _ in 0..(rows / 8.0) as u64 {
+        black_box(Instant::now().elapsed());
+    }
+    let decode = begin.elapsed();
+    lane.add_from(Stage::Decode, begin, decode, 1);
+    lane.add_from(Stage::Transform, begin + decode, decode, 0);
+    clocked(&[(Stage::Decode, decode), (Stage::Transform, decode)]);
+    black_box(sample.elapsed());
+    lane.sample_took(took);
+    let begin = lane.begin(Stage::HandOver);
+    lane.add(Stage::HandOver, begin, 0);
+}
+
+/// What a batch calls: two lines of its worker, and those of its consumer.
+fn one_batch(meters: &Meters) {
+    meters.batch_begun(1);
+    meters.batch_done(1, true);
+    meters.consumer_asks(0, Instant::now());
+    meters.consumer_has(Instant::now(), true, BATCH as u64);
+}
+
+/// Nanoseconds of a call: the least of some runs.
+fn each(mut call: impl FnMut()) -> f64 {
+    // Short runs, of which some are without another program's turn.
+    const CALLS: u32 = 200;
+    let mut best = f64::INFINITY;
+    for _ in 0..2000 {
+        let begin = Instant::now();
+        for _ in 0..CALLS {
+            call();
+        }
+        best = best.min(begin.elapsed().as_secs_f64() / f64::from(CALLS));
+    }
+    best * 1e9
+}
+
+/// The share of the counting, and what the trace adds.
+fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, bar: Option<f64>) {
+    let run = |trace: usize| {
+        let loader = builder()
+            .device(DeviceChoice::Cpu)
+            .batch(BATCH)
+            .workers(1)
+            .trace(trace)
+            .epochs(Some(epochs + 1))
+            .build()
+            .expect("the settings can be");
+        let mut warm = None;
+        for _ in 0..=epochs {
+            for batch in &loader {
+                batch.expect("the samples are sound");
+            }
+            warm.get_or_insert_with(|| (loader.measured(), processor_seconds()));
+        }
+        let (warm, processor) = warm.expect("there is an epoch");
+        let measured = loader.measured().since(&warm);
+        let busy: u64 = Stage::ALL.iter().map(|&stage| measured.stage(stage).busy).sum();
+        let samples = measured.steps.samples as f64;
+        (busy as f64 / samples, 1e9 * (processor_seconds() - processor) / samples)
+    };
+    let (mut busy, mut without, mut with) = (f64::INFINITY, f64::INFINITY, f64::INFINITY);
+    for _ in 0..5 {
+        let (of_stages, of_process) = run(0);
+        busy = busy.min(of_stages);
+        without = without.min(of_process);
+        with = with.min(run(SPANS).1);
+    }
+    let meters = Meters::new(3);
+    let lane = meters.lane("a");
+    let took = Duration::from_nanos(busy as u64);
+    let calls = each(|| one_sample(&lane, took, rows)) + each(|| one_batch(&meters)) / BATCH as f64;
+    let share = calls / busy;
+    let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
+    let lane = traced.lane("a");
+    let trace =
+        each(|| one_sample(&lane, took, rows)) + each(|| one_batch(&traced)) / BATCH as f64 - calls;
+    println!("\n{name}: a sample takes {:.2} us", busy * 1e-3);
+    println!("  measuring   {calls:>8.0} ns a sample: {:.2} %", 100.0 * share);
+    println!("  the trace   {trace:>8.0} ns a sample more: {:.2} %", 100.0 * trace / busy);
+    println!(
+        "  epochs with the trace and without, by turns: {:+.2} %",
+        100.0 * (with / without - 1.0)
+    );
+    if let Some(bar) = bar {
+        let held = if share < bar { "held" } else { "MISSED" };
+        println!("  bar of {:.0} %: {held}", 100.0 * bar);
+    }
+}
+
+/// Seconds that processors have worked for this process.
+fn processor_seconds() -> f64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+}
+
+/// Raw pixels of 32x32, as the smallest picture that there is: a PNM.
+fn tiny() -> Vec<(Vec<u8>, i64)> {
+    let one = |seed: u64| {
+        let mut bytes = b"P6 32 32 255\n".to_vec();
+        bytes.extend((0..3 * 32 * 32).map(|at| (at * 7 + seed) as u8));
+        (bytes, 0)
+    };
+    (0..4 * IMAGES).map(one).collect()
+}

@@ -1,0 +1,198 @@
+//! A few lines of HTTP on loopback: `GET /metrics` and nothing else.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use crate::error::{Error, Result};
+
+/// Connections at a time; further ones wait in the system's queue.
+const CONNECTIONS: usize = 16;
+/// Bytes of a request.
+const MOST_BYTES: usize = 8 << 10;
+/// Calls for one connection before it is the others' turn.
+const TURNS: u32 = 64;
+/// From a connection's begin to its end, whatever the other side does.
+const LIFE: Duration = Duration::from_secs(2);
+/// How often it is looked for connections where there are none, and for bytes where there are some.
+const IDLE: Duration = Duration::from_millis(50);
+const BUSY: Duration = Duration::from_millis(2);
+
+/// A thread that answers; it ends when this is dropped.
+pub(super) struct Endpoint {
+    address: SocketAddr,
+    stopped: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Endpoint {
+    /// Begins to answer at a loopback address with what `text` gives.
+    pub fn start(address: SocketAddr, text: impl Fn() -> String + Send + 'static) -> Result<Self> {
+        if !address.ip().is_loopback() {
+            let problem = format!(
+                "{address} is not an address of this machine's loopback, and metrics are for anyone who asks; write \
+                 127.0.0.1:{}, and let a proxy give them to other machines",
+                address.port()
+            );
+            return Err(Error::config("metrics", problem));
+        }
+        let refused = |error: io::Error| {
+            Error::config(
+                "metrics",
+                format!("cannot be served at {address}: {error}; take another port"),
+            )
+        };
+        let listener = TcpListener::bind(address).map_err(refused)?;
+        listener.set_nonblocking(true).map_err(refused)?;
+        let address = listener.local_addr().map_err(refused)?;
+        let stopped = Arc::new(AtomicBool::new(false));
+        let stop = stopped.clone();
+        let serve = move || serve(&listener, &stop, &text);
+        let thread = std::thread::Builder::new().name("feedwater-metrics".into()).spawn(serve);
+        let thread = thread.map_err(|error| Error::Internal {
+            problem: format!("cannot start a thread: {error}"),
+        })?;
+        Ok(Self { address, stopped, thread: Some(thread) })
+    }
+
+    /// Where it answers.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            // It has nothing to tell, and its panic would be no reason for another one.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn serve(listener: &TcpListener, stopped: &AtomicBool, text: &dyn Fn() -> String) {
+    let mut connections: Vec<Connection> = Vec::new();
+    while !stopped.load(Ordering::Acquire) {
+        while connections.len() < CONNECTIONS
+            && let Ok((stream, _)) = listener.accept()
+        {
+            // One that cannot be made so would hold up the others: it is dropped.
+            if stream.set_nonblocking(true).is_ok() {
+                connections.push(Connection::new(stream));
+            }
+        }
+        connections.retain_mut(|it| it.advance(text));
+        std::thread::park_timeout(if connections.is_empty() { IDLE } else { BUSY });
+    }
+}
+
+/// Where a connection is.
+enum State {
+    Reading(Vec<u8>),
+    /// What is still to be written.
+    Writing(Vec<u8>, usize),
+    /// Until the other side has closed too: else the system would throw away what it has not read yet.
+    Closing,
+}
+
+struct Connection {
+    stream: TcpStream,
+    state: State,
+    ends: Instant,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, state: State::Reading(Vec::new()), ends: Instant::now() + LIFE }
+    }
+
+    /// Does what can be done without waiting; false where it is over.
+    fn advance(&mut self, text: &dyn Fn() -> String) -> bool {
+        if Instant::now() >= self.ends {
+            return false;
+        }
+        // Who sends without end leaves the thread to the others as well.
+        for _ in 0..TURNS {
+            let moved = match &mut self.state {
+                State::Reading(request) => {
+                    let read = read(&mut self.stream, request);
+                    match answer(request, text) {
+                        Some(response) => {
+                            self.state = State::Writing(response, 0);
+                            Ok(1)
+                        }
+                        None => read,
+                    }
+                }
+                State::Writing(response, at) => match self.stream.write(&response[*at..]) {
+                    Ok(written) => {
+                        *at += written;
+                        if *at == response.len() {
+                            if self.stream.shutdown(Shutdown::Write).is_err() {
+                                return false;
+                            }
+                            self.state = State::Closing;
+                        }
+                        Ok(written)
+                    }
+                    Err(error) => Err(error),
+                },
+                State::Closing => self.stream.read(&mut [0; 1024]),
+            };
+            match moved {
+                Ok(0) => return false,
+                Ok(_) => {}
+                Err(error) => {
+                    let later = [ErrorKind::WouldBlock, ErrorKind::Interrupted];
+                    return later.contains(&error.kind());
+                }
+            }
+        }
+        true
+    }
+}
+
+/// Reads what is there, up to one byte more than a request may have.
+fn read(stream: &mut TcpStream, request: &mut Vec<u8>) -> io::Result<usize> {
+    let mut part = [0; 1024];
+    let room = (MOST_BYTES + 1 - request.len()).min(part.len());
+    let read = stream.read(&mut part[..room])?;
+    request.extend_from_slice(&part[..read]);
+    Ok(read)
+}
+
+/// The response to a request; `None` while it is not whole.
+fn answer(request: &[u8], text: &dyn Fn() -> String) -> Option<Vec<u8>> {
+    if !request.windows(4).any(|it| it == b"\r\n\r\n") {
+        let too_long = request.len() > MOST_BYTES;
+        return too_long.then(|| response("431 Request Header Fields Too Large", "", "too long\n"));
+    }
+    let line = request.split(|&it| it == b'\r').next().unwrap_or_default();
+    let words: Vec<&[u8]> = line.split(|&it| it == b' ').collect();
+    let &[method, target, version] = &words[..] else {
+        return Some(response("400 Bad Request", "", "not HTTP\n"));
+    };
+    if !version.starts_with(b"HTTP/1.") {
+        return Some(response("400 Bad Request", "", "not HTTP/1\n"));
+    }
+    let path = target.split(|&it| it == b'?').next().unwrap_or_default();
+    Some(match (path, method) {
+        (b"/metrics", b"GET") => response("200 OK", "", &text()),
+        (b"/metrics", _) => response("405 Method Not Allowed", "Allow: GET\r\n", "GET only\n"),
+        _ => response("404 Not Found", "", "see /metrics\n"),
+    })
+}
+
+fn response(status: &str, header: &str, body: &str) -> Vec<u8> {
+    format!(
+        "HTTP/1.1 {status}\r\n{header}Content-Type: text/plain; version=0.0.4; charset=utf-8\r\nContent-Length: {}\r\n\
+         Connection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}

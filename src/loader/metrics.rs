@@ -1,0 +1,163 @@
+//! A loader's metrics for Prometheus, and where they are served.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::error::{Error, Result};
+use crate::measure::Meters;
+use crate::measure::prometheus::Exposition;
+use crate::plan::Plan;
+use crate::storage::{self, StorageStats};
+
+use super::cache::Caches;
+use super::endpoint::Endpoint;
+use super::engine::Engine;
+use super::stats::{Counters, Stats};
+use super::{CacheStats, Loader};
+
+/// Everything that a loader tells of itself: shared by the loader and the thread that serves its metrics.
+#[derive(Clone)]
+pub(super) struct Observed {
+    pub plan: Arc<Plan>,
+    pub meters: Arc<Meters>,
+    pub counters: Arc<Counters>,
+    pub caches: Arc<Caches>,
+    pub engine: Arc<Engine>,
+}
+
+/// The endpoint of a loader, where it has one.
+#[derive(Default)]
+pub(super) struct Served(Mutex<Option<Endpoint>>);
+
+impl Loader {
+    /// What was counted since the loader was built, in Prometheus's text format.
+    pub fn metrics(&self) -> String {
+        self.observed().metrics()
+    }
+
+    /// Serves [`metrics`](Self::metrics) at `http://ADDRESS/metrics` until the loader is dropped; gives the address, with the
+    /// port that was taken where `address` has port 0. Its sentences have tests in `tests/metrics.rs`:
+    ///
+    /// * Only addresses of this machine's loopback (127.0.0.0/8, ::1): nothing is asked of who asks.
+    /// * `GET /metrics` gives the text; another path is 404, another method 405, what is not HTTP/1 400, and a request of
+    ///   more than 8 KiB 431.
+    /// * One thread serves 16 connections at a time, each for two seconds at most: who sends slowly, reads slowly or sends
+    ///   nothing holds up nobody, the end of the loader neither.
+    pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr> {
+        let mut served = self.served.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(endpoint) = &*served {
+            let problem = format!("are served at {} already", endpoint.address());
+            return Err(Error::config("metrics", problem));
+        }
+        let observed = self.observed();
+        let endpoint = Endpoint::start(address, move || observed.metrics())?;
+        Ok(served.insert(endpoint).address())
+    }
+
+    pub(super) fn observed(&self) -> Observed {
+        Observed {
+            plan: self.plan.clone(),
+            meters: self.meters.clone(),
+            counters: self.counters.clone(),
+            caches: self.caches.clone(),
+            engine: self.engine.clone(),
+        }
+    }
+}
+
+impl Observed {
+    /// What has been done so far.
+    pub fn stats(&self) -> Stats {
+        let memory = self.engine.memory(&self.plan.footprint);
+        let (routes, caches) = (self.engine.routes(), self.caches.stats());
+        let storage = storage::stats();
+        Stats { memory, routes, caches, storage, ..self.counters.stats() }
+    }
+
+    fn metrics(&self) -> String {
+        let stats = self.stats();
+        let mut out = Exposition::new();
+        out.add_snapshot(&self.meters.snapshot(), self.plan.slots() as u64);
+        add_totals(&stats, &mut out);
+        add_memory(&stats, &mut out);
+        add_caches(&stats.caches, &mut out);
+        let routes: Vec<_> =
+            stats.routes.iter().map(|it| (it.route.name(), it.pictures as f64)).collect();
+        let help = "Pictures that were decoded by a route, those of batches ahead of the consumer included.";
+        out.counters("feedwater_route_pictures_total", help, "route", &routes);
+        add_storage(&stats.storage, &mut out);
+        out.text().to_string()
+    }
+}
+
+fn add_totals(stats: &Stats, out: &mut Exposition) {
+    let counts = |of: &std::collections::BTreeMap<&'static str, u64>| -> Vec<(&'static str, f64)> {
+        of.iter().map(|(name, &count)| (*name, count as f64)).collect()
+    };
+    let help = "Samples handed out, padding not counted.";
+    out.counter("feedwater_images_total", help, stats.images as f64);
+    let help = "Samples that only filled up a batch.";
+    out.counter("feedwater_padding_total", help, stats.padding as f64);
+    let help = "Samples by what became of them: the route that decoded them, substituted, skipped.";
+    out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
+    let help = "Samples that could not be used, by reason.";
+    out.counters("feedwater_faults_total", help, "reason", &counts(&stats.faults));
+    let help =
+        "Samples made wholly on the CPU although the plan has operators on the device, by reason.";
+    let on_cpu = counts(&stats.finished_on_cpu);
+    out.counters("feedwater_finished_on_cpu_total", help, "reason", &on_cpu);
+}
+
+fn add_memory(stats: &Stats, out: &mut Exposition) {
+    let memory = stats.memory;
+    let predicted = [
+        ("host", memory.host_bytes_predicted),
+        ("pinned", memory.pinned_bytes_predicted),
+        ("device", memory.device_bytes_predicted),
+    ];
+    let predicted = predicted.map(|(name, bytes)| (name, bytes as f64));
+    let help = "Bytes that the plan takes.";
+    out.gauges("feedwater_memory_predicted_bytes", help, "memory", &predicted);
+    let peak = [
+        ("host", peak_resident_bytes()),
+        ("pinned", Some(memory.pinned_bytes_peak)),
+        ("device", Some(memory.device_bytes_peak)),
+    ];
+    let peak: Vec<_> =
+        peak.into_iter().filter_map(|(name, bytes)| Some((name, bytes? as f64))).collect();
+    let help =
+        "Most bytes in use at one time; of the host what the whole process has had resident.";
+    out.gauges("feedwater_memory_peak_bytes", help, "memory", &peak);
+}
+
+fn add_caches(caches: &[CacheStats], out: &mut Exposition) {
+    let of = |value: fn(&CacheStats) -> u64| -> Vec<(&str, f64)> {
+        caches.iter().map(|it| (it.cache, value(it) as f64)).collect()
+    };
+    let help = "Samples that were asked for and were in the cache.";
+    out.counters("feedwater_cache_hits_total", help, "cache", &of(|it| it.hits));
+    let help = "Samples that were asked for and were not in the cache.";
+    out.counters("feedwater_cache_misses_total", help, "cache", &of(|it| it.misses));
+    let help = "Bytes that the cache has taken.";
+    out.gauges("feedwater_cache_bytes", help, "cache", &of(|it| it.taken_bytes));
+}
+
+fn add_storage(storage: &StorageStats, out: &mut Exposition) {
+    if *storage == StorageStats::default() {
+        return;
+    }
+    let help = "Requests that the process has sent to servers.";
+    out.counter("feedwater_storage_requests_total", help, storage.requests as f64);
+    let help = "Requests that were sent again.";
+    out.counter("feedwater_storage_retries_total", help, storage.retries as f64);
+    let help = "Bytes that came from servers.";
+    out.counter("feedwater_storage_bytes_total", help, storage.bytes as f64);
+}
+
+/// The process's peak, where the system tells it.
+fn peak_resident_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/self/status").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}

@@ -1,0 +1,391 @@
+//! The trace of a run, for ui.perfetto.dev or chrome://tracing.
+//!
+//! Format: Chrome's "Trace Event Format", JSON. Times are microseconds since the earliest event.
+//!
+//! * One track per thread: its stages, and where it waited for input or for room (waits under 20 microseconds are left out).
+//!   Spans of a track never overlap but by lying within one another.
+//! * Rows are decoded and transformed by turns; in the trace a sample's `transform` stands after its `decode`, each as long as
+//!   its rows took together.
+//! * The consumer has a track of its waits and steps, and one of the parts of its steps that it has named.
+//! * The ring has two counters: batches that are ready, and batches that are being filled.
+//! * An arrow leads from the last span that belongs to a batch to the moment when the consumer got it.
+//! * Memory is constant: each track keeps its latest spans. `otherData.lost_events` says how many older ones are not there.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use super::Meters;
+use super::watch::{Kind, Latest, Span, nanoseconds_since};
+
+/// Most names of the consumer's own spans: those that are kept apart, and `other`.
+const NAMES: usize = 33;
+/// Tracks of the consumer and the ring; those of threads come after them.
+const CONSUMER: u64 = 1;
+const PARTS: u64 = 2;
+const FIRST_THREAD: u64 = 10;
+
+/// Tracks beside those of the threads, each of as many spans: the consumer's two, and the ring.
+pub const OTHER_TRACKS: u64 = 3;
+
+/// What is kept of single batches.
+#[derive(Clone, Debug)]
+pub(super) struct BatchTrace {
+    base: Instant,
+    consumer: Latest<Turn>,
+    parts: Latest<Part>,
+    names: Vec<String>,
+    levels: Latest<Level>,
+}
+
+/// A wait or a step of the consumer.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    start: i64,
+    took: u64,
+    /// Of a wait: the batch that ended it.
+    got: Option<u64>,
+}
+
+/// A part of a step, by the number of its name.
+#[derive(Clone, Copy, Debug)]
+struct Part {
+    start: i64,
+    took: u64,
+    name: usize,
+}
+
+/// The ring from then on.
+#[derive(Clone, Copy, Debug)]
+struct Level {
+    at: i64,
+    ready: usize,
+    filling: usize,
+}
+
+/// Bytes of a trace with so many spans to a track and so many threads.
+pub fn trace_bytes(spans: u64, threads: u64) -> u64 {
+    let batches = size_of::<Turn>() + size_of::<Part>() + size_of::<Level>();
+    spans * (threads * super::SPAN_BYTES + batches as u64)
+}
+
+impl BatchTrace {
+    pub fn new(base: Instant, spans: usize) -> Self {
+        let (consumer, parts, levels) =
+            (Latest::new(spans), Latest::new(spans), Latest::new(spans));
+        Self { base, consumer, parts, names: Vec::new(), levels }
+    }
+
+    pub fn waited(&mut self, asked: Instant, now: Instant, got: Option<u64>) {
+        let start = nanoseconds_since(self.base, asked);
+        self.consumer.push(Turn { start, took: (now - asked).as_nanos() as u64, got });
+    }
+
+    pub fn stepped(&mut self, since: Instant, now: Instant) {
+        let start = nanoseconds_since(self.base, since);
+        self.consumer.push(Turn { start, took: (now - since).as_nanos() as u64, got: None });
+    }
+
+    /// A part of the step that has just ended.
+    pub fn part(&mut self, name: &str, took: Duration, now: Instant) {
+        let number = match self.names.iter().position(|it| it == name) {
+            Some(number) => number,
+            None if self.names.len() < NAMES => {
+                self.names.push(name.to_string());
+                self.names.len() - 1
+            }
+            None => NAMES - 1,
+        };
+        let took = took.as_nanos() as u64;
+        let start = nanoseconds_since(self.base, now).saturating_sub_unsigned(took);
+        self.parts.push(Part { start, took, name: number });
+    }
+
+    pub fn level(&mut self, now: Instant, ready: usize, filling: usize) {
+        self.levels.push(Level { at: nanoseconds_since(self.base, now), ready, filling });
+    }
+}
+
+/// One event of a track.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Event {
+    start: i64,
+    /// The longest first, so that what lies within comes after.
+    took: Reverse<u64>,
+    name: String,
+    category: &'static str,
+    /// Name and number.
+    args: Vec<(&'static str, u64)>,
+}
+
+/// A batch on its way: where it ended on its thread, and when and where the consumer got it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Flow {
+    /// End, start and track of the last span of the batch.
+    from: Option<(i64, i64, u64)>,
+    /// When the consumer got it.
+    to: Option<i64>,
+}
+
+impl Meters {
+    /// Writes everything that is kept of single spans; `rank` of `world` names the process. While it is read a thread that
+    /// ends a span waits for as long as copying its spans takes.
+    pub fn write_trace(&self, rank: u64, world: u64, out: &mut dyn Write) -> io::Result<()> {
+        // Locks are held for as long as copying takes.
+        let kept = self.batches().trace.clone();
+        let lanes = self.lanes().clone();
+        let mut tracks = Vec::new();
+        let mut flows = BTreeMap::<u64, Flow>::new();
+        let (mut levels, mut lost) = (Vec::new(), 0);
+        if let Some(BatchTrace { consumer, parts, names, levels: of_ring, .. }) = kept {
+            lost += consumer.lost() + parts.lost() + of_ring.lost();
+            levels = of_ring.in_order();
+            let turns = consumer.in_order();
+            for turn in &turns {
+                if let Some(batch) = turn.got {
+                    let end = turn.start.saturating_add_unsigned(turn.took);
+                    flows.entry(batch).or_default().to = Some(end.max(turn.start + 1) - 1);
+                }
+            }
+            let turns: Vec<_> = turns.iter().map(Turn::event).collect();
+            tracks.push((CONSUMER, "consumer".to_string(), turns));
+            let parts = parts.in_order();
+            let parts = parts.iter().map(|it| it.event(&names[it.name]));
+            tracks.push((PARTS, "parts of the step".to_string(), parts.collect()));
+        }
+        for (track, lane) in (FIRST_THREAD..).zip(lanes) {
+            let (spans, older) = lane.spans();
+            lost += older;
+            for span in &spans {
+                let end = span.start.saturating_add_unsigned(span.took);
+                if let (Kind::Busy, Some(batch)) = (span.kind, span.batch()) {
+                    let from = &mut flows.entry(batch).or_default().from;
+                    *from = (*from).max(Some((end, span.start, track)));
+                }
+            }
+            tracks.push((track, lane.name.clone(), spans.iter().map(Event::of).collect()));
+        }
+        let starts = tracks.iter().flat_map(|(.., events)| events.iter().map(|it| it.start));
+        let first = starts.chain(levels.iter().map(|it| it.at)).min().unwrap_or(0);
+        let mut json = Json { out, pid: rank + 1, first, comma: false };
+        json.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
+        json.process(&format!("feedwater, rank {rank} of {world}"))?;
+        for (track, name, events) in tracks {
+            json.track(track, &name)?;
+            for event in nested(events) {
+                json.event(track, &event)?;
+            }
+        }
+        for level in levels {
+            json.counter("batches ready", level.at, level.ready)?;
+            json.counter("batches being filled", level.at, level.filling)?;
+        }
+        for (batch, flow) in flows {
+            if let (Some((_, from, track)), Some(to)) = (flow.from, flow.to) {
+                json.flow(batch, (from, track), to.max(from))?;
+            }
+        }
+        write!(json.out, "],\"otherData\":{{\"lost_events\":{lost}}}}}")
+    }
+}
+
+impl Turn {
+    fn event(&self) -> Event {
+        Event {
+            start: self.start,
+            took: Reverse(self.took),
+            name: if self.got.is_some() { "wait" } else { "step" }.into(),
+            category: "consumer",
+            args: self.got.iter().map(|&batch| ("batch", batch)).collect(),
+        }
+    }
+}
+
+impl Part {
+    fn event(&self, name: &str) -> Event {
+        Event {
+            start: self.start,
+            took: Reverse(self.took),
+            name: name.to_string(),
+            category: "part",
+            args: Vec::new(),
+        }
+    }
+}
+
+impl Event {
+    fn of(span: &Span) -> Self {
+        let stage = span.stage.name();
+        let (name, category) = match span.kind {
+            Kind::Busy => (stage.to_string(), "stage"),
+            Kind::Input => (format!("{stage} waits for input"), "wait"),
+            Kind::Room => (format!("{stage} waits for room"), "wait"),
+        };
+        let args = [("batch", span.batch()), ("sample", span.index())];
+        let args = args.into_iter().filter_map(|(name, value)| Some((name, value?)));
+        Event { start: span.start, took: Reverse(span.took), name, category, args: args.collect() }
+    }
+
+    fn end(&self) -> i64 {
+        self.start.saturating_add_unsigned(self.took.0)
+    }
+}
+
+/// The events in order, each within another or apart from it: what begins within one and ends after it begins where that
+/// one ends.
+fn nested(events: Vec<Event>) -> Vec<Event> {
+    let mut waiting: BinaryHeap<_> = events.into_iter().map(Reverse).collect();
+    let mut around: Vec<i64> = Vec::new();
+    let mut done = Vec::with_capacity(waiting.len());
+    while let Some(Reverse(mut event)) = waiting.pop() {
+        while around.last().is_some_and(|end| *end <= event.start) {
+            around.pop();
+        }
+        match around.last() {
+            Some(&end) if event.end() > end => {
+                event.took = Reverse((event.end() - end) as u64);
+                event.start = end;
+                waiting.push(Reverse(event));
+            }
+            _ => {
+                around.push(event.end());
+                done.push(event);
+            }
+        }
+    }
+    done
+}
+
+/// Writes events.
+struct Json<'a> {
+    out: &'a mut dyn Write,
+    pid: u64,
+    first: i64,
+    comma: bool,
+}
+
+impl Json<'_> {
+    fn process(&mut self, name: &str) -> io::Result<()> {
+        let (pid, name) = (self.pid, quoted(name)?);
+        self.separate()?;
+        let name = format_args!("\"args\":{{\"name\":{name}}}");
+        write!(self.out, r#"{{"ph":"M","name":"process_name","pid":{pid},"tid":0,{name}}}"#)
+    }
+
+    fn track(&mut self, track: u64, name: &str) -> io::Result<()> {
+        let (pid, name) = (self.pid, quoted(name)?);
+        self.separate()?;
+        let name = format_args!("\"args\":{{\"name\":{name}}}");
+        write!(self.out, r#"{{"ph":"M","name":"thread_name","pid":{pid},"tid":{track},{name}}}"#)?;
+        self.separate()?;
+        let order = format_args!("\"args\":{{\"sort_index\":{track}}}");
+        write!(
+            self.out,
+            r#"{{"ph":"M","name":"thread_sort_index","pid":{pid},"tid":{track},{order}}}"#
+        )
+    }
+
+    fn event(&mut self, track: u64, event: &Event) -> io::Result<()> {
+        let Event { start, took, name, category, args } = event;
+        let (pid, name, ts) = (self.pid, quoted(name)?, self.micros(*start));
+        let dur = Micros(took.0);
+        self.separate()?;
+        write!(
+            self.out,
+            r#"{{"ph":"X","name":{name},"cat":"{category}","pid":{pid},"tid":{track},"ts":{ts},"dur":{dur}"#
+        )?;
+        if !args.is_empty() {
+            let args: Vec<_> = args.iter().map(|(name, it)| format!("\"{name}\":{it}")).collect();
+            write!(self.out, ",\"args\":{{{}}}", args.join(","))?;
+        }
+        self.out.write_all(b"}")
+    }
+
+    fn counter(&mut self, name: &str, at: i64, value: usize) -> io::Result<()> {
+        let (pid, name, ts) = (self.pid, quoted(name)?, self.micros(at));
+        self.separate()?;
+        let args = format_args!("\"args\":{{\"batches\":{value}}}");
+        write!(self.out, r#"{{"ph":"C","name":{name},"pid":{pid},"tid":0,"ts":{ts},{args}}}"#)
+    }
+
+    fn flow(&mut self, batch: u64, (from, track): (i64, u64), to: i64) -> io::Result<()> {
+        let (pid, from, to) = (self.pid, self.micros(from), self.micros(to));
+        let flow = format!(r#""name":"batch","cat":"batch","id":{batch},"pid":{pid}"#);
+        self.separate()?;
+        write!(self.out, r#"{{"ph":"s",{flow},"tid":{track},"ts":{from}}}"#)?;
+        self.separate()?;
+        write!(self.out, r#"{{"ph":"f","bp":"e",{flow},"tid":{CONSUMER},"ts":{to}}}"#)
+    }
+
+    fn micros(&self, at: i64) -> Micros {
+        Micros(at.saturating_sub(self.first).max(0) as u64)
+    }
+
+    fn separate(&mut self) -> io::Result<()> {
+        if std::mem::replace(&mut self.comma, true) {
+            self.out.write_all(b",\n")?;
+        }
+        Ok(())
+    }
+}
+
+/// Nanoseconds, written as microseconds.
+#[derive(Clone, Copy)]
+struct Micros(u64);
+
+impl std::fmt::Display for Micros {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{:03}", self.0 / 1000, self.0 % 1000)
+    }
+}
+
+fn quoted(text: &str) -> io::Result<String> {
+    Ok(serde_json::to_string(text)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn event(start: i64, took: u64) -> Event {
+        Event { start, took: Reverse(took), name: "a".into(), category: "", args: Vec::new() }
+    }
+
+    proptest! {
+        #[test]
+        fn events_lie_apart_or_within(spans in prop::collection::vec((0i64..60, 0u64..40), 0..30)) {
+            let events = spans.iter().map(|&(start, took)| event(start, took)).collect();
+            let done = nested(events);
+            prop_assert_eq!(done.len(), spans.len());
+            prop_assert!(done.is_sorted_by_key(|it| (it.start, it.took)));
+            for (number, one) in done.iter().enumerate() {
+                for other in &done[number + 1..] {
+                    prop_assert!(other.start >= one.end() || other.end() <= one.end());
+                }
+            }
+            // No end moves.
+            let mut ends: Vec<_> = spans.iter().map(|&(start, took)| start + took as i64).collect();
+            let mut after: Vec<_> = done.iter().map(Event::end).collect();
+            ends.sort_unstable();
+            after.sort_unstable();
+            prop_assert_eq!(ends, after);
+        }
+    }
+
+    #[test]
+    fn what_lies_apart_or_within_stays_as_it_is() {
+        let events = vec![event(10, 5), event(0, 10), event(2, 3), event(2, 1), event(20, 0)];
+        let mut sorted = events.clone();
+        sorted.sort();
+        assert_eq!(nested(events), sorted);
+        assert_eq!(nested(vec![event(0, 10), event(5, 10)]), [event(0, 10), event(10, 5)]);
+    }
+
+    #[test]
+    fn microseconds_have_three_places() {
+        assert_eq!(Micros(1_234_007).to_string(), "1234.007");
+        assert_eq!(Micros(5).to_string(), "0.005");
+    }
+}

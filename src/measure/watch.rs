@@ -1,0 +1,310 @@
+//! What is kept of single spans, and who is told of them, beside the counts.
+
+use std::cmp::Ordering::Less;
+use std::ffi::CStr;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::stage::Stage;
+
+/// Waits that are shorter are not kept as spans: a thread that finds its place free has waited a few hundred nanoseconds.
+pub const SHORTEST_WAIT: Duration = Duration::from_micros(20);
+
+/// Bytes of one span that is kept.
+pub const SPAN_BYTES: u64 = size_of::<Span>() as u64;
+
+/// Stands for a batch or a sample that is not known.
+const UNKNOWN: u64 = u64::MAX;
+
+/// Is told where a thread's stages begin and end, on that thread: for the markers of a profiler. Every `begin` is followed by
+/// an `end` on the same thread before the next `begin`, unless the thread ends within a stage.
+pub trait Marker: Send + Sync {
+    /// A stage of this name begins on this thread.
+    fn begin(&self, name: &'static CStr);
+    /// The stage that began last on this thread ends.
+    fn end(&self);
+}
+
+/// What is watched beside the counts; nothing by default.
+#[derive(Clone, Default)]
+pub struct Watching {
+    /// The spans that each thread, the consumer and the ring keep, the latest; 0 keeps none.
+    pub spans: usize,
+    /// Who is told of stages.
+    pub marker: Option<Arc<dyn Marker>>,
+}
+
+/// The latest of many things, in constant memory.
+#[derive(Clone, Debug)]
+pub(super) struct Latest<T> {
+    kept: Vec<T>,
+    most: usize,
+    /// Where the oldest is, once there are as many as may be.
+    oldest: usize,
+    lost: u64,
+}
+
+/// Why a thread was where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// It worked in a stage.
+    Busy,
+    /// It waited for something to do in it.
+    Input,
+    /// It waited for room for what it did in it.
+    Room,
+}
+
+/// A time that a thread spent in one way. Times are nanoseconds, since the loader was built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub start: i64,
+    pub took: u64,
+    pub kind: Kind,
+    pub stage: Stage,
+    batch: u64,
+    index: u64,
+}
+
+/// What watches one thread.
+pub(super) struct Watch {
+    base: Instant,
+    spans: Option<Mutex<Latest<Span>>>,
+    marker: Option<Arc<dyn Marker>>,
+    /// The marker was told of a stage's begin and not of its end.
+    open: AtomicBool,
+    batch: AtomicU64,
+    index: AtomicU64,
+}
+
+impl Watching {
+    /// The watch of a new thread, where anything is watched.
+    pub(super) fn watch(&self, base: Instant) -> Option<Box<Watch>> {
+        let told = self.marker.is_some() || cfg!(feature = "tracing");
+        (self.spans > 0 || told).then(|| {
+            Box::new(Watch {
+                base,
+                spans: (self.spans > 0).then(|| Mutex::new(Latest::new(self.spans))),
+                marker: self.marker.clone(),
+                open: AtomicBool::new(false),
+                batch: AtomicU64::new(UNKNOWN),
+                index: AtomicU64::new(UNKNOWN),
+            })
+        })
+    }
+}
+
+impl fmt::Debug for Watching {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { spans, marker } = self;
+        f.debug_struct("Watching").field("spans", spans).field("marker", &marker.is_some()).finish()
+    }
+}
+
+impl Watch {
+    pub fn batch(&self, batch: u64) {
+        self.batch.store(batch, Relaxed);
+    }
+
+    pub fn index(&self, index: u64) {
+        self.index.store(index, Relaxed);
+    }
+
+    pub fn begin(&self, stage: Stage) {
+        if let Some(marker) = &self.marker {
+            // What an error left open ends here.
+            self.close();
+            marker.begin(stage.c_name());
+            self.open.store(true, Relaxed);
+        }
+    }
+
+    /// The marker's range ends, where one is open.
+    pub fn close(&self) {
+        if let Some(marker) = &self.marker
+            && self.open.swap(false, Relaxed)
+        {
+            marker.end();
+        }
+    }
+
+    /// A stage began then and took this long.
+    pub fn add(&self, stage: Stage, begin: Instant, took: Duration) {
+        self.close();
+        self.note(stage, Kind::Busy, nanoseconds_since(self.base, begin), took);
+    }
+
+    /// What has just ended took this long.
+    pub fn ended(&self, stage: Stage, kind: Kind, took: Duration) {
+        let end = nanoseconds_since(self.base, Instant::now());
+        self.note(stage, kind, end.saturating_sub_unsigned(took.as_nanos() as u64), took);
+    }
+
+    /// The spans, the one that ended first first, and how many older ones are lost.
+    pub fn spans(&self) -> (Vec<Span>, u64) {
+        match &self.spans {
+            Some(spans) => {
+                let spans = lock(spans);
+                (spans.in_order(), spans.lost)
+            }
+            None => (Vec::new(), 0),
+        }
+    }
+
+    fn note(&self, stage: Stage, kind: Kind, start: i64, took: Duration) {
+        let (batch, index) = (self.batch.load(Relaxed), self.index.load(Relaxed));
+        let span = Span { start, took: took.as_nanos() as u64, kind, stage, batch, index };
+        #[cfg(feature = "tracing")]
+        tell(&span);
+        if let Some(spans) = &self.spans {
+            lock(spans).push(span);
+        }
+    }
+}
+
+impl fmt::Debug for Watch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+impl Span {
+    /// Sequence number of the batch, where it is known.
+    pub fn batch(&self) -> Option<u64> {
+        Some(self.batch).filter(|it| *it != UNKNOWN)
+    }
+
+    /// Index of the sample in its source, where it is known.
+    pub fn index(&self) -> Option<u64> {
+        Some(self.index).filter(|it| *it != UNKNOWN)
+    }
+}
+
+impl<T: Copy> Latest<T> {
+    pub fn new(most: usize) -> Self {
+        Self { kept: Vec::with_capacity(most), most, oldest: 0, lost: 0 }
+    }
+
+    pub fn push(&mut self, item: T) {
+        if self.kept.len() < self.most {
+            self.kept.push(item);
+        } else if self.most > 0 {
+            self.kept[self.oldest] = item;
+            self.oldest = (self.oldest + 1) % self.most;
+            self.lost += 1;
+        }
+    }
+
+    /// Those that are kept, the oldest first.
+    pub fn in_order(&self) -> Vec<T> {
+        let (newer, older) = self.kept.split_at(self.oldest);
+        [older, newer].concat()
+    }
+
+    /// How many older ones are not kept any more.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+}
+
+/// Nanoseconds from `base` to `at`, which may lie before it.
+pub(super) fn nanoseconds_since(base: Instant, at: Instant) -> i64 {
+    match at.cmp(&base) {
+        Less => -((base - at).as_nanos() as i64),
+        _ => (at - base).as_nanos() as i64,
+    }
+}
+
+/// An event of the `tracing` crate.
+#[cfg(feature = "tracing")]
+fn tell(span: &Span) {
+    let what = match span.kind {
+        Kind::Busy => "busy",
+        Kind::Input => "waits_for_input",
+        Kind::Room => "waits_for_room",
+    };
+    tracing::trace!(
+        target: "feedwater::stage",
+        stage = span.stage.name(),
+        what,
+        batch = span.batch(),
+        index = span.index(),
+        nanoseconds = span.took,
+    );
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::Meters;
+
+    #[test]
+    fn the_latest_are_kept_in_order() {
+        let mut latest = Latest::new(3);
+        for number in 0..8 {
+            latest.push(number);
+            let first = (number - 2).max(0);
+            assert_eq!(latest.in_order(), (first..=number).collect::<Vec<i32>>());
+            assert_eq!(latest.lost(), (number - 2).max(0) as u64);
+        }
+        assert_eq!(latest.kept.capacity(), 3);
+    }
+
+    #[test]
+    fn nothing_is_watched_unless_it_is_asked_for() {
+        let watch = Watching::default().watch(Instant::now());
+        assert_eq!(watch.is_some(), cfg!(feature = "tracing"));
+    }
+
+    /// What the marker was told, as names and `-` for ends.
+    #[derive(Default)]
+    struct Told(Mutex<Vec<&'static str>>);
+
+    impl Marker for Told {
+        fn begin(&self, name: &'static CStr) {
+            lock(&self.0).push(name.to_str().unwrap());
+        }
+
+        fn end(&self) {
+            lock(&self.0).push("-");
+        }
+    }
+
+    #[test]
+    fn a_marker_is_told_of_every_begin_and_as_many_ends() {
+        let told = Arc::new(Told::default());
+        let meters = Meters::watched(1, Watching { spans: 0, marker: Some(told.clone()) });
+        let lane = meters.lane("a");
+        let begin = lane.begin(Stage::Read);
+        lane.add(Stage::Read, begin, 1);
+        // An error ended this one early; then the next begins.
+        lane.begin(Stage::Header);
+        let begin = lane.begin(Stage::Decode);
+        lane.add_from(Stage::Decode, begin, Duration::ZERO, 0);
+        lane.add_from(Stage::Transform, begin, Duration::ZERO, 0);
+        lane.begin(Stage::Read);
+        lane.sample_took(Duration::ZERO);
+        lane.sample_took(Duration::ZERO);
+        let expected = ["read", "-", "header", "-", "decode", "-", "read", "-"];
+        assert_eq!(*lock(&told.0), expected);
+    }
+
+    #[test]
+    fn short_waits_are_counted_and_not_kept() {
+        let meters = Meters::watched(1, Watching { spans: 8, marker: None });
+        let lane = meters.lane("a");
+        lane.waited_for_room(Stage::HandOver, SHORTEST_WAIT / 2);
+        lane.waited_for_room(Stage::HandOver, SHORTEST_WAIT);
+        lane.waited_for_input(Stage::Read, 2 * SHORTEST_WAIT);
+        let (spans, lost) = lane.spans();
+        let kept: Vec<_> = spans.iter().map(|it| (it.kind, it.took)).collect();
+        assert_eq!(kept, [(Kind::Room, 20_000), (Kind::Input, 40_000)]);
+        assert_eq!((lost, meters.waits()), (0, (40e-6, 30e-6)));
+    }
+}
