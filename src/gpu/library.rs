@@ -1,11 +1,13 @@
-//! Finds the driver, nvJPEG and NVRTC at run time.
+//! Finds the driver, nvJPEG, NVRTC and NVML at run time.
 //!
 //! Nothing links CUDA. Each library is looked for in this order, and the first that opens is used until the
 //! process ends (CUDA libraries must never be closed again, so the handles are leaked):
 //!
-//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG` or `FEEDWATER_LIBNVRTC`: an error if it does not open;
+//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC` or `FEEDWATER_LIBNVML`: an error if it
+//!    does not open;
 //! 2. nvJPEG and NVRTC: one of that name that the process has already loaded (PyTorch's, for example);
-//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver;
+//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver and
+//!    for NVML, which comes with it;
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
 //!    `/usr/local/cuda-*` and `/opt/cuda`;
 //! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
@@ -41,6 +43,8 @@ pub enum Name {
     NvJpeg,
     /// The run-time compiler.
     Nvrtc,
+    /// NVML, the driver's library for watching devices.
+    Nvml,
 }
 
 /// A library that is open until the process ends.
@@ -85,7 +89,9 @@ pub fn open(name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let explicit = explicit.or_else(|| from_env(name.variable()));
     let found = match &explicit {
         Some(path) => open_explicit(name, path)?,
-        None if name == Name::Driver => search(name, &name.file_names(cuda_major), &[])?,
+        None if matches!(name, Name::Driver | Name::Nvml) => {
+            search(name, &name.file_names(cuda_major), &[])?
+        }
         None => search(name, &name.file_names(cuda_major), &directories())?,
     };
     if name == Name::Driver {
@@ -108,8 +114,8 @@ pub fn override_path(name: Name, path: impl Into<PathBuf>) {
     *lock(&OVERRIDES[name as usize]) = Some(path.into());
 }
 
-static FOUND: [Mutex<Option<&'static Found>>; 3] = [const { Mutex::new(None) }; 3];
-static OVERRIDES: [Mutex<Option<PathBuf>>; 3] = [const { Mutex::new(None) }; 3];
+static FOUND: [Mutex<Option<&'static Found>>; 4] = [const { Mutex::new(None) }; 4];
+static OVERRIDES: [Mutex<Option<PathBuf>>; 4] = [const { Mutex::new(None) }; 4];
 
 impl Name {
     /// The environment variable that names its path.
@@ -118,6 +124,7 @@ impl Name {
             Name::Driver => "FEEDWATER_LIBCUDA",
             Name::NvJpeg => "FEEDWATER_LIBNVJPEG",
             Name::Nvrtc => "FEEDWATER_LIBNVRTC",
+            Name::Nvml => "FEEDWATER_LIBNVML",
         }
     }
 
@@ -127,6 +134,7 @@ impl Name {
             Name::Driver => "the CUDA driver (libcuda.so.1)",
             Name::NvJpeg => "nvJPEG (libnvjpeg)",
             Name::Nvrtc => "the CUDA run-time compiler (libnvrtc)",
+            Name::Nvml => "NVML (libnvidia-ml.so.1)",
         }
     }
 
@@ -144,6 +152,10 @@ impl Name {
                 "install it with `pip install nvidia-cuda-nvrtc` or with the CUDA toolkit, or name the file \
                  in FEEDWATER_LIBNVRTC"
             }
+            Name::Nvml => {
+                "it comes with NVIDIA's display driver; containers need the capability `utility` \
+                 (NVIDIA_DRIVER_CAPABILITIES)"
+            }
         }
     }
 
@@ -153,6 +165,7 @@ impl Name {
             Name::Driver => "libcuda.so",
             Name::NvJpeg => "libnvjpeg.so",
             Name::Nvrtc => "libnvrtc.so",
+            Name::Nvml => "libnvidia-ml.so",
         }
     }
 
@@ -162,6 +175,9 @@ impl Name {
         if self == Name::Driver {
             // As cudarc, which opens it once more, by itself.
             return vec!["libcuda.so".into(), "libcuda.so.1".into()];
+        }
+        if self == Name::Nvml {
+            return vec!["libnvidia-ml.so.1".into(), "libnvidia-ml.so".into()];
         }
         let newest = cuda_major.unwrap_or(NEWEST_MAJOR).max(OLDEST_MAJOR);
         let numbered =
@@ -354,6 +370,7 @@ const DRIVER_SYMBOLS: &[&str] = &[
     "cuDriverGetVersion",
     "cuEventCreate",
     "cuEventDestroy_v2",
+    "cuEventElapsedTime",
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",

@@ -38,6 +38,7 @@ pub struct LoaderBuilder {
     pub(super) epochs: Option<u32>,
     pub(super) consumer: Option<Arc<Stream>>,
     pub(super) opened_in: Duration,
+    pub(super) watch_device: Option<Duration>,
     chain: Chain,
     settings: Settings,
     device: DeviceChoice,
@@ -54,6 +55,7 @@ impl LoaderBuilder {
             epochs: None,
             consumer: None,
             opened_in: Duration::ZERO,
+            watch_device: None,
             settings: Settings::default(),
             device: DeviceChoice::Auto,
         }
@@ -62,6 +64,13 @@ impl LoaderBuilder {
     /// What opening the source took, for reports.
     pub fn opened_in(mut self, took: Duration) -> Self {
         self.opened_in = took;
+        self
+    }
+
+    /// How often a thread looks at how much of the device is in use, as NVML tells; `None`, the default, is never. What it
+    /// sees is in [`Profile::device`](crate::measure::Profile::device). Without NVML a warning says why nothing does.
+    pub fn watch_device(mut self, period: Option<Duration>) -> Self {
+        self.watch_device = period;
         self
     }
 

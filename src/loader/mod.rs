@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
+use crate::gpu::Device;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
@@ -25,6 +26,7 @@ mod policy;
 mod profile;
 mod state;
 mod stats;
+mod watch;
 
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
@@ -39,6 +41,7 @@ use builder::Resolved;
 use cache::Caches;
 use engine::{Engine, Parts};
 use stats::Counters;
+use watch::Watch;
 
 /// Gives batches that are ready for the model, epoch after epoch.
 ///
@@ -71,6 +74,10 @@ pub struct Loader {
     meters: Arc<Meters>,
     caches: Arc<Caches>,
     engine: Engine,
+    /// What batches are made on, where that is a GPU.
+    gpu: Option<Arc<Device>>,
+    /// Looks at it, where that was asked for; or why nothing does.
+    watch: Option<Result<Watch>>,
     state: Mutex<State>,
     iterating: AtomicBool,
 }
@@ -151,14 +158,17 @@ impl Loader {
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,
         };
-        let engine = match (device, plan.uses_gpu()) {
-            (Some(device), true) => Engine::on_device(&parts, &device, builder.consumer)?,
+        let gpu = device.filter(|_| plan.uses_gpu());
+        let engine = match (&gpu, plan.uses_gpu()) {
+            (Some(device), true) => Engine::on_device(&parts, device, builder.consumer)?,
             (None, true) => {
                 let reason = "the plan was made for one that this machine does not have".into();
                 return Err(Error::Unavailable { what: "a gpu", reason });
             }
             (_, false) => Engine::on_host(&parts)?,
         };
+        let watch = gpu.as_ref().zip(builder.watch_device);
+        let watch = watch.map(|(device, period)| Watch::new(device, period, meters.clone()));
         let at = (builder.start_epoch, 0);
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
@@ -170,6 +180,8 @@ impl Loader {
             meters,
             caches,
             engine,
+            gpu,
+            watch,
             state: Mutex::new(state),
             iterating: AtomicBool::new(false),
         })
@@ -214,6 +226,9 @@ impl Loader {
         let slow = anywhere.then(|| self.source.slow_shuffled());
         let mut warnings = self.engine.warnings();
         warnings.extend(slow.flatten());
+        if let Some(Err(error)) = &self.watch {
+            warnings.push(format!("the device is not watched: {error}"));
+        }
         warnings.extend(storage::warnings());
         warnings
     }
@@ -244,6 +259,7 @@ impl Loader {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
+        self.engine.harvest();
         let memory = self.engine.memory(&self.plan.footprint);
         let (routes, caches) = (self.engine.routes(), self.caches.stats());
         let storage = storage::stats();

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use super::device::DeviceCounts;
 use super::histogram::{Counts, Histogram};
 
 /// Names of spans that are kept apart; further ones are counted as `other`.
@@ -35,6 +36,8 @@ pub struct Steps {
     pub ready: u64,
     /// It waited for batches.
     pub waited: u64,
+    /// Its stream waited for batches, by the device's clock; nothing where batches are made on the host.
+    pub waited_on_device: DeviceCounts,
     /// It was in its steps.
     pub stepped: u64,
     /// Between epochs: from its last batch of one to asking for the first of the next.
@@ -116,6 +119,7 @@ impl Steps {
             samples: self.samples - earlier.samples,
             ready: self.ready - earlier.ready,
             waited: self.waited - earlier.waited,
+            waited_on_device: self.waited_on_device.since(&earlier.waited_on_device),
             stepped: self.stepped - earlier.stepped,
             between_epochs: self.between_epochs - earlier.between_epochs,
             spans: spans.collect(),
