@@ -5,7 +5,7 @@ mod common;
 mod simulated;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::{evaluation, jpeg, jpegs, training};
 use feedwater::error::Error;
@@ -28,6 +28,18 @@ const SCHEDULES: [Schedule; 4] =
 fn clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
     assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
+}
+
+/// What comes about in the end; a test that waits in vain fails.
+fn until<T>(mut there: impl FnMut() -> Option<T>) -> T {
+    let begin = Instant::now();
+    loop {
+        if let Some(it) = there() {
+            return it;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(60), "it never comes");
+        std::thread::yield_now();
+    }
 }
 
 /// How often the host has waited.
@@ -105,15 +117,17 @@ fn a_full_queue_drops_measurements_and_never_waits() {
         lap.start(&stream).unwrap();
         lap.stop(&stream, 1).unwrap();
     };
-    while meter.counts().dropped == 0 {
+    until(|| {
         measure();
-    }
+        (meter.counts().dropped > 0).then_some(())
+    });
     assert_eq!((meter.counts().items, host_waits(&machine)), (0, 0));
     stream.synchronize().unwrap();
-    while meter.counts().items < 2 {
+    until(|| {
         measure();
         stream.synchronize().unwrap();
-    }
+        (meter.counts().items > 1).then_some(())
+    });
     drop((watch, stream, device));
     clean(&machine, "full");
 }
@@ -342,7 +356,7 @@ fn a_profile_holds_the_device_and_survives_writing_and_reading() {
     let builder = builder(jpegs(8), training()).watch_device(Some(Duration::from_millis(1)));
     let loader = builder.build().unwrap();
     use_all(&loader, 1);
-    while loader.profile().device.is_none() {}
+    until(|| loader.profile().device);
     let profile = loader.profile();
     assert!(profile.memory.device_peak > 0 && profile.memory.pinned_peak > 0);
     assert!(profile.memory.device_peak <= profile.setup.device_bytes);
@@ -402,12 +416,7 @@ fn a_loader_watches_its_device_where_that_is_asked_for() {
     let loader = watched().build().unwrap();
     // Another reading fails, and the next one comes all the same.
     machine.fail("nvmlDeviceGetUtilizationRates", 2, 15);
-    let told = loop {
-        match loader.profile().device {
-            Some(told) if told.readings > 2 && told.failed > 0 => break told,
-            _ => std::thread::yield_now(),
-        }
-    };
+    let told = until(|| loader.profile().device.filter(|it| it.readings > 2 && it.failed > 0));
     assert_eq!((told.gpu, told.failed, told.jpeg), (Some(0.6), 1, None));
     assert_eq!(loader.device_utilisation().unwrap().gpu, Some(0.6));
     use_all(&loader, 1);
