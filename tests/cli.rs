@@ -435,7 +435,7 @@ fn doctor_is_well_without_a_gpu() {
     let result = json(dir.path(), &["doctor", "--json"]);
     assert!(result["cpu"]["cores"].as_u64().unwrap() >= 1);
     assert!(result["libjpeg"]["simd"].is_boolean());
-    for library in ["driver", "nvjpeg", "nvrtc"] {
+    for library in ["driver", "nvjpeg", "nvrtc", "nvml"] {
         let found = result[library]["found"].as_bool().unwrap();
         let key = if found { "version" } else { "missing" };
         assert!(!result[library][key].as_str().unwrap().is_empty(), "{library}");

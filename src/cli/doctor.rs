@@ -37,6 +37,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
             "devices": probe.devices.iter().map(device_json).collect::<Vec<_>>(),
             "nvjpeg": library_json(&probe.nvjpeg),
             "nvrtc": library_json(&probe.nvrtc),
+            "nvml": library_json(&probe.nvml),
         }));
     }
     print(format!("feedwater {}", env!("CARGO_PKG_VERSION")))?;
@@ -55,6 +56,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     }
     print(format!("nvjpeg    {}", library_text(&probe.nvjpeg)))?;
     print(format!("nvrtc     {}", library_text(&probe.nvrtc)))?;
+    print(format!("nvml      {}", library_text(&probe.nvml)))?;
     let usable = probe.devices.iter().any(Result::is_ok);
     print(match (usable, &probe.nvrtc, &probe.nvjpeg) {
         (false, _, _) => "verdict   everything runs on the CPU: no usable GPU",

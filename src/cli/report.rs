@@ -106,7 +106,8 @@ impl fmt::Display for Report {
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
-        let StageSeconds { read, decode, transform, waiting_for_consumer, consumer_waiting } =
+        let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = self.stages;
+        let StageSeconds { consumer_waiting, device_decode, device_kernel, device_waiting, .. } =
             self.stages;
         let all = (read + decode + transform + waiting_for_consumer).max(f64::MIN_POSITIVE);
         let part = |seconds: f64| format!("{seconds:.2} s ({:.0} %)", 100.0 * seconds / all);
@@ -118,7 +119,18 @@ impl fmt::Display for Report {
             part(transform),
             part(waiting_for_consumer),
         )?;
-        writeln!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
+        if device_decode + device_kernel > 0.0 {
+            let (decode, kernel) = (device_decode, device_kernel);
+            writeln!(
+                f,
+                "streams   decode {decode:.3} s, kernel {kernel:.3} s, by the device's clock"
+            )?;
+        }
+        write!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
+        if device_waiting > 0.0 {
+            write!(f, ", and its stream {device_waiting:.3} s more")?;
+        }
+        writeln!(f)?;
         writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
         if !self.routes.is_empty() {
             writeln!(f, "routes    {}", shares(&self.routes))?;

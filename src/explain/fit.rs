@@ -70,6 +70,13 @@ fn fit_with(profile: &Profile, storage: Option<(u32, f64)>) -> Result<Fit> {
     // Means are of all threads together; the model's are of one that is no straggler.
     let slow = mean_slowness(profile, &model.workers);
     for stage in &profile.stages {
+        let on_device = stage.device.as_ref().filter(|_| model.pages.is_some());
+        if let Some(time) = on_device.filter(|time| time.items > 0) {
+            let resource = model.resources.len();
+            model.resources.push(Resource { name: stage.stage.name().into(), servers: 1 });
+            let service = Service::constant(time.all_seconds() / samples);
+            add(&mut model, stage.stage.name(), On::Resource(resource), service, true);
+        }
         let mean = stage.busy / samples / slow;
         if mean <= 0.0 || !mean.is_finite() {
             continue;
@@ -77,17 +84,8 @@ fn fit_with(profile: &Profile, storage: Option<(u32, f64)>) -> Result<Fit> {
         match stage.stage {
             Measured::List => {}
             Measured::Read => read(&mut model, stage, mean, storage),
-            Measured::DeviceDecode | Measured::Kernel if model.pages.is_some() => {
-                let resource = model.resources.len();
-                model.resources.push(Resource { name: stage.stage.name().into(), servers: 1 });
-                add(
-                    &mut model,
-                    stage.stage.name(),
-                    On::Resource(resource),
-                    Service::constant(mean),
-                    true,
-                );
-            }
+            // Of the launcher's thread, and no worker's.
+            Measured::Kernel => {}
             _ => {
                 let share = if full { stage.cpu_share } else { 1.0 };
                 let service = shaped(stage, mean * share);

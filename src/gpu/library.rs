@@ -1,12 +1,13 @@
-//! Finds the driver, nvJPEG, NVRTC and NVTX at run time.
+//! Finds the driver, nvJPEG, NVRTC, NVTX and NVML at run time.
 //!
 //! Nothing links CUDA. Each library is looked for in this order, and the first that opens is used until the
 //! process ends (CUDA libraries must never be closed again, so the handles are leaked):
 //!
-//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC` or `FEEDWATER_LIBNVTX`: an error if it does
-//!    not open;
-//! 2. all but the driver: one of that name that the process has already loaded (PyTorch's, for example);
-//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver;
+//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`, `FEEDWATER_LIBNVTX` or
+//!    `FEEDWATER_LIBNVML`: an error if it does not open;
+//! 2. nvJPEG, NVRTC and NVTX: one of that name that the process has already loaded (PyTorch's, for example);
+//! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver and
+//!    for NVML, which comes with it;
 //! 4. `lib64` and `targets/x86_64-linux/lib` under `CUDA_HOME`, `CUDA_PATH`, `/usr/local/cuda`,
 //!    `/usr/local/cuda-*` and `/opt/cuda`;
 //! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
@@ -44,6 +45,8 @@ pub enum Name {
     Nvrtc,
     /// Ranges for profilers.
     Nvtx,
+    /// NVML, the driver's library for watching devices.
+    Nvml,
 }
 
 /// A library that is open until the process ends.
@@ -88,7 +91,9 @@ pub fn open(name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
     let explicit = explicit.or_else(|| from_env(name.variable()));
     let found = match &explicit {
         Some(path) => open_explicit(name, path)?,
-        None if name == Name::Driver => search(name, &name.file_names(cuda_major), &[])?,
+        None if matches!(name, Name::Driver | Name::Nvml) => {
+            search(name, &name.file_names(cuda_major), &[])?
+        }
         None => search(name, &name.file_names(cuda_major), &directories())?,
     };
     if name == Name::Driver {
@@ -122,6 +127,7 @@ impl Name {
             Name::NvJpeg => "FEEDWATER_LIBNVJPEG",
             Name::Nvrtc => "FEEDWATER_LIBNVRTC",
             Name::Nvtx => "FEEDWATER_LIBNVTX",
+            Name::Nvml => "FEEDWATER_LIBNVML",
         }
     }
 
@@ -132,6 +138,7 @@ impl Name {
             Name::NvJpeg => "nvJPEG (libnvjpeg)",
             Name::Nvrtc => "the CUDA run-time compiler (libnvrtc)",
             Name::Nvtx => "NVTX (libnvToolsExt.so.1)",
+            Name::Nvml => "NVML (libnvidia-ml.so.1)",
         }
     }
 
@@ -152,6 +159,10 @@ impl Name {
             Name::Nvtx => {
                 "install a CUDA toolkit of version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
             }
+            Name::Nvml => {
+                "it comes with NVIDIA's display driver; containers need the capability `utility` \
+                 (NVIDIA_DRIVER_CAPABILITIES)"
+            }
         }
     }
 
@@ -162,6 +173,7 @@ impl Name {
             Name::NvJpeg => "libnvjpeg.so",
             Name::Nvrtc => "libnvrtc.so",
             Name::Nvtx => "libnvToolsExt.so",
+            Name::Nvml => "libnvidia-ml.so",
         }
     }
 
@@ -174,6 +186,9 @@ impl Name {
         }
         if self == Name::Nvtx {
             return vec!["libnvToolsExt.so.1".into()];
+        }
+        if self == Name::Nvml {
+            return vec!["libnvidia-ml.so.1".into(), "libnvidia-ml.so".into()];
         }
         let newest = cuda_major.unwrap_or(NEWEST_MAJOR).max(OLDEST_MAJOR);
         let numbered =
@@ -367,6 +382,7 @@ const DRIVER_SYMBOLS: &[&str] = &[
     "cuDriverGetVersion",
     "cuEventCreate",
     "cuEventDestroy_v2",
+    "cuEventElapsedTime",
     "cuEventQuery",
     "cuEventRecord",
     "cuEventSynchronize",

@@ -5,7 +5,7 @@
 //! parameters as bytes.
 //!
 //! `unsafe` is allowed in this module and nowhere above it, for these reasons only:
-//! * calls of C functions of the driver, NVRTC, NVTX and nvJPEG, whose handles are owned by the types here;
+//! * calls of C functions of the driver, NVRTC, NVTX, nvJPEG and NVML, whose handles are owned by the types here;
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
 //! * cudarc's slices over memory of our pools (`foreign.rs`);
@@ -25,6 +25,7 @@ pub use kernel::{Kernel, compiler};
 pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 pub use slot::TensorSlot;
+pub use stopwatch::{Lap, Stopwatch};
 pub use stream::{Event, Stream};
 pub use transfer::{Staged, Upload, copy, fill, read_back};
 
@@ -34,11 +35,13 @@ mod foreign;
 pub mod kernel;
 pub mod library;
 pub mod nvjpeg;
+pub mod nvml;
 mod nvrtc;
 pub mod nvtx;
 mod pool;
 mod probe;
 mod slot;
+mod stopwatch;
 mod stream;
 mod transfer;
 

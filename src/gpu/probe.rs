@@ -1,6 +1,7 @@
 //! What this machine has, for people: nothing here is needed to run.
 
 use super::nvjpeg::Library;
+use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
 use super::{Device, device_count, driver_version, library};
 
@@ -15,6 +16,8 @@ pub struct Probe {
     pub nvjpeg: Result<LibraryReport, String>,
     /// The run-time compiler.
     pub nvrtc: Result<LibraryReport, String>,
+    /// NVML, which tells how much of a GPU is in use; nothing else needs it.
+    pub nvml: Result<LibraryReport, String>,
 }
 
 /// One library.
@@ -66,11 +69,16 @@ pub fn probe() -> Probe {
         version: nvjpeg.version().to_string(),
         warnings: nvjpeg.warnings(),
     });
+    let nvml = Nvml::open().and_then(|nvml| {
+        let (path, version) = (nvml.path().to_owned(), nvml.version()?);
+        Ok(LibraryReport { path, version, warnings: Vec::new() })
+    });
     Probe {
         driver: driver.map_err(|error| error.to_string()),
         devices: devices.collect(),
         nvjpeg: nvjpeg.map_err(|error| error.to_string()),
         nvrtc: nvrtc.map_err(|error| error.to_string()),
+        nvml: nvml.map_err(|error| error.to_string()),
     }
 }
 

@@ -1,10 +1,11 @@
 //! Streams and events: the device's queues, and the marks in them that others can wait for.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use cudarc::driver::{CudaStream, result, sys};
 
-use super::{Device, driver};
+use super::{Device, driver, library};
 use crate::error::{Error, Result};
 
 /// A queue of work on the device: what is put into one stream runs in that order, and different streams run
@@ -161,9 +162,19 @@ impl Event {
     /// An event that counts as reached until it is recorded. It takes no time stamps (those cost hundreds
     /// of microseconds on some devices), and a host that waits for it sleeps instead of spinning.
     pub fn new(device: &Arc<Device>) -> Result<Self> {
-        device.bind()?;
         let flags = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as u32
             | sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC as u32;
+        Self::with_flags(device, flags)
+    }
+
+    /// An event that takes the time when it is reached, for [`elapsed_since`](Self::elapsed_since). Nothing should wait
+    /// for it: a [`Stopwatch`](super::Stopwatch) has such events.
+    pub fn timed(device: &Arc<Device>) -> Result<Self> {
+        Self::with_flags(device, sys::CUevent_flags::CU_EVENT_DEFAULT as u32)
+    }
+
+    fn with_flags(device: &Arc<Device>, flags: u32) -> Result<Self> {
+        device.bind()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: writes one handle to `raw`. `result::event::create` takes one flag only.
         driver("cuEventCreate", unsafe { sys::cuEventCreate(&mut raw, flags).result() })?;
@@ -187,6 +198,27 @@ impl Event {
         }
     }
 
+    /// What the device's clock says between an earlier mark and this one; `None` where one of them is not reached. Does not
+    /// wait. CUDA gives milliseconds in single precision, in steps of about half a microsecond.
+    ///
+    /// # Errors
+    /// [`Error::Device`](crate::Error::Device) where one of them is not [`timed`](Self::timed) or was never recorded.
+    pub fn elapsed_since(&self, earlier: &Event) -> Result<Option<Duration>> {
+        self.device.bind()?;
+        let mut milliseconds = 0f32;
+        let elapsed = elapsed_time()?;
+        // SAFETY: both handles are alive; writes one number.
+        let called = unsafe { elapsed(&mut milliseconds, earlier.raw, self.raw) }.result();
+        match called {
+            Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NOT_READY => Ok(None),
+            other => {
+                driver("cuEventElapsedTime", other)?;
+                let seconds = f64::from(milliseconds.max(0.0)) * 1e-3;
+                Ok(Duration::try_from_secs_f64(seconds).ok())
+            }
+        }
+    }
+
     /// The `CUevent`, for streams that are driven from elsewhere; valid as long as this event.
     pub fn raw(&self) -> *mut std::ffi::c_void {
         self.raw.cast()
@@ -198,6 +230,20 @@ impl Event {
         // SAFETY: the handle is alive.
         driver("cuEventSynchronize", unsafe { result::event::synchronize(self.raw) })
     }
+}
+
+type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+
+/// The function that every driver has: cudarc knows only its successor of CUDA 12.8, which older drivers have not.
+fn elapsed_time() -> Result<ElapsedTime> {
+    static FOUND: OnceLock<ElapsedTime> = OnceLock::new();
+    if let Some(found) = FOUND.get() {
+        return Ok(*found);
+    }
+    let driver = library::open(library::Name::Driver, None)?;
+    // SAFETY: the type is that of cuda.h.
+    let found = unsafe { driver.function("cuEventElapsedTime") }?;
+    Ok(*FOUND.get_or_init(|| found))
 }
 
 impl Drop for Event {

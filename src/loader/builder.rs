@@ -42,6 +42,7 @@ pub struct LoaderBuilder {
     pub(super) opened_in: Duration,
     pub(super) watching: Watching,
     pub(super) nvtx: bool,
+    pub(super) watch_device: Option<Duration>,
     chain: Chain,
     settings: Settings,
     device: DeviceChoice,
@@ -60,6 +61,7 @@ impl LoaderBuilder {
             opened_in: Duration::ZERO,
             watching: Watching::default(),
             nvtx: false,
+            watch_device: None,
             settings: Settings::default(),
             device: DeviceChoice::Auto,
         }
@@ -82,6 +84,13 @@ impl LoaderBuilder {
     /// What opening the source took, for reports.
     pub fn opened_in(mut self, took: Duration) -> Self {
         self.opened_in = took;
+        self
+    }
+
+    /// How often a thread looks at how much of the device is in use, as NVML tells; `None`, the default, is never. What it
+    /// sees is in [`Profile::device`](crate::measure::Profile::device). Without NVML a warning says why nothing does.
+    pub fn watch_device(mut self, period: Option<Duration>) -> Self {
+        self.watch_device = period;
         self
     }
 

@@ -16,7 +16,7 @@ use super::balance::LaneReport;
 use super::batch::{BatchMemory, BatchSlot};
 use super::cache::Caches;
 use super::device::{
-    self, Depot, DeviceMemory, DeviceSlot, Hardware, Lanes, Launcher, PageWorker, Taken,
+    self, Clocks, Depot, DeviceMemory, DeviceSlot, Hardware, Lanes, Launcher, PageWorker, Taken,
 };
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
@@ -39,7 +39,7 @@ pub(super) struct Parts {
 /// Dropping it stops and joins all threads.
 pub(super) enum Engine {
     Host(Running<HostSlot>),
-    Device(Running<DeviceSlot>, DeviceMemory, Arc<Lanes>),
+    Device(Running<DeviceSlot>, DeviceMemory, Arc<Lanes>, Arc<Clocks>),
 }
 
 /// One ring of batches with the threads that fill it.
@@ -74,8 +74,9 @@ impl Engine {
         device: &Arc<Device>,
         consumer: Option<Arc<Stream>>,
     ) -> Result<Self> {
+        let clocks = Arc::new(Clocks::new(device.clone(), parts.meters.clone()));
         let Taken { memory, stream, kernel, slots, pages, blocks, uploads, lanes, batch_decoders } =
-            Taken::new(&parts.plan, device, consumer)?;
+            Taken::new(&parts.plan, device, consumer, &clocks)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
         let Parts { source, plan, meters, caches, .. } = parts;
@@ -86,6 +87,7 @@ impl Engine {
             caches: caches.clone(),
             lanes: lanes.clone(),
             uploads: uploads.clone(),
+            clocks: clocks.clone(),
         };
 
         let mut to_hardware = None;
@@ -94,20 +96,20 @@ impl Engine {
             to_hardware = Some(sender);
             let (group, stream) = (on_device.hardware_group, Stream::new(device)?);
             let name = "feedwater-jpeg";
-            let hardware = Hardware::new(parts_of(name), stream, batch_decoders, group);
+            let hardware = Hardware::new(parts_of(name), stream, batch_decoders, group)?;
             let producer = producer.clone();
             running.spawn(name.into(), move |_| hardware.run(&waiting, producer))?;
         }
         for number in 0..parts.plan.settings.loader.workers {
             let stream = Stream::new(device)?;
             let name = format!("feedwater-{number}");
-            let worker = PageWorker::new(parts_of(&name), stream, to_hardware.clone());
+            let worker = PageWorker::new(parts_of(&name), stream, to_hardware.clone())?;
             let producer = producer.clone();
             running.spawn(name, move |feed| worker.run(feed, &producer))?;
         }
         drop((producer, to_hardware));
         let name = "feedwater-launch";
-        let launcher = Launcher::new(parts_of(name), stream, kernel, blocks);
+        let launcher = Launcher::new(parts_of(name), stream, kernel, blocks)?;
         let uploads = Closing(uploads);
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);
@@ -118,7 +120,7 @@ impl Engine {
             drop(uploads);
             launched
         })?;
-        Ok(Engine::Device(running, memory, lanes))
+        Ok(Engine::Device(running, memory, lanes, clocks))
     }
 
     /// The next batch; waits for it.
@@ -157,7 +159,7 @@ impl Engine {
     pub fn warnings(&self) -> Vec<String> {
         match self {
             Engine::Host(_) => Vec::new(),
-            Engine::Device(.., lanes) => lanes.warnings(),
+            Engine::Device(_, _, lanes, _) => lanes.warnings(),
         }
     }
 
@@ -165,7 +167,14 @@ impl Engine {
     pub fn routes(&self) -> Vec<LaneReport> {
         match self {
             Engine::Host(_) => Vec::new(),
-            Engine::Device(.., lanes) => lanes.report(),
+            Engine::Device(_, _, lanes, _) => lanes.report(),
+        }
+    }
+
+    /// Counts what the device is done with by now, as far as it is timed.
+    pub fn harvest(&self) {
+        if let Engine::Device(.., clocks) = self {
+            clocks.harvest();
         }
     }
 
@@ -180,7 +189,7 @@ impl Engine {
         };
         match self {
             Engine::Host(_) => stats,
-            Engine::Device(_, memory, _) => MemoryStats {
+            Engine::Device(_, memory, ..) => MemoryStats {
                 pinned_bytes_peak: memory.pinned.peak_bytes(),
                 device_bytes_peak: memory.device.peak_bytes(),
                 device_bytes_of_driver: memory.driver_bytes,

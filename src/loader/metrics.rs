@@ -69,6 +69,7 @@ impl Loader {
 impl Observed {
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
+        self.engine.harvest();
         let memory = self.engine.memory(&self.plan.footprint);
         let (routes, caches) = (self.engine.routes(), self.caches.stats());
         let storage = storage::stats();

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
+use crate::gpu::Device;
 use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
@@ -28,6 +29,7 @@ mod policy;
 mod profile;
 mod state;
 mod stats;
+mod watch;
 
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
@@ -43,6 +45,7 @@ use cache::Caches;
 use engine::{Engine, Parts};
 use metrics::Served;
 use stats::Counters;
+use watch::Watch;
 
 /// Gives batches that are ready for the model, epoch after epoch.
 ///
@@ -76,6 +79,10 @@ pub struct Loader {
     counters: Arc<Counters>,
     meters: Arc<Meters>,
     caches: Arc<Caches>,
+    /// What batches are made on, where that is a GPU.
+    gpu: Option<Arc<Device>>,
+    /// Looks at it, where that was asked for; or why nothing does.
+    watch: Option<Result<Watch>>,
     /// Before the engine, which its thread looks at.
     served: Served,
     engine: Arc<Engine>,
@@ -167,14 +174,17 @@ impl Loader {
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,
         };
-        let engine = match (device, plan.uses_gpu()) {
-            (Some(device), true) => Engine::on_device(&parts, &device, builder.consumer)?,
+        let gpu = device.filter(|_| plan.uses_gpu());
+        let engine = match (&gpu, plan.uses_gpu()) {
+            (Some(device), true) => Engine::on_device(&parts, device, builder.consumer)?,
             (None, true) => {
                 let reason = "the plan was made for one that this machine does not have".into();
                 return Err(Error::Unavailable { what: "a gpu", reason });
             }
             (_, false) => Engine::on_host(&parts)?,
         };
+        let watch = gpu.as_ref().zip(builder.watch_device);
+        let watch = watch.map(|(device, period)| Watch::new(device, period, meters.clone()));
         let at = (builder.start_epoch, 0);
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
@@ -186,6 +196,8 @@ impl Loader {
             counters,
             meters,
             caches,
+            gpu,
+            watch,
             served: Served::default(),
             engine: Arc::new(engine),
             state: Mutex::new(state),
@@ -233,6 +245,9 @@ impl Loader {
         let mut warnings = self.warnings.clone();
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
+        if let Some(Err(error)) = &self.watch {
+            warnings.push(format!("the device is not watched: {error}"));
+        }
         warnings.extend(storage::warnings());
         warnings
     }

@@ -3,10 +3,13 @@
 use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::explain::{Options, Report, explain};
 use crate::footprint::Memory;
-use crate::measure::{Data, Profile, Setup, Snapshot};
+use crate::gpu::nvml::Nvml;
+use crate::measure::{
+    Data, DeviceCounts, DeviceReading, MemoryProfile, Profile, RouteProfile, Setup, Snapshot, Stage,
+};
 use crate::plan::Place;
 
 use super::Loader;
@@ -28,6 +31,7 @@ impl Drop for ConsumerSpan<'_> {
 impl Loader {
     /// Everything that was measured so far, as counts.
     pub fn measured(&self) -> Snapshot {
+        self.engine.harvest();
         self.meters.snapshot()
     }
 
@@ -38,7 +42,31 @@ impl Loader {
 
     /// What was measured since an earlier [`measured`](Self::measured): so the start of a run can be left out.
     pub fn profile_since(&self, earlier: &Snapshot) -> Profile {
-        Profile::new(&self.measured().since(earlier), self.setup(), self.data())
+        let measured = self.measured().since(earlier);
+        let memory = self.engine.memory(&self.plan.footprint);
+        Profile {
+            routes: self.routes(&measured),
+            memory: MemoryProfile {
+                pinned_peak: memory.pinned_bytes_peak,
+                device_peak: memory.device_bytes_peak,
+                device_of_driver: memory.device_bytes_of_driver,
+            },
+            ..Profile::new(&measured, self.setup(), self.data())
+        }
+    }
+
+    /// How much of the device is in use now, by all processes, as NVML tells. Takes some time, mostly 20 ms for each
+    /// direction of PCIe, in which this thread waits; [`watch_device`](super::LoaderBuilder::watch_device) has a thread that
+    /// does it now and then.
+    ///
+    /// # Errors
+    /// [`Error::Unavailable`] without NVML or where batches are made on the CPU, [`Error::Device`] where the driver refuses.
+    pub fn device_utilisation(&self) -> Result<DeviceReading> {
+        let Some(device) = &self.gpu else {
+            let reason = "batches are made on the CPU".to_string();
+            return Err(Error::Unavailable { what: "a device to watch", reason });
+        };
+        Nvml::open()?.monitor(device)?.read()
     }
 
     /// Writes the trace of the latest spans of every thread, the consumer and the ring, as Chrome's
@@ -82,6 +110,19 @@ impl Loader {
     /// [`Error::Config`](crate::Error::Config) where fewer than two batches were handed out.
     pub fn report(&self) -> Result<Report> {
         explain(&self.profile(), &Options::default())
+    }
+
+    fn routes(&self, measured: &Snapshot) -> Vec<RouteProfile> {
+        let routes = self.engine.routes().into_iter().map(|lane| RouteProfile {
+            route: lane.route.name().to_string(),
+            pictures: lane.pictures,
+            share: lane.share,
+            busy: lane.busy,
+            device: measured
+                .device_of(Stage::DeviceDecode, lane.route.name())
+                .and_then(DeviceCounts::time),
+        });
+        routes.collect()
     }
 
     fn setup(&self) -> Setup {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 
 use crate::error::Reason;
-use crate::measure::{Meters, Stage, StageCounts};
+use crate::measure::{DeviceCounts, Meters, Stage, StageCounts};
 use crate::storage::StorageStats;
 
 use super::balance::LaneReport;
@@ -125,6 +125,13 @@ pub struct StageSeconds {
     pub waiting_for_consumer: f64,
     /// The consumer waited for a batch: the loader is the bottleneck.
     pub consumer_waiting: f64,
+    /// The device decoded: of its streams, by its own clock, and estimated from the spans that were measured. 0 where nothing
+    /// is decoded there.
+    pub device_decode: f64,
+    /// The same of the kernel.
+    pub device_kernel: f64,
+    /// The same of the consumer's stream waiting for batches that the host had already.
+    pub device_waiting: f64,
 }
 
 const SKIPPED: &str = "skipped";
@@ -189,6 +196,7 @@ impl Counters {
             let sum: u64 = stages.iter().map(|&stage| of(&measured.stage(stage))).sum();
             sum as f64 * 1e-9
         };
+        let of_device = |counts: &DeviceCounts| counts.time().map_or(0.0, |it| it.all_seconds());
         let busy = |stages: &[Stage]| seconds(|it| it.busy, stages);
         let stages = StageSeconds {
             read: busy(&[Stage::Read]),
@@ -196,6 +204,9 @@ impl Counters {
             transform: busy(&[Stage::Transform, Stage::Kernel]),
             waiting_for_consumer: seconds(|it| it.output, &[Stage::HandOver, Stage::Upload]),
             consumer_waiting: measured.steps.waited as f64 * 1e-9,
+            device_decode: of_device(&measured.device(Stage::DeviceDecode)),
+            device_kernel: of_device(&measured.device(Stage::Kernel)),
+            device_waiting: of_device(&measured.steps.waited_on_device),
         };
         Stats { seconds: measured.seconds, stages, ..stats }
     }

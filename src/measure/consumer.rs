@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::thread::ThreadId;
 use std::time::{Duration, Instant};
 
+use super::device::DeviceCounts;
 use super::histogram::{Counts, Histogram};
 use super::lane::thread_time;
 
@@ -38,6 +39,8 @@ pub struct Steps {
     pub ready: u64,
     /// It waited for batches.
     pub waited: u64,
+    /// Its stream waited for batches, by the device's clock; nothing where batches are made on the host.
+    pub waited_on_device: DeviceCounts,
     /// It was in its steps.
     pub stepped: u64,
     /// Its thread's processor worked, in the steps that were clocked.
@@ -136,6 +139,7 @@ impl Steps {
             samples: self.samples - earlier.samples,
             ready: self.ready - earlier.ready,
             waited: self.waited - earlier.waited,
+            waited_on_device: self.waited_on_device.since(&earlier.waited_on_device),
             stepped: self.stepped - earlier.stepped,
             cpu: self.cpu - earlier.cpu,
             clocked: self.clocked - earlier.clocked,

@@ -4,6 +4,7 @@
 //!   long it waited for input and for room for its output. Threads never wait for one another to count.
 //! * Processor time is asked of the system for one sample in [`CLOCKED`] where samples are short, else for each: the
 //!   difference between the time that a stage takes and the processor's tells waiting for a disk, or for a processor.
+//! * The device's time is taken by events in its streams, and counted by a [`DeviceMeter`] for each stage and route.
 //! * What happens once a batch (the ring, the consumer, the time line) is behind a lock.
 //! * Memory is constant: histograms have fixed buckets, and the time line halves its resolution when it is full.
 //! * A [`Snapshot`] is everything at one moment; what was done between two of them is their difference.
@@ -15,21 +16,25 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use consumer::{Consumer, Steps};
+pub use device::{DeviceCounts, DeviceMeter, DeviceTime};
 pub use histogram::{Counts, Histogram, Latency};
 pub use lane::{CLOCKED, CpuClock, Lane, StageCounts};
 pub use profile::{
-    ConsumerProfile, Data, Profile, RingProfile, Setup, SpanProfile, StageProfile, ThreadProfile,
+    ConsumerProfile, Data, MemoryProfile, Profile, RingProfile, RouteProfile, Setup, SpanProfile,
+    StageProfile, ThreadProfile,
 };
 pub use ring::{Ring, RingCounts};
 pub use spread::{Moment, Seen, Spread};
 pub use stage::{STAGES, Stage};
 pub use together::{InFlight, Reads, Together};
 pub use trace::{OTHER_TRACKS, trace_bytes};
+pub use utilisation::{DeviceProfile, DeviceReading, DeviceReadings};
 pub use watch::{Marker, SHORTEST_WAIT, SPAN_BYTES, Watching};
 
 use trace::BatchTrace;
 
 mod consumer;
+mod device;
 mod histogram;
 mod lane;
 mod profile;
@@ -39,6 +44,7 @@ mod spread;
 mod stage;
 mod together;
 mod trace;
+mod utilisation;
 mod watch;
 
 /// Most moments of the time line.
@@ -51,6 +57,12 @@ pub struct Meters {
     watching: Watching,
     lanes: Mutex<Vec<Arc<Lane>>>,
     together: Arc<Together>,
+    /// What the device does, by stage and route.
+    device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
+    /// How long the consumer's stream waits.
+    waits: Arc<DeviceMeter>,
+    /// How much of the device is in use.
+    readings: Mutex<DeviceReadings>,
     batches: Mutex<Batches>,
 }
 
@@ -70,6 +82,10 @@ pub struct Snapshot {
     pub seconds: f64,
     /// By thread: its name, and each stage.
     pub lanes: Vec<(String, [StageCounts; STAGES])>,
+    /// By stage and route: what the device did.
+    pub device: Vec<(Stage, &'static str, DeviceCounts)>,
+    /// How much of the device was in use, where it is watched.
+    pub readings: DeviceReadings,
     /// The ring of batches.
     pub ring: RingCounts,
     /// Batches that are ready.
@@ -105,8 +121,16 @@ impl Meters {
             timeline: Spread::default(),
             trace: (watching.spans > 0).then(|| BatchTrace::new(begin, watching.spans)),
         };
-        let (lanes, together) = (Mutex::default(), Arc::default());
-        Self { begin, watching, lanes, together, batches: Mutex::new(batches) }
+        Self {
+            begin,
+            watching,
+            lanes: Mutex::default(),
+            together: Arc::default(),
+            device: Mutex::default(),
+            waits: Arc::default(),
+            readings: Mutex::default(),
+            batches: Mutex::new(batches),
+        }
     }
 
     /// Spans that each thread keeps; 0 where no trace is made.
@@ -120,6 +144,31 @@ impl Meters {
         let lane = Arc::new(Lane::new(name.into(), self.together.clone(), watch));
         self.lanes().push(lane.clone());
         lane
+    }
+
+    /// The meter of what the device does in a stage for a route, or for what else has a name; one for all threads.
+    pub fn device(&self, stage: Stage, route: &'static str) -> Arc<DeviceMeter> {
+        let mut device = self.device.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((.., meter)) = device.iter().find(|it| (it.0, it.1) == (stage, route)) {
+            return meter.clone();
+        }
+        let meter = Arc::<DeviceMeter>::default();
+        device.push((stage, route, meter.clone()));
+        meter
+    }
+
+    /// A reading of how much of the device is in use, or why there is none.
+    pub fn device_reading<E>(&self, reading: &Result<DeviceReading, E>) {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        match reading {
+            Ok(reading) => readings.add(reading),
+            Err(_) => readings.add_failure(),
+        }
+    }
+
+    /// The meter of how long the consumer's stream waits for batches.
+    pub fn device_waits(&self) -> Arc<DeviceMeter> {
+        self.waits.clone()
     }
 
     /// Seconds since the loader was built.
@@ -218,14 +267,17 @@ impl Meters {
     pub fn snapshot(&self) -> Snapshot {
         let lanes = self.lanes().clone();
         let seconds = self.seconds();
+        let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let batches = self.batches();
         Snapshot {
             seconds,
             lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
+            readings: self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            device: device.iter().map(|(stage, route, it)| (*stage, *route, it.counts())).collect(),
             ring: batches.ring.counts(Instant::now()),
             ready: batches.ring.ready(),
             filling: batches.ring.filling(),
-            steps: batches.consumer.all(),
+            steps: Steps { waited_on_device: self.waits.counts(), ..batches.consumer.all() },
             reads: self.together.reads(),
             timeline: batches.timeline.kept().to_vec(),
             pictures: lanes.iter().flat_map(|lane| lane.pictures().kept().to_vec()).collect(),
@@ -282,9 +334,15 @@ impl Snapshot {
             };
             (name.clone(), std::array::from_fn(part))
         });
+        let device = self.device.iter().map(|(stage, route, now)| {
+            let then = earlier.device.iter().find(|it| (it.0, it.1) == (*stage, *route));
+            (*stage, *route, then.map_or_else(|| now.clone(), |(.., then)| now.since(then)))
+        });
         Snapshot {
             seconds: self.seconds - earlier.seconds,
             lanes: lanes.collect(),
+            device: device.collect(),
+            readings: self.readings.since(&earlier.readings),
             ring: self.ring.since(&earlier.ring),
             ready: self.ready,
             filling: self.filling,
@@ -307,6 +365,20 @@ impl Snapshot {
         let mut sum = StageCounts::default();
         for (_, stages) in &self.lanes {
             sum.add(&stages[stage as usize]);
+        }
+        sum
+    }
+
+    /// What the device did in a stage for a route, or for what else has a name.
+    pub fn device_of(&self, stage: Stage, route: &str) -> Option<&DeviceCounts> {
+        self.device.iter().find(|it| it.0 == stage && it.1 == route).map(|it| &it.2)
+    }
+
+    /// What the device did in a stage, by all routes.
+    pub fn device(&self, stage: Stage) -> DeviceCounts {
+        let mut sum = DeviceCounts::default();
+        for (_, _, counts) in self.device.iter().filter(|it| it.0 == stage) {
+            sum.add(counts);
         }
         sum
     }
@@ -337,5 +409,23 @@ mod tests {
         assert_eq!(after.lanes[1].0, "b");
         assert!((meters.busy()[Stage::Read as usize] - 0.015).abs() < 1e-9);
         assert_eq!(meters.waits(), (0.005, 0.007));
+    }
+
+    #[test]
+    fn the_device_is_counted_by_stage_and_route_for_all_threads_together() {
+        let meters = Meters::new(3);
+        let cuda = meters.device(Stage::DeviceDecode, "cuda");
+        cuda.add(1, Duration::from_micros(5));
+        let before = meters.snapshot();
+        meters.device(Stage::DeviceDecode, "cuda").add(2, Duration::from_micros(7));
+        meters.device(Stage::DeviceDecode, "host").add(1, Duration::from_micros(11));
+        meters.device(Stage::Kernel, "fused").add(1, Duration::from_micros(13));
+        meters.device_waits().add(4, Duration::from_micros(17));
+        let after = meters.snapshot().since(&before);
+        let decode = after.device(Stage::DeviceDecode);
+        assert_eq!((after.device.len(), decode.items, decode.busy), (3, 3, 18_000));
+        assert_eq!((after.device[0].1, after.device[0].2.items), ("cuda", 2));
+        assert_eq!(after.steps.waited_on_device.busy, 17_000);
+        assert_eq!(after.since(&after).steps.waited_on_device.busy, 0);
     }
 }

@@ -2,14 +2,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Latency, Moment, Seen, Snapshot, Stage};
+use super::{DeviceProfile, DeviceTime, Latency, Moment, Seen, Snapshot, Stage};
 
 /// Equally probable values that stand for a distribution.
 const QUANTILES: usize = 64;
 
 /// What a loader did in some time, and under which settings. Times are in seconds.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Profile {
     /// How long it was measured.
     pub seconds: f64,
@@ -23,6 +23,12 @@ pub struct Profile {
     pub data: Data,
     /// Each stage that was met, all threads together.
     pub stages: Vec<StageProfile>,
+    /// Each decode route, where pictures are decoded for a device.
+    pub routes: Vec<RouteProfile>,
+    /// What was measured of memory, since the loader was built.
+    pub memory: MemoryProfile,
+    /// How much of the device was in use, where it was watched.
+    pub device: Option<DeviceProfile>,
     /// Each thread.
     pub threads: Vec<ThreadProfile>,
     /// The ring of batches.
@@ -35,7 +41,7 @@ pub struct Profile {
 
 /// The settings that matter for speed, and the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Setup {
     /// Where batches are made, and why there.
     pub device: String,
@@ -89,7 +95,7 @@ pub struct Setup {
 
 /// The data set, as far as it was met.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct Data {
     /// What the source says of itself.
     pub source: String,
@@ -134,6 +140,37 @@ pub struct StageProfile {
     pub latency: Latency,
     /// Equally probable times of an item, as multiples of the mean.
     pub quantiles: Vec<f64>,
+    /// What the device did in it, by its own clock; `None` where it takes no part. Of the stage `upload` this is what copying
+    /// took, of `device_decode` decoding, of `kernel` the kernel alone.
+    pub device: Option<DeviceTime>,
+}
+
+/// What one decode route did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct RouteProfile {
+    /// `hardware`, `cuda`, `host` or `cpu`.
+    pub route: String,
+    /// Pictures that were finished since the loader was built.
+    pub pictures: u64,
+    /// Of all of them.
+    pub share: f64,
+    /// The share of the time in which its places were taken.
+    pub busy: f64,
+    /// What the device did for it in the time that was measured; `None` for `cpu`.
+    pub device: Option<DeviceTime>,
+}
+
+/// What was measured of memory, in bytes: the most in use at one time. What was predicted is in [`Setup`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryProfile {
+    /// Of the pool of page-locked memory.
+    pub pinned_peak: u64,
+    /// Of the pool of device memory.
+    pub device_peak: u64,
+    /// Device memory of the driver, the context and the libraries.
+    pub device_of_driver: u64,
 }
 
 /// What one thread did.
@@ -154,7 +191,7 @@ pub struct ThreadProfile {
 
 /// The ring of batches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct RingProfile {
     /// Slots.
     pub slots: u32,
@@ -168,12 +205,15 @@ pub struct RingProfile {
 
 /// The consumer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ConsumerProfile {
     /// Seconds that it waited for batches.
     pub waited: f64,
     /// That, by all of its time between the first batch and the last.
     pub waiting_share: f64,
+    /// How long its stream waited for batches to be filled, by the device's clock: what a batch is late when its host has
+    /// it already. A span is a batch. `None` where batches are made on the host.
+    pub waited_on_device: Option<DeviceTime>,
     /// The share of batches that were there when it asked.
     pub readiness: f64,
     /// How long it waited for each batch.
@@ -235,6 +275,9 @@ impl Profile {
             images: steps.samples,
             batches: steps.batches,
             consumer: ConsumerProfile::new(measured),
+            routes: Vec::new(),
+            memory: MemoryProfile::default(),
+            device: measured.readings.profile(),
             threads: threads(measured),
             timeline: measured.timeline.clone(),
             setup,
@@ -260,7 +303,8 @@ impl StageProfile {
     fn new(measured: &Snapshot, stage: Stage) -> Option<Self> {
         let counts = measured.stage(stage);
         let waited = counts.input + counts.output;
-        (counts.count > 0 || waited > 0).then(|| Self {
+        let device = measured.device(stage).time();
+        (counts.count > 0 || waited > 0 || device.is_some()).then(|| Self {
             stage,
             count: counts.count,
             bytes: counts.bytes,
@@ -270,6 +314,7 @@ impl StageProfile {
             waited_for_room: counts.output as f64 * 1e-9,
             latency: counts.latency.latency(counts.busy as f64 * 1e-9),
             quantiles: counts.latency.quantiles(QUANTILES),
+            device,
         })
     }
 }
@@ -289,6 +334,7 @@ impl ConsumerProfile {
         Self {
             waited,
             waiting_share: share(waited, waited + stepped),
+            waited_on_device: steps.waited_on_device.time(),
             readiness: share(steps.ready as f64, steps.batches as f64),
             wait: steps.wait.latency(waited),
             step: steps.step.latency(stepped),

@@ -4,6 +4,9 @@
 // So a missing wait shows as a wrong result. Under `lazy` nothing runs before it must; under `eager` everything
 // runs at once; under `random` any stream may run ahead after any call, by a seed.
 //
+// Each stream has a clock of its own, which events with time stamps take (machine.h). Such events are there to measure: to
+// wait for one is a fault.
+//
 // "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared
 // objects that the simulated compiler (nvrtc.cpp) made. Every call is counted and can be made to fail.
 #include "machine.h"
@@ -43,6 +46,9 @@ API int cuDeviceGetAttribute(int* value, int attribute, int) {
     ENTER("cuDeviceGetAttribute")
     switch (attribute) {                   // as an H200's
         case 16: *value = 132; break;      // multiprocessors
+        case 33: *value = 0x1b; break;     // its place on the PCI bus, here and in nvml.cpp
+        case 34: *value = 3; break;
+        case 50: *value = 2; break;
         case 75: *value = 9; break;        // compute capability 9.0
         case 81: *value = 228 << 10; break;// shared memory of a multiprocessor
         default: *value = 0;
@@ -116,10 +122,10 @@ API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size
     STREAM(handle)
     if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
     if (within(pinned_memory, source, bytes)) {
-        stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0});
+        stream->queue.push_back({[=] { memcpy((void*)target, source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     } else {
         auto copy = std::make_shared<std::vector<char>>((const char*)source, (const char*)source + bytes);
-        stream->queue.push_back({[=] { memcpy((void*)target, copy->data(), bytes); }, {}, {}, 0});
+        stream->queue.push_back({[=] { memcpy((void*)target, copy->data(), bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     }
     schedule();
     return SUCCESS;
@@ -131,7 +137,7 @@ API int cuMemcpyDtoDAsync_v2(unsigned long long target, unsigned long long sourc
     STREAM(handle)
     if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
     if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
-    stream->queue.push_back({[=] { memcpy((void*)target, (void*)source, bytes); }, {}, {}, 0});
+    stream->queue.push_back({[=] { memcpy((void*)target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     schedule();
     return SUCCESS;
 }
@@ -141,7 +147,7 @@ API int cuMemcpyDtoHAsync_v2(void* target, unsigned long long source, size_t byt
     NEED_CONTEXT
     STREAM(handle)
     if (!within(device_memory, (void*)source, bytes)) return INVALID_VALUE;
-    stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0});
+    stream->queue.push_back({[=] { memcpy(target, (void*)source, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     if (!within(pinned_memory, target, bytes)) drain(*stream);
     schedule();
     return SUCCESS;
@@ -152,7 +158,7 @@ API int cuMemsetD8Async(unsigned long long target, unsigned char value, size_t b
     NEED_CONTEXT
     STREAM(handle)
     if (!within(device_memory, (void*)target, bytes)) return INVALID_VALUE;
-    stream->queue.push_back({[=] { memset((void*)target, value, bytes); }, {}, {}, 0});
+    stream->queue.push_back({[=] { memset((void*)target, value, bytes); }, {}, {}, 0, nullptr, bytes * COPY_NS});
     schedule();
     return SUCCESS;
 }
@@ -194,6 +200,7 @@ API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
     STREAM(handle)
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
+    if (found->second->timed) counts.timed_waits++;
     // What was recorded last before this call counts, not what will be.
     if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
     schedule();
@@ -213,16 +220,21 @@ API int cuEventCreate(void** out, unsigned flags) {
     ENTER("cuEventCreate")
     NEED_CONTEXT
     *out = new char;
+    bool timed = !(flags & 2);
     events[*out] = std::make_shared<Event>();
+    events[*out]->timed = timed;
     counts.events++;
-    if (!(flags & 2)) counts.timed_events++;
+    counts.timed_events += timed;
     return SUCCESS;
 }
 
 API int cuEventDestroy_v2(void* event) {
     ENTER_DESTROY("cuEventDestroy")
     NEED_CONTEXT
-    if (!events.erase(event)) return INVALID_HANDLE;
+    auto found = events.find(event);
+    if (found == events.end()) return INVALID_HANDLE;
+    counts.timed_events -= found->second->timed;
+    events.erase(found);
     delete (char*)event;
     counts.events--;
     return injected;
@@ -234,8 +246,28 @@ API int cuEventRecord(void* event, void* handle) {
     STREAM(handle)
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
+    found->second->stream = stream;
     stream->queue.push_back({{}, {}, found->second, ++found->second->recorded});
     schedule();
+    return SUCCESS;
+}
+
+// As the driver's. That the two marks are of one stream, in this order, is this crate's own rule.
+API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
+    ENTER("cuEventElapsedTime")
+    NEED_CONTEXT
+    auto from = events.find(begin), to = events.find(end);
+    if (from == events.end() || to == events.end()) return INVALID_HANDLE;
+    for (auto& event : {from->second, to->second})
+        if (!event->timed || event->recorded == 0) return INVALID_HANDLE;
+    for (auto& event : {from->second, to->second})
+        if (event->reached < event->recorded) return NOT_READY;
+    unsigned long long first = from->second->time(from->second->recorded), last = to->second->time(to->second->recorded);
+    if (from->second->stream != to->second->stream || last < first) {
+        fprintf(stderr, "simulated driver: time between marks of two streams, or backwards\n");
+        counts.misused++;
+    }
+    *milliseconds = (double(last) - double(first)) * 1e-6;
     return SUCCESS;
 }
 
@@ -260,6 +292,7 @@ API int cuEventSynchronize(void* event) {
     NEED_CONTEXT
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
+    if (found->second->timed) counts.timed_waits++;
     schedule();
     EventRef it = found->second;
     reach(it, it->recorded);
@@ -340,7 +373,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
         std::vector<void*> pointers;
         for (auto& copy : *copies) pointers.push_back(copy.data());
         host(pointers.data(), gx, gy, gz, bx, by, bz);
-    }, {}, {}, 0, function->module});
+    }, {}, {}, 0, function->module, gz * KERNEL_NS});
     counts.launches++;
     schedule();
     return SUCCESS;
@@ -372,7 +405,7 @@ API void sim_reset() {
     sticky = SUCCESS;
     memory_limit = ~0ull;
     counts.calls = counts.operations = counts.launches = counts.injected = 0;
-    counts.overruns = counts.write_combined = counts.timed_events = counts.destroyed_in_use = counts.misused = 0;
+    counts.overruns = counts.write_combined = counts.timed_waits = counts.destroyed_in_use = counts.misused = 0;
     counts.device.peak_bytes = counts.device.bytes;
     counts.pinned.peak_bytes = counts.pinned.bytes;
 }
@@ -414,6 +447,15 @@ API void sim_lose_device(int code) {
     sticky = code;
 }
 
+// Work that takes so long and does nothing, such as a training step.
+API int sim_work(void* handle, unsigned long long nanoseconds) {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    STREAM(handle)
+    stream->queue.push_back({[] {}, {}, {}, 0, nullptr, nanoseconds});
+    schedule();
+    return SUCCESS;
+}
+
 // ---- the simulated nvJPEG's side ----
 
 API int sim_enter(const char* name) {
@@ -452,7 +494,7 @@ API void sim_run_now(void (*function)(void*), void* data) {
 API int sim_enqueue(void* handle, void (*function)(void*), void* data) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
-    stream->queue.push_back({[=] { function(data); }, {}, {}, 0});
+    stream->queue.push_back({[=] { function(data); }, {}, {}, 0, nullptr, DECODE_NS});
     schedule();
     return SUCCESS;
 }

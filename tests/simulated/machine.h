@@ -5,6 +5,7 @@
 #include <dlfcn.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -27,8 +28,25 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVAL
 constexpr size_t GUARD_BYTES = 64;
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
 
+// What an operation takes of its stream's time, in nanoseconds: numbers to calculate with, not a machine's.
+constexpr unsigned long long COPY_NS = 1;              // a byte that is copied or set
+constexpr unsigned long long KERNEL_NS = 1000;         // a layer of a kernel's grid
+constexpr unsigned long long DECODE_NS = 5000;         // an operation of nvJPEG
+
 struct Event {
     unsigned long long recorded = 0, reached = 0;
+    bool timed = false;
+    const struct Stream* stream = nullptr;             // where it was recorded last
+    std::vector<unsigned long long> times;             // of its stream, when each record was reached
+
+    void reach(unsigned long long generation, unsigned long long time) {
+        if (times.size() < generation) times.resize(generation);
+        times[generation - 1] = time;
+        if (reached < generation) reached = generation;
+    }
+    unsigned long long time(unsigned long long generation) const {
+        return generation > 0 && generation <= times.size() ? times[generation - 1] : 0;
+    }
 };
 typedef std::shared_ptr<Event> EventRef;
 
@@ -37,10 +55,14 @@ struct Operation {
     EventRef wait, record;                 // which event it waits for or records
     unsigned long long generation = 0;
     void* module = nullptr;                // whose code a kernel is
+    unsigned long long cost = 0;           // nanoseconds
 };
 
+// A stream has a time of its own: that of its operations one after another, and of what it waits for. So times do not
+// depend on the schedule; that the host takes time too is left out.
 struct Stream {
     std::deque<Operation> queue;
+    unsigned long long time = 0;
 };
 
 struct Module {
@@ -95,8 +117,9 @@ void run_head(Stream& stream) {
     stream.queue.pop_front();
     counts.operations++;
     if (operation.run) operation.run();
-    if (operation.record && operation.record->reached < operation.generation)
-        operation.record->reached = operation.generation;
+    if (operation.wait) stream.time = std::max(stream.time, operation.wait->time(operation.generation));
+    stream.time += operation.cost;
+    if (operation.record) operation.record->reach(operation.generation, stream.time);
 }
 
 void reach(const EventRef& event, unsigned long long generation);

@@ -7,14 +7,14 @@
 
 pub mod pictures;
 
-use std::ffi::{CString, c_int, c_long, c_uchar};
+use std::ffi::{CString, c_int, c_long, c_uchar, c_void};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedwater::gpu::nvjpeg::Backend;
-use feedwater::gpu::{kernel, library};
+use feedwater::gpu::{Stream, kernel, library};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
 
@@ -24,6 +24,7 @@ struct Libraries {
     driver: Library,
     nvrtc: Library,
     nvjpeg: Library,
+    nvml: Library,
     order: Mutex<()>,
 }
 
@@ -67,13 +68,14 @@ pub struct SimCounts {
     pub events: u64,
     pub modules: u64,
     pub nvjpeg_objects: u64,
+    pub timed_events: u64,
     pub calls: u64,
     pub operations: u64,
     pub launches: u64,
     pub injected: u64,
     pub overruns: u64,
     pub write_combined: u64,
-    pub timed_events: u64,
+    pub timed_waits: u64,
     pub destroyed_in_use: u64,
     pub misused: u64,
 }
@@ -94,10 +96,22 @@ impl SimCounts {
     pub fn faults(&self) -> u64 {
         self.overruns
             + self.write_combined
-            + self.timed_events
+            + self.timed_waits
             + self.destroyed_in_use
             + self.misused
     }
+}
+
+/// What the simulated NVML can tell: percent, bytes, and kilobytes in a second.
+#[derive(Clone, Copy, Debug)]
+pub enum Reading {
+    Gpu,
+    Jpeg,
+    Decoder,
+    Used,
+    Total,
+    Sent,
+    Received,
 }
 
 /// Decodes a window of a file: bytes, count, by what both sides are divided (1, 2, 4, 8), x, y, width, height (of the
@@ -112,6 +126,12 @@ pub type Decode = unsafe extern "C" fn(
     c_int,
     *mut c_uchar,
 ) -> c_int;
+
+/// What an operation takes of its stream's time, in nanoseconds: a byte that is copied or set, a layer of a kernel's grid,
+/// an operation of nvJPEG. Twins of the numbers in machine.h.
+pub const COPY_NS: u64 = 1;
+pub const KERNEL_NS: u64 = 1000;
+pub const DECODE_NS: u64 = 5000;
 
 /// Codes for [`Simulated::fail`].
 pub const OUT_OF_MEMORY: c_int = 2;
@@ -137,6 +157,7 @@ impl Simulated {
         self.lenient(false);
         self.set_decoder(None);
         self.stray(Backend::Host, 0);
+        self.call(&self.libraries.nvml, "sim_nvml_reset", |f: extern "C" fn()| f());
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_reset", |f: extern "C" fn()| f());
     }
 
@@ -197,6 +218,12 @@ impl Simulated {
         self.call(&self.libraries.driver, "sim_lose_device", |f: extern "C" fn(c_int)| f(code));
     }
 
+    /// Puts work into a stream that takes so many nanoseconds of its time and does nothing.
+    pub fn work(&self, stream: &Stream, nanoseconds: u64) {
+        let put = |f: extern "C" fn(*mut c_void, u64) -> c_int| f(stream.raw(), nanoseconds);
+        assert_eq!(self.call(&self.libraries.driver, "sim_work", put), 0);
+    }
+
     /// How many texts were compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
@@ -205,6 +232,18 @@ impl Simulated {
     /// How often the compiler was opened in this process.
     pub fn compiler_openings(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compiler_openings", |f: extern "C" fn() -> u64| f())
+    }
+
+    /// What NVML tells from now on; nothing after the reset.
+    pub fn nvml(&self, reading: Reading, value: i64) {
+        self.call(&self.libraries.nvml, "sim_nvml_set", |f: extern "C" fn(c_int, i64)| {
+            f(reading as c_int, value)
+        });
+    }
+
+    /// How often NVML was initialised and not shut down.
+    pub fn nvml_users(&self) -> i64 {
+        self.call(&self.libraries.nvml, "sim_nvml_initialised", |f: extern "C" fn() -> c_long| f())
     }
 
     /// The version that nvJPEG gives itself; 13.3.2 after the reset.
@@ -299,7 +338,7 @@ fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulated");
-        let files = ["simulated.h", "machine.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp"];
+        let files = ["simulated.h", "machine.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp", "nvml.cpp"];
         let mut hash = Sha256::new();
         files.iter().for_each(|file| hash.update(fs::read(sources.join(file)).unwrap()));
         let version: String =
@@ -317,21 +356,27 @@ fn install() -> &'static Libraries {
         library::override_path(library::Name::Driver, &driver);
         library::override_path(library::Name::Nvrtc, &nvrtc);
         library::override_path(library::Name::NvJpeg, &nvjpeg);
+        let nvml = path("libnvidia-ml.so");
+        library::override_path(library::Name::Nvml, &nvml);
         kernel::override_cache_directory(directory.join("kernels"));
         // SAFETY: libraries of ours, without initialisers of consequence.
         let open =
             |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
         let (driver, nvrtc, nvjpeg) = (open(driver), open(nvrtc), open(nvjpeg));
-        Libraries { directory, driver, nvrtc, nvjpeg, order: Mutex::new(()) }
+        let nvml = open(nvml);
+        Libraries { directory, driver, nvrtc, nvjpeg, nvml, order: Mutex::new(()) }
     })
 }
 
 fn build(sources: &Path, directory: &Path) {
     let building = directory.with_extension(process::id().to_string());
     fs::create_dir_all(&building).unwrap();
-    for (source, library) in
-        [("cuda.cpp", "libcuda.so"), ("nvrtc.cpp", "libnvrtc.so"), ("nvjpeg.cpp", "libnvjpeg.so")]
-    {
+    for (source, library) in [
+        ("cuda.cpp", "libcuda.so"),
+        ("nvrtc.cpp", "libnvrtc.so"),
+        ("nvjpeg.cpp", "libnvjpeg.so"),
+        ("nvml.cpp", "libnvidia-ml.so"),
+    ] {
         let mut command = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
         command.args([
             "-std=c++17",
@@ -344,7 +389,7 @@ fn build(sources: &Path, directory: &Path) {
         ]);
         command.arg(format!("-Wl,-soname,{library}")).arg("-o").arg(building.join(library));
         command.arg(sources.join(source));
-        if source == "nvjpeg.cpp" {
+        if ["nvjpeg.cpp", "nvml.cpp"].contains(&source) {
             command.arg("-L").arg(&building).args(["-lcuda", "-Wl,-rpath,$ORIGIN"]);
         }
         let status = command.arg("-ldl").status().expect("a C++ compiler as c++ or in CXX");

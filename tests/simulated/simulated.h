@@ -12,8 +12,9 @@ struct SimMemory {
 struct SimCounts {
     SimMemory device, pinned;
     uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // alive
+    uint64_t timed_events = 0;                                                           // alive, of `events`
     uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
-    uint64_t overruns = 0, write_combined = 0, timed_events = 0, destroyed_in_use = 0, misused = 0;    // faults
+    uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // faults
 };
 
 // What the simulated compiler makes: this header, then a shared object.

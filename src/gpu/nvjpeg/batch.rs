@@ -11,7 +11,7 @@ use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
-use crate::gpu::{Event, Stream};
+use crate::gpu::{Event, Lap, Stream};
 
 /// Decodes up to a fixed number of pictures per call with [`Backend::Hardware`]; may move between threads.
 ///
@@ -144,6 +144,21 @@ impl BatchDecoder {
     /// page-locked, windows that are not within their pictures, other reductions than 1, 2, 4, 8, and destinations that
     /// are too small; nothing has been called then. The decoder can be used again after any failure.
     pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeFault> {
+        self.decode_measured(stream, jobs, None)
+    }
+
+    /// The same, where a span of the stream begins before nvJPEG is called. What nvJPEG does on the host is within, and so
+    /// are engines that do not keep to the stream's order, for [`done`](Self::done) is reached behind them. Its end is the
+    /// caller's to set.
+    ///
+    /// # Errors
+    /// Those of [`decode`](Self::decode).
+    pub fn decode_measured(
+        &mut self,
+        stream: &Stream,
+        jobs: &[BatchJob<'_>],
+        lap: Option<&mut Lap<'_>>,
+    ) -> Result<(), DecodeFault> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -153,6 +168,7 @@ impl BatchDecoder {
         // What a failure leaves half-done is dropped with it: the next batch finds nothing of this one.
         let state = self.ready(jobs.len())?;
         self.set_arguments(jobs)?;
+        lap.map_or(Ok(()), |lap| lap.start(stream))?;
         let called = self.call(&state, stream);
         if let Err(fault) = called.and_then(|()| Ok(self.done.record(stream)?)) {
             // Some of it may be under way, in the stream or, on Hopper, ahead of it.

@@ -12,7 +12,7 @@ use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
-use crate::gpu::{Event, Stream};
+use crate::gpu::{Event, Lap, Stream};
 
 /// Decodes one picture at a time with [`Backend::Cuda`] or [`Backend::Host`]; may move between threads.
 ///
@@ -74,6 +74,21 @@ impl PageDecoder {
         wanted: Roi,
         destination: &DeviceBuffer,
     ) -> Result<Window, DecodeFault> {
+        self.decode_measured(stream, bytes, wanted, destination, None)
+    }
+
+    /// The same, where a span of the stream begins when the host's phase is over. Its end is the caller's to set.
+    ///
+    /// # Errors
+    /// Those of [`decode`](Self::decode).
+    pub fn decode_measured(
+        &mut self,
+        stream: &Stream,
+        bytes: &[u8],
+        wanted: Roi,
+        destination: &DeviceBuffer,
+        lap: Option<&mut Lap<'_>>,
+    ) -> Result<Window, DecodeFault> {
         self.jpeg.device.bind()?;
         self.done.synchronize()?;
         // What a failure leaves half-done is dropped with it: the next picture finds nothing of this one.
@@ -88,6 +103,7 @@ impl PageDecoder {
             None => new_state(&self.jpeg, &self.buffers)?,
         };
         self.decode_on_host(&state, &bitstream)?;
+        lap.map_or(Ok(()), |lap| lap.start(stream))?;
         let decoded = self.decode_on_device(&state, &bitstream, stream, window, destination);
         if let Err(fault) = decoded.and_then(|()| Ok(self.done.record(stream)?)) {
             // Some of it may be in the stream: nothing is given back before that is over. Where waiting fails the

@@ -1,16 +1,18 @@
 //! The hardware route: one thread that hands many pictures at a time to the GPU's JPEG engines.
 
+use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::gpu::Stream;
 use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeFault, SeenFree};
+use crate::gpu::{Stopwatch, Stream};
 use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::feed::Job;
 use crate::loader::host::Maker;
 use crate::loader::policy::produce;
 use crate::measure::Stage;
+use crate::plan::Route;
 use crate::random::SampleKey;
 use crate::ring::Producer;
 
@@ -26,16 +28,23 @@ pub(in crate::loader) struct Hardware {
     stream: Stream,
     decoders: Vec<BatchDecoder>,
     group: usize,
+    clock: Arc<Stopwatch>,
     /// Makes the samples anew that the engines refused.
     maker: Maker,
 }
 
 impl Hardware {
     /// A thread's worth of decoders that take up to `group` pictures each.
-    pub fn new(parts: Parts, stream: Stream, decoders: Vec<BatchDecoder>, group: usize) -> Self {
-        let Parts { source, plan, lane, caches, .. } = parts.clone();
+    pub fn new(
+        parts: Parts,
+        stream: Stream,
+        decoders: Vec<BatchDecoder>,
+        group: usize,
+    ) -> Result<Self> {
+        let Parts { source, plan, lane, caches, clocks, .. } = parts.clone();
         let maker = Maker::new(source, plan, lane, caches);
-        Self { parts, stream, decoders, group, maker }
+        let clock = clocks.decode(Route::Hardware)?;
+        Ok(Self { parts, stream, decoders, group, clock, maker })
     }
 
     /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
@@ -122,7 +131,9 @@ impl Hardware {
         let decoder = self.decoders.first_mut().ok_or_else(|| Error::Internal {
             problem: "the hardware route has no decoder".into(),
         })?;
-        decoder.decode(&self.stream, &jobs)
+        let mut lap = self.clock.lap()?;
+        decoder.decode_measured(&self.stream, &jobs, Some(&mut lap))?;
+        Ok(lap.stop(&self.stream, jobs.len() as u64)?)
     }
 
     /// Makes on the CPU what the engines refuse; where that is the file's fault, the policy decides.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::error::Result;
-use crate::gpu::{self, Kernel, Staged, Stream};
+use crate::gpu::{self, Kernel, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
@@ -23,6 +23,8 @@ pub(in crate::loader) struct Launcher {
     stream: Arc<Stream>,
     kernel: Kernel,
     blocks: Vec<Staged>,
+    launches: Arc<Stopwatch>,
+    copies: Arc<Stopwatch>,
 }
 
 /// A page that waits for its launch.
@@ -33,8 +35,14 @@ struct Held {
 }
 
 impl Launcher {
-    pub fn new(parts: Parts, stream: Arc<Stream>, kernel: Kernel, blocks: Vec<Staged>) -> Self {
-        Self { parts, stream, kernel, blocks }
+    pub fn new(
+        parts: Parts,
+        stream: Arc<Stream>,
+        kernel: Kernel,
+        blocks: Vec<Staged>,
+    ) -> Result<Self> {
+        let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
+        Ok(Self { parts, stream, kernel, blocks, launches, copies })
     }
 
     /// Launches until all who publish pages are gone. The stream is empty afterwards, whatever went wrong: nothing that
@@ -116,7 +124,11 @@ impl Launcher {
             block.upload(&self.stream, 0..used)?;
             let shape = &self.parts.plan.shape;
             let (width, height) = (shape.width, shape.height);
-            self.kernel.launch(&self.stream, block.device(), 0, count as u32, width, height)?;
+            let (stream, samples) = (&self.stream, count as u32);
+            let mut lap = self.launches.lap()?;
+            lap.start(stream)?;
+            self.kernel.launch(stream, block.device(), 0, samples, width, height)?;
+            lap.stop(stream, count as u64)?;
         }
         for page in pages {
             let Some(Work { job, payload, result, faults }) = page.work.take() else { continue };
@@ -143,7 +155,10 @@ impl Launcher {
             Payload::Nothing => Ok(()),
             Payload::Zeros => gpu::fill(&self.stream, buffer, *offset..offset + sample_bytes, 0),
             Payload::Finished(mut upload) => {
+                let mut lap = self.copies.lap()?;
+                lap.start(&self.stream)?;
                 upload.copy(&self.stream, 0..sample_bytes, buffer, *offset)?;
+                lap.stop(&self.stream, 1)?;
                 self.parts.uploads.put_back(upload);
                 Ok(())
             }

@@ -17,6 +17,8 @@
 //! * What no route takes, what a route refuses, and what does not fit into a page is made on the CPU to the same bits
 //!   as without a device and uploaded as a finished sample, with the reason. What looks damaged never reaches the device:
 //!   the CPU judges it. Damage inside the coded data that leaves every marker right is seen only by a decoder that tells.
+//! * What the device does is timed by marks in its streams, of some spans of each sort, all of whose events are made at
+//!   start; no stream and no thread ever waits for one of them.
 //! * The host waits for the device only where it must: for a page, a decoder or an upload that is still in use,
 //!   and before a picture goes to the hardware engine, which on Hopper writes when it is called and not in the order
 //!   of its stream.
@@ -25,7 +27,7 @@ use std::sync::Arc;
 
 use crate::error::{Result, SampleError};
 use crate::geometry::{Orientation, Roi, Size};
-use crate::gpu::{DeviceBuffer, Event, PinnedBuffer, TensorSlot, Upload};
+use crate::gpu::{DeviceBuffer, Event, PinnedBuffer, Stopwatch, TensorSlot, Upload};
 use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 
@@ -40,6 +42,7 @@ pub(super) use worker::{PageWorker, Parts};
 
 use lanes::Submitted;
 
+mod clocks;
 mod depot;
 mod hardware;
 mod lanes;
@@ -47,6 +50,7 @@ mod launcher;
 mod start;
 mod worker;
 
+pub(super) use clocks::Clocks;
 pub(super) use depot::Depot;
 
 /// A batch's memory on the device.
@@ -54,6 +58,8 @@ pub(super) struct DeviceSlot {
     pub tensor: TensorSlot,
     sample_bytes: usize,
     info: BatchInfo,
+    /// How long the consumer's stream waits; one for all slots.
+    waits: Arc<Stopwatch>,
 }
 
 /// A sample's part of it.
@@ -63,8 +69,8 @@ pub(super) struct Cell {
 }
 
 impl DeviceSlot {
-    pub fn new(tensor: TensorSlot, sample_bytes: usize) -> Self {
-        Self { tensor, sample_bytes, info: BatchInfo::default() }
+    pub fn new(tensor: TensorSlot, sample_bytes: usize, waits: Arc<Stopwatch>) -> Self {
+        Self { tensor, sample_bytes, info: BatchInfo::default(), waits }
     }
 }
 
@@ -75,8 +81,13 @@ impl Slot for DeviceSlot {
     fn end_fill(&mut self) -> Result<()> {
         self.tensor.end_fill()
     }
+    /// From the mark before the wait to the one behind it is what the consumer's stream waits.
     fn begin_use(&mut self) -> Result<()> {
-        self.tensor.begin_use()
+        let waits = self.waits.clone();
+        let mut lap = waits.lap()?;
+        lap.start(self.tensor.consumer())?;
+        self.tensor.begin_use()?;
+        lap.stop(self.tensor.consumer(), self.info.records.len() as u64)
     }
     fn end_use(&mut self) -> Result<()> {
         self.tensor.end_use()

@@ -11,7 +11,7 @@ use crate::loader::balance::Lane;
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
 
 use super::lanes::{Decoders, Software};
-use super::{Depot, DevicePage, DeviceSlot, Lanes};
+use super::{Clocks, Depot, DevicePage, DeviceSlot, Lanes};
 
 /// Buffers, decoders, streams and the kernel.
 pub(in crate::loader) struct Taken {
@@ -37,7 +37,12 @@ pub(in crate::loader) struct DeviceMemory {
 
 impl Taken {
     /// Takes all memory that the plan names, and nothing else of it.
-    pub fn new(plan: &Plan, device: &Arc<Device>, consumer: Option<Arc<Stream>>) -> Result<Self> {
+    pub fn new(
+        plan: &Plan,
+        device: &Arc<Device>,
+        consumer: Option<Arc<Stream>>,
+        clocks: &Clocks,
+    ) -> Result<Self> {
         let Some(on_device) = &plan.device else {
             return Err(Error::Internal { problem: "a plan without a device".into() });
         };
@@ -55,10 +60,11 @@ impl Taken {
         };
         let text = &on_device.kernel;
         let kernel = Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
+        let waits = clocks.waits(plan.slots())?;
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
             let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
-            Ok(DeviceSlot::new(tensor, plan.shape.sample_bytes()))
+            Ok(DeviceSlot::new(tensor, plan.shape.sample_bytes(), waits.clone()))
         });
         let slots = slots.collect::<Result<_>>()?;
         let pages = (0..on_device.pages).map(|_| pools.page(on_device)).collect::<Result<_>>()?;

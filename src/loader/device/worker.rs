@@ -7,7 +7,7 @@ use std::time::Instant;
 use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::{DecodeFault, Window};
-use crate::gpu::{DeviceBuffer, Event, Stream, Upload};
+use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
 use crate::header::{Format, Header};
 use crate::image::HostImage;
 use crate::loader::balance::PictureWork;
@@ -24,7 +24,9 @@ use crate::ring::{Filling, Producer};
 use crate::source::{HostPage, Page, Source};
 
 use super::lanes::Submitted;
-use super::{Cell, Depot, DevicePage, DeviceSlot, Lanes, OnEngine, Payload, Pixels, Waiting, Work};
+use super::{
+    Cell, Clocks, Depot, DevicePage, DeviceSlot, Lanes, OnEngine, Payload, Pixels, Waiting, Work,
+};
 
 /// What all threads of a loader on a device share.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ pub(in crate::loader) struct Parts {
     pub caches: Arc<Caches>,
     pub lanes: Arc<Lanes>,
     pub uploads: Arc<Depot<Upload>>,
+    pub clocks: Arc<Clocks>,
 }
 
 /// Fills pages until there are no places left.
@@ -44,6 +47,8 @@ pub(in crate::loader) struct PageWorker {
     stream: Stream,
     hardware: Option<Sender<Waiting>>,
     maker: Maker,
+    /// By route, what its spans of the stream are timed by.
+    watches: Vec<(Route, Arc<Stopwatch>)>,
     /// Files that are larger than a page's part for them.
     large: HostPage,
     /// The routes that may take the picture at hand.
@@ -55,9 +60,12 @@ pub(in crate::loader) struct PageWorker {
 }
 
 impl PageWorker {
-    pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Self {
-        let Parts { source, plan, lane, caches, .. } = parts.clone();
-        Self {
+    pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Result<Self> {
+        let Parts { source, plan, lane, caches, clocks, .. } = parts.clone();
+        let planned = plan.device.iter().flat_map(|device| &device.routes);
+        let watches = clocks.worker(planned.map(|planned| planned.route))?;
+        Ok(Self {
+            watches,
             parts,
             stream,
             hardware,
@@ -66,7 +74,7 @@ impl PageWorker {
             routes: Vec::new(),
             engine: None,
             stopped: false,
-        }
+        })
     }
 
     /// Fills pages until there are no places left. The stream is empty afterwards.
@@ -254,14 +262,18 @@ impl PageWorker {
                 let mut decoder = idle.ok_or_else(|| Error::Internal {
                     problem: format!("{} has fewer decoders than pictures", route.name()),
                 })?;
+                let watch = self.watch(route)?;
+                let mut lap = watch.lap()?;
                 self.stream.wait(target.read)?;
+                let (stream, wanted) = (&self.stream, sample.stored_window);
                 let decoded =
-                    decoder.decode(&self.stream, bytes, sample.stored_window, target.pixels);
+                    decoder.decode_measured(stream, bytes, wanted, target.pixels, Some(&mut lap));
                 software.decoders.put_back(decoder);
                 self.parts.lane.add(Stage::DeviceDecode, begin, bytes.len() as u64);
                 match decoded {
                     Ok(window) => {
                         target.decoded.record(&self.stream)?;
+                        lap.stop(&self.stream, 1)?;
                         lanes.track([submitted], &self.stream)?;
                         Ok(Some(pixels(window)))
                     }
@@ -280,6 +292,7 @@ impl PageWorker {
         submitted: Submitted,
     ) -> Result<Pixels, Trouble> {
         let window = upright_window(&self.parts.plan, &self.maker.sample);
+        let watch = self.watch(Route::Cpu)?;
         let image: &[u8] = match self.maker.prefix(header, bytes)? {
             HostImage::U8(image) => image.data(),
             HostImage::F32(image) => bytemuck::cast_slice(image.data()),
@@ -291,9 +304,12 @@ impl PageWorker {
         self.parts.lane.waited_for_room(Stage::Upload, begin.elapsed());
         let begin = self.parts.lane.begin(Stage::Upload);
         upload.bytes()?[..image.len()].copy_from_slice(image);
+        let mut lap = watch.lap()?;
         self.stream.wait(target.read)?;
+        lap.start(&self.stream)?;
         upload.copy(&self.stream, 0..image.len(), target.pixels, 0)?;
         target.decoded.record(&self.stream)?;
+        lap.stop(&self.stream, 1)?;
         self.parts.uploads.put_back(upload);
         self.parts.lane.add(Stage::Upload, begin, len as u64);
         let stored = Size::new(window.right(), window.bottom());
@@ -320,6 +336,14 @@ impl PageWorker {
                 Err(fault.into())
             }
         }
+    }
+
+    /// What a route's spans are timed by; of `cpu` those are copies.
+    fn watch(&self, route: Route) -> Result<Arc<Stopwatch>> {
+        let watch = self.watches.iter().find(|it| it.0 == route).map(|it| it.1.clone());
+        watch.ok_or_else(|| Error::Internal {
+            problem: format!("the route {} is not in the plan", route.name()),
+        })
     }
 
     /// The launcher is gone: so is this worker, and the launcher's error is what counts.

@@ -1,0 +1,53 @@
+//! A thread that looks at the device now and then.
+
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::error::{Error, Result};
+use crate::gpu::Device;
+use crate::gpu::nvml::Nvml;
+use crate::measure::Meters;
+
+/// Looks at the device until it is dropped.
+pub(super) struct Watch {
+    over: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watch {
+    /// Looks at once, and then after each `period`. A reading that fails is counted, and the next one comes all the same.
+    pub fn new(device: &Arc<Device>, period: Duration, meters: Arc<Meters>) -> Result<Self> {
+        let monitor = Nvml::open()?.monitor(device)?;
+        let over = Arc::new((Mutex::new(false), Condvar::new()));
+        let seen = over.clone();
+        let look = move || {
+            let (over, changed) = &*seen;
+            loop {
+                meters.device_reading(&monitor.read());
+                let over = over.lock().unwrap_or_else(PoisonError::into_inner);
+                let waited = changed.wait_timeout_while(over, period, |over| !*over);
+                if *waited.unwrap_or_else(PoisonError::into_inner).0 {
+                    return;
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("feedwater-watch".into()).spawn(look);
+        let thread = thread.map_err(|error| Error::Internal {
+            problem: format!("cannot start a thread: {error}"),
+        })?;
+        Ok(Self { over, thread: Some(thread) })
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        let (over, changed) = &*self.over;
+        *over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it was printed; there is nothing to add.
+            let _ = thread.join();
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What the device does, by its own clock.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::histogram::{Counts, Histogram, Latency};
+
+/// Counts spans of streams: launches of a kernel, pictures or groups of them that are decoded, copies, waits. Not each is
+/// measured; all are counted.
+#[derive(Debug, Default)]
+pub struct DeviceMeter {
+    all_items: AtomicU64,
+    items: AtomicU64,
+    busy: AtomicU64,
+    dropped: AtomicU64,
+    latency: OnceLock<Histogram>,
+}
+
+/// The counts of a [`DeviceMeter`] at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeviceCounts {
+    /// Samples in all spans.
+    pub all_items: u64,
+    /// Samples in the spans that were measured.
+    pub items: u64,
+    /// Nanoseconds of the device in the spans that were measured.
+    pub busy: u64,
+    /// Spans that should have been measured and were not: the measurements before were not over yet.
+    pub dropped: u64,
+    /// How long each span took that was measured.
+    pub latency: Counts,
+}
+
+/// What [`DeviceCounts`] say. Times are seconds of a stream, from one mark to the next, by the device's clock: what another
+/// stream takes of the device at the same time, and where the device waited for the host to hand the next part over, are
+/// within.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DeviceTime {
+    /// Spans that were measured: launches, calls of a decoder, copies, or waits.
+    pub spans: u64,
+    /// Samples in them.
+    pub items: u64,
+    /// Seconds in them.
+    pub seconds: f64,
+    /// Samples in all spans, measured or not.
+    pub all_items: u64,
+    /// Spans that were given up, since the measurements before were not over.
+    pub dropped: u64,
+    /// How long a span took.
+    pub latency: Latency,
+}
+
+impl DeviceMeter {
+    /// A span of so many samples is on its way, measured or not.
+    pub fn seen(&self, items: u64) {
+        self.all_items.fetch_add(items, Relaxed);
+    }
+
+    /// A span of so many samples took this long.
+    pub fn add(&self, items: u64, took: Duration) {
+        let took = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
+        self.items.fetch_add(items, Relaxed);
+        self.busy.fetch_add(took, Relaxed);
+        self.latency.get_or_init(Histogram::default).add(took);
+    }
+
+    /// A span could not be measured.
+    pub fn drop_one(&self) {
+        self.dropped.fetch_add(1, Relaxed);
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> DeviceCounts {
+        DeviceCounts {
+            all_items: self.all_items.load(Relaxed),
+            items: self.items.load(Relaxed),
+            busy: self.busy.load(Relaxed),
+            dropped: self.dropped.load(Relaxed),
+            latency: self.latency.get().map(Histogram::counts).unwrap_or_default(),
+        }
+    }
+}
+
+impl DeviceCounts {
+    /// What was counted after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            all_items: self.all_items - earlier.all_items,
+            items: self.items - earlier.items,
+            busy: self.busy - earlier.busy,
+            dropped: self.dropped - earlier.dropped,
+            latency: self.latency.since(&earlier.latency),
+        }
+    }
+
+    /// These and others together.
+    pub fn add(&mut self, other: &Self) {
+        self.all_items += other.all_items;
+        self.items += other.items;
+        self.busy += other.busy;
+        self.dropped += other.dropped;
+        self.latency.add(&other.latency);
+    }
+
+    /// A summary; `None` where nothing was met.
+    pub fn time(&self) -> Option<DeviceTime> {
+        let seconds = self.busy as f64 * 1e-9;
+        (self.all_items > 0).then(|| DeviceTime {
+            spans: self.latency.count(),
+            items: self.items,
+            seconds,
+            all_items: self.all_items,
+            dropped: self.dropped,
+            latency: self.latency.latency(seconds),
+        })
+    }
+}
+
+impl DeviceTime {
+    /// Seconds of the device for a sample; 0 where nothing was measured.
+    pub fn per_item(&self) -> f64 {
+        if self.items > 0 { self.seconds / self.items as f64 } else { 0.0 }
+    }
+
+    /// Seconds of all spans, those that were not measured taken to be like the others.
+    pub fn all_seconds(&self) -> f64 {
+        self.per_item() * self.all_items as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_measured_is_taken_to_be_like_the_rest() {
+        let meter = DeviceMeter::default();
+        assert_eq!(meter.counts().time(), None);
+        meter.seen(4);
+        assert_eq!(meter.counts().time().unwrap().all_seconds(), 0.0);
+        meter.add(4, Duration::from_millis(8));
+        let before = meter.counts();
+        meter.seen(12);
+        meter.add(2, Duration::from_millis(6));
+        meter.drop_one();
+        let time = meter.counts().since(&before).time().unwrap();
+        assert_eq!((time.spans, time.items, time.all_items, time.dropped), (1, 2, 12, 1));
+        assert!((time.per_item() - 0.003).abs() < 1e-12);
+        assert!((time.all_seconds() - 0.036).abs() < 1e-12);
+        let mut sum = before.clone();
+        sum.add(&meter.counts().since(&before));
+        assert_eq!(sum, meter.counts());
+    }
+}
