@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_place_of_the_page_is_known() {
-        let known = ["policy", "verdict", "text", "style", "report", "script"];
+        let known = ["policy", "verdict", "text", "style", "report", "causes", "script"];
         let names = PAGE.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);
         let names: Vec<&str> = names.collect();
         assert!(names.iter().all(|name| known.contains(name)), "{names:?}");

@@ -185,6 +185,7 @@ class Check:
                 page.size(width, 900)
                 same(page.value(WIDE), [], f"{name}, {width} wide: elements that go over the edge")
             self.quiet(page)
+            page.size(how["width"], 900)
             page.size(how["width"], page.value("document.documentElement.scrollHeight"))
             page.picture(self.file.with_name(f"{self.file.stem}-{name}.png"))
             if name == "dark":
