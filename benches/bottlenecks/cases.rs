@@ -97,7 +97,7 @@ pub fn cases() -> Vec<Case> {
             .disk(Disk::Channels(2, ms(6)))
             .step(|_| sleep(4.0))
             .knob("cache.encoded"),
-        case("cold cache", Cause::Storage, (16, 3, 3))
+        case("cold cache", Cause::Storage, (16, 2, 3))
             .disk(Disk::Channels(1, ms(3)))
             .pictures(256, PHOTO, 224)
             .knob("cache.encoded"),
@@ -109,7 +109,7 @@ pub fn cases() -> Vec<Case> {
             .step(|_| sleep(12.0))
             .knob("loader.workers"),
         case("all processors", Cause::Decoding, (16, 2, 2))
-            .pictures(128, PHOTO, 224)
+            .pictures(128, PHOTO, 320)
             .knob("cache.decoded"),
         case("huge images", Cause::HugePictures, (4, 1, 2))
             .pictures(32, HUGE, 224)
@@ -125,12 +125,14 @@ pub fn cases() -> Vec<Case> {
             .pictures(256, SMALL, 32)
             .step(|_| spin(20.0)),
         case("uneven reads", Cause::Variance, (4, 4, 1))
-            .disk(Disk::Latency(|index| if mixed(index) % 16 == 0 { ms(60) } else { ms(2) }))
+            .disk(Disk::Latency(
+                |index| if mixed(index).is_multiple_of(16) { ms(60) } else { ms(2) },
+            ))
             .step(|_| sleep(6.0))
             .knob("loader.prefetch"),
         case("uneven steps", Cause::Variance, (4, 2, 1))
             .disk(Disk::Latency(|_| ms(5)))
-            .step(|batch| sleep(if batch % 8 == 0 { 60.0 } else { 3.0 }))
+            .step(|batch| sleep(if mixed(batch).is_multiple_of(8) { 60.0 } else { 3.0 }))
             .knob("loader.prefetch"),
         case("straggler", Cause::Straggler, (8, 2, 2))
             .disk(Disk::Straggler(ms(3), 8))

@@ -27,6 +27,8 @@ const COPY: f64 = 30e-6;
 const STRAGGLER: f64 = 1.4;
 /// A model that is so far from what was measured has something wrong in it.
 const DOUBTFUL: f64 = 0.12;
+/// Samples that take less say nothing of their thread.
+const LONG: f64 = 100e-6;
 /// Samples of a thread before it is judged.
 const ENOUGH: u64 = 16;
 
@@ -43,7 +45,7 @@ const ENOUGH: u64 = 16;
 ///
 /// [`crate::Error::Config`] where nothing was measured.
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
-    let found = storage(profile, scaling);
+    let found = Storage::of(profile, scaling);
     let fitted = fit_with(profile, found)?;
     // How reads hold each other up is a guess from a few that met fewer others; it must not spoil the model.
     if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
@@ -52,7 +54,7 @@ pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
     Ok(fitted)
 }
 
-fn fit_with(profile: &Profile, storage: Option<(u32, f64)>) -> Result<Fit> {
+fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
     let mut model = Model {
         batch: profile.setup.batch.max(1),
         slots: profile.ring.slots.max(2),
@@ -93,6 +95,10 @@ fn fit_with(profile: &Profile, storage: Option<(u32, f64)>) -> Result<Fit> {
             }
         }
     }
+    if model.workers.iter().any(|slow| *slow > 1.0) {
+        // The shapes are of all threads together: a straggler's own would be counted twice.
+        model.stages.iter_mut().for_each(|it| it.service = Service::constant(it.service.mean));
+    }
     // The model wants what the worker does not wait for at the end.
     model.stages.sort_by_key(|stage| stage.detached);
     let overhead = overhead(profile, samples) / slow;
@@ -129,7 +135,7 @@ fn shaped(stage: &StageProfile, mean: f64) -> Service {
     Service { mean, quantiles: stage.quantiles.clone() }
 }
 
-fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<(u32, f64)>) {
+fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Storage>) {
     let (work, wait) = (mean * stage.cpu_share, mean * (1.0 - stage.cpu_share));
     if wait < COPY {
         return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
@@ -139,9 +145,9 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<(u32
         add(model, "read", On::Cpu, Service::constant(work), false);
     }
     match storage {
-        Some((servers, others)) => {
-            // Those of the others that are not served at the same time come before it.
-            let alone = wait / ((1.0 + others) / f64::from(servers)).max(1.0);
+        Some(Storage { servers, others, seconds }) => {
+            // Of the others those that are not served at the same time come before it.
+            let alone = seconds.unwrap_or(wait / ((1.0 + others) / f64::from(servers)).max(1.0));
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });
             add(model, "read", On::Resource(resource), shaped(stage, alone), false);
@@ -150,15 +156,29 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<(u32
     }
 }
 
-/// How many reads the storage serves at a time, and how many others there were on average; `None` where they do not hold
-/// each other up.
-fn storage(profile: &Profile, scaling: Option<&ReadScaling>) -> Option<(u32, f64)> {
-    let slowdown = match scaling {
-        Some(scaling) => scaling.slowdown(),
-        None => profile.data.read_slowdown?,
-    };
-    let servers = (1.0 / slowdown.max(1e-3)).round();
-    (slowdown > 0.1).then_some((servers.max(1.0) as u32, profile.data.read_others))
+/// A storage in which reads hold each other up.
+#[derive(Clone, Copy)]
+struct Storage {
+    /// Reads that it serves at a time.
+    servers: u32,
+    /// Other reads that were in flight, on average.
+    others: f64,
+    /// How long it serves one, where that was measured with threads that do nothing else.
+    seconds: Option<f64>,
+}
+
+impl Storage {
+    /// `None` where reads do not hold each other up, or that cannot be told.
+    fn of(profile: &Profile, scaling: Option<&ReadScaling>) -> Option<Self> {
+        let slowdown = match scaling {
+            Some(scaling) => scaling.slowdown(),
+            None => profile.data.read_slowdown?,
+        };
+        let servers = (1.0 / slowdown.max(1e-3)).round().max(1.0) as u32;
+        let most = scaling.map(|it| it.rates.iter().map(|it| it.1).fold(0.0, f64::max));
+        let seconds = most.filter(|most| *most > 0.0).map(|most| f64::from(servers) / most);
+        (slowdown > 0.1).then_some(Self { servers, others: profile.data.read_others, seconds })
+    }
 }
 
 fn consumer(profile: &Profile) -> Consumer {
@@ -201,7 +221,9 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     known.sort_by(f64::total_cmp);
     let all = vec![1.0; profile.setup.workers.max(1) as usize];
     // The lower middle: with two threads the faster one is the usual one.
-    let Some(&usual) = known.get(known.len().saturating_sub(1) / 2) else { return all };
+    let usual = known.get(known.len().saturating_sub(1) / 2).copied();
+    // Samples that take next to no time take as long as the system lets them.
+    let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     for (slow, mean) in slow.iter_mut().zip(means) {
         let ratio = mean.map_or(1.0, |mean| mean / usual);

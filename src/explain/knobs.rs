@@ -8,7 +8,7 @@ use crate::measure::Profile;
 use crate::model::{Model, On, Service};
 
 use super::cause::{Cause, cause};
-use super::fit::forecast;
+use super::fit::{OVERHEAD, forecast};
 
 /// A setting to change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,9 @@ pub struct Knob {
 const WORTH: f64 = 0.03;
 /// What less gains nearly as much is chosen.
 const ENOUGH: f64 = 0.98;
+/// A step that is shorter is a loop that does nothing.
+const STEP: f64 = 50e-6;
+const HAND_OVER: &str = "hand_over";
 /// Bytes a second that a thread copies: a low figure, so that gains are not promised too large.
 const COPIES: f64 = 4e9;
 
@@ -116,7 +119,8 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Larger batches, where what a batch costs besides its samples matters. The step is taken to grow with the batch.
+/// Larger batches, where what a batch costs besides its samples matters. A step that does something is taken to grow with
+/// the batch; what threads do besides their stages is taken to be of the batch, not of its samples.
 fn batch(model: &Model, _: &Profile) -> Result<Option<Tried>> {
     let share = model.per_batch * forecast(model)?.batches_per_second;
     if share < 0.05 {
@@ -126,7 +130,13 @@ fn batch(model: &Model, _: &Profile) -> Result<Option<Tried>> {
         let mut model = model.clone();
         let grows = f64::from(many) / f64::from(model.batch);
         model.batch = many;
-        model.consumer.step.mean *= grows;
+        if model.consumer.step.mean > STEP {
+            model.consumer.step.mean *= grows;
+        }
+        for stage in model.stages.iter_mut().filter(|it| [HAND_OVER, OVERHEAD].contains(&&*it.name))
+        {
+            stage.service.mean /= grows;
+        }
         model
     };
     let mut rates = Vec::new();
@@ -163,10 +173,10 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let fits = all > 0.0 && all < 0.5 * setup.memory_available as f64;
     let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
     (fits && can).then(|| {
-        let copies = 3.0 * profile.data.mean_window_pixels / COPIES;
+        // The operators take the rows from where they are: there is nothing to decode and nothing to copy.
         let mut model = with_reads(model, 1e-6);
         for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
-            stage.service = Service::constant(copies);
+            stage.service = Service::constant(1e-6);
         }
         let limit = mebibytes(1.1 * all);
         Tried {

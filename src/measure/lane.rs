@@ -158,7 +158,7 @@ impl Lane {
     pub fn clock(&self) -> Option<CpuClock> {
         let number = self.begun.fetch_add(1, Relaxed);
         let short = self.last.load(Relaxed) < nanoseconds(SHORT);
-        (!short || number % CLOCKED == 0).then(|| CpuClock(thread_time()))
+        (!short || number.is_multiple_of(CLOCKED)).then(|| CpuClock(thread_time()))
     }
 
     /// Stages took this long, and the processor's time since the clock was read last is theirs, in proportion.

@@ -57,7 +57,7 @@ impl<T, const MOST: usize> Spread<T, MOST> {
     pub fn add(&mut self, make: impl FnOnce() -> T) {
         let number = self.seen;
         self.seen += 1;
-        if number % (1 << self.stride) != 0 {
+        if !number.is_multiple_of(1 << self.stride) {
             return;
         }
         if self.kept.len() == MOST {
@@ -67,7 +67,7 @@ impl<T, const MOST: usize> Spread<T, MOST> {
                 place % 2 == 1
             });
             self.stride += 1;
-            if number % (1 << self.stride) != 0 {
+            if !number.is_multiple_of(1 << self.stride) {
                 return;
             }
         }
