@@ -75,7 +75,7 @@ const HANDING_OVER: f64 = 0.25;
 /// Pictures with so many times the pixels that are made of them are huge.
 const HUGE: f64 = 24.0;
 
-/// What limits this model, and what the scarcest part allows in samples a second.
+/// What limits this model.
 ///
 /// 1. A consumer that hardly ever waits is the limit.
 /// 2. A thread that is much slower is, where the pipeline gains by its being like the others as much as by anything else here.
