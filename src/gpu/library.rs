@@ -116,8 +116,11 @@ pub fn override_path(name: Name, path: impl Into<PathBuf>) {
     *lock(&OVERRIDES[name as usize]) = Some(path.into());
 }
 
-static FOUND: [Mutex<Option<&'static Found>>; 4] = [const { Mutex::new(None) }; 4];
-static OVERRIDES: [Mutex<Option<PathBuf>>; 4] = [const { Mutex::new(None) }; 4];
+/// The last of the names is the one that was added last.
+const NAMES: usize = Name::Nvml as usize + 1;
+
+static FOUND: [Mutex<Option<&'static Found>>; NAMES] = [const { Mutex::new(None) }; NAMES];
+static OVERRIDES: [Mutex<Option<PathBuf>>; NAMES] = [const { Mutex::new(None) }; NAMES];
 
 impl Name {
     /// The environment variable that names its path.
