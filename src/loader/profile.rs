@@ -107,7 +107,7 @@ impl Loader {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`](crate::Error::Config) where fewer than two batches were handed out.
+    /// [`Error::Config`] where fewer than two batches were handed out.
     pub fn report(&self) -> Result<Report> {
         explain(&self.profile(), &Options::default())
     }
