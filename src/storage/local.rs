@@ -3,7 +3,7 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::{Entry, Stamp};
@@ -22,8 +22,10 @@ impl File {
     }
 
     pub fn stamp(&self) -> io::Result<Stamp> {
-        let facts = self.0.metadata()?;
-        Ok(Stamp { len: facts.len(), version: [facts.mtime() as u64, facts.mtime_nsec() as u64] })
+        // `fs::File::metadata` asks for more, a third slower; this is asked after every read.
+        let facts = rustix::fs::fstat(&self.0)?;
+        let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
+        Ok(Stamp { len: facts.st_size as u64, version })
     }
 
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {

@@ -5,7 +5,8 @@
 //!
 //! * What is not in memory comes in by page faults: pieces of the kernel's choice, while the thread stands still. So now
 //!   and then, and always after one that was not in memory, a read is a `preadv2` that does not wait (`RWF_NOWAIT`). If it
-//!   gives everything, up to [`LONGEST`] reads after it are copies out of the mapping; if not, the rest comes by `pread`.
+//!   gives everything, more of the reads after it are copies out of the mapping, up to [`LONGEST`] for a look; if not, the
+//!   rest comes by `pread`, and the next read is a look.
 //!   A file that is not in memory is thereby read as one that is not mapped.
 //! * Where the bytes under a mapping are gone, since the file was cut or its disk fails, touching them is SIGBUS, which
 //!   ends the process. Here it does not (`bus.rs`): the mapping is given up, and the read is done once more by `pread`,
@@ -17,6 +18,7 @@
 //! Pages that were copied from count as resident memory of the process (`RssFile`), as long as the system keeps them: they
 //! are the page cache's own and are taken back when memory is needed. The page tables, [`File::memory_bytes`], stay.
 
+use std::cell::Cell;
 use std::io;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -34,15 +36,15 @@ pub struct File {
     trust: Trust,
 }
 
-/// Most copies after a look.
+/// Most copies for a look.
 const LONGEST: u32 = 63;
 
-/// How many reads are copies until the next look.
+/// How many of the reads are copies. It changes only where a look finds something new, so that threads that read side by side
+/// do not take each other's memory away.
 #[derive(Debug, Default)]
 struct Trust {
-    left: AtomicU32,
-    /// How many there were after the last look.
-    last: AtomicU32,
+    /// Of so many and one reads, taken at random, all but one.
+    copies: AtomicU32,
 }
 
 impl File {
@@ -69,7 +71,7 @@ impl File {
             // It may have grown.
             return self.file.read_at(buffer, offset);
         }
-        if self.trust.take() && self.map.copy(offset, buffer) {
+        if self.trust.allows(read_number()) && self.map.copy(offset, buffer) {
             return Ok(buffer.len());
         }
         let count = read_resident(&self.file.0, buffer, offset).unwrap_or(0);
@@ -79,23 +81,33 @@ impl File {
     }
 }
 
-/// Threads that come between each other's loads and stores change when the next look is, and nothing else.
 impl Trust {
-    fn take(&self) -> bool {
-        let left = self.left.load(Ordering::Relaxed);
-        if left > 0 {
-            self.left.store(left - 1, Ordering::Relaxed);
-        }
-        left > 0
+    /// Whether this read, of all that there are by this thread, is a copy.
+    fn allows(&self, read: u32) -> bool {
+        // Any multiplier of many ones and zeros: files that are read by turns must not always have the same turn.
+        let lot = u64::from(read.wrapping_mul(0x9E37_79B1));
+        let of = u64::from(self.copies.load(Ordering::Relaxed)) + 1;
+        (lot * of) >> 32 != 0
     }
 
     /// A look found everything in memory, or not.
     fn learn(&self, resident: bool) {
-        let last = self.last.load(Ordering::Relaxed);
-        let next = if resident { (2 * last + 1).min(LONGEST) } else { 0 };
-        self.last.store(next, Ordering::Relaxed);
-        self.left.store(next, Ordering::Relaxed);
+        let before = self.copies.load(Ordering::Relaxed);
+        let now = if resident { (2 * before + 1).min(LONGEST) } else { 0 };
+        if now != before {
+            self.copies.store(now, Ordering::Relaxed);
+        }
     }
+}
+
+/// A number for every read of this thread.
+fn read_number() -> u32 {
+    thread_local! {
+        static READS: Cell<u32> = const { Cell::new(0) };
+    }
+    let number = READS.get();
+    READS.set(number.wrapping_add(1));
+    number
 }
 
 #[cfg(test)]
@@ -105,19 +117,26 @@ mod tests {
     #[test]
     fn looks_become_rare_while_all_is_in_memory_and_are_at_every_read_when_not() {
         let trust = Trust::default();
-        let copies = || std::iter::from_fn(|| trust.take().then_some(())).count();
-        assert_eq!(copies(), 0, "nothing is known yet");
-        let after_looks = [true; 8].map(|resident| {
-            trust.learn(resident);
-            copies()
-        });
-        assert_eq!(after_looks, [1, 3, 7, 15, 31, 63, 63, 63]);
-        trust.learn(true);
+        let looks = || (0..64_000).filter(|&read| !trust.allows(read)).count() as f64;
+        assert_eq!(looks(), 64_000.0, "nothing is known yet");
+        for of in [2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 64.0] {
+            trust.learn(true);
+            let share = looks() / 64_000.0 * of;
+            assert!((0.98..1.02).contains(&share), "one in {of}: {share}");
+        }
         trust.learn(false);
-        assert_eq!(copies(), 0);
-        trust.learn(false);
-        assert_eq!(copies(), 0);
-        trust.learn(true);
-        assert_eq!(copies(), 1);
+        assert_eq!(looks(), 64_000.0);
+    }
+
+    #[test]
+    fn files_that_are_read_by_turns_are_all_looked_at() {
+        let trust = Trust::default();
+        (0..8).for_each(|_| trust.learn(true));
+        for files in [2, 3, 64, 128] {
+            for file in 0..files {
+                let mut reads = (0..2_000).map(|turn| turn * files + file);
+                assert!(reads.any(|read| !trust.allows(read)), "file {file} of {files}");
+            }
+        }
     }
 }
