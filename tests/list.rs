@@ -199,6 +199,40 @@ fn what_cannot_be_is_an_error_with_the_line() {
     assert!(words(FileList::open(root.path().join("a.csv"))).contains("is not UTF-8 at byte 6"));
 }
 
+/// Several MiB in each format, so that lines lie across the places where one block of the file ends and the next begins.
+#[test]
+fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
+    const LINES: usize = 60_000;
+    const WRONG: usize = 50_000;
+    let name = |it: usize| format!("{}{it}.jpg", "日本é".repeat(it % 9));
+    let text = |it, label: &str| format!("{}\t{label}\r\n", name(it));
+    let row = |it, label: &str| format!("\"{}\",{label}\n", name(it));
+    let object = |it, label: &str| format!("{{\"path\": \"{}\", \"label\": {label}}}\n", name(it));
+    let formats: [(&str, &str, &dyn Fn(usize, &str) -> String, &str); 3] = [
+        ("a.txt", "", &text, "line 50001: the label must be an integer, is \"\\\"x\\\"\""),
+        ("a.csv", "path,label\n", &row, "line 50002: the label is the text \"x\""),
+        ("a.jsonl", "", &object, "line 50001: the label is the text \"x\""),
+    ];
+    for (file, header, line, expected) in formats {
+        let lines: Vec<_> = (0..LINES).map(|it| line(it, &it.to_string())).collect();
+        let content = format!("{header}{}", lines.concat());
+        assert!(content.len() > 2 << 20, "{file} has {} bytes", content.len());
+        let list = open(file, &content).unwrap();
+        let expected_samples: Vec<_> = (0..LINES).map(|it| (name(it), it as i64)).collect();
+        assert!(samples(&list) == expected_samples, "{file}");
+
+        let wrong = lines[..WRONG].concat() + &line(WRONG, "\"x\"") + &lines[WRONG..].concat();
+        let refusal = words(open(file, &format!("{header}{wrong}")));
+        assert!(refusal.contains(expected), "{refusal}");
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join(file);
+        fs::write(&path, [header.as_bytes(), wrong.as_bytes(), b"\xe2\x82"].concat()).unwrap();
+        let refusal = words(FileList::open(path));
+        let place = format!("is not UTF-8 at byte {}", header.len() + wrong.len());
+        assert!(refusal.ends_with(&place), "{refusal}");
+    }
+}
+
 #[test]
 fn memory_is_the_paths_and_two_numbers_each() {
     let rows: String = (0..10_000).map(|it| format!("{it:010}.jpg,class {}\n", it % 7)).collect();

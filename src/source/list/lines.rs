@@ -2,42 +2,52 @@
 
 use serde_json::{Map, Value};
 
+use super::blocks::Blocks;
 use super::{FileListSettings, Samples, Wrong, Written};
 
-pub fn read(content: &str, settings: &FileListSettings, samples: &mut Samples) -> Result<(), Wrong> {
+pub fn read(
+    blocks: &mut Blocks,
+    settings: &FileListSettings,
+    samples: &mut Samples,
+) -> Result<(), Wrong> {
     let names = settings.images();
     // What the first line has, all lines must have.
     let mut labelled = None;
-    for (line, text) in (1..).zip(content.lines()) {
-        if text.trim().is_empty() {
-            continue;
+    let mut line = 0;
+    while let Some(lines) = blocks.lines() {
+        for text in lines.lines() {
+            line += 1;
+            if text.trim().is_empty() {
+                continue;
+            }
+            let object: Map<String, Value> =
+                serde_json::from_str(text).map_err(|error| Wrong::new(line, error.to_string()))?;
+            let path = names.iter().find_map(|name| object.get(*name).map(|value| (name, value)));
+            let path = match path {
+                Some((_, Value::String(path))) => path,
+                Some((name, other)) => {
+                    return Err(Wrong::new(line, format!("{name:?} must be a path, is {other}")));
+                }
+                None => {
+                    let problem = format!(
+                        "must have the path under {}, has {}: write image = \"…\" under [source]",
+                        names.join(", "),
+                        object.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
+                    );
+                    return Err(Wrong::new(line, problem));
+                }
+            };
+            let label = match settings.label() {
+                None => Written::None,
+                Some((name, must)) => {
+                    let value = object.get(name);
+                    let labelled = *labelled.get_or_insert(must || value.is_some());
+                    written(name, value, labelled).map_err(|problem| Wrong::new(line, problem))?
+                }
+            };
+            samples.push(line, path, label, settings.labels)?;
         }
-        let object: Map<String, Value> =
-            serde_json::from_str(text).map_err(|error| Wrong::new(line, error.to_string()))?;
-        let path = names.iter().find_map(|name| object.get(*name).map(|value| (name, value)));
-        let path = match path {
-            Some((_, Value::String(path))) => path,
-            Some((name, other)) => {
-                return Err(Wrong::new(line, format!("{name:?} must be a path, is {other}")));
-            }
-            None => {
-                let problem = format!(
-                    "must have the path under {}, has {}: write image = \"…\" under [source]",
-                    names.join(", "),
-                    object.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
-                );
-                return Err(Wrong::new(line, problem));
-            }
-        };
-        let label = match settings.label() {
-            None => Written::None,
-            Some((name, must)) => {
-                let value = object.get(name);
-                let labelled = *labelled.get_or_insert(must || value.is_some());
-                written(name, value, labelled).map_err(|problem| Wrong::new(line, problem))?
-            }
-        };
-        samples.push(line, path, label, settings.labels)?;
+        samples.reserve(blocks.whole());
     }
     Ok(())
 }

@@ -10,6 +10,9 @@ use super::{Configured, Expected, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
 use crate::storage;
 
+use blocks::{BLOCK, Blocks};
+
+mod blocks;
 mod lines;
 mod table;
 mod text;
@@ -37,6 +40,8 @@ mod text;
 ///   among them. In a table labels are integers where all of them can be read as such. In JSON lines a number is an
 ///   integer and a string is a text. A list that has both is an error, unless `labels = "text"` says that all of them
 ///   are texts.
+/// * A list is read a MiB at a time, or a few of its longest line, so that its text is never whole in memory. One behind a
+///   URL is fetched whole, in one request.
 #[derive(Debug)]
 pub struct FileList {
     list: PathBuf,
@@ -120,26 +125,16 @@ impl FileList {
     ///
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the line where it says what cannot be.
     pub fn with(path: impl AsRef<Path>, settings: &FileListSettings) -> Result<Self> {
-        let list = path.as_ref();
-        let bytes = storage::read(list).map_err(|error| Error::io(list, &error))?;
-        let content = String::from_utf8(bytes).map_err(|error| {
-            let place = error.utf8_error().valid_up_to();
-            let problem = format!("{} is not UTF-8 at byte {place}", list.display());
-            Error::config("source.list", problem)
-        })?;
-        let content = content.strip_prefix('\u{feff}').unwrap_or(&content);
-        let format = settings.format_of(list, content);
-        settings.check(list, format)?;
-        let mut samples = Samples::default();
-        match format {
-            ListFormat::Jsonl => lines::read(content, settings, &mut samples),
-            ListFormat::Csv => table::read(content, ',', settings, &mut samples),
-            ListFormat::Tsv => table::read(content, '\t', settings, &mut samples),
-            ListFormat::Text | ListFormat::Auto => text::read(content, settings, &mut samples),
-        }
-        .map_err(|Wrong { line, problem }| {
-            Error::config(format!("source.list: {}, line {line}", list.display()), problem)
-        })?;
+        Self::by_blocks(path.as_ref(), settings, BLOCK)
+    }
+
+    /// Reads the list by so many bytes.
+    fn by_blocks(list: &Path, settings: &FileListSettings, block: usize) -> Result<Self> {
+        let mut blocks = Blocks::open(list, block)?;
+        let samples = Samples::read(&mut blocks, list, settings);
+        // A list that is not UTF-8 is said to be that first, wherever it is not.
+        blocks.finish()?;
+        let mut samples = samples?;
         samples.number();
         if samples.ends.is_empty() {
             let problem = format!("{} names no files", list.display());
@@ -233,7 +228,7 @@ impl Source for FileList {
 
 impl FileListSettings {
     /// What the file is.
-    fn format_of(&self, list: &Path, content: &str) -> ListFormat {
+    fn format_of(&self, list: &Path, blocks: &mut Blocks) -> ListFormat {
         if self.format != ListFormat::Auto {
             return self.format;
         }
@@ -241,7 +236,7 @@ impl FileListSettings {
         match ending.to_ascii_lowercase().as_str() {
             "csv" => ListFormat::Csv,
             "jsonl" | "ndjson" => ListFormat::Jsonl,
-            "tsv" if self.of_a_table().is_some() || table::has_header(content) => ListFormat::Tsv,
+            "tsv" if self.of_a_table().is_some() || table::has_header(blocks.first_line()) => ListFormat::Tsv,
             _ => ListFormat::Text,
         }
     }
@@ -326,6 +321,33 @@ enum Written<'a> {
 }
 
 impl Samples {
+    /// All of a list, with labels that are not numbered yet.
+    fn read(blocks: &mut Blocks, list: &Path, settings: &FileListSettings) -> Result<Self> {
+        let format = settings.format_of(list, blocks);
+        settings.check(list, format)?;
+        let mut samples = Self::default();
+        match format {
+            ListFormat::Jsonl => lines::read(blocks, settings, &mut samples),
+            ListFormat::Csv => table::read(blocks, ',', settings, &mut samples),
+            ListFormat::Tsv => table::read(blocks, '\t', settings, &mut samples),
+            ListFormat::Text | ListFormat::Auto => text::read(blocks, settings, &mut samples),
+        }
+        .map_err(|Wrong { line, problem }| {
+            Error::config(format!("source.list: {}, line {line}", list.display()), problem)
+        })?;
+        Ok(samples)
+    }
+
+    /// Takes memory for a list that is so many times as long as what was read: an allocator that copies what grows would
+    /// have a table twice. Memory that is not written to costs nothing.
+    fn reserve(&mut self, whole: f64) {
+        let more = |len: usize| (len as f64 * (whole - 1.0) * 1.05) as usize;
+        // Where there is none, or more lines than expected, the tables grow when they must.
+        let _ = self.paths.try_reserve(more(self.paths.len()));
+        let _ = self.ends.try_reserve(more(self.ends.len()));
+        let _ = self.labels.try_reserve(more(self.labels.len()));
+    }
+
     fn push(&mut self, line: u64, path: &str, label: Written, sort: LabelSort) -> Result<(), Wrong> {
         if path.is_empty() {
             return Err(Wrong::new(line, "the path is empty"));
@@ -335,7 +357,7 @@ impl Samples {
             (Written::Integer(label), LabelSort::Text) => self.class(line, &label.to_string()),
             (Written::Integer(label), _) => self.number_of(line, label, label),
             (Written::Either(text), LabelSort::Auto | LabelSort::Integer) => {
-                match text.trim().parse() {
+                match text.parse().or_else(|_| text.trim().parse()) {
                     Ok(label) => self.number_of(line, label, text),
                     Err(_) => self.class(line, text),
                 }

@@ -2,16 +2,16 @@
 
 use csv::{ReaderBuilder, StringRecord};
 
+use super::blocks::Blocks;
 use super::{FileListSettings, PATHS, Samples, Wrong, Written};
 
 /// Whether the first line of a TSV names a column of paths.
-pub fn has_header(content: &str) -> bool {
-    let first = content.lines().next().unwrap_or_default();
+pub fn has_header(first: &str) -> bool {
     first.split('\t').any(|name| PATHS.contains(&name.trim().trim_matches('"')))
 }
 
 pub fn read(
-    content: &str,
+    blocks: &mut Blocks,
     separator: char,
     settings: &FileListSettings,
     samples: &mut Samples,
@@ -20,7 +20,7 @@ pub fn read(
     let mut rows = ReaderBuilder::new()
         .delimiter(separator as u8)
         .has_headers(false)
-        .from_reader(content.as_bytes());
+        .from_reader(blocks);
     let mut row = StringRecord::new();
     if !rows.read_record(&mut row).map_err(wrong)? {
         return Ok(());

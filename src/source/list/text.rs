@@ -1,27 +1,43 @@
 //! Lines of path and label.
 
+use memchr::{memchr, memchr_iter};
+
+use super::blocks::Blocks;
 use super::{FileListSettings, LabelSort, Samples, Wrong, Written};
 
-pub fn read(content: &str, settings: &FileListSettings, samples: &mut Samples) -> Result<(), Wrong> {
+pub fn read(
+    blocks: &mut Blocks,
+    settings: &FileListSettings,
+    samples: &mut Samples,
+) -> Result<(), Wrong> {
     let sort = match settings.labels {
         LabelSort::Auto => LabelSort::Integer,
         sort => sort,
     };
-    for (line, text) in (1..).zip(content.split('\n')) {
-        let text = text.strip_suffix('\r').unwrap_or(text);
-        if text.trim().is_empty() {
-            continue;
+    let mut line = 0;
+    while let Some(lines) = blocks.lines() {
+        let mut begin = 0;
+        let last = (!lines.ends_with('\n')).then_some(lines.len());
+        for end in memchr_iter(b'\n', lines.as_bytes()).chain(last) {
+            line += 1;
+            let text = &lines[begin..end];
+            begin = end + 1;
+            let text = text.strip_suffix('\r').unwrap_or(text);
+            if text.chars().all(char::is_whitespace) {
+                continue;
+            }
+            let (path, label) = split(text);
+            samples.push(line, path, label, sort)?;
         }
-        let (path, label) = split(text);
-        samples.push(line, path, label, sort)?;
+        samples.reserve(blocks.whole());
     }
     Ok(())
 }
 
 /// Path and label of a line.
 fn split(line: &str) -> (&str, Written<'_>) {
-    if let Some((path, label)) = line.split_once('\t') {
-        return (path, Written::Either(label));
+    if let Some(tab) = memchr(b'\t', line.as_bytes()) {
+        return (&line[..tab], Written::Either(&line[tab + 1..]));
     }
     if let Some((path, label)) = line.rsplit_once(' ')
         && label.parse::<i64>().is_ok()

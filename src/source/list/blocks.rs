@@ -1,0 +1,338 @@
+//! The text of a list, some whole lines at a time.
+
+use std::io::{self, Read};
+use std::ops::Range;
+use std::path::Path;
+use std::str;
+
+use memchr::memrchr;
+
+use crate::error::{Error, Result};
+use crate::storage::{self, File};
+
+/// Bytes that are read at once: few enough to stay in a core's cache until their lines are read.
+pub const BLOCK: usize = 1 << 20;
+
+/// What some lists begin with to say that they are UTF-8.
+const MARK: &[u8] = "\u{feff}".as_bytes();
+
+/// A list that is read from its first byte to its last, without the mark that it may begin with.
+///
+/// * Lines come whole, as many at once as a block of the file has ends of; one that is longer than a block has all of the memory
+///   that it takes.
+/// * Where the file cannot be read or is not UTF-8 the text ends, and [`Blocks::finish`] says why.
+/// * A file that shrinks meanwhile gives what it has; one that grows, its old size.
+pub struct Blocks<'a> {
+    list: &'a Path,
+    place: Place,
+    /// Bytes of the list.
+    len: u64,
+    /// Its first `filled` bytes are those of the list from byte `offset` on. Those before `given` were given as lines.
+    buffer: Vec<u8>,
+    offset: u64,
+    filled: usize,
+    given: usize,
+    /// Lines that were asked for before their turn.
+    waiting: Option<Range<usize>>,
+    /// What [`Read`] has not given of the lines that it has.
+    unread: Range<usize>,
+    failure: Option<Error>,
+}
+
+enum Place {
+    File(File),
+    /// A list behind a URL comes in one request, which any server answers.
+    Memory(Vec<u8>),
+}
+
+impl<'a> Blocks<'a> {
+    /// Opens a list, to be read by so many bytes.
+    pub fn open(list: &'a Path, block: usize) -> Result<Self> {
+        let wrong = |error| Error::io(list, &error);
+        if storage::is_url(list) {
+            let bytes = storage::read(list).map_err(wrong)?;
+            return Ok(Self::new(list, bytes.len() as u64, Place::Memory(bytes), block));
+        }
+        let file = File::open(list).map_err(wrong)?;
+        let len = file.stamp().map_err(wrong)?.len;
+        Ok(Self::new(list, len, Place::File(file), block))
+    }
+
+    fn new(list: &'a Path, len: u64, place: Place, block: usize) -> Self {
+        Self {
+            list,
+            place,
+            len,
+            buffer: vec![0; block],
+            offset: 0,
+            filled: 0,
+            given: 0,
+            waiting: None,
+            unread: 0..0,
+            failure: None,
+        }
+    }
+
+    /// Some lines, each with its end; only the last of the list may have none. `None` at the end.
+    pub fn lines(&mut self) -> Option<&str> {
+        let lines = match self.waiting.take() {
+            Some(lines) => lines,
+            None => self.advance()?,
+        };
+        match str::from_utf8(&self.buffer[lines.clone()]) {
+            Ok(text) => Some(text),
+            Err(error) => {
+                let place = self.offset + (lines.start + error.valid_up_to()) as u64;
+                let problem = format!("{} is not UTF-8 at byte {place}", self.list.display());
+                self.failure = Some(Error::config("source.list", problem));
+                None
+            }
+        }
+    }
+
+    /// The first line, which comes again as the first of all.
+    pub fn first_line(&mut self) -> &str {
+        if self.waiting.is_none() {
+            self.waiting = self.advance();
+        }
+        let lines = self.waiting.clone().map_or(&[][..], |lines| &self.buffer[lines]);
+        str::from_utf8(lines).ok().and_then(|text| text.lines().next()).unwrap_or_default()
+    }
+
+    /// How many times as long the whole list is as what was given of it, as far as there is any.
+    pub fn whole(&self) -> f64 {
+        self.len as f64 / (self.offset + self.given as u64).max(1) as f64
+    }
+
+    /// Goes to the end of the list.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the byte where it is not UTF-8.
+    pub fn finish(mut self) -> Result<()> {
+        while self.lines().is_some() {}
+        self.failure.map_or(Ok(()), Err)
+    }
+
+    /// Reads until there is the end of a line, and gives the place of all lines that have one.
+    fn advance(&mut self) -> Option<Range<usize>> {
+        if self.failure.is_some() {
+            return None;
+        }
+        self.buffer.copy_within(self.given..self.filled, 0);
+        self.offset += self.given as u64;
+        self.filled -= self.given;
+        self.given = 0;
+        loop {
+            // Twice as much each time, so that a long line is not read by bits.
+            if self.filled > self.buffer.len() / 2 {
+                self.buffer.resize(self.buffer.len() * 2, 0);
+            }
+            let begin = self.filled;
+            let (count, over) = match self.fill() {
+                Ok(read) => read,
+                Err(error) => {
+                    self.failure = Some(Error::io(self.list, &error));
+                    return None;
+                }
+            };
+            self.filled += count;
+            let end = memrchr(b'\n', &self.buffer[begin..self.filled]).map(|at| begin + at + 1);
+            self.given = match end {
+                Some(end) => end,
+                None if over => self.filled,
+                None => continue,
+            };
+            let mark = self.offset == 0 && self.buffer[..self.given].starts_with(MARK);
+            let start = if mark { MARK.len() } else { 0 };
+            return (self.given > 0).then_some(start..self.given);
+        }
+    }
+
+    /// Fills the rest of the buffer as far as the list reaches: how many bytes there were, and whether these are the last.
+    fn fill(&mut self) -> io::Result<(usize, bool)> {
+        let at = self.offset + self.filled as u64;
+        let rest = self.len - at;
+        let space = &mut self.buffer[self.filled..];
+        let wanted = usize::try_from(rest).map_or(space.len(), |rest| rest.min(space.len()));
+        let space = &mut space[..wanted];
+        let count = match &self.place {
+            Place::File(file) => file.read_at(space, at)?,
+            Place::Memory(bytes) => {
+                space.copy_from_slice(&bytes[at as usize..][..wanted]);
+                wanted
+            }
+        };
+        Ok((count, count < wanted || count as u64 == rest))
+    }
+}
+
+/// The same text for who wants its bytes.
+impl Read for Blocks<'_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.unread.is_empty() {
+            let len = self.lines().map_or(0, str::len);
+            self.unread = self.given - len..self.given;
+        }
+        let count = out.len().min(self.unread.len());
+        let end = self.unread.start + count;
+        out[..count].copy_from_slice(&self.buffer[self.unread.start..end]);
+        self.unread.start = end;
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::super::{FileList, FileListSettings, LabelSort, ListFormat};
+    use super::*;
+
+    /// A file in a folder that goes when it is dropped.
+    fn file(bytes: &[u8]) -> (tempfile::TempDir, std::path::PathBuf) {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("list");
+        fs::write(&path, bytes).unwrap();
+        (root, path)
+    }
+
+    /// Everything that is known of a list once it is open, or the words of the error.
+    fn opened(path: &Path, format: ListFormat, labels: LabelSort, block: usize) -> String {
+        let settings = FileListSettings { format, labels, ..Default::default() };
+        match FileList::by_blocks(path, &settings, block) {
+            Ok(list) => format!("{list:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Reads with every size of block from a byte to more than the file: its lines and all that is made of them must be the
+    /// same, and what is not UTF-8 must be found where the standard library finds it.
+    fn check(bytes: &[u8]) {
+        let (_root, path) = file(bytes);
+        let whole = str::from_utf8(bytes);
+        let file = |block| Blocks::open(&path, block).unwrap();
+        let memory = |block| {
+            Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block)
+        };
+        for block in 1..=bytes.len() + 1 {
+            let mut again = String::new();
+            file(block).read_to_string(&mut again).unwrap();
+            for mut blocks in [file(block), memory(block)] {
+                let (mut text, mut begun) = (String::new(), false);
+                while let Some(lines) = blocks.lines() {
+                    assert!(!begun, "lines come after one that is not over");
+                    begun = !lines.ends_with('\n');
+                    text += lines;
+                }
+                assert_eq!(text, again);
+                match (whole, blocks.finish()) {
+                    (Ok(whole), Ok(())) => {
+                        assert_eq!(text, whole.strip_prefix('\u{feff}').unwrap_or(whole));
+                    }
+                    (Err(error), Err(found)) => {
+                        let expected = format!("is not UTF-8 at byte {}", error.valid_up_to());
+                        assert!(found.to_string().ends_with(&expected), "{found}, not {expected}");
+                    }
+                    (whole, found) => panic!("blocks of {block}: {found:?} for {whole:?}"),
+                }
+            }
+        }
+        for format in [ListFormat::Text, ListFormat::Csv, ListFormat::Tsv, ListFormat::Jsonl] {
+            for labels in [LabelSort::Auto, LabelSort::Text] {
+                let expected = opened(&path, format, labels, bytes.len() + 1);
+                if let Err(error) = whole {
+                    let place = format!("is not UTF-8 at byte {}", error.valid_up_to());
+                    assert!(expected.ends_with(&place), "{expected}");
+                }
+                for block in 1..=bytes.len() {
+                    let found = opened(&path, format, labels, block);
+                    assert_eq!(found, expected, "{format:?} by blocks of {block}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_is_the_same_whichever_blocks_it_is_read_by() {
+        for text in [
+            "",
+            "\u{feff}",
+            "\u{feff}\n",
+            "a\n\u{feff}b\n\u{feff}",
+            "\n\r\n \n",
+            "a.jpg\t1\nb.jpg\t2",
+            "\u{feff}tür.jpg\t12\r\n\r\n日本/写真 1.jpg\t-3\r\n😀 7\r\nalone.jpg\r",
+            "a.jpg\t1\nb.jpg\tcat\nc.jpg\t3\n",
+            "a\t1\r\n\n\nb 9223372036854775807\nc 9223372036854775808\n\td\n",
+            "path,label\r\n\"ü, \"\"b\"\"\r\n.jpg\",katze\r\nc.jpg,日\r\n",
+            "\u{feff}\u{feff}path\tlabel\n\"a\nb\"\t1\nc\t2\t3\n",
+            "{\"path\": \"日\", \"label\": \"x\"}\r\n\r\n{\"path\": \"b\", \"label\": \"é\"}",
+            "{\"path\": \"a\"}\n{\"path\": \r",
+        ] {
+            check(text.as_bytes());
+        }
+    }
+
+    #[test]
+    fn what_is_not_utf8_is_said_with_its_byte_before_what_is_wrong_in_other_lines() {
+        for bytes in [
+            &b"\xff"[..],
+            b"\xef\xbb\xbfa.jpg\t1\nb\xff.jpg\t2\n",
+            b"a\xe2\x82\nb\t1\n",
+            b"a.jpg\tcat\nb.jpg\t1\nc.jpg\t2\n\xf0\x9f\x98",
+            b"{\n\n\xc3",
+            b"path\npath,label\n\xed\xa0\x80\n",
+        ] {
+            assert!(str::from_utf8(bytes).is_err());
+            check(bytes);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..Default::default() })]
+        #[test]
+        fn random_lists_are_the_same_whichever_blocks_they_are_read_by(
+            parts in prop::collection::vec(prop::sample::select(PARTS), 0..24),
+        ) {
+            check(&parts.concat());
+        }
+    }
+
+    /// What lists are made of; some of it is not UTF-8.
+    const PARTS: &[&[u8]] = &[
+        b"a.jpg", b"b", b" ", b"\t", b"\t7", b"\t-3", b" 12", b"\tcat", b"\n", b"\n", b"\n", b"\r\n", b"\r\n",
+        b"\r", b"\"", b",", b"path,label\n", b"path\tlabel\r\n", b"a,1\n", b"{\"path\": \"c\"}\n", MARK,
+        "é".as_bytes(), "日本".as_bytes(), "😀".as_bytes(), "\u{85}".as_bytes(), b"\xff", b"\xe2\x82",
+    ];
+
+    #[test]
+    fn memory_is_a_block_or_a_few_of_the_longest_line() {
+        let long = "l".repeat(1000);
+        for (text, most) in [("a\t1\n".repeat(1000), 64), (format!("a\n{long}\nb\n"), 4096)] {
+            let (_root, path) = file(text.as_bytes());
+            let mut blocks = Blocks::open(&path, 64).unwrap();
+            while blocks.lines().is_some() {}
+            assert!(blocks.buffer.len() <= most, "{} bytes", blocks.buffer.len());
+        }
+    }
+
+    #[test]
+    fn a_file_that_shrinks_gives_what_it_has_and_one_that_grows_its_old_size() {
+        for (len, expected) in [(4, "a\nb\n"), (5, "a\nb\nc"), (9, "a\nb\nc\n")] {
+            for block in 1..9 {
+                let (_root, path) = file(b"a\nb\nc\n");
+                let mut blocks = Blocks::open(&path, block).unwrap();
+                fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
+                let mut text = String::new();
+                while let Some(lines) = blocks.lines() {
+                    text += lines;
+                }
+                assert_eq!(text, expected);
+                blocks.finish().unwrap();
+            }
+        }
+    }
+}
