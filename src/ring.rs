@@ -9,6 +9,7 @@
 //! * After `fail`, the consumer gets what was ready before it, then the error, once, and then the end.
 //! * When the consumer is gone, or after `close`, a producer that waits wakes up and gets nothing.
 //! * A slot that is leaked shortens the ring and does nothing else.
+//! * Slots may be withheld, more or fewer at any time: so many stay free, as if the ring had never had them.
 //! * When both sides and all slots are gone, every slot has been dropped.
 //!
 //! The ring knows nothing of CUDA: what must happen around filling and using is in four hooks of the
@@ -44,6 +45,7 @@ pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
         state: Mutex::new(State {
             free: slots.into(),
             ready: VecDeque::new(),
+            withheld: 0,
             producers: 1,
             closed: false,
             failure: None,
@@ -65,6 +67,8 @@ struct Shared<S> {
 struct State<S> {
     free: VecDeque<S>,
     ready: VecDeque<S>,
+    /// Free slots that nobody gets.
+    withheld: usize,
     producers: usize,
     closed: bool,
     failure: Option<Error>,
@@ -114,11 +118,19 @@ impl<S: Slot> Producer<S> {
             if state.closed || state.failure.is_some() {
                 return None;
             }
-            if let Some(slot) = state.free.pop_front() {
+            if state.free.len() > state.withheld
+                && let Some(slot) = state.free.pop_front()
+            {
                 return Some(Filling { slot: Some(slot), shared: self.shared.clone() });
             }
             state = self.shared.freed.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
         }
+    }
+
+    /// Leaves so many slots free from now on. Those that are in use already are withheld when they come back.
+    pub fn withhold(&self, slots: usize) {
+        self.shared.lock().withheld = slots;
+        self.shared.freed.notify_all();
     }
 
     /// Ends the ring with an error that the consumer gets after what is ready; the first one counts.

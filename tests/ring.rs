@@ -129,6 +129,35 @@ fn a_leaked_slot_shortens_the_ring() {
 /// Random numbers of slots, producers and batches; random moments at which either side leaves, fails or is
 /// closed, with batches held beyond the end. Nothing hangs and every slot is dropped.
 #[test]
+fn withheld_slots_are_as_if_the_ring_had_never_had_them_until_they_are_not_withheld() {
+    let live = Arc::new(AtomicUsize::new(0));
+    let (producer, consumer) = ring(slots(&live, 3));
+    producer.withhold(2);
+    assert!(fill(&producer, 1));
+    let filler = thread::spawn({
+        let producer = producer.clone();
+        move || (2..6).all(|value| fill(&producer, value))
+    });
+    // Each next one is filled when the one before is free again: never more than one is anywhere but free.
+    for value in 1..3 {
+        let using = consumer.next().unwrap().unwrap();
+        assert_eq!((using.value, consumer.ready()), (value, 0));
+    }
+    // Those that are in use are withheld when they come back.
+    producer.withhold(0);
+    let using: Vec<_> = (3..6).map(|_| consumer.next().unwrap().unwrap()).collect();
+    assert_eq!(using.iter().map(|it| it.value).collect::<Vec<_>>(), [3, 4, 5]);
+    assert!(filler.join().unwrap());
+    producer.withhold(3);
+    drop(using);
+    let waiting = thread::spawn(move || fill(&producer, 6));
+    consumer.close();
+    assert!(!waiting.join().unwrap(), "who waits wakes up when the ring is closed");
+    drop(consumer);
+    assert_eq!(live.load(Ordering::SeqCst), 0);
+}
+
+#[test]
 fn a_hundred_thousand_randomised_shutdowns() {
     let mut state = 0x2545_f491_4f6c_dd1du64;
     let mut below = |n: u64| {

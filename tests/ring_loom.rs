@@ -102,6 +102,23 @@ fn two_producers_and_a_consumer_that_leaves_early() {
 }
 
 #[test]
+fn whoever_waits_for_a_withheld_slot_gets_it_when_it_is_not_withheld_any_more() {
+    model(|| {
+        let live = Arc::new(AtomicUsize::new(0));
+        let (producer, consumer) = ring(vec![Checked::new(&live), Checked::new(&live)]);
+        producer.withhold(1);
+        let other = producer.clone();
+        let filler = thread::spawn(move || fill(&other, 1) && fill(&other, 2));
+        let first = consumer.next().unwrap().unwrap();
+        producer.withhold(0);
+        assert_eq!((first.value, consumer.next().unwrap().unwrap().value), (1, 2));
+        assert!(filler.join().unwrap());
+        drop((first, producer, consumer));
+        assert_eq!(live.load(Ordering::SeqCst), 0);
+    });
+}
+
+#[test]
 fn a_slot_in_use_outlives_both_sides() {
     model(|| {
         let live = Arc::new(AtomicUsize::new(0));
