@@ -2,12 +2,14 @@
 
 mod common;
 
+use std::ops::Range;
+
 use common::training;
 use feedwater::error::Error;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::Size;
 use feedwater::op::{Chain, Flip, Normalize, Placement, RandomResizedCrop};
-use feedwater::plan::{DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows};
+use feedwater::plan::{Bounds, Count, DeviceFacts, DevicePlan, Facts, Plan, Route, Settings, rows};
 use feedwater::tensor::DType;
 use proptest::prelude::*;
 
@@ -21,8 +23,8 @@ fn job() -> (Chain, Settings) {
         .then(Normalize::IMAGENET);
     let mut settings = Settings::default();
     settings.loader.batch = 256;
-    settings.loader.workers = 16;
-    settings.loader.prefetch = 2;
+    settings.loader.workers = 16.into();
+    settings.loader.prefetch = 2.into();
     settings.output.dtype = DType::F16;
     (chain, settings)
 }
@@ -184,6 +186,39 @@ fn pages_give_way_first_and_prefetch_before_the_least_of_everything() {
     assert_eq!(plan.reductions.len(), 1);
 }
 
+/// What is chosen gives way as what is set, and is within what is left.
+#[test]
+fn chosen_batches_ahead_are_within_what_a_limit_leaves() {
+    let auto = |limit| {
+        let (chain, mut settings) = job();
+        settings.loader.prefetch = Count::Auto;
+        settings.limits.device_memory = limit;
+        Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000)).unwrap()
+    };
+    let free = auto(None);
+    assert_eq!(free.ahead_batches, Bounds { least: 1, start: 2, most: 8 });
+    let slot = free.shape.bytes() as u64;
+    for most in 2..8 {
+        let plan = auto(Some(total(&free, Memory::Device) - (8 - most) as u64 * slot));
+        assert_eq!(plan.ahead_batches, Bounds { least: 1, start: 2, most });
+        let words = format!("less    prefetch {most} instead of 8: limits.device_memory\n");
+        assert!(plan.to_string().contains(&words), "{plan}");
+        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else gives way before it");
+    }
+    // From there on as where it is set.
+    let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);
+    let plan = auto(limit);
+    assert_eq!(kept(&plan), kept(&limited(limit, None).unwrap()));
+    let words = "less    prefetch 2 instead of 8: limits.device_memory\n";
+    assert!(plan.to_string().contains(words), "{plan}");
+    let one = auto(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot));
+    assert_eq!(one.ahead_batches, Bounds { least: 1, start: 1, most: 1 }, "{one}");
+    let set = limited(Some(total(&limited(None, None).unwrap(), Memory::Device) - slot), None);
+    let plan = set.unwrap();
+    let most = plan.prefetch;
+    assert_eq!(plan.ahead_batches, Bounds { least: most, start: most, most });
+}
+
 /// Page-locked memory holds no slots: a limit of it takes none away.
 #[test]
 fn a_limit_of_pinned_memory_leaves_prefetch_alone() {
@@ -241,12 +276,16 @@ fn whole(rows: &Footprint) -> bool {
     taken.all(|row| row.each_bytes % 256 == 0 && row.count > 0)
 }
 
+fn count(numbers: Range<usize>) -> impl Strategy<Value = Count> {
+    prop_oneof![1 => Just(Count::Auto), 3 => numbers.prop_map(Count::Fixed)]
+}
+
 fn settings() -> impl Strategy<Value = (Settings, Facts)> {
     let routes = prop::sample::subsequence(Route::ALL.to_vec(), 1..=4);
     let threads = prop::option::of(1usize..20);
     let offered = prop::sample::subsequence(Route::ALL[..3].to_vec(), 0..=3);
     (
-        (1usize..300, 1usize..20, 1usize..6),
+        (1usize..300, count(1..20), count(1..6)),
         (routes, threads, offered, any::<bool>()),
         (1u32..2000, 1u32..2000, 0u64..1_000_000),
     )

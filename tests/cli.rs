@@ -193,6 +193,35 @@ fn plan_writes_the_file_that_says_the_same() {
 }
 
 #[test]
+fn workers_may_be_chosen_and_other_words_are_refused() {
+    let place = workplace();
+    let dir = place.path();
+    let run = ["run", "pipeline.toml", "--device", "cpu", "--workers", "auto", "--json"];
+    assert_eq!(json(dir, &run)["images"], 8);
+    for command in ["run", "bench"] {
+        for wrong in ["many", "0", "1025", "-1", "Auto", ""] {
+            let words = refused(dir, &[command, "pipeline.toml", &format!("--workers={wrong}")], 2);
+            assert!(words.contains("must be a number from 1 to 1024, or auto"), "{words}");
+        }
+    }
+    let file = format!("{PIPELINE}workers = \"auto\"\nprefetch = \"auto\"\n{CHAIN}");
+    write(&place, "auto.toml", &file);
+    let plan = done(dir, &["plan", "auto.toml", "--device", "cpu"]);
+    assert!(plan.contains("auto    workers 1 to "), "{plan}");
+    assert!(plan.contains("auto    prefetch 1 to 8, 2 at first\n"), "{plan}");
+    let plan = json(dir, &["plan", "auto.toml", "--device", "cpu", "--json"]);
+    assert_eq!(plan["ahead_batches"], serde_json::json!({ "least": 1, "start": 2, "most": 8 }));
+    assert_eq!(plan["workers"]["least"], 1);
+    let settings = done(dir, &["plan", "auto.toml", "--settings"]);
+    for key in ["workers", "prefetch"] {
+        assert!(settings.contains(&format!("\n{key} = \"auto\"\n")), "{settings}");
+    }
+    write(&place, "less.toml", &format!("{file}[limits]\ncpu_threads = 1\n"));
+    let plan = json(dir, &["plan", "less.toml", "--device", "cpu", "--json"]);
+    assert_eq!(plan["workers"], serde_json::json!({ "least": 1, "start": 1, "most": 1 }));
+}
+
+#[test]
 fn run_tells_what_the_contract_names() {
     let dir = workplace();
     let args =

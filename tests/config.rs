@@ -1,11 +1,12 @@
 //! The pipeline file: what is read, what is refused with which words, and what is written again.
 
 use std::fs;
+use std::ops::Range;
 
 use feedwater::config::Pipeline;
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
-use feedwater::plan::{Last, OnError, Route, Settings, ShardFrom};
+use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
 use feedwater::source::{
     Directory, FileList, FileListSettings, NoSettings, SourceSettings, TfRecord, TfRecordSettings,
     WebDataset, WebDatasetSettings,
@@ -61,7 +62,7 @@ fn the_documented_file_is_read() {
         SourceSettings::new::<Directory>(vec!["base/data/train".into()], NoSettings {})
     );
     let mut settings = Settings::default();
-    settings.loader.workers = 2;
+    settings.loader.workers = 2.into();
     settings.loader.seed = 42;
     settings.loader.shuffle = true;
     assert_eq!(pipeline.settings, settings);
@@ -115,6 +116,8 @@ fn every_choice_is_read() {
         on_error = "substitute"
         rank = 1
         world = 3
+        workers = "auto"
+        prefetch = "auto"
         shard = "environment"
         shuffle = true
         shuffle_window = 1000
@@ -129,6 +132,7 @@ fn every_choice_is_read() {
         max_file_bytes = "512 MiB"
         device_memory = "1 GiB"
         pinned_memory = 65536
+        cpu_threads = 6
         [storage]
         connections = 16
         cache = "2 GiB"
@@ -165,6 +169,8 @@ fn every_choice_is_read() {
     assert_eq!(settings.limits.max_file_bytes, 512 << 20);
     assert_eq!(settings.limits.device_memory, Some(1 << 30));
     assert_eq!(settings.limits.pinned_memory, Some(65536));
+    assert_eq!(settings.limits.cpu_threads, Some(6));
+    assert_eq!((settings.loader.workers, settings.loader.prefetch), (Count::Auto, Count::Auto));
     assert_eq!((settings.storage.connections, settings.storage.cache), (16, 2 << 30));
     assert_eq!(settings.storage.cache_directory, Some("base/kept".into()));
     assert_eq!(settings.storage.retries, StorageSettings::default().retries);
@@ -191,6 +197,28 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         (
             "[loader]\nlast = \"wrap\"",
             "loader.last: unknown choice wrap, choose one of drop, pad, partial",
+        ),
+        (
+            "[loader]\nworkers = \"many\"",
+            "loader.workers: must be an integer from 1 up or \"auto\", is string \"many\"",
+        ),
+        (
+            "[loader]\nprefetch = 2.5",
+            "loader.prefetch: must be an integer from 1 up or \"auto\", is floating point `2.5`",
+        ),
+        (
+            "[loader]\nworkers = -2",
+            "loader.workers: must be an integer from 1 up or \"auto\", is integer `-2`",
+        ),
+        ("[loader]\nworkers = 0", "loader.workers: must be at least 1, is 0"),
+        ("[loader]\nworkers = 1025", "loader.workers: must be at most 1024, is 1025"),
+        (
+            "[limits]\ncpu_threads = 0",
+            "limits.cpu_threads: must be at least 1, is 0; leave it out for no limit",
+        ),
+        (
+            "[limits]\ncpu_threads = \"auto\"",
+            "limits.cpu_threads: must be an integer from 0 up, is string \"auto\"",
         ),
         (
             "[[chain]]\nop = \"resise\"",
@@ -365,6 +393,10 @@ fn paths_are_relative_to_the_file_and_syntax_errors_have_a_place() {
     assert!(words.contains("none.toml: "), "{words}");
 }
 
+fn count(numbers: Range<usize>) -> impl Strategy<Value = Count> {
+    prop_oneof![Just(Count::Auto), numbers.prop_map(Count::Fixed)]
+}
+
 fn settings() -> impl Strategy<Value = Settings> {
     let last = prop_oneof![Just(Last::Drop), Just(Last::Pad), Just(Last::Partial)];
     let on_error = prop_oneof![Just(OnError::Stop), Just(OnError::Skip), Just(OnError::Substitute)];
@@ -379,10 +411,10 @@ fn settings() -> impl Strategy<Value = Settings> {
     ];
     let routes = prop::sample::subsequence(Route::ALL.to_vec(), 1..=4).prop_shuffle();
     (
-        (1usize..100_000, 1usize..64, 1usize..16, 0..i64::MAX as u64, any::<bool>()),
+        (1usize..100_000, count(1..64), count(1..16), 0..i64::MAX as u64, any::<bool>()),
         (last, on_error, shard, prop::option::of(1u64..99)),
         (placement, any::<bool>(), any::<bool>(), dtype, layout),
-        (1..1u64 << 40, 1..1u64 << 40, memory.clone(), memory),
+        (1..1u64 << 40, 1..1u64 << 40, memory.clone(), memory, prop::option::of(1usize..99)),
         (routes, prop::option::of(1usize..99)),
     )
         .prop_map(|(numbers, policies, rest, limits, (routes, threads))| {
@@ -397,7 +429,8 @@ fn settings() -> impl Strategy<Value = Settings> {
             (decode.placement, decode.prescale, decode.orientation, output.dtype, output.layout) =
                 rest;
             let most = &mut settings.limits;
-            (most.max_pixels, most.max_file_bytes, most.device_memory, most.pinned_memory) = limits;
+            (most.max_pixels, most.max_file_bytes, ..) = limits;
+            (.., most.device_memory, most.pinned_memory, most.cpu_threads) = limits;
             (settings.decode.routes, settings.decode.max_cpu_threads) = (routes, threads);
             settings
         })

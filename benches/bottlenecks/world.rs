@@ -88,8 +88,8 @@ impl World {
             Chain::new().then(op::Resize::to(self.side, self.side)).then(op::Normalize::IMAGENET);
         let mut settings = Settings::default();
         settings.loader.batch = setting.batch;
-        settings.loader.workers = setting.workers;
-        settings.loader.prefetch = setting.prefetch;
+        settings.loader.workers = setting.workers.into();
+        settings.loader.prefetch = setting.prefetch.into();
         settings.loader.last = Last::Drop;
         settings.loader.shuffle = true;
         settings.cache.encoded = setting.encoded;

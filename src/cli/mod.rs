@@ -15,6 +15,7 @@ use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::gpu::{self, Device};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::plan::Count;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -167,6 +168,15 @@ pub fn main() -> ExitCode {
     // Standard error may be closed as well; then only the code is left to tell.
     let _ = writeln!(io::stderr(), "feedwater: {text}");
     ExitCode::from(code)
+}
+
+/// A number of threads on the command line.
+fn count(text: &str) -> Result<Count, String> {
+    match (text, text.parse()) {
+        ("auto", _) => Ok(Count::Auto),
+        (_, Ok(number @ 1..=1024)) => Ok(Count::Fixed(number)),
+        _ => Err("must be a number from 1 to 1024, or auto".into()),
+    }
 }
 
 /// A line, or several, of the result.

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use feedwater::loader::Loader;
+use feedwater::plan::Count;
 
 use super::report::{Report, warn};
-use super::{Failure, PipelineOptions, io_failure, print, print_json, progress};
+use super::{Failure, PipelineOptions, count, io_failure, print, print_json, progress};
 
 /// Loads whole epochs and shows the rate, where the time went and the memory
 #[derive(Args)]
@@ -23,9 +24,9 @@ pub struct Options {
     /// Stop after this many batches in all
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     batches: Option<u64>,
-    /// Threads, instead of loader.workers
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
+    /// Threads, instead of loader.workers; auto chooses from what is measured
+    #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
+    workers: Option<Count>,
     /// Write the latest spans of every thread, the consumer and the ring there: open it with ui.perfetto.dev
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
@@ -45,9 +46,11 @@ pub struct Options {
 
 pub fn main(options: &Options) -> Result<(), Failure> {
     let mut builder = options.pipeline.builder()?.epochs(Some(options.epochs));
-    if let Some(workers) = options.workers {
-        builder = builder.workers(workers.into());
-    }
+    builder = match options.workers {
+        None => builder,
+        Some(Count::Auto) => builder.auto_workers(),
+        Some(Count::Fixed(workers)) => builder.workers(workers),
+    };
     // Now, and not after a run that was for nothing.
     let trace = options.trace.as_deref().map(create).transpose()?;
     let profile = options.profile.as_deref().map(create).transpose()?;

@@ -79,7 +79,7 @@ fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     let images = set.len();
     let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };
     wanted.loader.batch = images.min(16) as usize;
-    wanted.loader.workers = 1;
+    wanted.loader.workers = 1.into();
     wanted.loader.last = Last::Partial;
     wanted.loader.on_error = OnError::Substitute;
     let builder = LoaderBuilder::new(set, chain.clone()).settings(wanted);

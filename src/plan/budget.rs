@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::footprint::{self, Footprint, Memory};
 
 use super::device::on_cpu;
-use super::{DevicePlan, Plan, Route};
+use super::{Bounds, DevicePlan, Plan, Route};
 
 /// How many of what goes round. Under a limit of memory these numbers give way, the first field first:
 ///
@@ -14,9 +14,10 @@ use super::{DevicePlan, Plan, Route};
 /// 2. `prefetch`, to 1;
 /// 3. `reading`, `hardware_group`, `decoders` and `group`, to 1.
 ///
-/// Where it is page-locked memory alone that has no room, `prefetch` stays: there are no batches in it.
+/// Where it is page-locked memory alone that has no room, `prefetch` stays: there are no batches in it. Where `prefetch` is
+/// chosen, what it has beyond its start gives way before all else.
 ///
-/// What the last step leaves over is used. That is: of all numbers that fit, those are taken with the largest
+/// What the last step leaves over is used. That is: of all other numbers that fit, those are taken with the largest
 /// `prefetch`, of these those with the largest `group`, then `decoders`, `hardware_group` and `reading`. So under a
 /// larger limit of device memory the first of them that differs is larger. The bytes in the batches are the same
 /// under any limit.
@@ -58,7 +59,7 @@ impl Counts {
 
     /// The numbers without any limit.
     fn full(plan: &Plan, device: &DevicePlan) -> Self {
-        let workers = plan.settings.loader.workers;
+        let workers = plan.workers.most;
         let hardware = device.has(Route::Hardware);
         // A decode state is taken until the device is done with it. Where there are engines, they do the most.
         let most = if hardware { 4 } else { 8 };
@@ -75,7 +76,7 @@ impl Counts {
             },
             // In rows of tiles a picture is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
             group: 16,
-            prefetch: plan.settings.loader.prefetch,
+            prefetch: plan.prefetch,
         }
     }
 }
@@ -124,15 +125,21 @@ impl Plan {
         let helps =
             is_over(&exceeded(&full), Memory::Device) && !is_over(&exceeded(&lean), Memory::Pinned);
         let floor = if helps { lean } else { least };
-        let Some(counts) = choose(full, floor, least, |counts| exceeded(counts).is_empty()) else {
+        let start = if helps { self.ahead_batches.start } else { full.prefetch };
+        let fits = |counts: &Counts| exceeded(counts).is_empty();
+        let Some(counts) = choose(full, start, floor, least, fits) else {
             return Err(refusal(&exceeded(&least), &rows(&mut device, &least)));
         };
         let mut reductions = Vec::new();
         for (name, part) in KEPT {
             let [count, instead_of] = [counts, full].map(|mut it| *part(&mut it));
             if count < instead_of {
-                // One batch more was held against the floor when it was given up.
-                let mut more = if name == KEPT[0].0 { floor } else { counts };
+                // What one batch more was held against when it was given up.
+                let mut more = match name == KEPT[0].0 {
+                    true if count >= start => full,
+                    true => floor,
+                    false => counts,
+                };
                 *part(&mut more) = count + 1;
                 let limits = exceeded(&more).iter().map(|limit| limit.key).collect();
                 reductions.push(Reduction { name, count, instead_of, limits });
@@ -140,6 +147,7 @@ impl Plan {
         }
         device.set(self, &counts);
         self.prefetch = counts.prefetch;
+        self.ahead_batches = Bounds::ahead(self.settings.loader.prefetch, counts.prefetch);
         self.device = Some(device);
         self.reductions = reductions;
         Ok(())
@@ -154,18 +162,21 @@ struct Limit {
     bytes: u64,
 }
 
-/// The largest numbers that fit, in the order of [`KEPT`], none below `floor` while there is more than one batch ahead;
-/// `None` where not even `least` fits. What fits must fit with less of anything too.
+/// The largest numbers that fit, in the order of [`KEPT`], none below `floor` while there is more than one batch ahead, nor
+/// any reduced while there are more than `start`; `None` where not even `least` fits. What fits must fit with less of
+/// anything too.
 fn choose(
     full: Counts,
+    start: usize,
     floor: Counts,
     least: Counts,
     mut fits: impl FnMut(&Counts) -> bool,
 ) -> Option<Counts> {
-    if fits(&full) {
-        return Some(full);
+    let mut spare = (start..=full.prefetch).rev().map(|prefetch| Counts { prefetch, ..full });
+    if let Some(counts) = spare.find(&mut fits) {
+        return Some(counts);
     }
-    let mut ahead = (2..=full.prefetch).rev().map(|prefetch| Counts { prefetch, ..floor });
+    let mut ahead = (2..=start).rev().map(|prefetch| Counts { prefetch, ..floor });
     let mut counts = ahead.find(&mut fits).unwrap_or(least);
     if !fits(&counts) {
         return None;

@@ -254,7 +254,7 @@ impl fmt::Display for RoutePlan {
 
 /// Workers that may decode on the CPU at one time.
 pub(super) fn on_cpu(plan: &Plan) -> usize {
-    let workers = plan.settings.loader.workers;
+    let workers = plan.workers.most;
     plan.settings.decode.max_cpu_threads.map_or(workers, |most| most.min(workers))
 }
 

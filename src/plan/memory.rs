@@ -20,7 +20,7 @@ const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    let workers = plan.settings.loader.workers as u64;
+    let workers = plan.workers.most as u64;
     let largest = facts.largest_bytes.min(plan.settings.limits.max_file_bytes);
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
@@ -81,7 +81,7 @@ fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
         let small = presize.and_then(|it| Resize::shorter(it).fixed_output(Some(facts.picture)));
         let each = 3 * (facts.picture.pixels() + small.map_or(0, Size::pixels));
         let note = format!("whole {} pictures for the decoded cache", facts.picture);
-        let workers = plan.settings.loader.workers as u64;
+        let workers = plan.workers.most as u64;
         rows.add(Memory::Host, "whole pictures", each, workers, note);
     }
 }

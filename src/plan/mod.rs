@@ -16,6 +16,7 @@ use crate::op::{AnyOperator, Chain, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod budget;
+mod count;
 mod device;
 mod memory;
 mod route;
@@ -25,6 +26,7 @@ mod shard;
 mod shuffle;
 
 pub use budget::{Counts, Reduction};
+pub use count::{Bounds, Count};
 pub use device::{DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
 pub use route::Route;
 pub use sample::{SamplePlan, SampleStep};
@@ -69,6 +71,8 @@ pub struct Facts {
     pub samples: u64,
     /// Files of the source that hold samples one after another, where the order depends on them.
     pub files: u64,
+    /// Cores that this process may use; 0 is those that the system tells of.
+    pub cores: usize,
     /// What launchers have said.
     pub environment: Environment,
     /// Whether samples come over a network, and are fetched ahead.
@@ -110,8 +114,13 @@ pub struct Plan {
     pub steps: Vec<PlannedStep>,
     /// What a full batch looks like.
     pub shape: TensorShape,
-    /// Batches ahead of the consumer: `loader.prefetch`, or less where a limit of memory has no room for it.
+    /// Workers.
+    pub workers: Bounds,
+    /// Most batches ahead of the consumer, for which memory is taken: `loader.prefetch`, or less where a limit of memory has
+    /// no room for it.
     pub prefetch: usize,
+    /// Batches ahead of the consumer; the most are `prefetch`.
+    pub ahead_batches: Bounds,
     /// How many samples are fetched ahead, and how many bytes of one are held at most; `None` where none are.
     pub ahead: Option<(usize, u64)>,
     /// What runs on the device, where something does; the batches live there then.
@@ -173,6 +182,7 @@ impl Plan {
             dtype,
             layout: settings.output.layout,
         };
+        let prefetch = count::most_ahead(settings.loader.prefetch, shape.bytes());
         let mut plan = Self {
             settings: settings.clone(),
             shard: Shard::resolve(&settings.loader, &facts.environment)?,
@@ -180,7 +190,10 @@ impl Plan {
             decode,
             steps,
             shape,
-            prefetch: settings.loader.prefetch,
+            // The threads of the device are not known yet.
+            workers: Bounds::fixed(1),
+            prefetch,
+            ahead_batches: Bounds::ahead(settings.loader.prefetch, prefetch),
             ahead: facts.remote.then(|| {
                 let largest = facts.largest_bytes.min(settings.limits.max_file_bytes).max(1);
                 (settings.storage.samples_ahead(largest), largest)
@@ -189,8 +202,9 @@ impl Plan {
             reductions: Vec::new(),
             footprint: Footprint::default(),
         };
-        if plan.uses_gpu() {
-            let device = DevicePlan::new(&plan, facts);
+        let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts));
+        plan.workers = Bounds::workers(settings, facts, device.as_ref())?;
+        if let Some(device) = device {
             if settings.cache.decoded.is_some() && !device.has(Route::Cpu) {
                 let problem = "kept pictures come to the device by the route cpu, which decode.routes leaves out; allow \
                      it, or leave the cache out";
@@ -321,6 +335,13 @@ impl fmt::Display for Plan {
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
         if let Some(device) = &self.device {
             writeln!(f, "{:<8}{}", "kernel", device.kernel.name)?;
+        }
+        let chosen = [
+            ("workers", self.settings.loader.workers, self.workers),
+            ("prefetch", self.settings.loader.prefetch, self.ahead_batches),
+        ];
+        for (name, _, bounds) in chosen.iter().filter(|it| it.1 == Count::Auto) {
+            writeln!(f, "{:<8}{name} {bounds}", "auto")?;
         }
         for reduction in &self.reductions {
             writeln!(f, "{:<8}{reduction}", "less")?;

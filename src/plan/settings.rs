@@ -8,7 +8,8 @@ use crate::op::Placement;
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
-use super::{Route, ShardFrom};
+use super::count::MOST;
+use super::{Count, Route, ShardFrom};
 
 /// Everything that a user can set besides source and chain. Field names are the keys in TOML.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,10 +34,15 @@ pub struct Settings {
 pub struct LoaderSettings {
     /// Samples in a batch. Default 64.
     pub batch: usize,
-    /// Threads that read, and decode and transform what runs on the CPU. Default: the machine's cores.
-    pub workers: usize,
-    /// Batches ahead of the consumer, the one that is being filled among them. Default 2.
-    pub prefetch: usize,
+    /// Threads that read, and decode and transform what runs on the CPU, or `auto`: see [`Bounds`](super::Bounds). Default:
+    /// the machine's cores.
+    pub workers: Count,
+    /// Batches ahead of the consumer, the one that is being filled among them, or `auto`: see
+    /// [`Bounds`](super::Bounds). Default 2.
+    pub prefetch: Count,
+    /// Whether what is `auto`, placements among it, is chosen anew from what is measured while the loader runs; else the first
+    /// choice stays. No byte depends on it. Default true.
+    pub tune: bool,
     /// Key of all randomness. Default 0.
     pub seed: u64,
     /// Whether each epoch has its own order. Default false.
@@ -64,8 +70,9 @@ impl Default for LoaderSettings {
     fn default() -> Self {
         Self {
             batch: 64,
-            workers: std::thread::available_parallelism().map_or(1, usize::from),
-            prefetch: 2,
+            workers: Count::Fixed(std::thread::available_parallelism().map_or(1, usize::from)),
+            prefetch: Count::Fixed(2),
+            tune: true,
             seed: 0,
             shuffle: false,
             shuffle_window: None,
@@ -193,6 +200,10 @@ pub struct Limits {
     /// Most bytes of page-locked host memory; as `device_memory`.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub pinned_memory: Option<u64>,
+    /// Most threads that the loader starts for samples: the workers, and on a device the launcher and the thread that feeds
+    /// the JPEG engines. `loader.workers` must fit under it, or be `auto`. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_threads: Option<usize>,
 }
 
 impl Default for Limits {
@@ -202,6 +213,7 @@ impl Default for Limits {
             max_file_bytes: 64 << 20,
             device_memory: None,
             pinned_memory: None,
+            cpu_threads: None,
         }
     }
 }
@@ -212,6 +224,8 @@ impl Settings {
         let LoaderSettings {
             batch, workers, prefetch, shuffle, shuffle_window, rank, world, ..
         } = self.loader;
+        // What is chosen is within its bounds.
+        let [workers, prefetch] = [workers, prefetch].map(|count| count.fixed().unwrap_or(1));
         let at_least_one = [
             ("loader.batch", batch as u64),
             ("loader.workers", workers as u64),
@@ -226,12 +240,14 @@ impl Settings {
                 return Err(Error::config(key, "must be at least 1, is 0"));
             }
         }
-        for (key, value, most) in
-            [("loader.workers", workers, 1024), ("loader.prefetch", prefetch, 1024)]
-        {
-            if value > most {
-                return Err(Error::config(key, format!("must be at most {most}, is {value}")));
+        for (key, value) in [("loader.workers", workers), ("loader.prefetch", prefetch)] {
+            if value > MOST {
+                return Err(Error::config(key, format!("must be at most {MOST}, is {value}")));
             }
+        }
+        if self.limits.cpu_threads == Some(0) {
+            let problem = "must be at least 1, is 0; leave it out for no limit";
+            return Err(Error::config("limits.cpu_threads", problem));
         }
         if batch > 1 << 20 {
             let problem = format!("must be at most {}, is {batch}", 1 << 20);

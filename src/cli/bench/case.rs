@@ -64,9 +64,11 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
     let mut pipeline = Pipeline::from_file(file)?;
     if let Some(route) = route {
         pipeline.settings.decode.routes = vec![route];
+        // What is measured is this route, and not what may be better.
+        pipeline.settings.loader.tune = false;
     }
     if let Some(workers) = options.workers {
-        pipeline.settings.loader.workers = workers.into();
+        pipeline.settings.loader.workers = workers;
     }
     if let Some(batch) = options.batch {
         pipeline.settings.loader.batch = batch as usize;
@@ -95,12 +97,12 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
     let stats = since(loader.stats(), &before);
 
     let images = stats.images as f64;
-    let settings = &loader.plan().settings.loader;
+    let plan = loader.plan();
     let memory = stats.memory;
     Ok(Measured {
         device: loader.device().to_string(),
-        batch: settings.batch,
-        workers: settings.workers,
+        batch: plan.shape.batch,
+        workers: plan.workers.most,
         epochs,
         images: stats.images,
         seconds,

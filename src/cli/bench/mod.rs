@@ -15,12 +15,12 @@ use std::{env, fs};
 
 use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
-use feedwater::plan::{Place, Route};
+use feedwater::plan::{Count, Place, Route};
 use serde::Serialize;
 use serde_json::json;
 
 use super::pictures::cache;
-use super::{DeviceOption, Failure, print, print_json, progress};
+use super::{DeviceOption, Failure, count, print, print_json, progress};
 use case::Measured;
 use sets::Set;
 use table::Table;
@@ -50,9 +50,9 @@ pub struct Options {
     /// Where to run; auto is the GPU where there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
-    /// Threads, instead of loader.workers
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    workers: Option<u16>,
+    /// Threads, instead of loader.workers; auto chooses from what is measured
+    #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
+    workers: Option<Count>,
     /// Samples in a batch; of the sets that are made 256 on a GPU and 64 on the CPU
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
@@ -221,13 +221,13 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
     let own_batch = if ways.on_cpu.is_some() { 64 } else { 256 };
     let batch = options.batch.or((!set.is_users).then_some(own_batch));
     let numbers = [
-        ("--batch", batch),
-        ("--workers", options.workers.map(u32::from)),
-        ("--epochs", options.epochs),
+        ("--batch", batch.map(|it| it.to_string())),
+        ("--workers", options.workers.map(|it| it.to_string())),
+        ("--epochs", options.epochs.map(|it| it.to_string())),
     ];
     for (name, value) in numbers {
         if let Some(value) = value {
-            command.args([name, &value.to_string()]);
+            command.args([name, &value]);
         }
     }
     let output = match command.stdin(Stdio::null()).output() {
