@@ -358,6 +358,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
     LoaderBuilder::new(source, common::training())
         .batch(batch)
         .prefetch(prefetch)
+        .tune(false)
         .shuffle(true)
         .last(Last::Partial)
         .output(DType::F16, Layout::Nchw)

@@ -26,5 +26,6 @@ pub mod storage;
 pub mod synth;
 pub mod tensor;
 pub mod transform;
+pub mod tune;
 
 pub use error::{Error, Result};

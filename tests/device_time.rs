@@ -206,7 +206,7 @@ fn machine() -> Simulated {
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
     let builder = Loader::builder(Memory::new(samples).unwrap(), chain);
-    builder.batch(4).workers(2).shuffle(true).seed(3).device(DeviceChoice::Gpu(0))
+    builder.batch(4).workers(2).tune(false).shuffle(true).seed(3).device(DeviceChoice::Gpu(0))
 }
 
 /// Uses all batches of so many epochs, the device up to the end of each.

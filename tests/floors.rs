@@ -10,7 +10,7 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (1, &["annotation", "header", "image", "model", "ring", "storage"]),
     (2, &["explain", "gpu", "op", "output"]),
     (3, &["plan"]),
-    (4, &["decode", "source", "transform"]),
+    (4, &["decode", "source", "transform", "tune"]),
     (5, &["loader"]),
     (6, &["config", "handoff", "pack", "probe", "synth"]),
 ];

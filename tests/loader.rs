@@ -82,6 +82,10 @@ fn bytes_do_not_depend_on_workers_prefetch_batch_size_or_shards() {
         let loader = builder(24).seed(5).prefetch(prefetch).build().unwrap();
         assert!(samples(&loader) == base, "{prefetch} batches ahead");
     }
+    let chosen = builder(24).seed(5).auto_workers().auto_prefetch().cpu_threads(Some(3));
+    let loader = chosen.build().unwrap();
+    assert_eq!((loader.plan().workers.most, loader.plan().ahead_batches.most), (3, 8));
+    assert!(samples(&loader) == base, "workers and batches ahead that are chosen");
     for batch in [1, 7, 24] {
         let loader = builder(24).seed(5).batch(batch).last(Last::Partial).build().unwrap();
         assert!(samples(&loader) == base, "batches of {batch}");

@@ -32,7 +32,12 @@ fn machine() -> Simulated {
 }
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
-    Loader::builder(Memory::new(samples).unwrap(), chain).batch(4).workers(2).shuffle(true).seed(3)
+    Loader::builder(Memory::new(samples).unwrap(), chain)
+        .batch(4)
+        .workers(2)
+        .tune(false)
+        .shuffle(true)
+        .seed(3)
 }
 
 /// Two epochs: records and bytes of every batch.

@@ -133,7 +133,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     let loader = builder()?.build()?;
     warn(&loader);
     let mut consumer = Consumer::new(options)?;
-    measure(&loader, &mut consumer, 0.2 * options.seconds)?;
+    warm_up(&loader, &mut consumer, 0.2 * options.seconds)?;
     let before = loader.measured();
     measure(&loader, &mut consumer, options.seconds)?;
     let profile = loader.profile_since(&before);
@@ -157,6 +157,17 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     };
     consumer.end();
     Ok(explain(&profile, &wishes)?)
+}
+
+/// The start is not measured, nor what a loader tries out that chooses for itself: up to twenty times as long.
+fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), Failure> {
+    for _ in 0..20 {
+        measure(loader, consumer, seconds)?;
+        if loader.is_settled() {
+            break;
+        }
+    }
+    Ok(())
 }
 
 /// Hands batches to the consumer for so many seconds, epoch after epoch; at least two batches.
@@ -185,6 +196,7 @@ fn cached(builder: LoaderBuilder, consumer: &mut Consumer, seconds: f64) -> Resu
     for batch in &loader {
         drop(batch?);
     }
+    warm_up(&loader, consumer, 0.2 * seconds)?;
     let before = loader.measured();
     measure(&loader, consumer, seconds)?;
     Ok(loader.profile_since(&before).images_per_second())

@@ -8,6 +8,7 @@ use feedwater::footprint::bytes;
 use feedwater::loader::{CacheStats, LaneReport, Loader, StageSeconds};
 use feedwater::plan::{Shard, Shuffle};
 use feedwater::storage::StorageStats;
+use feedwater::tune::{Choice, Decision};
 use serde::Serialize;
 
 /// What a loader has done, and what it took.
@@ -29,6 +30,10 @@ pub struct Report {
     pub shard: Shard,
     /// How the samples of an epoch were ordered.
     pub order: Shuffle,
+    /// Workers, batches ahead, and what is on the device, at the end.
+    pub choice: Choice,
+    /// What the loader chose by itself, and why, the first choice first; empty where all is set.
+    pub decisions: Vec<Decision>,
     /// Samples by what became of them.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
@@ -80,6 +85,8 @@ impl Report {
             device_reason: loader.device().to_string(),
             shard: loader.plan().shard,
             order: loader.plan().shuffle,
+            choice: loader.choice(),
+            decisions: loader.decisions(),
             outcomes: stats.outcomes,
             faults: stats.faults,
             finished_on_cpu: stats.finished_on_cpu,
@@ -103,6 +110,9 @@ impl fmt::Display for Report {
         writeln!(f, "shard     {}", self.shard)?;
         if let Shuffle::Windows(windows) = self.order {
             writeln!(f, "order     {windows}")?;
+        }
+        for decision in &self.decisions {
+            writeln!(f, "{:<9} {decision}", "auto")?;
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;

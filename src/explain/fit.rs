@@ -205,10 +205,11 @@ fn is_full(profile: &Profile) -> bool {
         || profile.setup.workers > profile.setup.cores
 }
 
-/// The threads that make samples: those that have numbers.
+/// The threads that make samples: those that have numbers, and of them those that may work.
 pub fn workers(profile: &Profile) -> impl Iterator<Item = &crate::measure::ThreadProfile> {
     profile.threads.iter().filter(|it| {
-        it.name.strip_prefix("feedwater-").is_some_and(|rest| rest.parse::<u32>().is_ok())
+        let number = it.name.strip_prefix("feedwater-").and_then(|rest| rest.parse::<u32>().ok());
+        number.is_some_and(|number| number < profile.setup.workers)
     })
 }
 

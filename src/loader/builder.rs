@@ -1,6 +1,7 @@
 //! Describes a loader.
 
 use std::sync::Arc;
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::decode;
@@ -13,7 +14,7 @@ use crate::header::Header;
 use crate::measure::{OTHER_TRACKS, Watching, trace_bytes};
 use crate::op::{Chain, Placement};
 use crate::plan::{
-    DeviceFacts, Environment, Facts, Last, Limits, OnError, Plan, Route, Settings, ShardFrom,
+    Count, DeviceFacts, Environment, Facts, Last, Limits, OnError, Plan, Route, Settings, ShardFrom,
 };
 use crate::source::{HostPage, Source, Subset};
 use crate::tensor::{DType, Layout};
@@ -43,7 +44,7 @@ pub struct LoaderBuilder {
     pub(super) watching: Watching,
     pub(super) nvtx: bool,
     pub(super) watch_device: Option<Duration>,
-    chain: Chain,
+    pub(super) chain: Chain,
     settings: Settings,
     device: DeviceChoice,
 }
@@ -108,13 +109,31 @@ impl LoaderBuilder {
 
     /// Threads that read, and decode and transform what runs on the CPU.
     pub fn workers(mut self, threads: usize) -> Self {
-        self.settings.loader.workers = threads;
+        self.settings.loader.workers = Count::Fixed(threads);
+        self
+    }
+
+    /// As many workers as what is measured asks for, within [`Plan::workers`].
+    pub fn auto_workers(mut self) -> Self {
+        self.settings.loader.workers = Count::Auto;
         self
     }
 
     /// Batches ahead of the consumer, the one that is being filled among them.
     pub fn prefetch(mut self, batches: usize) -> Self {
-        self.settings.loader.prefetch = batches;
+        self.settings.loader.prefetch = Count::Fixed(batches);
+        self
+    }
+
+    /// As many batches ahead as what is measured asks for, within [`Plan::ahead_batches`].
+    pub fn auto_prefetch(mut self) -> Self {
+        self.settings.loader.prefetch = Count::Auto;
+        self
+    }
+
+    /// Whether what is `auto`, placements among it, is chosen anew from what is measured while the loader runs.
+    pub fn tune(mut self, tune: bool) -> Self {
+        self.settings.loader.tune = tune;
         self
     }
 
@@ -246,6 +265,13 @@ impl LoaderBuilder {
         self
     }
 
+    /// Most threads that the loader starts for samples: the workers, and on a device the launcher and the thread that feeds
+    /// the JPEG engines; `None`, the default, is no limit.
+    pub fn cpu_threads(mut self, threads: Option<usize>) -> Self {
+        self.settings.limits.cpu_threads = threads;
+        self
+    }
+
     /// Where the loader may run.
     pub fn device(mut self, device: DeviceChoice) -> Self {
         self.device = device;
@@ -344,6 +370,7 @@ impl LoaderBuilder {
             source_bytes: self.source.memory_bytes(),
             samples: self.source.len(),
             files: self.files(),
+            cores: available_parallelism().map_or(1, usize::from),
             environment: Environment::of_process(),
             remote: self.source.is_remote(),
             device,
@@ -394,7 +421,7 @@ impl LoaderBuilder {
 /// the JPEG engines.
 fn threads(plan: &Plan) -> u64 {
     let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::Hardware));
-    plan.settings.loader.workers as u64 + 1 + u64::from(plan.uses_gpu()) + u64::from(engines)
+    plan.workers.most as u64 + 1 + u64::from(plan.uses_gpu()) + u64::from(engines)
 }
 
 /// The routes of nvJPEG that a machine is taken to offer which is not there.

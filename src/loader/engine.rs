@@ -15,6 +15,7 @@ use super::ahead::Ahead;
 use super::balance::LaneReport;
 use super::batch::{BatchMemory, BatchSlot};
 use super::cache::Caches;
+use super::controls::Controls;
 use super::device::{
     self, Clocks, Depot, DeviceMemory, DeviceSlot, Hardware, Lanes, Launcher, PageWorker, Taken,
 };
@@ -22,6 +23,7 @@ use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::order::Order;
 use super::stats::MemoryStats;
+use super::tuning::Apply;
 
 /// What every thread needs.
 pub(super) struct Parts {
@@ -31,6 +33,7 @@ pub(super) struct Parts {
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,
     pub caches: Arc<Caches>,
+    pub controls: Arc<Controls>,
     pub order: Order,
     pub start_epoch: u32,
     pub epochs: Option<u32>,
@@ -46,6 +49,9 @@ pub(super) enum Engine {
 pub(super) struct Running<S: BatchSlot> {
     feed: Arc<Feed<S>>,
     consumer: Consumer<S>,
+    controls: Arc<Controls>,
+    /// Slots of the ring.
+    slots: usize,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -55,13 +61,14 @@ impl Engine {
         let (batch, sample_bytes) = (parts.plan.shape.batch, parts.plan.shape.sample_bytes());
         let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes)).collect();
         let mut running = Running::new(parts, slots);
-        for number in 0..parts.plan.settings.loader.workers {
+        for number in 0..parts.plan.workers.most {
             let Parts { source, plan, meters, caches, .. } = parts;
             let (source, plan) = (source.clone(), plan.clone());
             let name = format!("feedwater-{number}");
             let worker = Worker::new(source, plan, meters.lane(&name), caches.clone());
+            let controls = parts.controls.clone();
             running.spawn(name, move |feed| {
-                worker.run(feed);
+                worker.run(feed, &controls.gate, number);
                 Ok(())
             })?;
         }
@@ -85,6 +92,7 @@ impl Engine {
             plan: plan.clone(),
             lane: meters.lane(name),
             caches: caches.clone(),
+            controls: parts.controls.clone(),
             lanes: lanes.clone(),
             uploads: uploads.clone(),
             clocks: clocks.clone(),
@@ -100,12 +108,12 @@ impl Engine {
             let producer = producer.clone();
             running.spawn(name.into(), move |_| hardware.run(&waiting, producer))?;
         }
-        for number in 0..parts.plan.settings.loader.workers {
+        for number in 0..parts.plan.workers.most {
             let stream = Stream::new(device)?;
             let name = format!("feedwater-{number}");
             let worker = PageWorker::new(parts_of(&name), stream, to_hardware.clone())?;
             let producer = producer.clone();
-            running.spawn(name, move |feed| worker.run(feed, &producer))?;
+            running.spawn(name, move |feed| worker.run(feed, &producer, number))?;
         }
         drop((producer, to_hardware));
         let name = "feedwater-launch";
@@ -144,6 +152,14 @@ impl Engine {
         match self {
             Engine::Host(running) => running.feed.want_epoch(epoch),
             Engine::Device(running, ..) => running.feed.want_epoch(epoch),
+        }
+    }
+
+    /// What makes a choice this engine's.
+    pub fn apply(&self) -> Apply {
+        match self {
+            Engine::Host(running) => running.apply(),
+            Engine::Device(running, ..) => running.apply(),
         }
     }
 
@@ -201,11 +217,21 @@ impl Engine {
 
 impl<S: BatchSlot + 'static> Running<S> {
     fn new(parts: &Parts, slots: Vec<S>) -> Self {
+        let (all, controls) = (slots.len(), parts.controls.clone());
         let (producer, consumer) = ring(slots);
         let (order, ahead) = (parts.order.clone(), parts.ahead.clone());
         let epochs = (parts.start_epoch, parts.epochs);
         let feed = Feed::new(order, epochs, producer, ahead, parts.meters.clone());
-        Self { feed: Arc::new(feed), consumer, threads: Vec::new() }
+        Self { feed: Arc::new(feed), consumer, controls, slots: all, threads: Vec::new() }
+    }
+
+    fn apply(&self) -> Apply {
+        let (feed, controls, slots) = (self.feed.clone(), self.controls.clone(), self.slots);
+        Box::new(move |choice| {
+            controls.gate.set(choice.workers);
+            controls.set_offload(choice.offload);
+            feed.withhold(slots.saturating_sub(choice.prefetch + 1));
+        })
     }
 
     /// Starts a thread. An error or a panic in it ends the loader with an error instead of a hang.
@@ -243,6 +269,7 @@ impl<S: BatchSlot> Drop for Running<S> {
     fn drop(&mut self) {
         self.feed.stop();
         self.consumer.close();
+        self.controls.gate.close();
         for thread in self.threads.drain(..) {
             // A worker's panic was caught and told; joining cannot tell more.
             let _ = thread.join();

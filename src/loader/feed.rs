@@ -204,6 +204,11 @@ impl<S: BatchSlot> Feed<S> {
         self.publish(&mut open);
     }
 
+    /// Leaves so many slots of the ring empty.
+    pub fn withhold(&self, slots: usize) {
+        self.producer.withhold(slots);
+    }
+
     /// Leaves out what is left of epochs before this one.
     pub fn want_epoch(&self, epoch: u32) {
         self.wanted_epoch.fetch_max(epoch, Ordering::AcqRel);

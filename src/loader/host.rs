@@ -19,6 +19,7 @@ use crate::transform::{HostTransform, Picture};
 
 use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
 use super::cache::{Caches, Content, Filled, Reader};
+use super::controls::Gate;
 use super::feed::{Done, Feed, Job};
 use super::policy::{produce, record};
 
@@ -130,11 +131,11 @@ impl Worker {
         Self { source, plan, lane, maker }
     }
 
-    /// Fills places until there are none left.
-    pub fn run(mut self, feed: &Feed<HostSlot>) {
-        loop {
+    /// Fills places until there are none left, while the worker of this number may.
+    pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
+        while gate.pass(number) {
             let begin = Instant::now();
-            let Some(job) = feed.take() else { return };
+            let Some(job) = feed.take() else { break };
             self.lane.waited_for_room(Stage::HandOver, begin.elapsed());
             self.lane.batch(job.batch);
             let begin = Instant::now();
@@ -144,6 +145,7 @@ impl Worker {
             feed.complete(done);
             self.lane.add(Stage::HandOver, made, 0);
         }
+        gate.close();
     }
 
     fn fill(&mut self, job: Job<BytesMut>) -> Done<BytesMut> {

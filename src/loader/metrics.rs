@@ -11,6 +11,7 @@ use crate::plan::Plan;
 use crate::storage::{self, StorageStats};
 
 use super::cache::Caches;
+use super::controls::Controls;
 use super::endpoint::Endpoint;
 use super::engine::Engine;
 use super::stats::{Counters, Stats};
@@ -24,6 +25,7 @@ pub(super) struct Observed {
     pub counters: Arc<Counters>,
     pub caches: Arc<Caches>,
     pub engine: Arc<Engine>,
+    pub controls: Arc<Controls>,
 }
 
 /// The endpoint of a loader, where it has one.
@@ -62,6 +64,7 @@ impl Loader {
             counters: self.counters.clone(),
             caches: self.caches.clone(),
             engine: self.engine.clone(),
+            controls: self.controls.clone(),
         }
     }
 }
@@ -80,6 +83,8 @@ impl Observed {
         let stats = self.stats();
         let mut out = Exposition::new();
         out.add_snapshot(&self.meters.snapshot(), self.plan.slots() as u64);
+        let help = "Threads that make samples now.";
+        out.gauge("feedwater_workers", help, self.controls.gate.open() as f64);
         add_totals(&stats, &mut out);
         add_memory(&stats, &mut out);
         add_caches(&stats.caches, &mut out);

@@ -12,12 +12,14 @@ use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
 use crate::storage;
+use crate::tune::{Choice, Decision};
 
 mod ahead;
 mod balance;
 mod batch;
 mod builder;
 mod cache;
+mod controls;
 mod device;
 mod endpoint;
 mod engine;
@@ -29,6 +31,7 @@ mod policy;
 mod profile;
 mod state;
 mod stats;
+mod tuning;
 mod watch;
 
 pub use balance::LaneReport;
@@ -42,9 +45,11 @@ pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, S
 use ahead::Ahead;
 use builder::Resolved;
 use cache::Caches;
+use controls::Controls;
 use engine::{Engine, Parts};
 use metrics::Served;
 use stats::Counters;
+use tuning::Tuning;
 use watch::Watch;
 
 /// Gives batches that are ready for the model, epoch after epoch.
@@ -79,10 +84,15 @@ pub struct Loader {
     counters: Arc<Counters>,
     meters: Arc<Meters>,
     caches: Arc<Caches>,
+    controls: Arc<Controls>,
     /// What batches are made on, where that is a GPU.
     gpu: Option<Arc<Device>>,
     /// Looks at it, where that was asked for; or why nothing does.
     watch: Option<Result<Watch>>,
+    /// What is chosen, where nothing is chosen while it runs.
+    fixed: Choice,
+    /// Before the engine, which it changes.
+    tuning: Option<Tuning>,
     /// Before the engine, which its thread looks at.
     served: Served,
     engine: Arc<Engine>,
@@ -156,11 +166,14 @@ impl Loader {
         let counters = Arc::new(Counters::new(meters.clone()));
         let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
+        let space = tuning::space(&builder.chain, &plan);
+        let first = space.first();
         let ahead = plan.ahead.map(|(window, limit)| {
-            let threads = (window, plan.settings.loader.workers);
+            let threads = (window, plan.workers.most);
             let source = builder.source.clone();
             Arc::new(Ahead::new(source, order.clone(), end_epoch, threads, limit, caches.clone()))
         });
+        let controls = Arc::new(Controls::new(first.workers, first.offload));
         let parts = Parts {
             source: match &ahead {
                 Some(ahead) => ahead.clone(),
@@ -170,6 +183,7 @@ impl Loader {
             plan: plan.clone(),
             meters: meters.clone(),
             caches: caches.clone(),
+            controls: controls.clone(),
             order: order.clone(),
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,
@@ -183,6 +197,10 @@ impl Loader {
             }
             (_, false) => Engine::on_host(&parts)?,
         };
+        let apply = engine.apply();
+        apply(first);
+        let tuning = space.is_free().then(|| Tuning::start(space, meters.clone(), apply));
+        let tuning = tuning.transpose()?;
         let watch = gpu.as_ref().zip(builder.watch_device);
         let watch = watch.map(|(device, period)| Watch::new(device, period, meters.clone()));
         let at = (builder.start_epoch, 0);
@@ -196,8 +214,11 @@ impl Loader {
             counters,
             meters,
             caches,
+            controls,
             gpu,
             watch,
+            fixed: first,
+            tuning,
             served: Served::default(),
             engine: Arc::new(engine),
             state: Mutex::new(state),
@@ -274,6 +295,21 @@ impl Loader {
             shuffle_window: settings.shuffle_window,
             files: self.order.files(),
         }
+    }
+
+    /// How many workers work now, how many batches are ahead, and what is on the device.
+    pub fn choice(&self) -> Choice {
+        self.tuning.as_ref().map_or(self.fixed, Tuning::choice)
+    }
+
+    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.tuning.as_ref().map(Tuning::decisions).unwrap_or_default()
+    }
+
+    /// Whether nothing is being tried out: the choice is to stay, or all is set.
+    pub fn is_settled(&self) -> bool {
+        self.tuning.is_none() || self.decisions().last().is_some_and(|it| it.settled)
     }
 
     /// What has been done so far.
@@ -377,6 +413,9 @@ impl Iterator for Epoch<'_> {
                 self.loader.counters.hand_out(batch.info());
                 self.remaining -= 1;
                 self.loader.lock().at.1 += 1;
+                if let Some(tuning) = &self.loader.tuning {
+                    tuning.batch_taken(self.loader);
+                }
                 Some(Ok(batch))
             }
             Err(error) => {

@@ -130,13 +130,14 @@ impl Loader {
         let device = plan.device.as_ref().filter(|_| plan.uses_gpu());
         let on_host = plan.cpu_steps() as u32;
         let bytes = |memory| plan.footprint.total_bytes(memory);
+        let choice = self.choice();
         Setup {
             device: self.device.clone(),
             rank: plan.shard.rank,
             world: plan.shard.world,
             batch: plan.shape.batch as u32,
-            workers: settings.loader.workers as u32,
-            prefetch: plan.prefetch as u32,
+            workers: choice.workers as u32,
+            prefetch: choice.prefetch as u32,
             cores: std::thread::available_parallelism().map_or(1, usize::from) as u32,
             pages: device.map(|device| device.pages as u32),
             decodes_on_device: plan.decode == Place::Gpu,

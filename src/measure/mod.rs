@@ -263,6 +263,12 @@ impl Meters {
         }
     }
 
+    /// Batches that are ready, and those that are being filled.
+    pub fn batches_ahead(&self) -> (usize, usize) {
+        let batches = self.batches();
+        (batches.ring.ready(), batches.ring.filling())
+    }
+
     /// Everything as of now.
     pub fn snapshot(&self) -> Snapshot {
         let lanes = self.lanes().clone();

@@ -210,6 +210,7 @@ fn prescale(route: Route) -> Found {
 fn builder(source: Arc<Memory>, chain: &Chain) -> LoaderBuilder {
     LoaderBuilder::new(source, chain.clone())
         .batch(PER_SORT * SORTS.len())
+        .tune(false)
         .workers(3)
         .last(Last::Partial)
         .shard(0, 1)

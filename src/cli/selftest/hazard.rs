@@ -107,7 +107,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(words)?);
     let make = || {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
-        let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1);
+        let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
         let builder = builder.batch(4).workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
         on_route(builder, Route::Hardware)
     };

@@ -150,6 +150,7 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
             .batch(4)
+            .tune(false)
             .workers(2)
             .last(Last::Partial)
             .seed(SEED)

@@ -128,6 +128,6 @@ fn pixels(seed: u64, on_gpu: bool) -> Built {
         .then(Flip { horizontal: 0.5, ..Flip::default() });
     let device = if on_gpu { DeviceChoice::Gpu(0) } else { DeviceChoice::Cpu };
     let builder = LoaderBuilder::new(std::sync::Arc::new(source), chain);
-    let builder = builder.device(device).shard(0, 1);
+    let builder = builder.device(device).shard(0, 1).tune(false);
     Ok(builder.batch(8).workers(2).shuffle(true).seed(seed).output(DType::U8, Layout::Nhwc))
 }

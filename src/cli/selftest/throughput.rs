@@ -98,6 +98,7 @@ fn builder(source: &Arc<Memory>) -> LoaderBuilder {
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
     LoaderBuilder::new(source.clone(), chain)
         .batch(64)
+        .tune(false)
         .workers(workers)
         .shuffle(true)
         .shard(0, 1)

@@ -150,7 +150,7 @@ impl Pools {
                 Route::Cpu => lanes.push(lane(threads, threads)),
             }
         }
-        let workers = plan.settings.loader.workers;
+        let workers = plan.workers.most;
         Ok((Lanes::new(device, &lanes, decoders, threads, workers)?, batch_decoders))
     }
 
@@ -171,7 +171,7 @@ impl Pools {
 /// Most workers that decode on the CPU at a time. Where the GPU decodes too, one of several workers is left to read
 /// for it, unless the settings say otherwise.
 fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> usize {
-    let workers = plan.settings.loader.workers;
+    let workers = plan.workers.most;
     let gpu = on_device.has(Route::Hardware) || on_device.has(Route::Cuda);
     let spared = if gpu { workers.saturating_sub(1).max(1) } else { workers };
     plan.settings.decode.max_cpu_threads.map_or(spared, |most| most.min(workers))

@@ -13,6 +13,7 @@ use crate::image::HostImage;
 use crate::loader::balance::PictureWork;
 use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::cache::{Caches, Filled};
+use crate::loader::controls::Controls;
 use crate::loader::feed::{Feed, Job};
 use crate::loader::host::Maker;
 use crate::loader::policy::{Trouble, produce, record};
@@ -22,6 +23,7 @@ use crate::plan::{DevicePlan, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
 use crate::source::{HostPage, Page, Source};
+use crate::tune::Offload;
 
 use super::lanes::Submitted;
 use super::{
@@ -36,6 +38,7 @@ pub(in crate::loader) struct Parts {
     /// What the thread that has this copy measures.
     pub lane: Arc<Lane>,
     pub caches: Arc<Caches>,
+    pub controls: Arc<Controls>,
     pub lanes: Arc<Lanes>,
     pub uploads: Arc<Depot<Upload>>,
     pub clocks: Arc<Clocks>,
@@ -77,15 +80,27 @@ impl PageWorker {
         })
     }
 
-    /// Fills pages until there are no places left. The stream is empty afterwards.
-    pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
-        let filled = self.fill_all(feed, pages);
+    /// Fills pages until there are no places left, while the worker of this number may. The stream is empty afterwards.
+    pub fn run(
+        mut self,
+        feed: &Feed<DeviceSlot>,
+        pages: &Producer<DevicePage>,
+        number: usize,
+    ) -> Result<()> {
+        let filled = self.fill_all(feed, pages, number);
+        self.parts.controls.gate.close();
         let emptied = self.stream.synchronize();
         filled.and(emptied)
     }
 
-    fn fill_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Producer<DevicePage>) -> Result<()> {
-        while !self.stopped {
+    fn fill_all(
+        &mut self,
+        feed: &Feed<DeviceSlot>,
+        pages: &Producer<DevicePage>,
+        number: usize,
+    ) -> Result<()> {
+        let controls = self.parts.controls.clone();
+        while !self.stopped && controls.gate.pass(number) {
             let lane = self.parts.lane.clone();
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
@@ -175,7 +190,11 @@ impl PageWorker {
     ) -> Result<(Payload, SampleRecord), Trouble> {
         let Parts { source, lanes, .. } = self.parts.clone();
         self.maker.plan(key, header, bytes.len() as u64)?;
-        let why = self.find_routes(header, bytes, in_page);
+        let offload = self.parts.controls.offload();
+        if offload == Offload::Nothing {
+            return self.finish_by_choice(key, header, bytes);
+        }
+        let why = self.find_routes(header, bytes, in_page, offload);
         if !self.routes.is_empty() {
             let begin = Instant::now();
             let submitted = lanes.submit(&self.routes, work(header, &self.maker.sample, bytes))?;
@@ -192,7 +211,13 @@ impl PageWorker {
     }
 
     /// Finds the routes that may take the picture that was planned last; without any, tells why.
-    fn find_routes(&mut self, header: &Header, bytes: &[u8], in_page: bool) -> &'static str {
+    fn find_routes(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        in_page: bool,
+        offload: Offload,
+    ) -> &'static str {
         let (plan, lanes) = (&self.parts.plan, &self.parts.lanes);
         let sample = &self.maker.sample;
         self.routes.clear();
@@ -202,7 +227,8 @@ impl PageWorker {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
-        for route in device.routes.iter().map(|planned| planned.route) {
+        let routes = device.routes.iter().map(|planned| planned.route);
+        for route in routes.filter(|it| offload == Offload::Everything || *it == Route::Cpu) {
             let fits = |bytes: usize| match bytes <= device.pixels_bytes {
                 true => Ok(()),
                 false => Err("its pixels do not fit into a page"),
@@ -316,6 +342,22 @@ impl PageWorker {
         Ok(Pixels::dense(window, stored, Orientation::UPRIGHT))
     }
 
+    /// The whole sample on the CPU, since the CPU keeps up: within its share of threads.
+    fn finish_by_choice(
+        &mut self,
+        key: SampleKey,
+        header: &Header,
+        bytes: &[u8],
+    ) -> Result<(Payload, SampleRecord), Trouble> {
+        let work = work(header, &self.maker.sample, bytes);
+        let begin = Instant::now();
+        let submitted = self.parts.lanes.clone().submit(&[Route::Cpu], work)?;
+        self.parts.lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+        let made = self.finish(key, header, bytes, BY_CHOICE);
+        submitted.finish();
+        made
+    }
+
     /// The whole sample on the CPU.
     fn finish(
         &mut self,
@@ -355,6 +397,9 @@ impl PageWorker {
 
 /// Why a picture that a route should take was made on the CPU.
 pub(super) const REFUSED: &str = "nvJPEG refused it";
+
+/// Why a picture was made on the CPU that others would have taken.
+const BY_CHOICE: &str = "the CPU keeps up";
 
 /// The parts of a page that a route needs.
 struct Target<'a> {

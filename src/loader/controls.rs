@@ -1,0 +1,116 @@
+//! What is changed while a loader runs: how many workers work, and what they leave to the device.
+
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+use crate::tune::Offload;
+
+/// What every worker looks at before each sample.
+pub(super) struct Controls {
+    pub gate: Gate,
+    offload: AtomicU8,
+}
+
+impl Controls {
+    pub fn new(workers: usize, offload: Offload) -> Self {
+        Self { gate: Gate::new(workers), offload: AtomicU8::new(offload as u8) }
+    }
+
+    /// What is on the device now.
+    pub fn offload(&self) -> Offload {
+        match self.offload.load(Ordering::Relaxed) {
+            0 => Offload::Nothing,
+            1 => Offload::Operators,
+            _ => Offload::Everything,
+        }
+    }
+
+    pub fn set_offload(&self, offload: Offload) {
+        self.offload.store(offload as u8, Ordering::Relaxed);
+    }
+}
+
+/// Lets the first of the workers work, and has the others wait. Whoever waits has nothing in hand.
+pub(super) struct Gate {
+    /// Workers that may work. Changed under the lock, so that nobody misses it who is about to wait.
+    open: AtomicUsize,
+    closed: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Gate {
+    pub fn new(open: usize) -> Self {
+        Self { open: AtomicUsize::new(open), closed: Mutex::new(false), changed: Condvar::new() }
+    }
+
+    /// Workers that may work.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// So many may work from now on; one that is at work ends its sample first.
+    pub fn set(&self, open: usize) {
+        let _closed = self.lock();
+        self.open.store(open, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    /// Nobody waits any more: there is nothing more to do.
+    pub fn close(&self) {
+        *self.lock() = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the worker of this number, from 0, may work; false where there is nothing more to do.
+    pub fn pass(&self, number: usize) -> bool {
+        if number < self.open() {
+            return true;
+        }
+        let waits = |closed: &mut bool| !*closed && number >= self.open();
+        let closed = self.changed.wait_while(self.lock(), waits);
+        !*closed.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.closed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::mpsc::channel;
+    use std::thread;
+
+    use super::*;
+
+    #[test]
+    fn workers_wait_until_there_may_be_so_many_or_all_is_over() {
+        let gate = Arc::new(Gate::new(1));
+        assert!(gate.pass(0));
+        let (sender, passed) = channel();
+        let threads: Vec<_> = (1..4)
+            .map(|number| {
+                let (gate, sender) = (gate.clone(), sender.clone());
+                thread::spawn(move || sender.send((number, gate.pass(number))).unwrap())
+            })
+            .collect();
+        gate.set(3);
+        let mut first = [passed.recv().unwrap(), passed.recv().unwrap()];
+        first.sort_unstable();
+        assert_eq!(first, [(1, true), (2, true)]);
+        assert!(passed.try_recv().is_err(), "the fourth waits");
+        gate.close();
+        assert_eq!(passed.recv().unwrap(), (3, false));
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    }
+
+    #[test]
+    fn what_is_on_the_device_is_what_was_set() {
+        for offload in [Offload::Nothing, Offload::Operators, Offload::Everything] {
+            let controls = Controls::new(1, Offload::Everything);
+            controls.set_offload(offload);
+            assert_eq!(controls.offload(), offload);
+        }
+    }
+}

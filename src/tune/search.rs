@@ -1,0 +1,85 @@
+//! The best of what the model can tell.
+
+use crate::error::Result;
+use crate::model::{Model, Options};
+
+use super::{AS_FAST, Choice, Space};
+
+/// What is slower by less is not worth a worker or a slot.
+const ENOUGH: f64 = 0.99;
+
+/// A choice with what the model says of it.
+pub struct Found {
+    pub choice: Choice,
+    /// By which it is faster than the present one; 0.5 is half as fast again.
+    pub gain: f64,
+}
+
+/// The cheapest of the choices with the same work on the device that are nearly as fast as the fastest: first the number of
+/// workers, with the longest ring, then the ring's length.
+pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
+    let rate = |choice: Choice| -> Result<f64> {
+        let mut model = model.clone();
+        model.workers.resize(choice.workers.max(1), 1.0);
+        model.slots = choice.prefetch as u32 + 1;
+        let batches = (SAMPLES / model.batch.max(1)).clamp(24, 200);
+        let options = Options::batches(batches, 4 + 2 * model.slots);
+        Ok(model.run(&options)?.samples_per_second)
+    };
+    let longest = Choice { prefetch: space.prefetch.most, ..now };
+    let workers = numbers(space.workers.least, space.workers.most);
+    let workers = cheapest(workers, |workers| rate(Choice { workers, ..longest }))?;
+    let chosen = Choice { workers, ..now };
+    // The memory is there: a ring that is shorter than at first would save nothing.
+    let prefetch = numbers(space.prefetch.start, space.prefetch.most);
+    let prefetch = cheapest(prefetch, |prefetch| rate(Choice { prefetch, ..chosen }))?;
+    let choice = Choice { prefetch, ..chosen };
+    Ok(Found { choice, gain: rate(choice)? / rate(now)?.max(1e-9) - 1.0 })
+}
+
+/// Samples of a simulation, about.
+const SAMPLES: u32 = 6_000;
+
+/// From the least to the most: all up to 8, and from there on each larger by a quarter.
+fn numbers(least: usize, most: usize) -> Vec<usize> {
+    let next = |number: &usize| Some(if *number < 8 { number + 1 } else { number + number / 4 });
+    let mut numbers: Vec<usize> =
+        std::iter::successors(Some(least), next).take_while(|it| *it < most).collect();
+    numbers.push(most);
+    numbers
+}
+
+/// The first that does nearly as much as the best.
+fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<usize> {
+    if let [only] = numbers[..] {
+        return Ok(only);
+    }
+    let rates = numbers.iter().map(|&it| rate(it)).collect::<Result<Vec<f64>>>()?;
+    let best = rates.iter().copied().fold(0.0, f64::max);
+    let first = rates.iter().position(|&it| it >= ENOUGH * best).unwrap_or(0);
+    Ok(numbers[first])
+}
+
+impl Found {
+    /// Whether it is so much faster, or so much cheaper and as fast.
+    pub fn is_worth_a_trial(&self, now: Choice) -> bool {
+        let cheaper = 8 * self.choice.workers <= 7 * now.workers;
+        self.gain > 1.0 - AS_FAST || (cheaper && self.gain > AS_FAST - 1.0)
+    }
+
+    /// What is changed, and what that promises.
+    pub fn words(&self, now: Choice) -> String {
+        let mut words = Vec::new();
+        if self.choice.workers != now.workers {
+            words.push(format!("{} workers instead of {}", self.choice.workers, now.workers));
+        }
+        if self.choice.prefetch != now.prefetch {
+            words.push(format!("prefetch {} instead of {}", self.choice.prefetch, now.prefetch));
+        }
+        let gain = match 100.0 * self.gain {
+            gain if gain.abs() < 0.5 => "are as fast".to_string(),
+            gain => format!("promise {gain:+.0} %"),
+        };
+        format!("{} {gain}", words.join(" and "))
+    }
+}

@@ -1,0 +1,161 @@
+//! A loader that chooses for itself, on the CPU: what it chooses, that no byte depends on it, and its bounds.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use common::{jpegs, memory, training};
+use feedwater::error::{Fault, Result};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::source::{Memory, Page, Source};
+
+/// Pictures that come from far away.
+struct Far {
+    pictures: Memory,
+    latency: Duration,
+    reading: Arc<Reading>,
+}
+
+/// Reads in flight, and the most there were.
+#[derive(Default)]
+struct Reading {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Source for Far {
+    fn len(&self) -> u64 {
+        self.pictures.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.pictures.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.pictures.location(index)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.pictures.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.pictures.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        "far".into()
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let now = self.reading.now.fetch_add(1, Ordering::SeqCst) + 1;
+        self.reading.most.fetch_max(now, Ordering::SeqCst);
+        thread::sleep(self.latency);
+        self.reading.now.fetch_sub(1, Ordering::SeqCst);
+        self.pictures.read(index, page, limit)
+    }
+}
+
+/// Pictures that come after so many milliseconds, and who counts their reads.
+fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
+    let reading = Arc::new(Reading::default());
+    let pictures = Memory::new(jpegs(64)).unwrap();
+    let latency = Duration::from_millis(milliseconds);
+    let source = Far { pictures, latency, reading: reading.clone() };
+    let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu);
+    (builder.batch(8).shuffle(true).seed(3), reading)
+}
+
+/// Takes so many batches with steps of this length, and gives their bytes.
+fn take(loader: &Loader, batches: usize, step: Duration) -> Vec<Vec<u8>> {
+    let mut all = Vec::new();
+    while all.len() < batches {
+        for batch in loader {
+            all.push(batch.unwrap().to_host().unwrap());
+            thread::sleep(step);
+            if all.len() == batches {
+                break;
+            }
+        }
+    }
+    all
+}
+
+/// Takes batches until the loader has settled, 4000 at most.
+fn settle(loader: &Loader, step: Duration) {
+    for _ in 0..400 {
+        take(loader, 10, step);
+        if loader.is_settled() {
+            return;
+        }
+    }
+    panic!("not settled: {:#?}", loader.decisions());
+}
+
+#[test]
+fn reads_that_wait_get_more_workers_and_no_byte_changes() {
+    let fixed = far(0).0.workers(1).prefetch(1).build().unwrap();
+    let loader = far(20).0.auto_workers().auto_prefetch().build().unwrap();
+    let bounds = loader.plan().workers;
+    assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
+    assert_eq!(loader.choice().workers, bounds.start);
+    let same = take(&fixed, 80, Duration::ZERO) == take(&loader, 80, Duration::ZERO);
+    assert!(same, "bytes do not depend on what is chosen");
+    settle(&loader, Duration::ZERO);
+    let decisions = loader.decisions();
+    assert!(loader.choice().workers > bounds.start, "{decisions:#?}");
+    assert_eq!(loader.choice(), decisions.last().unwrap().choice);
+    assert!(decisions[0].why.contains("workers instead of"), "{decisions:#?}");
+}
+
+#[test]
+fn a_slow_consumer_needs_one_worker() {
+    let loader = far(1).0.workers(1).build().unwrap();
+    assert!(loader.decisions().is_empty() && loader.is_settled(), "what is set is not chosen");
+    let loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
+    let step = Duration::from_millis(60);
+    settle(&loader, step);
+    assert_eq!(
+        (loader.choice().workers, loader.choice().prefetch),
+        (1, 2),
+        "{:#?}",
+        loader.decisions()
+    );
+    // What was begun before is over.
+    take(&loader, 12, step);
+    let before = loader.measured();
+    take(&loader, 8, step);
+    let profile = loader.profile_since(&before);
+    assert_eq!(
+        (profile.setup.workers, profile.setup.prefetch),
+        (1, 2),
+        "reports are of what is chosen"
+    );
+    let at_work = profile.threads.iter().filter(|it| it.count > 0).count();
+    assert_eq!(at_work, 1, "{:#?}", profile.threads);
+    // The consumer's slot is filled too, since it gives it back at once.
+    let ahead = profile.ring.occupancy.iter().rposition(|share| *share > 0.0);
+    assert_eq!(ahead, Some(3), "no more are ready than may be: {:?}", profile.ring.occupancy);
+}
+
+#[test]
+fn never_more_threads_than_allowed() {
+    let (builder, reading) = far(10);
+    let loader = builder.auto_workers().auto_prefetch().cpu_threads(Some(3)).build().unwrap();
+    settle(&loader, Duration::ZERO);
+    assert_eq!(loader.choice().workers, 3, "{:#?}", loader.decisions());
+    assert!(loader.decisions().iter().all(|it| it.choice.workers <= 3));
+    assert_eq!(reading.most.load(Ordering::SeqCst), 3);
+}
+
+#[test]
+fn a_loader_that_chooses_ends_at_any_time() {
+    for batches in [0, 1, 7, 20] {
+        let loader = far(2).0.auto_workers().auto_prefetch().epochs(Some(2)).build().unwrap();
+        for batch in (&loader).into_iter().take(batches) {
+            batch.unwrap();
+        }
+    }
+    let loader = Loader::builder(memory(24), training()).device(DeviceChoice::Cpu).batch(4);
+    let loader = loader.auto_workers().epochs(Some(1)).build().unwrap();
+    assert_eq!((&loader).into_iter().map(Result::unwrap).count(), 6);
+    assert_eq!((&loader).into_iter().count(), 0);
+}
