@@ -208,7 +208,8 @@ fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     let text = |it, label: &str| format!("{}\t{label}\r\n", name(it));
     let row = |it, label: &str| format!("\"{}\",{label}\n", name(it));
     let object = |it, label: &str| format!("{{\"path\": \"{}\", \"label\": {label}}}\n", name(it));
-    let formats: [(&str, &str, &dyn Fn(usize, &str) -> String, &str); 3] = [
+    type Line<'a> = &'a dyn Fn(usize, &str) -> String;
+    let formats: [(&str, &str, Line<'_>, &str); 3] = [
         ("a.txt", "", &text, "line 50001: the label must be an integer, is \"\\\"x\\\"\""),
         ("a.csv", "path,label\n", &row, "line 50002: the label is the text \"x\""),
         ("a.jsonl", "", &object, "line 50001: the label is the text \"x\""),
