@@ -64,7 +64,15 @@ fn on_cpu(batches: usize) -> Vec<Vec<u8>> {
 #[test]
 fn where_the_cpu_keeps_up_the_device_is_left_alone_and_no_byte_changes() {
     let machine = machine();
-    let loader = on_device(training()).build().unwrap();
+    for most in [None, Some(1)] {
+        let loader = on_device(training()).max_cpu_threads(most).build().unwrap();
+        keeps_up(loader);
+        let counts = machine.counts();
+        assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+    }
+}
+
+fn keeps_up(loader: Loader) {
     assert_eq!(loader.choice().offload, Offload::Everything);
     let batches = settle(&loader, Duration::from_millis(25));
     assert_eq!(loader.choice().offload, Offload::Nothing, "{:#?}", loader.decisions());
@@ -76,9 +84,6 @@ fn where_the_cpu_keeps_up_the_device_is_left_alone_and_no_byte_changes() {
     assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), all);
     assert!(by_device(&stats.outcomes) > 0);
     assert!(batches == on_cpu(batches.len()), "bytes do not depend on what is chosen");
-    drop(loader);
-    let counts = machine.counts();
-    assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
 }
 
 fn by_device(outcomes: &std::collections::BTreeMap<&'static str, u64>) -> u64 {
