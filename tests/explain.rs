@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, explain};
 use feedwater::loader::{DeviceChoice, Loader};
-use feedwater::measure::{Profile, Stage};
+use feedwater::measure::{Profile, SpanProfile, Stage};
 use feedwater::synth;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -105,6 +105,38 @@ fn waiting_has_a_price() {
     // 100 images a second: six minutes, of which a fifth is waiting.
     assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
     assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_last_step_of_an_epoch_is_taken_to_be_as_long_as_the_others() {
+    let mut profile = profile();
+    // Epochs of four batches: of four steps three are measured.
+    (profile.images, profile.batches) = (400, 100);
+    let consumer = &mut profile.consumer;
+    (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);
+    assert!((profile.images_per_second() - 400.0 / 1.5).abs() < 1e-9);
+}
+
+#[test]
+fn what_a_consumer_names_of_its_step_is_of_the_batch_and_not_of_its_samples() {
+    let mut profile = profile();
+    let of = |profile: &Profile| explain(profile, &Options::default()).unwrap();
+    (profile.data.epoch_samples, profile.batches) = (1024, 100);
+    let consumer = &mut profile.consumer;
+    (consumer.step.mean, consumer.stepped, consumer.cpu_share) = (0.01, 1.0, 0.0);
+    consumer.step_quantiles.clear();
+    assert_eq!(of(&profile).cause, Cause::Consumer);
+    let (name, count) = ("logging".into(), 100);
+    profile.consumer.spans = vec![SpanProfile { name, count, seconds: 0.8, share: 0.8 }];
+    let report = of(&profile);
+    assert_eq!(report.cause, Cause::TinyBatches);
+    // Of 10 ms for 4 samples 8 are named: 128 samples take 8 + 64, and 256, with 8 + 128, do no tenth more.
+    let [knob] = &report.knobs[..] else { panic!("{report}") };
+    assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch = 128", Cause::Consumer));
+    assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
+    // An epoch has no more samples.
+    profile.data.epoch_samples = 40;
+    assert_eq!(of(&profile).knobs[0].setting, "loader.batch = 32");
 }
 
 #[test]

@@ -1,9 +1,9 @@
 //! Sources that are as slow as a case wants them, and loaders of them.
 
 use std::fs;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use feedwater::error::Fault;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
@@ -69,7 +69,8 @@ pub enum Disk {
     Memory,
     /// So long for each read, as many at once as there are.
     Latency(fn(u64) -> Duration),
-    /// So many reads at a time, each of which takes so long.
+    /// So many reads at a time, each of which takes so long. As a disk's own, a channel's time does not depend on when threads
+    /// wake up: who waits for it is served at once when it is free.
     Channels(usize, Duration),
     /// The first worker's reads take so much longer than the others'.
     Straggler(Duration, u32),
@@ -82,8 +83,11 @@ impl World {
         let pictures: Vec<Vec<u8>> = files.iter().map(read).collect();
         let samples = (0..self.images).map(|index| (pictures[(index % 16) as usize].clone(), 0));
         let memory = Memory::new(samples.collect()).expect("there are samples");
-        let source =
-            Slow { memory, disk: self.disk.clone(), busy: Mutex::new(0), free: Condvar::new() };
+        let channels = match self.disk {
+            Disk::Channels(channels, _) => vec![Instant::now(); channels],
+            _ => Vec::new(),
+        };
+        let source = Slow { memory, disk: self.disk.clone(), free_at: Mutex::new(channels) };
         let chain =
             Chain::new().then(op::Resize::to(self.side, self.side)).then(op::Normalize::IMAGENET);
         let mut settings = Settings::default();
@@ -102,8 +106,8 @@ impl World {
 struct Slow {
     memory: Memory,
     disk: Disk,
-    busy: Mutex<usize>,
-    free: Condvar,
+    /// When each channel has served all that was asked for.
+    free_at: Mutex<Vec<Instant>>,
 }
 
 impl Source for Slow {
@@ -123,15 +127,13 @@ impl Source for Slow {
         match self.disk {
             Disk::Memory => {}
             Disk::Latency(time) => thread::sleep(time(index)),
-            Disk::Channels(channels, time) => {
-                let busy = self.busy.lock().expect("no reader panics");
-                let mut busy =
-                    self.free.wait_while(busy, |it| *it >= channels).expect("no reader panics");
-                *busy += 1;
-                drop(busy);
-                thread::sleep(time);
-                *self.busy.lock().expect("no reader panics") -= 1;
-                self.free.notify_one();
+            Disk::Channels(_, time) => {
+                let mut free_at = self.free_at.lock().expect("no reader panics");
+                let first = free_at.iter_mut().min().expect("there is a channel");
+                let served = (*first).max(Instant::now()) + time;
+                *first = served;
+                drop(free_at);
+                thread::sleep(served.saturating_duration_since(Instant::now()));
             }
             Disk::Straggler(time, times) => {
                 let slow = thread::current().name() == Some("feedwater-0");
