@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, explain};
+use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, explain, fit};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::measure::{Profile, SpanProfile, Stage};
 use feedwater::synth;
@@ -195,6 +195,24 @@ fn problem(file: &Path) -> Option<String> {
         let found = &knob.setting;
         format!("{found} promised {promised:.0} images/s; {setting} gave {measured:.0}")
     })
+}
+
+#[test]
+fn a_straggler_is_slower_than_chance_makes_a_thread() {
+    let mut profile = profile();
+    let workers = |profile: &Profile| fit(profile, None).unwrap().model.workers;
+    for stage in &mut profile.stages {
+        (stage.latency.mean, stage.latency.cv) = (0.01, 0.1);
+    }
+    for thread in &mut profile.threads {
+        let slow = if thread.name == "feedwater-1" { 1.5 } else { 1.0 };
+        (thread.count, thread.busy) = (100, 5.0 * slow);
+    }
+    assert_eq!(workers(&profile), [1.0, 1.5]);
+    for stage in &mut profile.stages {
+        stage.latency.cv = 6.0;
+    }
+    assert_eq!(workers(&profile), [1.0, 1.0]);
 }
 
 #[test]

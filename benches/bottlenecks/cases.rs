@@ -54,9 +54,10 @@ fn mixed(index: u64) -> u64 {
     it ^ (it >> 31)
 }
 
-/// Whether a batch has a long step: one of each eight, anywhere among them.
+/// Whether a batch has a long step: eight of each 64, anywhere among them.
 fn is_long(batch: u64) -> bool {
-    mixed(batch / 8) % 8 == batch % 8
+    let begin = batch - batch % 64;
+    (begin..begin + 64).filter(|it| mixed(*it) < mixed(batch)).count() < 8
 }
 
 impl Case {
@@ -163,7 +164,6 @@ pub fn cases() -> Vec<Case> {
             .disk(Disk::Latency(|_| ms(20)))
             .step(|_, _| sleep(8.0))
             .knob("loader.prefetch"),
-        case("waking up", Cause::TinyBatches, (1, 2, 1)).knob("loader.batch"),
         case("tiny batches", Cause::TinyBatches, (4, 2, 2))
             .pictures(2048, SMALL, 32)
             .step(|_, samples| sleep(2.0 * samples as f64))

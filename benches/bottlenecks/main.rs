@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use feedwater::explain::{Options, ReadScaling, Report, explain};
 use feedwater::loader::Loader;
-use feedwater::source::HostPage;
+use feedwater::source::{HostPage, Source};
 use serde_json::json;
 
 use cases::{Case, cases};
@@ -184,7 +184,10 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
     let scaling = if setting.caches() {
         None
     } else {
-        let (source, len) = (loader.source(), loader.source().len());
+        // Nobody else reads meanwhile.
+        drop(loader);
+        let source = case.world.source();
+        let len = source.len();
         let read = |index| source.read(index % len, &mut HostPage::default(), u64::MAX).is_ok();
         Some(ReadScaling::measure(profile.setup.workers, 1.0, read))
     };

@@ -77,7 +77,7 @@ pub enum Disk {
 }
 
 impl World {
-    pub fn loader(&self, setting: &Setting) -> Loader {
+    pub fn source(&self) -> impl Source + use<> {
         let files = common::pictures(16, self.size);
         let read = |file| fs::read(file).expect("the set is complete");
         let pictures: Vec<Vec<u8>> = files.iter().map(read).collect();
@@ -87,7 +87,10 @@ impl World {
             Disk::Channels(channels, _) => vec![Instant::now(); channels],
             _ => Vec::new(),
         };
-        let source = Slow { memory, disk: self.disk.clone(), free_at: Mutex::new(channels) };
+        Slow { memory, disk: self.disk.clone(), free_at: Mutex::new(channels) }
+    }
+
+    pub fn loader(&self, setting: &Setting) -> Loader {
         let chain =
             Chain::new().then(op::Resize::to(self.side, self.side)).then(op::Normalize::IMAGENET);
         let mut settings = Settings::default();
@@ -98,7 +101,7 @@ impl World {
         settings.loader.shuffle = true;
         settings.cache.encoded = setting.encoded;
         settings.cache.decoded = setting.decoded;
-        let builder = LoaderBuilder::new(Arc::new(source), chain).settings(settings);
+        let builder = LoaderBuilder::new(Arc::new(self.source()), chain).settings(settings);
         builder.device(DeviceChoice::Cpu).build().expect("the case is a loader")
     }
 }
