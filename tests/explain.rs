@@ -205,12 +205,12 @@ fn a_straggler_is_slower_than_chance_makes_a_thread() {
         (stage.latency.mean, stage.latency.cv) = (0.01, 0.1);
     }
     for thread in &mut profile.threads {
-        let slow = if thread.name == "feedwater-1" { 1.5 } else { 1.0 };
+        let slow = if thread.name == "feedwater-1" { 2.0 } else { 1.0 };
         (thread.count, thread.busy) = (100, 5.0 * slow);
     }
-    assert_eq!(workers(&profile), [1.0, 1.5]);
+    assert_eq!(workers(&profile), [1.0, 2.0]);
     for stage in &mut profile.stages {
-        stage.latency.cv = 6.0;
+        stage.latency.cv = 9.0;
     }
     assert_eq!(workers(&profile), [1.0, 1.0]);
 }

@@ -105,6 +105,7 @@ pub fn cases() -> Vec<Case> {
         case("read and decode", Cause::Reading, (8, 1, 2))
             .disk(Disk::Latency(|_| ms(6)))
             .pictures(256, PHOTO, 224)
+            .step(|_, _| sleep(32.0))
             .knob("loader.workers"),
         case("one spindle", Cause::Storage, (8, 4, 2))
             .disk(Disk::Channels(1, ms(4)))
@@ -117,23 +118,27 @@ pub fn cases() -> Vec<Case> {
         case("cold cache", Cause::Storage, (16, 4, 3))
             .disk(Disk::Channels(1, ms(6)))
             .pictures(256, PHOTO, 224)
-            .step(|_, _| sleep(24.0))
+            .step(|_, _| sleep(40.0))
             .knob("cache.encoded"),
         case("slow decode", Cause::Decoding, (16, 1, 2))
             .pictures(256, PHOTO, 224)
-            .knob("loader.workers"),
+            .step(|_, _| sleep(16.0))
+            .knob("cache.decoded"),
         case("decode, step sleeps", Cause::Decoding, (16, 1, 2))
             .pictures(256, PHOTO, 224)
-            .step(|_, _| sleep(20.0))
+            .step(|_, _| sleep(25.0))
             .knob("loader.workers"),
         case("all processors", Cause::Decoding, (16, 2, 2))
             .pictures(128, PHOTO, 320)
+            .step(|_, _| sleep(12.0))
             .knob("cache.decoded"),
         case("huge images", Cause::HugePictures, (4, 1, 2))
             .pictures(32, HUGE, 224)
-            .knob("loader.workers"),
+            .step(|_, _| sleep(60.0))
+            .knob("cache.decoded"),
         case("large outputs", Cause::Transforming, (4, 1, 2))
             .pictures(256, (160, 120), 640)
+            .step(|_, _| sleep(5.4))
             .knob("loader.workers"),
         case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_, _| sleep(25.0)),
         case("slow consumer, disk", Cause::Consumer, (8, 8, 3))
