@@ -138,7 +138,7 @@ pub fn cases() -> Vec<Case> {
             .knob("cache.decoded"),
         case("large outputs", Cause::Transforming, (4, 1, 2))
             .pictures(256, (160, 120), 640)
-            .step(|_, _| sleep(5.4))
+            .step(|_, _| sleep(4.0))
             .knob("loader.workers"),
         case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_, _| sleep(25.0)),
         case("slow consumer, disk", Cause::Consumer, (8, 8, 3))
