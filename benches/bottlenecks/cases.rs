@@ -13,8 +13,10 @@ pub struct Case {
     pub planted: Cause,
     pub world: World,
     pub setting: Setting,
-    /// What the consumer does with its batch of this number.
-    pub step: fn(u64),
+    /// What the consumer does with its batch of this number, which has so many samples.
+    pub step: fn(u64, usize),
+    /// What it does besides, once for each batch, and names.
+    pub callback: Option<fn()>,
     /// The knob that is turned, where it is not the first.
     pub knob: Option<&'static str>,
 }
@@ -27,7 +29,7 @@ fn case(name: &'static str, planted: Cause, setting: (usize, usize, usize)) -> C
     let (batch, workers, prefetch) = setting;
     let world = World { images: 512, size: SMALL, side: 32, disk: Disk::Memory };
     let setting = Setting::new(batch, workers, prefetch);
-    Case { name, planted, world, setting, step: |_| (), knob: None }
+    Case { name, planted, world, setting, step: |_, _| (), callback: None, knob: None }
 }
 
 fn sleep(milliseconds: f64) {
@@ -43,9 +45,19 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// A number that looks random, of an index.
+/// A number that looks random, of an index: SplitMix64 (Steele et al., 2014). A mere multiplication would be too even: what
+/// is long would never come twice in a row.
 fn mixed(index: u64) -> u64 {
-    (index.wrapping_add(1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
+    let mut it = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    it ^ (it >> 31)
+}
+
+/// Whether a batch has a long step: eight of each 64, anywhere among them.
+fn is_long(batch: u64) -> bool {
+    let begin = batch - batch % 64;
+    (begin..begin + 64).filter(|it| mixed(*it) < mixed(batch)).count() < 8
 }
 
 impl Case {
@@ -59,8 +71,13 @@ impl Case {
         self
     }
 
-    fn step(mut self, step: fn(u64)) -> Self {
+    fn step(mut self, step: fn(u64, usize)) -> Self {
         self.step = step;
+        self
+    }
+
+    fn callback(mut self, callback: fn()) -> Self {
+        self.callback = Some(callback);
         self
     }
 
@@ -75,77 +92,87 @@ pub fn cases() -> Vec<Case> {
     vec![
         case("slow disk", Cause::Reading, (8, 2, 2))
             .disk(Disk::Latency(|_| ms(8)))
-            .step(|_| sleep(10.0))
+            .step(|_, _| sleep(10.0))
             .knob("loader.workers"),
         case("network", Cause::Reading, (16, 4, 2))
             .disk(Disk::Latency(|_| ms(30)))
-            .step(|_| sleep(20.0))
+            .step(|_, _| sleep(20.0))
             .knob("loader.workers"),
         case("uneven network", Cause::Reading, (16, 4, 4))
             .disk(Disk::Latency(|index| ms(10 + mixed(index) % 20)))
-            .step(|_| sleep(10.0))
+            .step(|_, _| sleep(10.0))
             .knob("loader.workers"),
         case("read and decode", Cause::Reading, (8, 1, 2))
             .disk(Disk::Latency(|_| ms(6)))
             .pictures(256, PHOTO, 224)
+            .step(|_, _| sleep(32.0))
             .knob("loader.workers"),
         case("one spindle", Cause::Storage, (8, 4, 2))
             .disk(Disk::Channels(1, ms(4)))
-            .step(|_| sleep(5.0))
+            .step(|_, _| sleep(5.0))
             .knob("cache.encoded"),
         case("two channels", Cause::Storage, (8, 6, 2))
             .disk(Disk::Channels(2, ms(6)))
-            .step(|_| sleep(4.0))
+            .step(|_, _| sleep(4.0))
             .knob("cache.encoded"),
-        case("cold cache", Cause::Storage, (16, 2, 3))
-            .disk(Disk::Channels(1, ms(3)))
+        case("cold cache", Cause::Storage, (16, 4, 3))
+            .disk(Disk::Channels(1, ms(6)))
             .pictures(256, PHOTO, 224)
+            .step(|_, _| sleep(40.0))
             .knob("cache.encoded"),
         case("slow decode", Cause::Decoding, (16, 1, 2))
             .pictures(256, PHOTO, 224)
-            .knob("loader.workers"),
+            .step(|_, _| sleep(16.0))
+            .knob("cache.decoded"),
         case("decode, step sleeps", Cause::Decoding, (16, 1, 2))
             .pictures(256, PHOTO, 224)
-            .step(|_| sleep(12.0))
+            .step(|_, _| sleep(25.0))
             .knob("loader.workers"),
         case("all processors", Cause::Decoding, (16, 2, 2))
             .pictures(128, PHOTO, 320)
+            .step(|_, _| sleep(12.0))
             .knob("cache.decoded"),
         case("huge images", Cause::HugePictures, (4, 1, 2))
             .pictures(32, HUGE, 224)
-            .knob("loader.workers"),
+            .step(|_, _| sleep(60.0))
+            .knob("cache.decoded"),
         case("large outputs", Cause::Transforming, (4, 1, 2))
             .pictures(256, (160, 120), 640)
+            .step(|_, _| sleep(4.0))
             .knob("loader.workers"),
-        case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_| sleep(25.0)),
+        case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_, _| sleep(25.0)),
         case("slow consumer, disk", Cause::Consumer, (8, 8, 3))
             .disk(Disk::Latency(|_| ms(4)))
-            .step(|_| sleep(30.0)),
+            .step(|_, _| sleep(30.0)),
         case("consumer computes", Cause::Consumer, (16, 1, 3))
             .pictures(256, SMALL, 32)
-            .step(|_| spin(20.0)),
+            .step(|_, _| spin(20.0)),
         case("uneven reads", Cause::Variance, (4, 4, 1))
             .disk(Disk::Latency(
                 |index| if mixed(index).is_multiple_of(16) { ms(60) } else { ms(2) },
             ))
-            .step(|_| sleep(6.0))
+            .step(|_, _| sleep(6.0))
             .knob("loader.prefetch"),
         case("uneven steps", Cause::Variance, (4, 2, 1))
             .disk(Disk::Latency(|_| ms(5)))
-            .step(|batch| sleep(if mixed(batch).is_multiple_of(8) { 60.0 } else { 3.0 }))
+            .step(|batch, _| sleep(if is_long(batch) { 60.0 } else { 3.0 }))
             .knob("loader.prefetch"),
-        case("straggler", Cause::Straggler, (8, 2, 2))
-            .disk(Disk::Straggler(ms(3), 8))
-            .step(|_| sleep(2.0))
-            .knob("loader.workers"),
+        case("straggler", Cause::Straggler, (4, 4, 2))
+            .disk(Disk::Straggler(ms(10), 8))
+            .step(|_, _| sleep(4.0))
+            .knob("loader.prefetch"),
         case("small ring", Cause::Ring, (2, 8, 1))
             .disk(Disk::Latency(|_| ms(12)))
-            .step(|_| sleep(1.0))
+            .step(|_, _| sleep(1.0))
             .knob("loader.prefetch"),
         case("small ring, long step", Cause::Ring, (4, 12, 1))
             .disk(Disk::Latency(|_| ms(20)))
-            .step(|_| sleep(8.0))
+            .step(|_, _| sleep(8.0))
             .knob("loader.prefetch"),
-        case("tiny batches", Cause::TinyBatches, (1, 2, 1)).knob("loader.batch"),
+        case("tiny batches", Cause::TinyBatches, (4, 2, 2))
+            .pictures(2048, SMALL, 32)
+            .step(|_, samples| sleep(2.0 * samples as f64))
+            .callback(|| sleep(16.0))
+            .knob("loader.batch"),
     ]
 }

@@ -1,7 +1,7 @@
 //! Bottlenecks that are built on purpose: does the verdict name them, and does a knob gain what it promises?
 //!
 //! ```text
-//! cargo bench --bench bottlenecks -- [--seconds 3] [--only NAME] [--save DIR] [--json]
+//! cargo bench --bench bottlenecks -- [--seconds 3] [--rounds 3] [--only NAME] [--save DIR] [--verbose] [--json]
 //! ```
 //!
 //! Each case runs a loader with its consumer, asks for the report, turns the knob that the report puts first (or the one that
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use feedwater::explain::{Options, ReadScaling, Report, explain};
 use feedwater::loader::Loader;
-use feedwater::source::HostPage;
+use feedwater::source::{HostPage, Source};
 use serde_json::json;
 
 use cases::{Case, cases};
@@ -30,7 +30,7 @@ use world::Setting;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Seconds that each run is measured.
+    /// Seconds that each run is measured; the uneven cases want 6, to see their share of what is long.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
     /// Times that each case runs; the round whose promise is the middle one counts, and a cause must be named in each.
@@ -42,6 +42,9 @@ struct Arguments {
     /// Write the reports into this folder.
     #[arg(long)]
     save: Option<PathBuf>,
+    /// Print the report of each run too.
+    #[arg(long)]
+    verbose: bool,
     /// Print one line of JSON too.
     #[arg(long)]
     json: bool,
@@ -57,8 +60,8 @@ fn main() {
     let arguments = Arguments::parse();
     println!("{}, {} cores, {} s a run\n", common::cpu(), common::cores(), arguments.seconds);
     println!(
-        "{:<24}{:<15}{:<15}{:>7}{:>8}  {:<26}{:>9}{:>9}{:>7}",
-        "case", "planted", "found", "waits", "model", "knob", "promised", "measured", "ratio"
+        "{:<24}{:<15}{:<15}{:>7}{:>8}  {:<26}{:>9}{:>9}  ratio  of each round",
+        "case", "planted", "found", "waits", "model", "knob", "promised", "measured"
     );
     let (mut named, mut kept, mut promises, mut all) = (0, 0, 0, Vec::new());
     let chosen: Vec<Case> = cases()
@@ -67,9 +70,11 @@ fn main() {
         .collect();
     for case in &chosen {
         // The machine is not as fast at all times: the round in the middle counts.
+        let how = (arguments.seconds, arguments.verbose);
         let mut rounds: Vec<Round> =
-            (0..arguments.rounds.max(1)).map(|_| Round::new(case, arguments.seconds)).collect();
+            (0..arguments.rounds.max(1)).map(|_| Round::new(case, how)).collect();
         rounds.sort_by(|a, b| a.ratio().total_cmp(&b.ratio()));
+        let ratios: Vec<f64> = rounds.iter().map(Round::ratio).collect();
         let misnamed = rounds.iter().filter(|it| it.report.cause != case.planted).count();
         let Round { report, after } = rounds.swap_remove(rounds.len() / 2);
         named += usize::from(misnamed == 0);
@@ -86,7 +91,9 @@ fn main() {
                 let ratio = promised / measured;
                 promises += 1;
                 kept += usize::from((ratio - 1.0).abs() <= BAR);
-                println!("{setting:<26}{promised:>9.0}{measured:>9.0}{ratio:>7.2}");
+                let all: Vec<String> = ratios.iter().map(|it| format!("{it:.2}")).collect();
+                let all = all.join(" ");
+                println!("{setting:<26}{promised:>9.0}{measured:>9.0}{ratio:>7.2}  {all}");
             }
             None => println!("none"),
         }
@@ -128,8 +135,8 @@ struct Turned {
 }
 
 impl Round {
-    fn new(case: &Case, seconds: f64) -> Self {
-        let report = measure(case, &case.setting, seconds);
+    fn new(case: &Case, how: (f64, bool)) -> Self {
+        let report = measure(case, &case.setting, how);
         let knob = match case.knob {
             Some(wanted) => report.knobs.iter().find(|it| it.setting.starts_with(wanted)),
             None => report.knobs.first(),
@@ -137,7 +144,7 @@ impl Round {
         let after = knob.map(|knob| Turned {
             setting: knob.setting.clone(),
             promised: (1.0 + knob.gain) * report.images_per_second,
-            measured: measure(case, &case.setting.turn(&knob.setting), seconds).images_per_second,
+            measured: measure(case, &case.setting.turn(&knob.setting), how).images_per_second,
         });
         Self { report, after }
     }
@@ -149,7 +156,7 @@ impl Round {
 }
 
 /// Runs a case for some time after a warm-up, and explains it.
-fn measure(case: &Case, setting: &Setting, seconds: f64) -> Report {
+fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> Report {
     let loader = case.world.loader(setting);
     let warm_up = if setting.caches() { 2 } else { 0 };
     let mut consumer = Consumer { loader: &loader, case, batch: 0 };
@@ -169,12 +176,19 @@ fn measure(case: &Case, setting: &Setting, seconds: f64) -> Report {
     let scaling = if setting.caches() {
         None
     } else {
-        let (source, len) = (loader.source(), loader.source().len());
+        // Nobody else reads meanwhile.
+        drop(loader);
+        let source = case.world.source();
+        let len = source.len();
         let read = |index| source.read(index % len, &mut HostPage::default(), u64::MAX).is_ok();
         Some(ReadScaling::measure(profile.setup.workers, 1.0, read))
     };
     let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
-    explain(&profile, &options).expect("enough was measured")
+    let report = explain(&profile, &options).expect("enough was measured");
+    if verbose {
+        println!("{setting:?}, {:.1} images/s\n{report}", report.images_per_second);
+    }
+    report
 }
 
 struct Consumer<'a> {
@@ -188,7 +202,11 @@ impl Consumer<'_> {
     fn epoch(&mut self, end: Option<Instant>) {
         for batch in self.loader {
             let batch = batch.expect("every sample can be used");
-            (self.case.step)(self.batch);
+            (self.case.step)(self.batch, batch.len());
+            if let Some(callback) = self.case.callback {
+                let _span = self.loader.span("metrics");
+                callback();
+            }
             drop(batch);
             self.batch += 1;
             if end.is_some_and(|end| Instant::now() >= end) {

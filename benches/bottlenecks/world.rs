@@ -1,9 +1,9 @@
 //! Sources that are as slow as a case wants them, and loaders of them.
 
 use std::fs;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use feedwater::error::Fault;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
@@ -69,21 +69,28 @@ pub enum Disk {
     Memory,
     /// So long for each read, as many at once as there are.
     Latency(fn(u64) -> Duration),
-    /// So many reads at a time, each of which takes so long.
+    /// So many reads at a time, each of which takes so long. As a disk's own, a channel's time does not depend on when threads
+    /// wake up: who waits for it is served at once when it is free.
     Channels(usize, Duration),
     /// The first worker's reads take so much longer than the others'.
     Straggler(Duration, u32),
 }
 
 impl World {
-    pub fn loader(&self, setting: &Setting) -> Loader {
+    pub fn source(&self) -> impl Source + use<> {
         let files = common::pictures(16, self.size);
         let read = |file| fs::read(file).expect("the set is complete");
         let pictures: Vec<Vec<u8>> = files.iter().map(read).collect();
         let samples = (0..self.images).map(|index| (pictures[(index % 16) as usize].clone(), 0));
         let memory = Memory::new(samples.collect()).expect("there are samples");
-        let source =
-            Slow { memory, disk: self.disk.clone(), busy: Mutex::new(0), free: Condvar::new() };
+        let channels = match self.disk {
+            Disk::Channels(channels, _) => vec![Instant::now(); channels],
+            _ => Vec::new(),
+        };
+        Slow { memory, disk: self.disk.clone(), free_at: Mutex::new(channels) }
+    }
+
+    pub fn loader(&self, setting: &Setting) -> Loader {
         let chain =
             Chain::new().then(op::Resize::to(self.side, self.side)).then(op::Normalize::IMAGENET);
         let mut settings = Settings::default();
@@ -94,7 +101,7 @@ impl World {
         settings.loader.shuffle = true;
         settings.cache.encoded = setting.encoded;
         settings.cache.decoded = setting.decoded;
-        let builder = LoaderBuilder::new(Arc::new(source), chain).settings(settings);
+        let builder = LoaderBuilder::new(Arc::new(self.source()), chain).settings(settings);
         builder.device(DeviceChoice::Cpu).build().expect("the case is a loader")
     }
 }
@@ -102,8 +109,8 @@ impl World {
 struct Slow {
     memory: Memory,
     disk: Disk,
-    busy: Mutex<usize>,
-    free: Condvar,
+    /// When each channel has served all that was asked for.
+    free_at: Mutex<Vec<Instant>>,
 }
 
 impl Source for Slow {
@@ -123,15 +130,13 @@ impl Source for Slow {
         match self.disk {
             Disk::Memory => {}
             Disk::Latency(time) => thread::sleep(time(index)),
-            Disk::Channels(channels, time) => {
-                let busy = self.busy.lock().expect("no reader panics");
-                let mut busy =
-                    self.free.wait_while(busy, |it| *it >= channels).expect("no reader panics");
-                *busy += 1;
-                drop(busy);
-                thread::sleep(time);
-                *self.busy.lock().expect("no reader panics") -= 1;
-                self.free.notify_one();
+            Disk::Channels(_, time) => {
+                let mut free_at = self.free_at.lock().expect("no reader panics");
+                let first = free_at.iter_mut().min().expect("there is a channel");
+                let served = (*first).max(Instant::now()) + time;
+                *first = served;
+                drop(free_at);
+                thread::sleep(served.saturating_duration_since(Instant::now()));
             }
             Disk::Straggler(time, times) => {
                 let slow = thread::current().name() == Some("feedwater-0");

@@ -140,11 +140,13 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     let wishes = match options.probe {
         false => Wishes { price_per_hour: options.price, ..Wishes::default() },
         true => {
-            let scaling = scaling(loader.source(), profile.setup.workers, options.seconds);
+            // The loader's own reads must not be in the way.
+            drop(loader);
+            let builder = builder()?;
+            let scaling = scaling(&*builder.source(), profile.setup.workers, options.seconds);
             // What the consumer does in its steps alone.
             let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
-            drop(loader);
-            let cached = cached(builder()?, &mut consumer, options.seconds)?;
+            let cached = cached(builder, &mut consumer, options.seconds)?;
             let cold = profile.images_per_second();
             let differential = Some(Differential { synthetic, cached, cold });
             Wishes {

@@ -38,7 +38,7 @@ pub enum Cause {
     Variance,
     /// A thread that is slower than the others.
     Straggler,
-    /// What each batch costs besides its samples.
+    /// What is done once for each batch, however many samples it has: handing it over, and what the consumer names of its step.
     TinyBatches,
 }
 
@@ -61,7 +61,9 @@ impl Cause {
                 "uneven times limit: some samples or steps take much longer than others, and the ring is too short"
             }
             Cause::Straggler => "one slow thread limits",
-            Cause::TinyBatches => "batches are so small that handing them over limits",
+            Cause::TinyBatches => {
+                "batches are so small that what is done once for each of them limits"
+            }
         }
     }
 }
@@ -71,23 +73,25 @@ const NEGLIGIBLE: f64 = 0.02;
 /// A pipeline that does so much of what its scarcest part allows is limited by that part.
 const NEAR: f64 = 0.95;
 /// Batches that cost so much of the time besides their samples are tiny.
-const HANDING_OVER: f64 = 0.25;
+const ONCE_A_BATCH: f64 = 0.25;
 /// Pictures with so many times the pixels that are made of them are huge.
 const HUGE: f64 = 24.0;
 
 /// What limits this model.
 ///
-/// 1. A consumer that hardly ever waits is the limit.
+/// 1. A consumer that hardly ever waits is the limit; where what it names of its steps takes a good part of the time, its
+///    batches are too small.
 /// 2. A thread that is much slower is, where the pipeline gains by its being like the others as much as by anything else here.
-/// 3. Batches whose handing over takes a good part of the time are too small.
+/// 3. Batches whose handing over takes a good part of the time, with what the consumer names of its steps, are too small.
 /// 4. A pipeline that does what its scarcest part allows is limited by that part; where that is the workers or the
 ///    processors, by the stage that takes most of them.
 /// 5. Else its parts do not mesh. A longer ring that would help even without any variance says that the ring is too
 ///    short; else variance is what the ring does not even out.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
+    let named = named(model, profile) * now.batches_per_second;
     if now.consumer_waits < NEGLIGIBLE {
-        return Ok(Cause::Consumer);
+        return Ok(if named > ONCE_A_BATCH { Cause::TinyBatches } else { Cause::Consumer });
     }
     let rate = now.samples_per_second;
     let with = |change: &dyn Fn(&mut Model)| -> Result<f64> {
@@ -101,7 +105,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     if even > 1.04 && even >= long && even >= smooth {
         return Ok(Cause::Straggler);
     }
-    if model.per_batch * now.batches_per_second > HANDING_OVER {
+    if model.per_batch * now.batches_per_second + named > ONCE_A_BATCH {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
@@ -123,6 +127,12 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     } else {
         Cause::Variance
     })
+}
+
+/// Seconds of a step that the consumer has named: logging, metrics. They are of the batch and not of its samples.
+pub fn named(model: &Model, profile: &Profile) -> f64 {
+    let all: f64 = profile.consumer.spans.iter().map(|it| it.seconds).sum();
+    (all / profile.batches.max(1) as f64).min(model.consumer.step.mean)
 }
 
 /// The stage that takes most of what is scarce.

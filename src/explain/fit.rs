@@ -25,6 +25,8 @@ pub const OVERHEAD: &str = "overhead";
 const COPY: f64 = 30e-6;
 /// A thread whose samples take so much longer than the others' is a straggler.
 const STRAGGLER: f64 = 1.4;
+/// And by so many standard errors of a thread's mean: what varies much is unlike from thread to thread by chance.
+const SURE: f64 = 4.0;
 /// A model that is so far from what was measured has something wrong in it.
 const DOUBTFUL: f64 = 0.12;
 /// Samples that take less say nothing of their thread.
@@ -226,11 +228,23 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     // Samples that take next to no time take as long as the system lets them.
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
-    for (slow, mean) in slow.iter_mut().zip(means) {
+    let variation = variation(profile);
+    for ((slow, mean), thread) in slow.iter_mut().zip(means).zip(workers(profile)) {
         let ratio = mean.map_or(1.0, |mean| mean / usual);
-        *slow = if ratio >= STRAGGLER { ratio } else { 1.0 };
+        let chance = 1.0 + SURE * variation / (thread.count.max(1) as f64).sqrt();
+        *slow = if ratio >= STRAGGLER.max(chance) { ratio } else { 1.0 };
     }
     slow
+}
+
+/// Standard deviation by mean of the time that a sample takes, with stages that vary independently.
+fn variation(profile: &Profile) -> f64 {
+    let stages =
+        profile.stages.iter().filter(|it| ![Measured::List, Measured::Kernel].contains(&it.stage));
+    let (variance, mean) = stages.fold((0.0, 0.0), |(variance, mean), it| {
+        (variance + (it.latency.cv * it.latency.mean).powi(2), mean + it.latency.mean)
+    });
+    if mean > 0.0 { variance.sqrt() / mean } else { 0.0 }
 }
 
 fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {

@@ -7,7 +7,7 @@ use crate::footprint::bytes;
 use crate::measure::Profile;
 use crate::model::{Model, On, Service};
 
-use super::cause::{Cause, cause};
+use super::cause::{Cause, cause, named};
 use super::fit::{OVERHEAD, forecast};
 
 /// A setting to change.
@@ -31,10 +31,12 @@ pub struct Knob {
 const WORTH: f64 = 0.03;
 /// What less gains nearly as much is chosen.
 const ENOUGH: f64 = 0.98;
+/// The same of a batch size, which training sees.
+const ENOUGH_OF_BATCH: f64 = 0.9;
 /// A step that is shorter is a loop that does nothing.
 const STEP: f64 = 50e-6;
 const HAND_OVER: &str = "hand_over";
-/// Bytes a second that a thread copies: a low figure, so that gains are not promised too large.
+/// Bytes a second that a thread copies, or takes from memory: a low figure, so that gains are not promised too large.
 const COPIES: f64 = 4e9;
 
 /// The settings that the model says gain most, at most `most` of them, the best first. Of settings that gain nearly the same
@@ -69,10 +71,10 @@ struct Tried {
     model: Model,
 }
 
-/// The least number of those given that does nearly as much as the best of them.
-fn least(rates: &[(u32, f64)]) -> Option<u32> {
+/// The least number of those given that does so much of what the best of them does.
+fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
     let best = rates.iter().map(|it| it.1).fold(0.0, f64::max);
-    rates.iter().find(|it| it.1 >= ENOUGH * best).map(|it| it.0)
+    rates.iter().find(|it| it.1 >= enough * best).map(|it| it.0)
 }
 
 fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
@@ -95,7 +97,7 @@ fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     for many in steps {
         rates.push((many, forecast(&with(many))?.samples_per_second));
     }
-    Ok(least(&rates).filter(|many| *many != now).map(|many| Tried {
+    Ok(least(&rates, ENOUGH).filter(|many| *many != now).map(|many| Tried {
         setting: format!("loader.workers = {many}"),
         cost: format!("{} threads more", many - now),
         model: with(many),
@@ -109,7 +111,7 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     for prefetch in [2, 3, 4, 6, 8, 12, 16, 24, 32].into_iter().filter(|it| *it > now) {
         rates.push((prefetch, forecast(&with(prefetch))?.samples_per_second));
     }
-    Ok(least(&rates).filter(|it| *it != now).map(|prefetch| Tried {
+    Ok(least(&rates, ENOUGH).filter(|it| *it != now).map(|prefetch| Tried {
         setting: format!("loader.prefetch = {prefetch}"),
         cost: format!(
             "{} more memory",
@@ -120,9 +122,11 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
 }
 
 /// Larger batches, where what a batch costs besides its samples matters. A step that does something is taken to grow with
-/// the batch; what threads do besides their stages is taken to be of the batch, not of its samples.
-fn batch(model: &Model, _: &Profile) -> Result<Option<Tried>> {
-    let share = model.per_batch * forecast(model)?.batches_per_second;
+/// the batch, but for what the consumer names of it; what threads do besides their stages is taken to be of the batch, not of
+/// its samples.
+fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
+    let named = named(model, profile);
+    let share = (model.per_batch + named) * forecast(model)?.batches_per_second;
     if share < 0.05 {
         return Ok(None);
     }
@@ -130,8 +134,9 @@ fn batch(model: &Model, _: &Profile) -> Result<Option<Tried>> {
         let mut model = model.clone();
         let grows = f64::from(many) / f64::from(model.batch);
         model.batch = many;
-        if model.consumer.step.mean > STEP {
-            model.consumer.step.mean *= grows;
+        let step = &mut model.consumer.step.mean;
+        if *step > STEP {
+            *step = named + (*step - named) * grows;
         }
         for stage in model.stages.iter_mut().filter(|it| [HAND_OVER, OVERHEAD].contains(&&*it.name))
         {
@@ -140,11 +145,13 @@ fn batch(model: &Model, _: &Profile) -> Result<Option<Tried>> {
         model
     };
     let mut rates = Vec::new();
-    for times in [1, 2, 4, 8, 16, 32, 64] {
-        let many = times * model.batch;
+    // No batch is made of more samples than an epoch has.
+    let most = u64::from(model.batch).max(profile.data.epoch_samples);
+    let steps = [1, 2, 4, 8, 16, 32, 64].map(|times| times * model.batch);
+    for many in steps.into_iter().filter(|it| u64::from(*it) <= most) {
         rates.push((many, forecast(&with(many))?.samples_per_second));
     }
-    Ok(least(&rates).filter(|it| *it != model.batch).map(|many| Tried {
+    Ok(least(&rates, ENOUGH_OF_BATCH).filter(|it| *it != model.batch).map(|many| Tried {
         setting: format!("loader.batch = {many}"),
         cost: "another batch size, which training sees".into(),
         model: with(many),
@@ -173,10 +180,12 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let fits = all > 0.0 && all < 0.5 * setup.memory_available as f64;
     let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
     (fits && can).then(|| {
-        // The operators take the rows from where they are: there is nothing to decode and nothing to copy.
         let mut model = with_reads(model, 1e-6);
+        // The operators take the rows from where they are. Nothing is decoded and nothing copied, but the rows are in memory,
+        // and no longer in the processor's cache as when they have just been decoded.
+        let rows = 3.0 * profile.data.mean_window_pixels / COPIES;
         for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
-            stage.service = Service::constant(1e-6);
+            stage.service = Service::constant(1e-6 + rows);
         }
         let limit = mebibytes(1.1 * all);
         Tried {

@@ -68,6 +68,11 @@ impl LoaderBuilder {
         }
     }
 
+    /// The source: for measuring it while no loader reads.
+    pub fn source(&self) -> Arc<dyn Source> {
+        self.source.clone()
+    }
+
     /// Only the first samples of the source, at most so many, kept as they were read from the first epoch on: for telling what
     /// reading costs from what preparing does.
     ///
