@@ -190,6 +190,11 @@ impl Mix {
         }
     }
 
+    /// Whether a few batches say little.
+    fn varies(&self) -> bool {
+        self.step.1 > 0.0 || self.decode.1 > 1.0
+    }
+
     /// Samples a second in the long run.
     fn rate(&self, choice: Choice) -> f64 {
         let options = Options::batches(200, 40);
@@ -245,6 +250,7 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
             found.cpu_share = (found.cpu_share * found.busy + worked) / (found.busy + all);
             found.busy += all;
             found.quantiles = stage.service.quantiles.clone();
+            found.latency.cv = stage.service.cv();
             continue;
         }
         stages.push(StageProfile {
@@ -256,7 +262,7 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
             cpu_share: if on_device { 1.0 } else { worked / all },
             waited_for_input: 0.0,
             waited_for_room: 0.0,
-            latency: Latency::default(),
+            latency: Latency { cv: stage.service.cv(), ..Latency::default() },
             quantiles: stage.service.quantiles.clone(),
             device: on_device.then(|| DeviceTime {
                 spans: samples as u64,
@@ -307,7 +313,11 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
             waited,
             waiting_share: seen.consumer_waits,
             stepped: seen.seconds - waited,
-            step: Latency { mean: mix.step.0 / 1e3, cv: mix.step.1, ..Latency::default() },
+            step: Latency {
+                mean: (seen.seconds - waited) / f64::from(seen.batches),
+                cv: mix.step.1,
+                ..Latency::default()
+            },
             step_quantiles: truth.consumer.step.quantiles.clone(),
             cpu_share: mix.host_share,
             ..ConsumerProfile::default()
@@ -337,25 +347,27 @@ fn tune(mix: &Mix, tuner: &mut Tuner, batches: u64, seed: u32) -> Vec<Decision> 
 #[test]
 fn what_is_chosen_is_nearly_the_best_there_is_in_twelve_mixes() {
     let mut problems = Vec::new();
+    assert_eq!(mixes().len(), 12);
     for mix in mixes() {
         let (best, most) = mix.best();
-        let mut tuner = Tuner::new(mix.space.clone());
-        let decisions = tune(&mix, &mut tuner, 50, 7);
-        let rate = mix.rate(tuner.choice());
-        let share = rate / most;
-        println!("{:<52} {share:.3}  {}  (best: {best})", mix.name, tuner.choice());
-        for it in &decisions {
-            println!("    {it}");
-        }
-        if share < 0.95 {
-            problems.push(format!("{}: {share:.3} of {best}", mix.name));
-        }
-        if !tuner.is_settled() {
-            problems.push(format!("{}: not settled after 50 batches", mix.name));
-        }
-        let before = tuner.choice();
-        if !tune(&mix, &mut tuner, 600, 1000).is_empty() || tuner.choice() != before {
-            problems.push(format!("{}: it changed its mind", mix.name));
+        for seed in [1, 2, 3] {
+            let mut tuner = Tuner::new(mix.space.clone());
+            let decisions = tune(&mix, &mut tuner, 50, 1000 * seed);
+            let share = mix.rate(tuner.choice()) / most;
+            println!("{:<52} {share:.3}  {}  (best: {best})", mix.name, tuner.choice());
+            decisions.iter().for_each(|it| println!("    {it}"));
+            if share < 0.95 {
+                problems.push(format!("{}: {share:.3} of {best}", mix.name));
+            }
+            if !tuner.is_settled() {
+                problems.push(format!("{}: not settled after 50 batches", mix.name));
+            }
+            let before = tuner.choice();
+            if !tune(&mix, &mut tuner, 600, 1000 * seed + 500).is_empty()
+                || tuner.choice() != before
+            {
+                problems.push(format!("{}: it changed its mind", mix.name));
+            }
         }
     }
     assert!(problems.is_empty(), "{problems:#?}");
@@ -381,7 +393,8 @@ fn no_more_is_tried_than_may_be_and_nothing_twice_or_outside_the_bounds() {
             assert!(last.settled && tried.iter().all(|it| !it.settled), "{decisions:#?}");
             choices.extend(tried.iter().map(|it| it.choice));
             assert!(choices.len() <= TRIALS, "{}: {}", mix.name, choices.len());
-            assert!(choices.contains(&last.choice), "{}", mix.name);
+            // Where a few batches say little the model decides.
+            assert!(choices.contains(&last.choice) || mix.varies(), "{}", mix.name);
             for (number, choice) in choices.iter().enumerate() {
                 assert!(!choices[..number].contains(choice), "{}: {choice} again", mix.name);
                 let within = |bounds: Bounds, it: usize| (bounds.least..=bounds.most).contains(&it);

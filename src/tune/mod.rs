@@ -7,6 +7,8 @@
 //! * No choice is tried twice, and there are at most [`TRIALS`]; then the cheapest of those is taken that were nearly as
 //!   fast as the fastest: of two that are, the one that leaves more to the CPU (the device belongs to the model), then
 //!   the one with fewer workers, then the one with the shorter ring.
+//! * Where batches vary so much that a few of them say little, more are measured, as many as for [`TRIALS`] choices, and the model
+//!   decides from all of them.
 //! * Placement: where the consumer does not wait, less is put on the device, for a trial; where it waits, every division
 //!   of the work is tried. Work comes back to the device in the same way.
 //! * No choice is outside the bounds.
@@ -20,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Result;
 use crate::explain::fit;
 use crate::measure::{DeviceTime, Profile};
-use crate::model::Model;
+use crate::model::{Model, Service};
 use crate::plan::Bounds;
 
 use search::search;
@@ -35,6 +37,8 @@ pub const WINDOW: u64 = 5;
 const AS_FAST: f64 = 0.98;
 /// A consumer that waits for less of its time does not wait.
 const WAITS: f64 = 0.02;
+/// A speed with such an error says little.
+const VAGUE: f64 = 0.1;
 /// Another speed by so much is another loop, where batches do not vary by more.
 const OTHER: f64 = 1.0 / 7.0;
 /// Windows until the first new beginning.
@@ -108,6 +112,8 @@ struct Trial {
     rate: f64,
     /// The share of its time in which the consumer waited.
     waits: f64,
+    /// The rate's standard error, by the rate.
+    error: f64,
     model: Model,
 }
 
@@ -188,18 +194,33 @@ impl Tuner {
             }
         }
         let model = fit(profile, None)?.model;
-        self.trials.push(Trial { choice: self.now, rate, waits, model });
+        let error = error(profile);
+        self.trials.push(Trial { choice: self.now, rate, waits, error, model });
         let next = if self.trials.len() < TRIALS { self.next()? } else { None };
-        Ok(Some(match next {
-            Some((choice, why)) => self.decide(choice, why, false),
-            None => self.settle(),
-        }))
+        if let Some((choice, why)) = next {
+            return Ok(Some(self.decide(choice, why, false)));
+        }
+        if self.is_vague() && self.trials.len() < TRIALS {
+            return Ok(None);
+        }
+        self.settle().map(Some)
+    }
+
+    /// Whether all trials together say little.
+    fn is_vague(&self) -> bool {
+        self.error() > VAGUE
+    }
+
+    /// The standard error of what all trials together say.
+    fn error(&self) -> f64 {
+        let largest = self.trials.iter().map(|it| it.error).fold(0.0, f64::max);
+        largest / (self.trials.len().max(1) as f64).sqrt()
     }
 
     /// What to try next, and why.
     fn next(&self) -> Result<Option<(Choice, String)>> {
         let Some(last) = self.trials.last() else { return Ok(None) };
-        let found = search(&last.model, last.choice, &self.space)?;
+        let found = search(&self.pooled(last), last.choice, &self.space)?;
         let tried = |choice: Choice| self.trials.iter().any(|it| it.choice == choice);
         if !tried(found.choice) && found.is_worth_a_trial(last.choice) {
             let why = format!("{}; {}", last.words(), found.words(last.choice));
@@ -218,24 +239,45 @@ impl Tuner {
         }))
     }
 
-    /// Takes the cheapest of the fastest.
-    fn settle(&mut self) -> Decision {
+    /// Takes the cheapest of the fastest, or of trials that say little what the model makes of all of them.
+    fn settle(&mut self) -> Result<Decision> {
         let best = self.trials.iter().map(|it| it.rate).fold(0.0, f64::max);
         let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
-        let cost = |it: &Choice| (it.offload, it.workers, it.prefetch);
-        let taken = fast.min_by_key(|it| cost(&it.choice));
-        let (choice, rate, waits, words) = match taken {
-            Some(trial) => (trial.choice, trial.rate, trial.waits, trial.words()),
-            None => (self.now, 0.0, 0.0, String::new()),
+        let cost = |it: &&Trial| (it.choice.offload, it.choice.workers, it.choice.prefetch);
+        let Some(taken) = fast.min_by_key(cost) else {
+            return Ok(self.decide(self.now, "nothing was measured".into(), true));
         };
-        self.watch = Some(Watch { rate, waits, windows: 0, others: 0 });
-        let why = match self.trials.len() {
-            1 => format!("nothing promises more; {words}"),
-            tried => {
-                format!("the least of {tried} that were tried and nearly the fastest; {words}")
+        let Trial { choice, rate, waits, .. } = *taken;
+        let tried = self.trials.len();
+        let (choice, why) = match tried {
+            _ if taken.error > VAGUE => {
+                let found = search(&self.pooled(taken), choice, &self.space)?;
+                (found.choice, "batches vary: what the model makes of all of them".to_string())
+            }
+            1 => (choice, format!("nothing promises more; {}", taken.words())),
+            _ => {
+                let why = format!("the least of {tried} that were tried and nearly the fastest");
+                (choice, format!("{why}; {}", taken.words()))
             }
         };
-        self.decide(choice, why, true)
+        self.watch = Some(Watch { rate, waits, windows: 0, others: 0 });
+        Ok(self.decide(choice, why, true))
+    }
+
+    /// The model of a trial with the times of all trials that had the same on the device. The consumer is taken to be as fast
+    /// as it may be by what is known of it: a worker too many costs less than one too few.
+    fn pooled(&self, trial: &Trial) -> Model {
+        let same = self.trials.iter().filter(|it| it.choice.offload == trial.choice.offload);
+        let models: Vec<&Model> = same.map(|it| &it.model).collect();
+        let mut pooled = trial.model.clone();
+        pooled.consumer.step = pool(models.iter().map(|it| &it.consumer.step));
+        pooled.consumer.step.mean *= (1.0 - self.error()).max(0.5);
+        for stage in &mut pooled.stages {
+            let all = models.iter().flat_map(|it| &it.stages);
+            let alike = all.filter(|it| it.name == stage.name && it.on == stage.on);
+            stage.service = pool(alike.map(|it| &it.service));
+        }
+        pooled
     }
 
     fn decide(&mut self, choice: Choice, why: String, settled: bool) -> Decision {
@@ -244,16 +286,30 @@ impl Tuner {
     }
 }
 
+/// The times of all of them, each as often as the others.
+fn pool<'a>(services: impl Iterator<Item = &'a Service>) -> Service {
+    let mut values = Vec::new();
+    for service in services {
+        match service.quantiles.len() {
+            0 => values.push((service.mean, Service::QUANTILES as u64)),
+            many => {
+                let each = (Service::QUANTILES / many).max(1) as u64;
+                values.extend(service.quantiles.iter().map(|it| (service.mean * it, each)));
+            }
+        }
+    }
+    Service::from_histogram(&values)
+}
+
 impl Watch {
     /// Whether what was chosen for this loop must be chosen anew.
     fn is_over(&mut self, profile: &Profile, patience: u32) -> bool {
         let rate = profile.images_per_second();
         self.windows += 1;
-        // Of batches that take very different times a few say little: four standard errors.
-        let consumer = &profile.consumer;
-        let varies = consumer.step.cv.max(consumer.wait.cv * consumer.waiting_share);
-        let parts = [WINDOW, profile.batches.max(1)].map(|batches| 1.0 / batches as f64);
-        let error = 4.0 * varies * (parts[0] + parts[1]).sqrt();
+        // Four standard errors, those of the trial among them.
+        let error = error(profile);
+        let of_trial = error * (profile.batches as f64 / WINDOW as f64).sqrt();
+        let error = 4.0 * error.hypot(of_trial);
         // A consumer that has become faster than the loader changes its waiting, and maybe not the speed.
         let change = (rate / self.rate.max(1e-9) - 1.0).abs().max(waits(profile) - self.waits);
         let other = change > OTHER.max(error);
@@ -277,6 +333,17 @@ impl Trial {
             _ => seen,
         }
     }
+}
+
+/// The standard error of a speed, by it: of batches, or samples, that take very different times a few say little.
+fn error(profile: &Profile) -> f64 {
+    let consumer = &profile.consumer;
+    let steps = consumer.step.cv.max(consumer.wait.cv * consumer.waiting_share);
+    let stages = || profile.stages.iter();
+    let deviation = stages().map(|it| (it.busy * it.latency.cv).powi(2)).sum::<f64>().sqrt();
+    let samples = deviation / stages().map(|it| it.busy).sum::<f64>().max(1e-9);
+    let of = |cv: f64, count: u64| cv / (count.max(1) as f64).sqrt();
+    of(steps, profile.batches).hypot(of(samples, profile.images))
 }
 
 /// The share of its time in which the consumer waits: its host for batches, or its stream for what is in them.
