@@ -448,7 +448,7 @@ fn bounds(least: usize, start: usize, most: usize) -> Bounds {
 
 #[test]
 fn workers_that_are_chosen_are_from_one_to_two_a_core_and_wait_for_a_network_in_larger_numbers() {
-    for (cores, local, remote) in [(1, 4, 64), (2, 4, 64), (6, 12, 64), (48, 96, 96)] {
+    for (cores, local, remote) in [(1, 16, 64), (2, 16, 64), (12, 24, 64), (48, 96, 96)] {
         let plan = of_cores(cores, no_gpu(), |_| ()).unwrap();
         assert_eq!(plan.workers, bounds(1, cores, local));
         let facts = Facts { remote: true, largest_bytes: 100, ..no_gpu() };
@@ -467,7 +467,7 @@ fn chosen_workers_leave_room_for_the_other_threads_under_a_limit() {
         for limit in others + 1..20 {
             let limited = |settings: &mut Settings| settings.limits.cpu_threads = Some(limit);
             let plan = of_cores(6, facts.clone(), limited).unwrap();
-            let most = (limit - others).min(12);
+            let most = (limit - others).min(16);
             assert_eq!(plan.workers, bounds(1, most.min(6), most), "{limit} less {others}");
         }
     }
@@ -543,7 +543,7 @@ fn the_footprint_of_what_is_chosen_is_that_of_its_most() {
 fn a_plan_prints_between_what_chosen_numbers_are() {
     let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
     let text = of_cores(2, no_gpu(), auto).unwrap().to_string();
-    let wanted = "auto    workers 1 to 4, 2 at first\nauto    prefetch 1 to 8, 2 at first\n";
+    let wanted = "auto    workers 1 to 16, 2 at first\nauto    prefetch 1 to 8, 2 at first\n";
     assert!(text.contains(wanted), "{text}");
     let one = |settings: &mut Settings| settings.limits.cpu_threads = Some(1);
     let text = of_cores(2, no_gpu(), one).unwrap().to_string();

@@ -21,7 +21,7 @@ pub enum Count {
 
 /// Between what a number may move; where it is set, all three are the same.
 ///
-/// * `loader.workers = "auto"`: from 1, and from the machine's cores at first. At most two for each core, and 4 on any
+/// * `loader.workers = "auto"`: from 1, and from the machine's cores at first. At most two for each core, and 16 on any
 ///   machine; 64 at least where samples come over a network, since threads that wait take no core.
 /// * Under `limits.cpu_threads` there are no more workers than the loader's other threads leave room for: the launcher of a
 ///   device, and the one that feeds its JPEG engines.
@@ -45,6 +45,8 @@ pub(super) const MOST: usize = 1024;
 /// The words for what a count may be.
 const WANTED: &str = "an integer from 1 up or \"auto\"";
 
+/// Workers that may wait for a disk, or for what only looks like one.
+const LOCAL_WORKERS: usize = 16;
 /// Workers that wait for a network.
 const WAITING_WORKERS: usize = 64;
 
@@ -100,7 +102,7 @@ impl Bounds {
             0 => thread::available_parallelism().map_or(1, usize::from),
             cores => cores,
         };
-        let least_of_most = if facts.remote { WAITING_WORKERS } else { 4 };
+        let least_of_most = if facts.remote { WAITING_WORKERS } else { LOCAL_WORKERS };
         let most = cores.saturating_mul(2).clamp(least_of_most, MOST);
         Ok(Self::from_one(cores, room.map_or(most, |room| most.min(room.workers))))
     }
