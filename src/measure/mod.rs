@@ -178,16 +178,14 @@ impl Meters {
 
     /// The first place of a batch is handed out.
     pub fn batch_begun(&self, sequence: u64) {
-        let now = Instant::now();
-        let mut batches = self.batches();
+        let (mut batches, now) = self.batches_now();
         batches.ring.begun(sequence, now);
         batches.level(now);
     }
 
     /// A batch is ready for the consumer, or was given up.
     pub fn batch_done(&self, sequence: u64, published: bool) {
-        let now = Instant::now();
-        let mut batches = self.batches();
+        let (mut batches, now) = self.batches_now();
         batches.ring.done(sequence, published, now);
         batches.level(now);
         #[cfg(feature = "tracing")]
@@ -206,9 +204,8 @@ impl Meters {
 
     /// The consumer has a batch of so many samples, which it asked for at `asked`; `ready` says that it was there then.
     pub fn consumer_has(&self, asked: Instant, ready: bool, samples: u64) {
-        let now = Instant::now();
         let busy = self.busy();
-        let mut batches = self.batches();
+        let (mut batches, now) = self.batches_now();
         let Batches { ring, consumer, timeline, trace } = &mut *batches;
         let sequence = ring.taken(!ready, now);
         consumer.has(asked, now, ready, samples);
@@ -236,16 +233,14 @@ impl Meters {
 
     /// A batch that was ready is given up: its epoch was left early.
     pub fn batch_dropped(&self) {
-        let now = Instant::now();
-        let mut batches = self.batches();
+        let (mut batches, now) = self.batches_now();
         batches.ring.taken(false, now);
         batches.level(now);
     }
 
     /// A part of the consumer's step that is not the model's own (logging, metrics, a checkpoint) took this long.
     pub fn consumer_span(&self, name: &str, took: Duration) {
-        let now = Instant::now();
-        let mut batches = self.batches();
+        let (mut batches, now) = self.batches_now();
         let name = batches.consumer.span(name, took);
         if let Some(trace) = &mut batches.trace {
             trace.part(name, took, now);
@@ -254,8 +249,7 @@ impl Meters {
 
     /// The consumer's step begins, or ends: what is outside is neither step nor waiting.
     pub fn consumer_step(&self, begins: bool) {
-        let now = Instant::now();
-        let mut batches = self.batches();
+        let (mut batches, now) = self.batches_now();
         if let Some(since) = batches.consumer.step(begins, now)
             && let Some(trace) = &mut batches.trace
         {
@@ -317,6 +311,12 @@ impl Meters {
 
     fn batches(&self) -> MutexGuard<'_, Batches> {
         self.batches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The batches, and the moment. The clock is read once they are ours: what several threads write there is in order.
+    fn batches_now(&self) -> (MutexGuard<'_, Batches>, Instant) {
+        let batches = self.batches();
+        (batches, Instant::now())
     }
 }
 
@@ -433,5 +433,29 @@ mod tests {
         assert_eq!((after.device[0].1, after.device[0].2.items), ("cuda", 2));
         assert_eq!(after.steps.waited_on_device.busy, 17_000);
         assert_eq!(after.since(&after).steps.waited_on_device.busy, 0);
+    }
+
+    #[test]
+    fn the_ring_is_in_the_order_of_time_whichever_thread_changes_it() {
+        let meters = Meters::watched(9, Watching { spans: 16_000, marker: None });
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let meters = &meters;
+                scope.spawn(move || {
+                    for sequence in (0..2000).map(|it| it * 4 + thread) {
+                        meters.batch_begun(sequence);
+                        meters.batch_done(sequence, false);
+                    }
+                });
+            }
+        });
+        let mut trace = Vec::new();
+        meters.write_trace(0, 1, &mut trace).unwrap();
+        let trace: serde_json::Value = serde_json::from_slice(&trace).unwrap();
+        let events = trace["traceEvents"].as_array().unwrap();
+        let times = events.iter().filter(|it| it["name"] == "batches being filled");
+        let times: Vec<_> = times.map(|it| it["ts"].as_f64().unwrap()).collect();
+        assert_eq!(times.len(), 16_000);
+        assert!(times.is_sorted());
     }
 }
