@@ -265,7 +265,7 @@ fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
     let (x, y) = (device(a), device(b));
     a.shape == b.shape
         && a.decode == b.decode
-        && x.kernel.source == y.kernel.source
+        && x.planned().kernel.source == y.planned().kernel.source
         && (x.pixels_bytes, x.encoded_bytes, x.table_bytes, x.picture_pixels, x.upload_bytes)
             == (y.pixels_bytes, y.encoded_bytes, y.table_bytes, y.picture_pixels, y.upload_bytes)
         && x.routes.iter().map(|it| it.route).eq(y.routes.iter().map(|it| it.route))

@@ -45,7 +45,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 /// The text of the kernel that a GPU would run.
 fn kernel(options: &PipelineOptions) -> Result<String, Failure> {
     let on_gpu = options.builder()?.device(DeviceOption::Gpu.choice()).plan()?;
-    on_gpu.device.map(|device| device.kernel.source).ok_or_else(|| {
+    on_gpu.device.map(|device| device.planned().kernel.source.clone()).ok_or_else(|| {
         let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
         Failure::Failed(text.into())
     })
@@ -79,6 +79,7 @@ fn describe(plan: &Plan) -> Value {
         "workers": plan.workers,
         "prefetch": plan.prefetch,
         "ahead_batches": plan.ahead_batches,
+        "offloads": plan.offloads,
         "order": plan.shuffle,
         "shard": plan.shard,
         "device": plan.device.as_ref().map(device),
@@ -100,8 +101,9 @@ fn device(device: &DevicePlan) -> Value {
         })
     });
     json!({
-        "kernel": device.kernel.name,
-        "sample_bytes": device.kernel.sample_bytes,
+        "kernel": device.planned().kernel.name,
+        "cuts": device.cuts.iter().map(|cut| cut.first).collect::<Vec<_>>(),
+        "sample_bytes": device.sample_bytes(),
         "samples_per_launch": device.group,
         "pictures_per_hardware_call": device.hardware_group,
         "pages": device.pages,

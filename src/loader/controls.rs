@@ -1,32 +1,32 @@
 //! What is changed while a loader runs: how many workers work, and what they leave to the device.
 
-use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::tune::Offload;
+use crate::plan::Offload;
 
 /// What every worker looks at before each sample.
 pub(super) struct Controls {
     pub gate: Gate,
-    offload: AtomicU8,
+    /// In one word, so that nobody sees half of a change: twice the operators, and one more where decoding is there too.
+    offload: AtomicUsize,
 }
 
 impl Controls {
     pub fn new(workers: usize, offload: Offload) -> Self {
-        Self { gate: Gate::new(workers), offload: AtomicU8::new(offload as u8) }
+        let controls = Self { gate: Gate::new(workers), offload: AtomicUsize::new(0) };
+        controls.set_offload(offload);
+        controls
     }
 
     /// What is on the device now.
     pub fn offload(&self) -> Offload {
-        match self.offload.load(Ordering::Relaxed) {
-            0 => Offload::Nothing,
-            1 => Offload::Operators,
-            _ => Offload::Everything,
-        }
+        let word = self.offload.load(Ordering::Relaxed);
+        Offload { operators: word / 2, decode: word % 2 == 1 }
     }
 
-    pub fn set_offload(&self, offload: Offload) {
-        self.offload.store(offload as u8, Ordering::Relaxed);
+    pub fn set_offload(&self, Offload { operators, decode }: Offload) {
+        self.offload.store(2 * operators + usize::from(decode), Ordering::Relaxed);
     }
 }
 
@@ -107,8 +107,9 @@ mod tests {
 
     #[test]
     fn what_is_on_the_device_is_what_was_set() {
-        for offload in [Offload::Nothing, Offload::Operators, Offload::Everything] {
-            let controls = Controls::new(1, Offload::Everything);
+        for (operators, decode) in [(0, false), (1, false), (3, false), (3, true)] {
+            let offload = Offload { operators, decode };
+            let controls = Controls::new(1, Offload { operators: 5, decode: true });
             controls.set_offload(offload);
             assert_eq!(controls.offload(), offload);
         }

@@ -75,14 +75,14 @@ impl Engine {
         Ok(Engine::Host(running))
     }
 
-    /// Takes all memory of the device, compiles the kernel and starts the threads.
+    /// Takes all memory of the device, compiles the kernels and starts the threads.
     pub fn on_device(
         parts: &Parts,
         device: &Arc<Device>,
         consumer: Option<Arc<Stream>>,
     ) -> Result<Self> {
         let clocks = Arc::new(Clocks::new(device.clone(), parts.meters.clone()));
-        let Taken { memory, stream, kernel, slots, pages, blocks, uploads, lanes, batch_decoders } =
+        let Taken { memory, stream, kernels, slots, pages, blocks, uploads, lanes, batch_decoders } =
             Taken::new(&parts.plan, device, consumer, &clocks)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
@@ -117,7 +117,7 @@ impl Engine {
         }
         drop((producer, to_hardware));
         let name = "feedwater-launch";
-        let launcher = Launcher::new(parts_of(name), stream, kernel, blocks)?;
+        let launcher = Launcher::new(parts_of(name), stream, kernels, blocks)?;
         let uploads = Closing(uploads);
         running.spawn(name.into(), move |feed| {
             let launched = launcher.run(feed, &pages);

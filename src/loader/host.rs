@@ -272,10 +272,14 @@ impl Maker {
         Ok(record(&*self.source, key.index, &self.sample, Outcome::Cpu))
     }
 
-    /// Decodes the sample that was planned last, and runs the operators that the plan has on the CPU.
-    pub fn prefix(&mut self, header: &Header, bytes: &[u8]) -> Result<&HostImage, Fault> {
+    /// Decodes the sample that was planned last, and runs the first `steps` operators.
+    pub fn prefix(
+        &mut self,
+        header: &Header,
+        bytes: &[u8],
+        steps: usize,
+    ) -> Result<&HostImage, Fault> {
         let begin = self.lane.begin(Stage::Decode);
-        let steps = self.plan.cpu_steps();
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
         let result = transform.run_prefix(picture, decoder, steps);

@@ -12,7 +12,7 @@ use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
 use crate::storage;
-use crate::tune::{Choice, Decision};
+use crate::tune::Choice;
 
 mod ahead;
 mod balance;
@@ -166,7 +166,7 @@ impl Loader {
         let counters = Arc::new(Counters::new(meters.clone()));
         let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
-        let space = tuning::space(&builder.chain, &plan);
+        let space = tuning::space(&plan);
         let first = space.first();
         let ahead = plan.ahead.map(|(window, limit)| {
             let threads = (window, plan.workers.most);
@@ -197,9 +197,9 @@ impl Loader {
             }
             (_, false) => Engine::on_host(&parts)?,
         };
-        let apply = engine.apply();
-        apply(first);
-        let tuning = space.is_free().then(|| Tuning::start(space, meters.clone(), apply));
+        engine.apply()(first);
+        let start = || Tuning::start(space.clone(), meters.clone(), engine.apply());
+        let tuning = space.is_free().then(start);
         let tuning = tuning.transpose()?;
         let watch = gpu.as_ref().zip(builder.watch_device);
         let watch = watch.map(|(device, period)| Watch::new(device, period, meters.clone()));
@@ -295,21 +295,6 @@ impl Loader {
             shuffle_window: settings.shuffle_window,
             files: self.order.files(),
         }
-    }
-
-    /// How many workers work now, how many batches are ahead, and what is on the device.
-    pub fn choice(&self) -> Choice {
-        self.tuning.as_ref().map_or(self.fixed, Tuning::choice)
-    }
-
-    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set.
-    pub fn decisions(&self) -> Vec<Decision> {
-        self.tuning.as_ref().map(Tuning::decisions).unwrap_or_default()
-    }
-
-    /// Whether nothing is being tried out: the choice is to stay, or all is set.
-    pub fn is_settled(&self) -> bool {
-        self.tuning.is_none() || self.decisions().last().is_some_and(|it| it.settled)
     }
 
     /// What has been done so far.

@@ -10,7 +10,6 @@ use crate::gpu::nvml::Nvml;
 use crate::measure::{
     Data, DeviceCounts, DeviceReading, MemoryProfile, Profile, RouteProfile, Setup, Snapshot, Stage,
 };
-use crate::plan::Place;
 
 use super::Loader;
 
@@ -128,9 +127,9 @@ impl Loader {
     fn setup(&self) -> Setup {
         let (plan, settings) = (&self.plan, &self.plan.settings);
         let device = plan.device.as_ref().filter(|_| plan.uses_gpu());
-        let on_host = plan.cpu_steps() as u32;
         let bytes = |memory| plan.footprint.total_bytes(memory);
         let choice = self.choice();
+        let on_device = choice.offload.operators as u32;
         Setup {
             device: self.device.clone(),
             rank: plan.shard.rank,
@@ -140,9 +139,9 @@ impl Loader {
             prefetch: choice.prefetch as u32,
             cores: std::thread::available_parallelism().map_or(1, usize::from) as u32,
             pages: device.map(|device| device.pages as u32),
-            decodes_on_device: plan.decode == Place::Gpu,
-            operators_on_host: on_host,
-            operators_on_device: plan.steps.len() as u32 - on_host,
+            decodes_on_device: choice.offload.decode,
+            operators_on_host: plan.steps.len() as u32 - on_device,
+            operators_on_device: on_device,
             remote: self.source.is_remote(),
             read_ahead: plan.ahead.map_or(0, |(samples, _)| samples as u32),
             connections: settings.storage.connections as u32,

@@ -3,6 +3,7 @@
 //! * Batches that were begun under another choice are not measured.
 //! * The consumer only counts batches and takes what was measured; it never waits for a decision.
 //! * A window has the tuner's number of batches, and lasts at least [`SHORTEST`].
+//! * A choice that is made by hand stays.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -12,9 +13,8 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::measure::{Meters, Profile, Snapshot};
-use crate::op::{Chain, Placement};
-use crate::plan::{Place, Plan, Route};
-use crate::tune::{Choice, Decision, Offload, Space, Tuner};
+use crate::plan::Plan;
+use crate::tune::{Choice, Decision, Space, Tuner};
 
 use super::Loader;
 
@@ -23,35 +23,50 @@ const SHORTEST: Duration = Duration::from_millis(50);
 /// Batches at the very beginning that are not measured: threads and caches begin with them.
 const START: u64 = 2;
 
-/// What a loader of this plan may choose. Work goes to the device, or not, only where no placement is written for it, and
-/// only where the CPU may decode.
-pub(super) fn space(chain: &Chain, plan: &Plan) -> Space {
-    let decode = plan.settings.decode.placement == Placement::Auto;
-    let operators = chain.steps().iter().all(|step| step.placement == Placement::Auto);
-    let by_cpu = plan.device.as_ref().is_some_and(|device| device.has(Route::Cpu));
-    let planned = match (plan.uses_gpu(), plan.decode) {
-        (false, _) => Offload::Nothing,
-        (true, Place::Cpu) => Offload::Operators,
-        (true, Place::Gpu) => Offload::Everything,
-    };
-    let may = |offload: Offload| match offload {
-        _ if offload == planned => true,
-        _ if offload > planned || !by_cpu => false,
-        Offload::Nothing => operators && (decode || planned == Offload::Operators),
-        Offload::Operators | Offload::Everything => decode,
-    };
-    let all = [Offload::Nothing, Offload::Operators, Offload::Everything];
-    let offload = all.into_iter().filter(|it| may(*it)).collect();
+/// What a loader of this plan may choose.
+pub(super) fn space(plan: &Plan) -> Space {
+    let offload = plan.offloads.clone();
     let space = Space { workers: plan.workers, prefetch: plan.ahead_batches, offload };
-    if plan.settings.loader.tune { space } else { space.of_one(planned) }
+    if plan.settings.loader.tune { space } else { space.of_one() }
 }
 
 /// Makes a choice the loader's.
 pub(super) type Apply = Box<dyn Fn(Choice) + Send>;
 
+impl Loader {
+    /// How many workers work now, how many batches are ahead, and what is on the device.
+    pub fn choice(&self) -> Choice {
+        self.tuning.as_ref().map_or(self.fixed, Tuning::choice)
+    }
+
+    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set.
+    pub fn decisions(&self) -> Vec<Decision> {
+        self.tuning.as_ref().map(|it| lock(&it.shared.decisions).clone()).unwrap_or_default()
+    }
+
+    /// Whether nothing is being tried out: the choice is to stay, or all is set.
+    pub fn is_settled(&self) -> bool {
+        self.tuning.is_none() || self.decisions().last().is_some_and(|it| it.settled)
+    }
+
+    /// Chooses by hand, while the loader runs, what it would choose by itself; from then on it chooses nothing any more. No byte
+    /// of a batch changes. Batches that are begun already are still as they were chosen before.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] for what the plan has no threads, memory or kernel for, and for what is set and not left to choose.
+    pub fn choose(&self, choice: Choice) -> Result<()> {
+        match &self.tuning {
+            Some(tuning) => tuning.choose(choice, &self.engine.apply()),
+            None => space(&self.plan).check(choice),
+        }
+    }
+}
+
 pub(super) struct Tuning {
     shared: Arc<Shared>,
-    profiles: Option<Sender<Profile>>,
+    space: Space,
+    profiles: Option<Sender<(Profile, u64)>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -59,12 +74,19 @@ struct Shared {
     phase: Mutex<Phase>,
     /// Batches of a window.
     window: AtomicU64,
-    choice: Mutex<Choice>,
+    /// Batches that the consumer had.
+    batches: AtomicU64,
+    chosen: Mutex<Chosen>,
     decisions: Mutex<Vec<Decision>>,
 }
 
+struct Chosen {
+    choice: Choice,
+    by_hand: bool,
+}
+
 enum Phase {
-    /// So many batches are not measured.
+    /// So many batches are not measured, at least one.
     Skip(u64),
     /// Since then, so many.
     Measure { since: Box<Snapshot>, began: Instant, batches: u64 },
@@ -75,11 +97,12 @@ enum Phase {
 impl Tuning {
     /// Starts with the first choice, which `apply` has been told.
     pub fn start(space: Space, meters: Arc<Meters>, apply: Apply) -> Result<Self> {
-        let tuner = Tuner::new(space);
+        let tuner = Tuner::new(space.clone());
         let shared = Arc::new(Shared {
             phase: Mutex::new(Phase::Skip(START)),
             window: AtomicU64::new(tuner.window()),
-            choice: Mutex::new(tuner.choice()),
+            batches: AtomicU64::new(0),
+            chosen: Mutex::new(Chosen { choice: tuner.choice(), by_hand: false }),
             decisions: Mutex::default(),
         });
         let (profiles, inbox) = channel();
@@ -89,25 +112,34 @@ impl Tuning {
         let thread = thread.map_err(|error| Error::Internal {
             problem: format!("cannot start a thread: {error}"),
         })?;
-        Ok(Self { shared, profiles: Some(profiles), thread: Some(thread) })
+        Ok(Self { shared, space, profiles: Some(profiles), thread: Some(thread) })
     }
 
     /// What is chosen now.
     pub fn choice(&self) -> Choice {
-        *lock(&self.shared.choice)
+        lock(&self.shared.chosen).choice
     }
 
-    /// All choices so far, the first one first.
-    pub fn decisions(&self) -> Vec<Decision> {
-        lock(&self.shared.decisions).clone()
+    /// Makes a choice by hand.
+    fn choose(&self, choice: Choice, apply: &Apply) -> Result<()> {
+        self.space.check(choice)?;
+        let mut chosen = lock(&self.shared.chosen);
+        *chosen = Chosen { choice, by_hand: true };
+        apply(choice);
+        *lock(&self.shared.phase) = Phase::Decide;
+        let batch = self.shared.batches.load(Ordering::Relaxed);
+        let why = "by hand".into();
+        lock(&self.shared.decisions).push(Decision { batch, choice, settled: true, why });
+        Ok(())
     }
 
-    /// The consumer has a further batch.
+    /// The consumer has a further batch. What was chosen by hand is not measured.
     pub fn batch_taken(&self, loader: &Loader) {
         let mut phase = lock(&self.shared.phase);
+        let all = self.shared.batches.fetch_add(1, Ordering::Relaxed) + 1;
         match &mut *phase {
             Phase::Decide => {}
-            Phase::Skip(left) if *left > 0 => *left -= 1,
+            Phase::Skip(left) if *left > 1 => *left -= 1,
             Phase::Skip(_) => {
                 let since = Box::new(loader.measured());
                 *phase = Phase::Measure { since, began: Instant::now(), batches: 0 };
@@ -120,7 +152,7 @@ impl Tuning {
                     *phase = Phase::Decide;
                     if let Some(profiles) = &self.profiles {
                         // Where nobody listens any more, nothing is decided any more.
-                        let _ = profiles.send(profile);
+                        let _ = profiles.send((profile, all));
                     }
                 }
             }
@@ -133,20 +165,24 @@ impl Shared {
     fn decide(
         &self,
         mut tuner: Tuner,
-        profiles: &Receiver<Profile>,
+        profiles: &Receiver<(Profile, u64)>,
         meters: &Meters,
         apply: &Apply,
     ) {
-        for profile in profiles {
+        for (profile, batches) in profiles {
             let before = tuner.choice();
             // Without anything measured the next window will tell.
-            let decision = tuner.observe(&profile).ok().flatten();
-            let mut skip = 0;
+            let decision = tuner.observe(&profile, batches).ok().flatten();
+            let mut chosen = lock(&self.chosen);
+            if chosen.by_hand {
+                break;
+            }
+            let mut skip = 1;
             if tuner.choice() != before {
                 apply(tuner.choice());
-                *lock(&self.choice) = tuner.choice();
+                chosen.choice = tuner.choice();
                 let (ready, filling) = meters.batches_ahead();
-                skip = (ready + filling) as u64;
+                skip = ((ready + filling) as u64).max(1);
             }
             if let Some(decision) = decision {
                 #[cfg(feature = "tracing")]

@@ -20,10 +20,8 @@ use super::{Counts, Facts, Place, Plan, Route};
 /// The device's part of a plan.
 #[derive(Clone, Debug)]
 pub struct DevicePlan {
-    /// The kernel that runs all operators that are on the device.
-    pub kernel: KernelText,
-    /// What is at the bottom of the kernel's chain.
-    pub leaf: Leaf,
+    /// Where samples may go over to the device, as it is planned first; never empty.
+    pub cuts: Vec<Cut>,
     /// Most samples of one launch of the kernel.
     pub group: usize,
     /// Most pictures of one call of the hardware engines; 0 without that route.
@@ -45,6 +43,17 @@ pub struct DevicePlan {
     pub upload_bytes: usize,
     /// The routes in use, with nvJPEG's buffers for each, in the order of [`Route::ALL`]; never empty.
     pub routes: Vec<RoutePlan>,
+}
+
+/// Where samples go over from the CPU to the device, with the kernel for the rest of the chain.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    /// Number of the first operator that is on the device.
+    pub first: usize,
+    /// What is at the bottom of the kernel's chain.
+    pub leaf: Leaf,
+    /// The kernel that runs the operators from there on.
+    pub kernel: KernelText,
 }
 
 /// A route with what is kept for it.
@@ -114,36 +123,33 @@ const PINNED_SLACK_BYTES: usize = 1 << 19;
 
 impl DevicePlan {
     /// The device's part of `plan`, whose places are decided; nothing is counted yet.
-    pub(super) fn new(plan: &Plan, facts: &Facts) -> Self {
-        let cpu = plan.cpu_steps();
-        let before = cpu.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
-        let leaf = Leaf::of(before);
-        let operators: Vec<_> = plan.steps[cpu..].iter().map(|step| &*step.operator).collect();
-        let kernel = kernel_text(leaf, &operators, plan.shape.dtype, plan.shape.layout);
+    pub(super) fn new(plan: &Plan, facts: &Facts, routes: Vec<Route>) -> Self {
+        let planned = Cut::new(plan, plan.cpu_steps());
         let limits = &plan.settings.limits;
         let page_pixels = (facts.picture.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
             .max(LEAST_PAGE_PIXELS)
             .min(limits.max_pixels) as usize;
-        let pixel_bytes = if before == PixelType::U8 { 3 } else { 12 };
         let encoded_bytes = match plan.decode {
             Place::Gpu => facts.largest_bytes.min(limits.max_file_bytes) as usize,
             Place::Cpu => 0,
         };
         let mut device = Self {
-            kernel,
-            leaf,
+            pixels_bytes: aligned(planned.pixel_bytes() * page_pixels),
+            table_bytes: table_bytes(plan, planned.first, page_pixels as u64),
+            cuts: vec![planned],
             group: 0,
             hardware_group: 0,
             pages: 0,
             encoded_bytes: aligned(encoded_bytes.min(ENCODED_BYTES_PER_PIXEL * page_pixels)),
-            pixels_bytes: aligned(pixel_bytes * page_pixels),
-            table_bytes: table_bytes(plan, cpu, page_pixels as u64),
             picture_pixels: page_pixels,
             uploads: 0,
             upload_bytes: aligned(plan.shape.sample_bytes()),
             routes: Vec::new(),
         };
-        let routes = plan.routes(&facts.device);
+        let steps = plan.steps.len();
+        let others = plan.offloads.iter().rev().filter(|it| it.operators > 0 && !it.decode);
+        let others = others.map(|it| it.first(steps)).filter(|&first| first > plan.cpu_steps());
+        device.cuts.extend(others.map(|first| Cut::new(plan, first)));
         if routes.contains(&Route::Cpu) {
             device.upload_bytes = device.upload_bytes.max(device.pixels_bytes);
         }
@@ -173,6 +179,21 @@ impl DevicePlan {
         self.routes = routes.collect();
     }
 
+    /// Where samples go over to the device as it is planned.
+    pub fn planned(&self) -> &Cut {
+        &self.cuts[0]
+    }
+
+    /// Where samples go over before this operator, if they may there.
+    pub fn cut(&self, first: usize) -> Option<&Cut> {
+        self.cuts.iter().find(|cut| cut.first == first)
+    }
+
+    /// Bytes of one sample's parameters, of the kernel that has most.
+    pub fn sample_bytes(&self) -> usize {
+        self.cuts.iter().map(|cut| cut.kernel.sample_bytes).max().unwrap_or(0)
+    }
+
     /// Whether pictures may take a route.
     pub fn has(&self, route: Route) -> bool {
         self.routes.iter().any(|it| it.route == route)
@@ -180,7 +201,7 @@ impl DevicePlan {
 
     /// Bytes of one block of launch parameters.
     pub fn launch_bytes(&self) -> usize {
-        let samples = self.group * self.kernel.sample_bytes;
+        let samples = self.group * self.sample_bytes();
         aligned(samples.next_multiple_of(8) + self.group * self.table_bytes)
     }
 
@@ -191,7 +212,7 @@ impl DevicePlan {
                 footprint.add(memory, row, aligned(each) as u64, count as u64, note);
             }
         };
-        let launch = format!("{} samples x ({} B + tables)", self.group, self.kernel.sample_bytes);
+        let launch = format!("{} samples x ({} B + tables)", self.group, self.sample_bytes());
         let slot = format!("{}, {prefetch} ahead + 1", plan.shape);
         let nvjpeg = |route: &RoutePlan| match route.route {
             Route::Hardware => format!("{} pictures in a call, estimated", self.hardware_group),
@@ -239,6 +260,24 @@ impl DevicePlan {
         };
         let (device_bytes, pinned_bytes) = (aligned(device_bytes), aligned(pinned_bytes));
         RoutePlan { route, decoders, device_bytes, pinned_bytes }
+    }
+}
+
+impl Cut {
+    fn new(plan: &Plan, first: usize) -> Self {
+        let before = first.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
+        let leaf = Leaf::of(before);
+        let operators: Vec<_> = plan.steps[first..].iter().map(|step| &*step.operator).collect();
+        let kernel = kernel_text(leaf, &operators, plan.shape.dtype, plan.shape.layout);
+        Self { first, leaf, kernel }
+    }
+
+    /// Bytes of a pixel of what the kernel reads.
+    pub fn pixel_bytes(&self) -> usize {
+        match self.leaf {
+            Leaf::Roi => 3,
+            Leaf::Floats => 12,
+        }
     }
 }
 

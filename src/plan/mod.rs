@@ -19,6 +19,7 @@ mod budget;
 mod count;
 mod device;
 mod memory;
+mod offload;
 mod route;
 mod sample;
 mod settings;
@@ -27,7 +28,8 @@ mod shuffle;
 
 pub use budget::{Counts, Reduction};
 pub use count::{Bounds, Count};
-pub use device::{DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
+pub use device::{Cut, DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
+pub use offload::Offload;
 pub use route::Route;
 pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
@@ -123,6 +125,8 @@ pub struct Plan {
     pub ahead_batches: Bounds,
     /// How many samples are fetched ahead, and how many bytes of one are held at most; `None` where none are.
     pub ahead: Option<(usize, u64)>,
+    /// What may be on the device, the least first and what is planned last. The loader chooses where there are several.
+    pub offloads: Vec<Offload>,
     /// What runs on the device, where something does; the batches live there then.
     pub device: Option<DevicePlan>,
     /// What there is less of than without the limits of memory.
@@ -198,11 +202,14 @@ impl Plan {
                 let largest = facts.largest_bytes.min(settings.limits.max_file_bytes).max(1);
                 (settings.storage.samples_ahead(largest), largest)
             }),
+            offloads: Vec::new(),
             device: None,
             reductions: Vec::new(),
             footprint: Footprint::default(),
         };
-        let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts));
+        let routes = plan.routes(&facts.device);
+        plan.offloads = Offload::all(&plan, chain, &routes);
+        let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
         plan.workers = Bounds::workers(settings, facts, device.as_ref())?;
         if let Some(device) = device {
             if settings.cache.decoded.is_some() && !device.has(Route::Cpu) {
@@ -334,7 +341,13 @@ impl fmt::Display for Plan {
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;
         if let Some(device) = &self.device {
-            writeln!(f, "{:<8}{}", "kernel", device.kernel.name)?;
+            writeln!(f, "{:<8}{}", "kernel", device.planned().kernel.name)?;
+        }
+        if let [others @ .., planned] = &self.offloads[..]
+            && !others.is_empty()
+        {
+            let others: Vec<_> = others.iter().map(Offload::to_string).collect();
+            writeln!(f, "{:<8}on the gpu {planned}, or {}", "auto", others.join(", "))?;
         }
         let chosen = [
             ("workers", self.settings.loader.workers, self.workers),

@@ -74,24 +74,15 @@ impl HostTransform {
     ) -> Result<(), Fault> {
         self.stream.busy = Duration::ZERO;
         let Picture { plan, sample, .. } = picture;
-        let fusions = || {
-            plan.steps.iter().zip(&sample.steps).map(|(op, step)| op.operator.fusion(&step.params))
-        };
-        let crops = fusions().take_while(|it| matches!(it, Fusion::Crop { .. })).count();
-        let offset = fusions().take(crops).fold((0, 0), |(dx, dy), crop| match crop {
-            Fusion::Crop { x, y } => (dx + x, dy + y),
-            _ => (dx, dy),
-        });
-        match fusions().nth(crops) {
-            Some(Fusion::Resample(params)) if sample.orientation.is_upright() => {
-                let job = Resampling { params, place: crops, offset_y: offset.1 };
-                if let Some(steps) = tail_of(plan, sample, crops + 1) {
+        match resampling(plan, sample) {
+            Some(job) => {
+                if let Some(steps) = tail_of(plan, sample, job.place + 1) {
                     return self.stream(picture, decoder, job, steps, out);
                 }
                 self.resample(picture, decoder, job)?;
-                self.finish(picture, crops + 1, out);
+                self.finish(picture, job.place + 1, out);
             }
-            _ => {
+            None => {
                 self.decode_stored(picture, decoder)?;
                 self.finish(picture, 0, out);
             }
@@ -108,9 +99,19 @@ impl HostTransform {
         steps: usize,
     ) -> Result<(), Fault> {
         self.stream.busy = Duration::ZERO;
-        self.decode_stored(picture, decoder)?;
+        let job = resampling(picture.plan, picture.sample).filter(|job| job.place < steps);
+        let done = match job {
+            Some(job) => {
+                self.resample(picture, decoder, job)?;
+                job.place + 1
+            }
+            None => {
+                self.decode_stored(picture, decoder)?;
+                0
+            }
+        };
         let begin = Instant::now();
-        for place in 0..steps {
+        for place in done..steps {
             self.apply(picture, place);
         }
         self.stream.busy += begin.elapsed();
@@ -227,6 +228,21 @@ struct Resampling {
     place: usize,
     /// Rows that crops before it cut off.
     offset_y: u32,
+}
+
+/// The resampling that takes rows from the decoder: where nothing but crops comes before it, and nothing is turned.
+fn resampling(plan: &Plan, sample: &SamplePlan) -> Option<Resampling> {
+    let mut offset_y = 0;
+    for (place, (op, step)) in plan.steps.iter().zip(&sample.steps).enumerate() {
+        match op.operator.fusion(&step.params) {
+            Fusion::Crop { y, .. } => offset_y += y,
+            Fusion::Resample(params) if sample.orientation.is_upright() => {
+                return Some(Resampling { params, place, offset_y });
+            }
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Rows on their way from the decoder through the resampler.

@@ -9,9 +9,12 @@
 //!   the one with fewer workers, then the one with the shorter ring.
 //! * Where batches vary so much that a few of them say little, more are measured, as many as for [`TRIALS`] choices, and the model
 //!   decides from all of them.
-//! * Placement: where the consumer does not wait, less is put on the device, for a trial; where it waits, every division
-//!   of the work is tried. Work comes back to the device in the same way.
+//! * Placement, operator by operator ([`Offload`]): where the consumer does not wait, the least on the device is looked for with
+//!   which it still does not, by halves. Where it waits, all, none and all operators alone are tried, and then what lies
+//!   beside the best of them: less where the device is scarce, else more.
 //! * No choice is outside the bounds.
+//! * It is settled within [`WITHIN`] batches, those that are not measured among them; within a second where batches take less than
+//!   a twentieth of one.
 //! * Afterwards nothing changes as long as the loop does not, and the choice is as good as in its trial. Another loop is another speed, or more waiting, by a
 //!   seventh and by more than chance, in two windows that follow one another; then all begins anew, each time after twice as many windows.
 
@@ -19,20 +22,25 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::explain::fit;
 use crate::measure::{DeviceTime, Profile};
 use crate::model::{Model, Service};
-use crate::plan::Bounds;
+use crate::plan::{Bounds, Offload};
 
 use search::search;
 
+mod division;
 mod search;
 
 /// Most choices that are tried before one is taken.
 pub const TRIALS: usize = 7;
 /// Batches that are measured for a choice.
 pub const WINDOW: u64 = 5;
+/// Batches until all is settled.
+pub const WITHIN: u64 = 50;
+/// Seconds in which it may be settled, whatever number of batches that is.
+const SECONDS: f64 = 1.0;
 /// What is slower by less is as fast.
 const AS_FAST: f64 = 0.98;
 /// A consumer that waits for less of its time does not wait.
@@ -43,19 +51,6 @@ const VAGUE: f64 = 0.1;
 const OTHER: f64 = 1.0 / 7.0;
 /// Windows until the first new beginning.
 const PATIENCE: u32 = 4;
-
-/// What is on the device: it changes while the loader runs, and no pixel with it, since operators give the same bits on
-/// both. The one that asks least of the device comes first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Offload {
-    /// Nothing: samples are finished on the CPU, and copied where batches are on a device.
-    Nothing,
-    /// The operators.
-    Operators,
-    /// Decoding, by the routes that the balancer finds best, and the operators.
-    Everything,
-}
 
 /// What is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -75,14 +70,14 @@ pub struct Space {
     pub workers: Bounds,
     /// Batches ahead of the consumer.
     pub prefetch: Bounds,
-    /// What may be on the device; the first choice is the last of them. At least one.
+    /// What may be on the device, the least first; the first choice is the last of them. At least one.
     pub offload: Vec<Offload>,
 }
 
 /// A choice with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
-    /// Batches that were measured before.
+    /// Batches that the consumer had before.
     pub batch: u64,
     /// What is chosen.
     pub choice: Choice,
@@ -101,7 +96,10 @@ pub struct Tuner {
     watch: Option<Watch>,
     /// Windows until the next new beginning may come.
     patience: u32,
+    /// Batches that the consumer had.
     batches: u64,
+    /// Batches, and seconds, for the trials so far.
+    spent: (u64, f64),
 }
 
 /// A choice that was measured.
@@ -135,10 +133,34 @@ impl Space {
             || self.offload.len() > 1
     }
 
-    /// The first choice alone, with this on the device.
-    pub fn of_one(&self, offload: Offload) -> Self {
-        let only = |bounds: Bounds| Bounds { least: bounds.start, most: bounds.start, ..bounds };
-        let (workers, prefetch) = (only(self.workers), only(self.prefetch));
+    /// # Errors
+    ///
+    /// [`Error::Config`] where a choice is outside.
+    pub fn check(&self, choice: Choice) -> Result<()> {
+        let numbers = [
+            ("loader.workers", choice.workers, self.workers),
+            ("loader.prefetch", choice.prefetch, self.prefetch),
+        ];
+        for (key, number, Bounds { least, most, .. }) in numbers {
+            if !(least..=most).contains(&number) {
+                let problem =
+                    format!("{number} is not from {least} to {most}, which there is room for here");
+                return Err(Error::config(key, problem));
+            }
+        }
+        if !self.offload.contains(&choice.offload) {
+            let may: Vec<_> = self.offload.iter().map(Offload::to_string).collect();
+            let problem =
+                format!("{} cannot be on the device here, but {}", choice.offload, may.join(", "));
+            return Err(Error::config("chain", problem));
+        }
+        Ok(())
+    }
+
+    /// The first choice alone.
+    pub fn of_one(&self) -> Self {
+        let Choice { workers, prefetch, offload } = self.first();
+        let (workers, prefetch) = (Bounds::fixed(workers), Bounds::fixed(prefetch));
         Self { workers, prefetch, offload: vec![offload] }
     }
 
@@ -147,7 +169,7 @@ impl Space {
         Choice {
             workers: self.workers.start,
             prefetch: self.prefetch.start,
-            offload: self.offload.last().copied().unwrap_or(Offload::Nothing),
+            offload: self.offload.last().copied().unwrap_or(Offload::NOTHING),
         }
     }
 }
@@ -156,7 +178,8 @@ impl Tuner {
     /// Begins with the space's first choice.
     pub fn new(space: Space) -> Self {
         let now = space.first();
-        Self { space, now, trials: Vec::new(), watch: None, patience: PATIENCE, batches: 0 }
+        let (trials, watch, spent) = (Vec::new(), None, (0, 0.0));
+        Self { space, now, trials, watch, patience: PATIENCE, batches: 0, spent }
     }
 
     /// What is chosen now.
@@ -175,35 +198,49 @@ impl Tuner {
         if self.is_settled() { 4 * WINDOW } else { WINDOW }
     }
 
-    /// What was measured of the present choice, in a window in which there was no other. Gives the next choice, where it is
-    /// another one or is to stay from now on.
+    /// What was measured of the present choice, in a window in which there was no other, when the consumer had had so many
+    /// `batches`. Gives the next choice, where it is another one or is to stay from now on.
     ///
     /// # Errors
     ///
     /// [`crate::Error::Config`] where nothing was measured.
-    pub fn observe(&mut self, profile: &Profile) -> Result<Option<Decision>> {
-        self.batches += profile.batches;
+    pub fn observe(&mut self, profile: &Profile, batches: u64) -> Result<Option<Decision>> {
+        let passed = batches.saturating_sub(std::mem::replace(&mut self.batches, batches));
         let (rate, waits) = (profile.images_per_second(), waits(profile));
         if let Some(watch) = &mut self.watch {
             if watch.is_over(profile, self.patience) {
                 self.watch = None;
                 self.trials.clear();
                 self.patience *= 2;
+                self.spent = (0, 0.0);
             } else {
                 return Ok(None);
             }
         }
+        let each = profile.seconds / profile.batches.max(1) as f64;
+        self.spent = (self.spent.0 + passed, self.spent.1 + each * passed as f64);
         let model = fit(profile, None)?.model;
         let error = error(profile);
         self.trials.push(Trial { choice: self.now, rate, waits, error, model });
-        let next = if self.trials.len() < TRIALS { self.next()? } else { None };
-        if let Some((choice, why)) = next {
+        if !self.has_time(each) {
+            return self.settle().map(Some);
+        }
+        if let Some((choice, why)) = self.next()? {
             return Ok(Some(self.decide(choice, why, false)));
         }
-        if self.is_vague() && self.trials.len() < TRIALS {
+        if self.is_vague() {
             return Ok(None);
         }
         self.settle().map(Some)
+    }
+
+    /// Whether another choice can be tried, where a batch takes so many seconds. Before it is measured those batches pass
+    /// that are ready or begun.
+    fn has_time(&self, each: f64) -> bool {
+        let (batches, seconds) = self.spent;
+        let next = WINDOW + self.now.prefetch as u64 + 1;
+        let in_time = batches + next <= WITHIN || seconds + each * next as f64 <= SECONDS;
+        in_time && self.trials.len() < TRIALS
     }
 
     /// Whether all trials together say little.
@@ -226,23 +263,17 @@ impl Tuner {
             let why = format!("{}; {}", last.words(), found.words(last.choice));
             return Ok(Some((found.choice, why)));
         }
-        let waits = self.trials.iter().all(|it| it.waits >= WAITS);
-        let untried = self.space.offload.iter().copied().filter(|offload| {
-            let here = last.choice.offload;
-            (waits || *offload < here) && self.trials.iter().all(|it| it.choice.offload != *offload)
-        });
-        Ok(untried.max().map(|offload| {
+        Ok(division::next(&self.trials, &self.space.offload).map(|(offload, question)| {
             // What the CPU can do is seen with all of it.
             let workers = last.choice.workers.max(self.space.workers.start);
-            let why = format!("{}; {}", last.words(), offload.question());
+            let why = format!("{}; {question}", last.words());
             (Choice { workers, offload, ..last.choice }, why)
         }))
     }
 
     /// Takes the cheapest of the fastest, or of trials that say little what the model makes of all of them.
     fn settle(&mut self) -> Result<Decision> {
-        let best = self.trials.iter().map(|it| it.rate).fold(0.0, f64::max);
-        let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
+        let fast = fastest(&self.trials);
         let cost = |it: &&Trial| (it.choice.offload, it.choice.workers, it.choice.prefetch);
         let Some(taken) = fast.min_by_key(cost) else {
             return Ok(self.decide(self.now, "nothing was measured".into(), true));
@@ -335,6 +366,16 @@ impl Trial {
     }
 }
 
+/// The trials that were nearly as fast as the fastest, as far as that can be told: by twice what chance makes of both.
+fn fastest(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
+    let best = trials.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
+    trials.iter().filter(move |it| {
+        let chance = best.map_or(0.0, |best| it.error.hypot(best.error));
+        let slower = (1.0 - AS_FAST).max(2.0 * chance).min(OTHER);
+        best.is_some_and(|best| it.rate >= (1.0 - slower) * best.rate)
+    })
+}
+
 /// The standard error of a speed, by it: of batches, or samples, that take very different times a few say little.
 fn error(profile: &Profile) -> f64 {
     let consumer = &profile.consumer;
@@ -354,29 +395,10 @@ fn waits(profile: &Profile) -> f64 {
     (consumer.waiting_share + on_device / seconds.max(1e-9)).min(1.0)
 }
 
-impl Offload {
-    /// Its name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Offload::Nothing => "nothing",
-            Offload::Operators => "operators",
-            Offload::Everything => "everything",
-        }
-    }
-
-    const fn question(self) -> &'static str {
-        match self {
-            Offload::Nothing => "can the CPU do all of it?",
-            Offload::Operators => "is it better to decode on the CPU?",
-            Offload::Everything => "is it better to decode on the device?",
-        }
-    }
-}
-
 impl fmt::Display for Choice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { workers, prefetch, offload } = self;
-        write!(f, "workers {workers}, prefetch {prefetch}, on the device {}", offload.name())
+        write!(f, "workers {workers}, prefetch {prefetch}, on the device {offload}")
     }
 }
 

@@ -58,7 +58,7 @@ impl<'a> Hand<'a> {
             rows.add(memory, "parameters", PARAMETERS as u64, 1, "");
         }
         rows.add(Sort::Device, "tensor", plan.shape.sample_bytes() as u64, 1, "");
-        let text = &on_device.kernel;
+        let text = &on_device.planned().kernel;
         Ok(Self {
             plan,
             on_device,
@@ -100,7 +100,7 @@ impl<'a> Hand<'a> {
         tensor: &DeviceBuffer,
         block: &DeviceBuffer,
     ) -> Vec<u8> {
-        let sample_bytes = self.on_device.kernel.sample_bytes;
+        let sample_bytes = self.on_device.planned().kernel.sample_bytes;
         let tables = sample_bytes.next_multiple_of(8);
         let first = self.plan.cpu_steps();
         for (step, planned) in self.plan.steps.iter().zip(&mut sample.steps).skip(first) {

@@ -9,15 +9,18 @@ use std::thread;
 use feedwater::gpu::Device;
 use feedwater::image::PixelType;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
-use feedwater::op::{self, AnyOperator, CenterCrop, Chain, Normalize, Placement, Resize};
+use feedwater::op::{
+    self, AnyOperator, CenterCrop, Chain, Flip, Normalize, Placement, RandomResizedCrop, Resize,
+};
 use feedwater::output;
 use feedwater::plan::Last;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
+use feedwater::tune::Choice;
 
 use super::gpu::Gpu;
-use super::{Check, by_hand, epoch, loaders, read, words};
+use super::{Check, Found, by_hand, epoch, loaders, read, words};
 
 /// A check for each operator and for each chain.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
@@ -34,11 +37,11 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
         let Ok(so_far) = &found[check] else { continue };
         found[check] = cases.map(|cases| so_far.and(cases));
     }
-    names
-        .into_iter()
-        .zip(found)
-        .map(|(name, found)| Check::new(name, found.map(Cases::words)))
-        .collect()
+    let found = names.into_iter().zip(found);
+    let mut checks: Vec<_> =
+        found.map(|(name, found)| Check::new(name, found.map(Cases::words))).collect();
+    checks.push(Check::new("gpu/divisions", divisions()));
+    checks
 }
 
 /// How many cases were compared.
@@ -166,13 +169,46 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
     }
     equal(&expected.data, &given.data, samples.len())?;
     let plan = loader.plan();
-    let tiled = plan.device.as_ref().is_some_and(|it| it.kernel.tiled);
+    let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
     if tiled {
         let given = by_hand::tensors(device, plan, &samples, SEED)?;
         equal(&expected.data, &given, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
     Ok(tiled)
+}
+
+/// Chains divided between CPU and GPU in every way, two batches this way and the next two another way.
+fn divisions() -> Found {
+    const EPOCHS: usize = 4;
+    let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
+    let floats = Chain::new()
+        .then(RandomResizedCrop::to(37, 29))
+        .then(Normalize::IMAGENET)
+        .then(Flip::default());
+    let mut divisions = 0;
+    for chain in [loaders::training(), floats] {
+        let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+        let build = |device| {
+            let builder = LoaderBuilder::new(source.clone(), chain.clone()).device(device);
+            let builder = builder.shard(0, 1).batch(2).workers(2).seed(SEED);
+            builder.decode(Placement::Cpu).build().map_err(words)
+        };
+        let (on_cpu, on_gpu) = (build(DeviceChoice::Cpu)?, build(DeviceChoice::Gpu(0))?);
+        let offloads = &on_gpu.plan().offloads;
+        for turn in 0..EPOCHS {
+            let mut given = Vec::new();
+            for (number, batch) in on_gpu.into_iter().enumerate() {
+                given.extend(batch.and_then(|batch| batch.to_host()).map_err(words)?);
+                let offload = offloads[(number / 2 + turn) % offloads.len()];
+                on_gpu.choose(Choice { offload, ..on_gpu.choice() }).map_err(words)?;
+            }
+            equal(&read(&on_cpu)?.data, &given, samples.len())
+                .map_err(|problem| format!("{chain:?}, epoch {turn}: {problem}"))?;
+        }
+        divisions += offloads.len();
+    }
+    Ok(format!("{divisions} divisions between CPU and GPU give the bits of the CPU"))
 }
 
 fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {

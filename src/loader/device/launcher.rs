@@ -8,7 +8,7 @@ use crate::gpu::{self, Kernel, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
-use crate::plan::DevicePlan;
+use crate::plan::{Cut, DevicePlan};
 use crate::ring::{Consumer, Using};
 
 use super::worker::device_tables;
@@ -21,7 +21,8 @@ use super::{Cell, DevicePage, DeviceSlot, Parts, Payload, Pixels, Work};
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
-    kernel: Kernel,
+    /// Of each of the plan's cuts.
+    kernels: Vec<Kernel>,
     blocks: Vec<Staged>,
     launches: Arc<Stopwatch>,
     copies: Arc<Stopwatch>,
@@ -38,11 +39,11 @@ impl Launcher {
     pub fn new(
         parts: Parts,
         stream: Arc<Stream>,
-        kernel: Kernel,
+        kernels: Vec<Kernel>,
         blocks: Vec<Staged>,
     ) -> Result<Self> {
         let (launches, copies) = (parts.clocks.kernel()?, parts.clocks.upload()?);
-        Ok(Self { parts, stream, kernel, blocks, launches, copies })
+        Ok(Self { parts, stream, kernels, blocks, launches, copies })
     }
 
     /// Launches until all who publish pages are gone. The stream is empty afterwards, whatever went wrong: nothing that
@@ -72,7 +73,11 @@ impl Launcher {
             }
             self.choose(device.group, &mut held, &mut ready)?;
             let begin = self.parts.lane.begin(Stage::Kernel);
-            self.launch(device, feed, &mut ready)?;
+            // A change of what is on the device is seen in few of the groups.
+            ready.sort_by_key(|page| cut_of(device, page));
+            for pages in ready.chunk_by_mut(|a, b| cut_of(device, a) == cut_of(device, b)) {
+                self.launch(device, feed, pages)?;
+            }
             self.parts.lane.add(Stage::Kernel, begin, 0);
             ready.clear();
         }
@@ -109,16 +114,17 @@ impl Launcher {
         // The block that was used longest ago: its upload is over.
         self.blocks.rotate_left(1);
         let mut count = 0;
+        let cut = pages.first().map_or(0, |page| cut_of(device, page));
         for page in pages.iter_mut() {
             let Some(mut work) = page.work.take() else { continue };
             if !feed.begin(work.job.batch) {
                 return Ok(());
             }
-            self.fill(device, page, &mut work, &mut count)?;
+            self.fill((device, cut), page, &mut work, &mut count)?;
             page.work = Some(work);
         }
         if count > 0 {
-            let tables = device.group * device.kernel.sample_bytes;
+            let tables = device.group * device.sample_bytes();
             let used = tables.next_multiple_of(8) + count * device.table_bytes;
             let block = &mut self.blocks[0];
             block.upload(&self.stream, 0..used)?;
@@ -127,7 +133,7 @@ impl Launcher {
             let (stream, samples) = (&self.stream, count as u32);
             let mut lap = self.launches.lap()?;
             lap.start(stream)?;
-            self.kernel.launch(stream, block.device(), 0, samples, width, height)?;
+            self.kernels[cut].launch(stream, block.device(), 0, samples, width, height)?;
             lap.stop(stream, count as u64)?;
         }
         for page in pages {
@@ -144,7 +150,7 @@ impl Launcher {
     /// Puts what a page brings into the stream, or its parameters into the block.
     fn fill(
         &mut self,
-        device: &DevicePlan,
+        (device, cut): (&DevicePlan, usize),
         page: &mut DevicePage,
         work: &mut Work,
         count: &mut usize,
@@ -166,7 +172,7 @@ impl Launcher {
                 work.payload = Payload::Pixels(pixels);
                 self.stream.wait(&page.decoded)?;
                 let out = buffer.address() + *offset as u64;
-                self.describe(device, page, out, pixels, count)
+                self.describe((device, cut), page, out, pixels, count)
             }
         }
     }
@@ -174,27 +180,27 @@ impl Launcher {
     /// Writes a sample's parameters and tables into the block.
     fn describe(
         &mut self,
-        device: &DevicePlan,
+        (device, cut): (&DevicePlan, usize),
         page: &mut DevicePage,
         out: u64,
         pixels: Pixels,
         count: &mut usize,
     ) -> Result<()> {
         let address = page.pixels.address();
-        let Pixels { window, pitch, stored, orientation } = pixels;
+        let Pixels { window, pitch, stored, orientation, first } = pixels;
         let bytes_leaf = RoiParams::new(address, pitch, window, stored, orientation);
         let floats_leaf = FloatsParams::new(address, pitch, window);
-        let leaf = match device.leaf {
+        let Cut { leaf, kernel, .. } = &device.cuts[cut];
+        let leaf = match leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),
             Leaf::Floats => bytemuck::bytes_of(&floats_leaf),
         };
         let block = &mut self.blocks[0];
         let block_address = block.device().address();
         let bytes = block.bytes()?;
-        let sample_bytes = device.kernel.sample_bytes;
-        let tables =
-            (device.group * sample_bytes).next_multiple_of(8) + *count * device.table_bytes;
-        let first = self.parts.plan.cpu_steps();
+        let sample_bytes = kernel.sample_bytes;
+        let tables = (device.group * device.sample_bytes()).next_multiple_of(8)
+            + *count * device.table_bytes;
         let table = bytemuck::cast_slice(device_tables(&page.sample, first));
         bytes[tables..tables + table.len()].copy_from_slice(table);
         let steps = self.parts.plan.steps.iter().zip(&mut page.sample.steps).skip(first);
@@ -207,6 +213,15 @@ impl Launcher {
         *count += 1;
         Ok(())
     }
+}
+
+/// The number of the plan's cut where a page's sample goes over; of what needs no kernel the first.
+fn cut_of(device: &DevicePlan, page: &DevicePage) -> usize {
+    let first = match &page.work {
+        Some(Work { payload: Payload::Pixels(pixels), .. }) => pixels.first,
+        _ => return 0,
+    };
+    device.cuts.iter().position(|cut| cut.first == first).unwrap_or(0)
 }
 
 /// Which of the pages are launched, at most `group`: those whose pixels are there or that were passed over before, or the

@@ -180,6 +180,8 @@ struct Pixels {
     /// Size of the whole picture as stored.
     stored: Size,
     orientation: Orientation,
+    /// The first operator that is left to do.
+    first: usize,
 }
 
 /// A page on its way to the hardware engine.

@@ -13,11 +13,12 @@ use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
 use super::lanes::{Decoders, Software};
 use super::{Clocks, Depot, DevicePage, DeviceSlot, Lanes};
 
-/// Buffers, decoders, streams and the kernel.
+/// Buffers, decoders, streams and kernels.
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    pub kernel: Kernel,
+    /// Of each of the plan's cuts.
+    pub kernels: Vec<Kernel>,
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
@@ -58,8 +59,11 @@ impl Taken {
             Some(stream) => stream,
             None => Arc::new(Stream::new(device)?),
         };
-        let text = &on_device.kernel;
-        let kernel = Kernel::load(device, &text.source, text.entry(), text.sample_bytes)?;
+        let kernels = on_device.cuts.iter().map(|cut| {
+            let text = &cut.kernel;
+            Kernel::load(device, &text.source, text.entry(), text.sample_bytes)
+        });
+        let kernels = kernels.collect::<Result<_>>()?;
         let waits = clocks.waits(plan.slots())?;
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
@@ -82,7 +86,7 @@ impl Taken {
         let memory = DeviceMemory { device, pinned, driver_bytes };
         let uploads = Arc::new(Depot::new(uploads));
         let lanes = Arc::new(lanes);
-        Ok(Self { memory, stream, kernel, slots, pages, blocks, uploads, lanes, batch_decoders })
+        Ok(Self { memory, stream, kernels, slots, pages, blocks, uploads, lanes, batch_decoders })
     }
 }
 

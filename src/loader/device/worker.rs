@@ -18,12 +18,10 @@ use crate::loader::feed::{Feed, Job};
 use crate::loader::host::Maker;
 use crate::loader::policy::{Trouble, produce, record};
 use crate::measure::{Lane, Stage};
-use crate::op::kernel_text::Leaf;
-use crate::plan::{DevicePlan, Plan, Route, SamplePlan};
+use crate::plan::{Cut, Offload, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
 use crate::source::{HostPage, Page, Source};
-use crate::tune::Offload;
 
 use super::lanes::Submitted;
 use super::{
@@ -56,6 +54,8 @@ pub(in crate::loader) struct PageWorker {
     large: HostPage,
     /// The routes that may take the picture at hand.
     routes: Vec<Route>,
+    /// The first operator that is on the device for it.
+    first: usize,
     /// The picture at hand goes to the hardware engine.
     engine: Option<OnEngine>,
     /// The loader ends.
@@ -75,6 +75,7 @@ impl PageWorker {
             maker: Maker::new(source, plan, lane, caches),
             large: HostPage::default(),
             routes: Vec::new(),
+            first: 0,
             engine: None,
             stopped: false,
         })
@@ -191,9 +192,10 @@ impl PageWorker {
         let Parts { source, lanes, .. } = self.parts.clone();
         self.maker.plan(key, header, bytes.len() as u64)?;
         let offload = self.parts.controls.offload();
-        if offload == Offload::Nothing {
+        if offload == Offload::NOTHING {
             return self.finish_by_choice(key, header, bytes);
         }
+        self.first = offload.first(self.parts.plan.steps.len());
         let why = self.find_routes(header, bytes, in_page, offload);
         if !self.routes.is_empty() {
             let begin = Instant::now();
@@ -222,19 +224,22 @@ impl PageWorker {
         let sample = &self.maker.sample;
         self.routes.clear();
         let Some(device) = &plan.device else { return "there is no device" };
-        let tables = size_of_val(device_tables(sample, plan.cpu_steps()));
+        let Some(cut) = device.cut(self.first) else {
+            return "there is no kernel for its operators";
+        };
+        let tables = size_of_val(device_tables(sample, cut.first));
         if tables > device.table_bytes {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
         let routes = device.routes.iter().map(|planned| planned.route);
-        for route in routes.filter(|it| offload == Offload::Everything || *it == Route::Cpu) {
+        for route in routes.filter(|it| offload.decode || *it == Route::Cpu) {
             let fits = |bytes: usize| match bytes <= device.pixels_bytes {
                 true => Ok(()),
                 false => Err("its pixels do not fit into a page"),
             };
             let takes = match route {
-                Route::Cpu => fits(upload_bytes(plan, device, sample)),
+                Route::Cpu => fits(upload_bytes(cut, sample)),
                 _ if !in_page => Err("its file does not fit into a page"),
                 _ => route
                     .takes(header, sample.reduction)
@@ -317,9 +322,10 @@ impl PageWorker {
         bytes: &[u8],
         submitted: Submitted,
     ) -> Result<Pixels, Trouble> {
-        let window = upright_window(&self.parts.plan, &self.maker.sample);
+        let first = self.first;
+        let window = upright_window(&self.maker.sample, first);
         let watch = self.watch(Route::Cpu)?;
-        let image: &[u8] = match self.maker.prefix(header, bytes)? {
+        let image: &[u8] = match self.maker.prefix(header, bytes, first)? {
             HostImage::U8(image) => image.data(),
             HostImage::F32(image) => bytemuck::cast_slice(image.data()),
         };
@@ -339,7 +345,7 @@ impl PageWorker {
         self.parts.uploads.put_back(upload);
         self.parts.lane.add(Stage::Upload, begin, len as u64);
         let stored = Size::new(window.right(), window.bottom());
-        Ok(Pixels::dense(window, stored, Orientation::UPRIGHT))
+        Ok(Pixels { first, ..Pixels::dense(window, stored, Orientation::UPRIGHT) })
     }
 
     /// The whole sample on the CPU, since the CPU keeps up: by no more workers than `decode.max_cpu_threads`, where that is set.
@@ -413,7 +419,7 @@ struct Target<'a> {
 impl Pixels {
     /// A window in rows without gaps.
     fn dense(window: Roi, stored: Size, orientation: Orientation) -> Self {
-        Self { window, pitch: 3 * window.width, stored, orientation }
+        Self { window, pitch: 3 * window.width, stored, orientation, first: 0 }
     }
 }
 
@@ -457,20 +463,18 @@ fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> PictureWork {
     PictureWork { pixels, window_pixels, bytes }
 }
 
-/// What the operators on the CPU leave, in the upright picture.
-fn upright_window(plan: &Plan, sample: &SamplePlan) -> Roi {
-    sample.steps.get(plan.cpu_steps()).map_or(sample.window, |step| step.input)
+/// What operator number `first` reads, in the picture that those before it leave.
+fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
+    sample.steps.get(first).map_or(sample.window, |step| step.input)
 }
 
-fn upload_bytes(plan: &Plan, device: &DevicePlan, sample: &SamplePlan) -> usize {
-    let pixel_bytes = if device.leaf == Leaf::Roi { 3 } else { 12 };
-    pixel_bytes * upright_window(plan, sample).size().pixels() as usize
+fn upload_bytes(cut: &Cut, sample: &SamplePlan) -> usize {
+    cut.pixel_bytes() * upright_window(sample, cut.first).size().pixels() as usize
 }
 
-/// The tables of the operators on the device, which come after `cpu_steps` others. A sample is planned backwards, so
-/// theirs are the first.
-pub(super) fn device_tables(sample: &SamplePlan, cpu_steps: usize) -> &[i32] {
-    let end = sample.steps.get(cpu_steps).map_or(0, |first| first.table.end);
+/// The tables of the operators from number `first` on. A sample is planned backwards, so theirs come first.
+pub(super) fn device_tables(sample: &SamplePlan, first: usize) -> &[i32] {
+    let end = sample.steps.get(first).map_or(0, |first| first.table.end);
     &sample.table[..end]
 }
 
