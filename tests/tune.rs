@@ -436,6 +436,33 @@ fn no_more_is_tried_than_may_be_and_nothing_twice_or_outside_the_bounds() {
 }
 
 #[test]
+fn it_is_settled_in_time_however_long_the_ring_is() {
+    let longest = Bounds { least: 8, start: 8, most: 8 };
+    let mixes = mixes();
+    let named = |name: &str| mixes.iter().find(|it| it.name == name).unwrap().clone();
+    let mut mix = named("a device, and too few cores to decode");
+    mix.space.prefetch = longest;
+    let mut tuner = Tuner::new(mix.space.clone());
+    let slow = tune(&mix, &mut tuner, (0, 100), 1);
+    let last = slow.last().unwrap();
+    assert!(last.settled && last.batch <= WITHIN, "{slow:#?}");
+    assert!(mix.rate(tuner.choice()) >= 0.95 * mix.best().1, "{slow:#?}");
+
+    // Where fifty batches are over in no time, they are no reason to leave something untried.
+    let settles_at_once = |mix: &Mix| {
+        let mut tuner = Tuner::new(mix.space.clone());
+        let window = mix.window(tuner.choice(), tuner.window(), 1);
+        tuner.observe(&window, WITHIN - 5).unwrap().unwrap().settled
+    };
+    assert!(settles_at_once(&mix));
+    let times = [&mut mix.copy, &mut mix.decode.0, &mut mix.engine, &mut mix.step.0];
+    for time in times.into_iter().chain(&mut mix.operators).chain(&mut mix.kernel) {
+        *time /= 50.0;
+    }
+    assert!(!settles_at_once(&mix));
+}
+
+#[test]
 fn another_loop_is_chosen_for_anew() {
     let slow = Mix { step: (60.0, 0.0), ..base() };
     let mut tuner = Tuner::new(slow.space.clone());
