@@ -12,6 +12,7 @@
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result, SampleError};
 use crate::measure::Meters;
@@ -33,6 +34,8 @@ pub(super) struct Job<C> {
     pub index: u64,
     /// It only fills up the last batch.
     pub padding: bool,
+    /// How long handing it out waited: for a free slot, or for another thread that did.
+    pub waited: Duration,
     /// The memory of the sample.
     pub cell: C,
 }
@@ -115,7 +118,17 @@ impl<S: BatchSlot> Feed<S> {
 
     /// The next place; `None` when there is nothing more to do. Waits for a free slot.
     pub fn take(&self) -> Option<Job<S::Cell>> {
-        let mut cursor = lock(&self.cursor);
+        // The clock is read only by who waits.
+        let mut waited = Duration::ZERO;
+        let mut cursor = match self.cursor.try_lock() {
+            Ok(cursor) => cursor,
+            Err(_) => {
+                let begin = Instant::now();
+                let cursor = lock(&self.cursor);
+                waited += begin.elapsed();
+                cursor
+            }
+        };
         loop {
             if self.stopped.load(Ordering::Acquire) {
                 return None;
@@ -136,7 +149,9 @@ impl<S: BatchSlot> Feed<S> {
             if cursor.place > 0 {
                 break;
             }
+            let begin = Instant::now();
             let mut slot = self.producer.acquire()?;
+            waited += begin.elapsed();
             if cursor.epoch < self.wanted_epoch.load(Ordering::Acquire) {
                 continue;
             }
@@ -162,7 +177,7 @@ impl<S: BatchSlot> Feed<S> {
         if let Some(ahead) = &self.ahead {
             ahead.follow((cursor.epoch, cursor.number, cursor.place));
         }
-        Some(self.hand_out(&mut cursor))
+        Some(self.hand_out(&mut cursor, waited))
     }
 
     /// Begins to fill a batch, where that has not happened yet; false when it cannot be.
@@ -228,7 +243,7 @@ impl<S: BatchSlot> Feed<S> {
         }
     }
 
-    fn hand_out(&self, cursor: &mut Cursor) -> Job<S::Cell> {
+    fn hand_out(&self, cursor: &mut Cursor, waited: Duration) -> Job<S::Cell> {
         let sequence = cursor.sequence - 1;
         let (number, place) = (cursor.number, cursor.place);
         let len = cursor.order.batch_len(number);
@@ -247,6 +262,7 @@ impl<S: BatchSlot> Feed<S> {
             epoch: cursor.epoch,
             index: position.index,
             padding: position.padding,
+            waited,
             cell: batch.slot.take_cell(place),
         }
     }

@@ -134,13 +134,12 @@ impl Worker {
     /// Fills places until there are none left, while the worker of this number may.
     pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
         while gate.pass(number) {
-            let begin = Instant::now();
             let Some(job) = feed.take() else { break };
-            self.lane.waited_for_room(Stage::HandOver, begin.elapsed());
+            self.lane.waited_for_room(Stage::HandOver, job.waited);
             self.lane.batch(job.batch);
-            let begin = Instant::now();
+            let begin = self.lane.sample_begins();
             let done = self.fill(job);
-            self.lane.sample_took(begin.elapsed());
+            self.lane.sample_ends(begin);
             let made = self.lane.begin(Stage::HandOver);
             feed.complete(done);
             self.lane.add(Stage::HandOver, made, 0);
@@ -149,7 +148,7 @@ impl Worker {
     }
 
     fn fill(&mut self, job: Job<BytesMut>) -> Done<BytesMut> {
-        let Job { batch, place, epoch, index, padding, mut cell } = job;
+        let Job { batch, place, epoch, index, padding, mut cell, .. } = job;
         let mut faults = Vec::new();
         let seed = self.plan.settings.loader.seed;
         let (plan, source) = (self.plan.clone(), self.source.clone());
@@ -245,7 +244,7 @@ impl Maker {
         let Size { width, height } = header.size;
         let window_pixels = self.sample.stored_window.size().pixels();
         self.lane.saw(Seen { width, height, bytes }, window_pixels);
-        let took = begin.elapsed() + self.reader.parsed;
+        let took = self.lane.since(begin) + self.reader.parsed;
         // As if it had been parsed just before.
         let began = begin.checked_sub(self.reader.parsed).unwrap_or(begin);
         self.lane.add_from(Stage::Header, began, took, 0);
@@ -266,6 +265,7 @@ impl Maker {
         let begin = self.lane.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
+        transform.set_timed(self.lane.is_timed());
         let result = transform.run(picture, decoder, out);
         self.count(begin, bytes);
         result?;
@@ -291,7 +291,7 @@ impl Maker {
     /// Decoding and transforming of so many bytes are over, which began then.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
         let transform = self.transform.busy();
-        let decode = begin.elapsed().saturating_sub(transform);
+        let decode = self.lane.since(begin).saturating_sub(transform);
         self.lane.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
         self.lane.add_from(Stage::Transform, begin + decode, transform, 0);
         if let Some(clock) = &mut self.reader.clock {

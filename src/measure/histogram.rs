@@ -52,7 +52,12 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts a duration.
     pub fn add(&self, nanoseconds: u64) {
-        self.buckets[bucket(nanoseconds)].fetch_add(1, Relaxed);
+        self.add_many(nanoseconds, 1);
+    }
+
+    /// Counts so many of the same duration.
+    pub fn add_many(&self, nanoseconds: u64, many: u64) {
+        self.buckets[bucket(nanoseconds)].fetch_add(many as u32, Relaxed);
         if nanoseconds > self.max.load(Relaxed) {
             self.max.fetch_max(nanoseconds, Relaxed);
         }

@@ -17,19 +17,41 @@ pub const CLOCKED: u64 = 16;
 /// A sample that takes no longer is short: asking for processor time twice takes about a microsecond.
 const SHORT: Duration = Duration::from_micros(200);
 
+/// Of tiny samples one in so many is timed, on average.
+pub const TIMED: u64 = 64;
+/// A sample that takes no longer is tiny: reading the clock for each of its stages would be a tenth of its time.
+const TINY: Duration = Duration::from_micros(50);
+/// So many samples of a thread are timed, whatever they take.
+const FIRST: u64 = 1024;
+
 /// Most pictures that a thread remembers.
 const PICTURES: usize = 64;
 
-/// What one thread measures of itself.
+/// What one thread measures of itself. No other one writes to it.
+///
+/// Where a thread tells when its samples begin and end and they are tiny, one in about [`TIMED`] of them, chosen at random, is
+/// timed, and stands for those since the one before it. What is counted (samples, bytes, pixels) and waiting is always exact.
 #[derive(Debug)]
 pub struct Lane {
     pub(super) name: String,
     together: Arc<Together>,
     meters: [Meter; STAGES],
-    /// Samples that were begun.
+    /// Samples that were begun, of those that are timed.
     begun: AtomicU64,
-    /// How long the sample before took, in nanoseconds.
+    /// How long the last sample that was timed took, in nanoseconds.
     last: AtomicU64,
+    /// The longest of the last ones, less a sixteenth for each since.
+    recent: AtomicU64,
+    /// So many samples that come are not timed.
+    skipped: AtomicU64,
+    /// Those since the last one that was timed, and it itself; 0 while one is at hand that is not timed.
+    weight: AtomicU64,
+    /// Those of them that are not timed.
+    owed: AtomicU64,
+    /// The state of the choice.
+    chance: AtomicU64,
+    /// Stands for now where the clock is not read.
+    base: Instant,
     pub(super) pixels: AtomicU64,
     pub(super) window_pixels: AtomicU64,
     pictures: Mutex<Spread<Seen, PICTURES>>,
@@ -83,6 +105,12 @@ impl Lane {
             meters: Default::default(),
             begun: AtomicU64::new(0),
             last: AtomicU64::new(0),
+            recent: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            weight: AtomicU64::new(1),
+            owed: AtomicU64::new(0),
+            chance: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
+            base: Instant::now(),
             pixels: AtomicU64::new(0),
             window_pixels: AtomicU64::new(0),
             pictures: Mutex::default(),
@@ -103,17 +131,51 @@ impl Lane {
         }
     }
 
+    /// A sample begins: what follows is of it. Gives now for [`sample_ends`](Self::sample_ends).
+    pub fn sample_begins(&self) -> Instant {
+        let skipped = self.skipped.load(Relaxed);
+        if skipped > 0 {
+            self.skipped.store(skipped - 1, Relaxed);
+            bump(&self.owed, 1);
+            self.weight.store(0, Relaxed);
+            return self.base;
+        }
+        self.weight.store(self.owed.swap(0, Relaxed) + 1, Relaxed);
+        Instant::now()
+    }
+
+    /// The sample is over that began then, but for what belongs to handing it over.
+    pub fn sample_ends(&self, began: Instant) {
+        if self.is_timed() {
+            self.sample_took(began.elapsed());
+            let tiny = self.recent.load(Relaxed) < nanoseconds(TINY);
+            if tiny && self.watch.is_none() && self.begun.load(Relaxed) > FIRST {
+                self.skipped.store(self.draw() % (2 * TIMED - 1), Relaxed);
+            }
+        }
+    }
+
+    /// Whether the sample at hand is timed.
+    pub fn is_timed(&self) -> bool {
+        self.weight.load(Relaxed) > 0
+    }
+
+    /// How long it is since then, where the sample at hand is timed; else nothing.
+    pub fn since(&self, begin: Instant) -> Duration {
+        if self.is_timed() { begin.elapsed() } else { Duration::ZERO }
+    }
+
     /// A stage begins: now.
     pub fn begin(&self, stage: Stage) -> Instant {
         if let Some(watch) = &self.watch {
             watch.begin(stage);
         }
-        Instant::now()
+        if self.is_timed() { Instant::now() } else { self.base }
     }
 
     /// A stage of one item is over that began then; gives what it took.
     pub fn add(&self, stage: Stage, begin: Instant, bytes: u64) -> Duration {
-        let took = begin.elapsed();
+        let took = self.since(begin);
         self.add_from(stage, begin, took, bytes);
         took
     }
@@ -136,27 +198,35 @@ impl Lane {
 
     fn count(&self, stage: Stage, took: Duration, bytes: u64) {
         let (meter, took) = (&self.meters[stage as usize], nanoseconds(took));
-        meter.count.fetch_add(1, Relaxed);
-        meter.bytes.fetch_add(bytes, Relaxed);
-        meter.busy.fetch_add(took, Relaxed);
-        meter.latency.get_or_init(Histogram::default).add(took);
+        bump(&meter.count, 1);
+        if bytes > 0 {
+            bump(&meter.bytes, bytes);
+        }
+        let weight = self.weight.load(Relaxed);
+        if weight > 0 {
+            bump(&meter.busy, took * weight);
+            meter.latency.get_or_init(Histogram::default).add_many(took, weight);
+        }
     }
 
     /// The thread waited this long, up to now, for something to do in this stage.
     pub fn waited_for_input(&self, stage: Stage, waited: Duration) {
-        self.meters[stage as usize].input.fetch_add(nanoseconds(waited), Relaxed);
+        bump(&self.meters[stage as usize].input, nanoseconds(waited));
         self.waited(stage, Kind::Input, waited);
     }
 
     /// The thread waited this long, up to now, for room for what this stage gives.
     pub fn waited_for_room(&self, stage: Stage, waited: Duration) {
-        self.meters[stage as usize].output.fetch_add(nanoseconds(waited), Relaxed);
+        bump(&self.meters[stage as usize].output, nanoseconds(waited));
         self.waited(stage, Kind::Room, waited);
     }
 
     /// A sample begins; gives its processor clock where that is taken.
     pub fn clock(&self) -> Option<CpuClock> {
-        let number = self.begun.fetch_add(1, Relaxed);
+        if !self.is_timed() {
+            return None;
+        }
+        let number = bump(&self.begun, 1);
         let short = self.last.load(Relaxed) < nanoseconds(SHORT);
         (!short || number.is_multiple_of(CLOCKED)).then(|| CpuClock(thread_time()))
     }
@@ -169,29 +239,43 @@ impl Lane {
         for &(stage, took) in stages {
             let meter = &self.meters[stage as usize];
             let part = took.as_secs_f64() / all.as_secs_f64().max(1e-9);
-            meter.cpu.fetch_add((cpu * part) as u64, Relaxed);
-            meter.clocked.fetch_add(nanoseconds(took), Relaxed);
+            bump(&meter.cpu, (cpu * part) as u64);
+            bump(&meter.clocked, nanoseconds(took));
         }
     }
 
     /// A read of the source begins; it is over when what this gives is dropped.
-    pub fn read(&self) -> InFlight<'_> {
-        self.together.begin()
+    pub fn read(&self) -> Option<InFlight<'_>> {
+        self.is_timed().then(|| self.together.begin())
     }
 
     /// A picture of which so many pixels will be decoded.
     pub fn saw(&self, picture: Seen, window_pixels: u64) {
-        self.pixels.fetch_add(u64::from(picture.width) * u64::from(picture.height), Relaxed);
-        self.window_pixels.fetch_add(window_pixels, Relaxed);
-        self.pictures().add(|| picture);
+        bump(&self.pixels, u64::from(picture.width) * u64::from(picture.height));
+        bump(&self.window_pixels, window_pixels);
+        if self.is_timed() {
+            self.pictures().add(|| picture);
+        }
     }
 
     /// The whole sample took this long.
     pub fn sample_took(&self, took: Duration) {
-        self.last.store(nanoseconds(took), Relaxed);
+        let (took, recent) = (nanoseconds(took), self.recent.load(Relaxed));
+        self.last.store(took, Relaxed);
+        self.recent.store(took.max(recent - recent / 16), Relaxed);
         if let Some(watch) = &self.watch {
             watch.close();
         }
+    }
+
+    /// Marsaglia's xorshift (Xorshift RNGs, 2003): a number that has nothing to do with samples.
+    fn draw(&self) -> u64 {
+        let mut chance = self.chance.load(Relaxed);
+        chance ^= chance << 13;
+        chance ^= chance >> 7;
+        chance ^= chance << 17;
+        self.chance.store(chance, Relaxed);
+        chance
     }
 
     /// The spans that are kept, the one that ended first first, and how many older ones are lost.
@@ -283,6 +367,13 @@ pub(super) fn thread_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
+/// Adds to what no other thread writes, which needs no lock of the processor's; gives what was there.
+fn bump(to: &AtomicU64, more: u64) -> u64 {
+    let before = to.load(Relaxed);
+    to.store(before.wrapping_add(more), Relaxed);
+    before
+}
+
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -298,6 +389,54 @@ mod tests {
         assert!((0..32).all(|_| lane.clock().is_some()));
         lane.sample_took(Duration::from_micros(20));
         assert_eq!((0..160).filter(|_| lane.clock().is_some()).count(), 10);
+    }
+
+    /// Samples that take so many nanoseconds by turns; gives how many were timed.
+    fn tiny(lane: &Lane, samples: u64, took: [u64; 2]) -> u64 {
+        let mut timed = 0;
+        for number in 0..samples {
+            let begin = lane.sample_begins();
+            lane.clock();
+            timed += u64::from(lane.is_timed());
+            lane.add_time(Stage::Read, Duration::from_nanos(took[number as usize % 2]), 7);
+            lane.sample_ends(begin);
+        }
+        timed
+    }
+
+    #[test]
+    fn of_tiny_samples_few_are_timed_for_all_and_every_one_is_counted() {
+        let lane = Lane::new("a".into(), Arc::default(), None);
+        assert_eq!(tiny(&lane, FIRST, [10; 2]), FIRST);
+        let before = lane.counts()[Stage::Read as usize].clone();
+        let samples = 200_000;
+        let timed = tiny(&lane, samples, [5_000, 15_000]);
+        assert!((samples / timed).abs_diff(TIMED) <= TIMED / 8, "{timed}");
+        let read = lane.counts()[Stage::Read as usize].since(&before);
+        assert_eq!((read.count, read.bytes), (samples, 7 * samples));
+        let mean = read.busy as f64 / samples as f64;
+        assert!((mean / 10_000.0 - 1.0).abs() < 0.05, "{mean}");
+        assert!(read.latency.count() <= samples + 1 && read.latency.count() > samples - 2 * TIMED);
+    }
+
+    #[test]
+    fn long_samples_are_all_timed_and_those_that_follow_one_for_a_while() {
+        let lane = Lane::new("a".into(), Arc::default(), None);
+        tiny(&lane, 20 * FIRST, [10; 2]);
+        let skips = |lane: &Lane| {
+            (0..3 * TIMED).any(|_| {
+                lane.sample_begins();
+                !lane.is_timed()
+            })
+        };
+        assert!(skips(&lane));
+        while lane.skipped.load(Relaxed) > 0 {
+            lane.sample_begins();
+        }
+        lane.sample_took(Duration::from_millis(2));
+        assert_eq!(tiny(&lane, 50, [10; 2]), 50);
+        tiny(&lane, FIRST, [10; 2]);
+        assert!(skips(&lane));
     }
 
     /// A thread that sleeps has time and no processor's time; one that works has both.

@@ -2,6 +2,7 @@
 //!
 //! * Each thread has a [`Lane`] of its own: for every [`Stage`] how many items it did, their bytes, how long it was busy, how
 //!   long it waited for input and for room for its output. Threads never wait for one another to count.
+//! * Of samples that take no more than some microseconds one in about [`TIMED`] is timed for all; every one is counted.
 //! * Processor time is asked of the system for one sample in [`CLOCKED`] where samples are short, else for each: the
 //!   difference between the time that a stage takes and the processor's tells waiting for a disk, or for a processor.
 //! * The device's time is taken by events in its streams, and counted by a [`DeviceMeter`] for each stage and route.
@@ -18,7 +19,7 @@ use std::time::{Duration, Instant};
 pub use consumer::{Consumer, Steps};
 pub use device::{DeviceCounts, DeviceMeter, DeviceTime};
 pub use histogram::{Counts, Histogram, Latency};
-pub use lane::{CLOCKED, CpuClock, Lane, StageCounts};
+pub use lane::{CLOCKED, CpuClock, Lane, StageCounts, TIMED};
 pub use profile::{
     ConsumerProfile, Data, MemoryProfile, Profile, RingProfile, RouteProfile, Setup, SpanProfile,
     StageProfile, ThreadProfile,

@@ -60,7 +60,12 @@ impl HostTransform {
         }
     }
 
-    /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder.
+    /// Whether time is taken, which it is by default.
+    pub fn set_timed(&mut self, timed: bool) {
+        self.stream.untimed = !timed;
+    }
+
+    /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder; nothing where none was taken.
     pub fn busy(&self) -> Duration {
         self.stream.busy
     }
@@ -175,10 +180,10 @@ impl HostTransform {
 
     /// Runs the operators from number `place` on, on `self.image`, and stores what comes out.
     fn finish(&mut self, picture: Picture<'_>, place: usize, out: &mut [u8]) {
-        let begin = Instant::now();
+        let begin = (!self.stream.untimed).then(Instant::now);
         self.operate(picture, place);
         self.store(picture, out);
-        self.stream.busy += begin.elapsed();
+        self.stream.busy += begin.map_or(Duration::ZERO, |begin| begin.elapsed());
     }
 
     /// Runs the operators from number `place` on, on `self.image`, until storing can do the rest.
@@ -251,6 +256,8 @@ struct RowStream {
     resampler: Resampler,
     line: Vec<u8>,
     busy: Duration,
+    /// No time is taken.
+    untimed: bool,
 }
 
 impl RowStream {
@@ -262,12 +269,12 @@ impl RowStream {
         job: Resampling,
         mut sink: impl FnMut(u32, &[u8]),
     ) -> Result<(), Fault> {
-        let Self { resampler, line, busy } = self;
+        let Self { resampler, line, busy, untimed } = self;
         let step = &sample.steps[job.place];
         resampler.begin(&job.params, &sample.table[step.table.clone()], step.input);
         line.resize(3 * step.output.width as usize, 0);
         decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
-            let timed = is_timed(y).then(Instant::now);
+            let timed = (!*untimed && is_timed(y)).then(Instant::now);
             resampler.push_row(y - job.offset_y, row);
             while let Some(y) = resampler.next_output() {
                 resampler.output_row(y, line);

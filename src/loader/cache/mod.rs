@@ -156,7 +156,7 @@ impl Reader {
 
         let begin = self.lane.begin(Stage::Header);
         let header = Header::parse(page.bytes())?;
-        self.parsed = begin.elapsed();
+        self.parsed = self.lane.since(begin);
         self.plan.check_pixels(&header)?;
         let made = self.decode_whole(original, &header, page.bytes(), decoder)?;
         let is_kept = kept.is_some() || matches!(made, Some((_, Content::Kept(_))));

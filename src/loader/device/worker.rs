@@ -108,9 +108,8 @@ impl PageWorker {
             // The hardware engine may still read the file of the picture before.
             page.decoded.synchronize()?;
             lane.waited_for_room(Stage::Upload, begin.elapsed());
-            let begin = Instant::now();
             let Some(job) = feed.take() else { break };
-            lane.waited_for_room(Stage::HandOver, begin.elapsed());
+            lane.waited_for_room(Stage::HandOver, job.waited);
             lane.batch(job.batch);
             let begin = Instant::now();
             self.fill(page, job)?;
