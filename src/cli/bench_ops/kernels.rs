@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::mem;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
-use feedwater::Result;
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::Size;
 use feedwater::gpu::{
@@ -19,6 +19,7 @@ use feedwater::op::kernel_text::{Leaf, kernel_text, write_sample};
 use feedwater::op::{AnyOperator, Crop, ParamBytes, crop};
 use feedwater::plan::Plan;
 use feedwater::tensor::{DType, Layout};
+use feedwater::{Error, Result};
 
 use super::super::selftest::by_hand::{leaf, values};
 use super::host::{Made, megapixels, operator_name};
@@ -28,8 +29,12 @@ use super::table::Part;
 const GROUP: usize = 32;
 const GROUP_BYTES: usize = 256 << 20;
 
-/// Measurements of a group, of which the shortest counts, and how often each launches it.
-const LAPS: usize = 3;
+/// Measurements of a group, of which the shortest counts: at least so many, and for so long, since a device that had
+/// nothing to do begins slowly.
+const LAPS: u32 = 3;
+const LONG_ENOUGH: Duration = Duration::from_millis(20);
+
+/// How often a measurement launches the group.
 const ROUNDS: u32 = 10;
 
 /// Bytes of page-locked memory through which everything goes to the device.
@@ -44,6 +49,8 @@ pub struct KernelRow {
     pub images: u64,
     /// Launches that they take: one for all of a group that leave with one size.
     pub launches: u64,
+    /// All launches, those that repeat others included.
+    pub launched: u64,
     /// Mean of an image, by the device's clock.
     pub seconds: f64,
     /// Mean of its input.
@@ -211,17 +218,20 @@ impl<'a> Kernels<'a> {
             row.equal += u64::from(made == piece.expected);
             row.megapixels += megapixels(piece.input.window().size());
         }
-        let mut shortest = f64::INFINITY;
-        for _ in 0..LAPS {
+        let (mut shortest, mut laps, since) = (Duration::MAX, 0, Instant::now());
+        while laps < LAPS || since.elapsed() < LONG_ENOUGH {
             self.begin.record(&self.stream)?;
             (0..ROUNDS).try_for_each(|_| launch())?;
             self.end.record(&self.stream)?;
             self.stream.synchronize()?;
-            if let Some(took) = self.end.elapsed_since(&self.begin)? {
-                shortest = shortest.min(took.as_secs_f64() / f64::from(ROUNDS));
-            }
+            let took = self.end.elapsed_since(&self.begin)?.ok_or_else(|| Error::Internal {
+                problem: "a stream is empty, and the marks in it are not reached".into(),
+            })?;
+            shortest = shortest.min(took);
+            laps += 1;
         }
-        row.seconds += shortest;
+        row.seconds += shortest.as_secs_f64() / f64::from(ROUNDS);
+        row.launched += launches.len() as u64 * u64::from(1 + laps * ROUNDS);
         row.images += pieces.len() as u64;
         row.launches += launches.len() as u64;
         Ok(())
@@ -288,6 +298,7 @@ impl Job {
             part,
             images: 0,
             launches: 0,
+            launched: 0,
             seconds: 0.0,
             megapixels: 0.0,
             seconds_per_megapixel: 0.0,
