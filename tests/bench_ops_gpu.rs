@@ -79,14 +79,18 @@ fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output 
         .unwrap()
 }
 
+/// What the machine counted.
+fn counts(dir: &Path) -> Value {
+    serde_json::from_slice(&fs::read(dir.join("counts.json")).unwrap()).unwrap()
+}
+
 /// The result as JSON, and what the machine counted.
 fn measured(dir: &Path, args: &[&str]) -> (Value, Value) {
     let args: Vec<&str> = ["--json", "--device", "gpu"].iter().chain(args).copied().collect();
     let output = bench_ops(dir, &args, &[]);
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && stderr.is_empty(), "{stderr}");
-    let counts = serde_json::from_slice(&fs::read(dir.join("counts.json")).unwrap()).unwrap();
-    (serde_json::from_slice(&output.stdout).unwrap(), counts)
+    (serde_json::from_slice(&output.stdout).unwrap(), counts(dir))
 }
 
 fn number(value: &Value, key: &str) -> f64 {
@@ -227,4 +231,33 @@ fn what_the_device_lacks_is_a_line_and_where_it_is_asked_for_an_error() {
     let output = bench_ops(dir.path(), &["--device", "cpu", "--json"], &[]);
     let result: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(result["gpu"], "not measured: --device cpu");
+}
+
+#[test]
+fn a_device_that_fails_costs_its_part_and_leaves_nothing() {
+    let dir = workplace(4, TRAINING);
+    for failure in [
+        "cuMemHostAlloc 1 2",
+        "cuEventCreate 2 2",
+        "cuMemAlloc 3 2",
+        "cuModuleLoadData 2 200",
+        "cuLaunchKernel 7 719",
+        "cuEventElapsedTime 4 719",
+    ] {
+        let call = failure.split(' ').next().unwrap();
+        let environment = [("SIM_FAIL", failure)];
+        let output = bench_ops(dir.path(), &["--json"], &environment);
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let why = result["gpu"].as_str().unwrap();
+        assert!(why.starts_with("not measured: ") && why.contains(call), "{failure}: {why}");
+        assert!(result["device"].is_null(), "{failure}");
+        assert_eq!(result["rows"].as_array().unwrap().len(), 10, "{failure}");
+        let left = counts(dir.path());
+        assert_eq!((&left["injected"], &left["live"]), (&1.into(), &0.into()), "{failure}: {left}");
+
+        let output = bench_ops(dir.path(), &["--json", "--device", "gpu"], &environment);
+        assert_eq!(output.status.code(), Some(1), "{failure}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(call), "{failure}");
+        assert_eq!(counts(dir.path())["live"], 0, "{failure}");
+    }
 }

@@ -4,7 +4,8 @@
 //! * On the device every operator is a kernel of its own here, a launch for up to 32 samples that leave with one size. Their
 //!   pixels are there already. Beside them there are the output conversion and the kernel of the whole chain, as a loader
 //!   launches it. Time is from an event before ten times all launches to an event after them, by the device's clock, the best
-//!   of three or more. What a kernel makes must be what the CPU made, bit for bit, else the command fails.
+//!   of three or more; what passes between two launches is within.
+//! * What a kernel makes must be what the CPU made, bit for bit, else the command fails.
 //! * Where a later crop wants a part of an operator's output only, that part is made: by the operator with a crop on top.
 //! * A route of decoding is timed in a loader that has no other, by the events with which loaders time it.
 //! * Without a device, or without what compiles for it, there is a line that says why; with `--device gpu` that is an error.
