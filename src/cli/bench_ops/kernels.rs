@@ -211,13 +211,26 @@ impl<'a> Kernels<'a> {
             Ok(())
         };
         launch()?;
-        let row = &mut self.jobs[job].row;
+        let (mut equal, mut entered) = (0, 0.0);
         for (piece, &at) in pieces.iter().zip(&memory.outputs) {
             let mut made = vec![0; piece.expected.len()];
             read_back(&self.stream, &output, at, &mut made)?;
-            row.equal += u64::from(made == piece.expected);
-            row.megapixels += megapixels(piece.input.window().size());
+            equal += u64::from(made == piece.expected);
+            entered += megapixels(piece.input.window().size());
         }
+        let (shortest, laps) = self.shortest(launch)?;
+        let row = &mut self.jobs[job].row;
+        row.seconds += shortest.as_secs_f64();
+        row.launched += launches.len() as u64 * u64::from(1 + laps * ROUNDS);
+        row.equal += equal;
+        row.megapixels += entered;
+        row.images += pieces.len() as u64;
+        row.launches += launches.len() as u64;
+        Ok(())
+    }
+
+    /// The shortest time that the device takes for these launches, and how often it was measured.
+    fn shortest(&self, launch: impl Fn() -> Result<()>) -> Result<(Duration, u32)> {
         let (mut shortest, mut laps, since) = (Duration::MAX, 0, Instant::now());
         while laps < LAPS || since.elapsed() < LONG_ENOUGH {
             self.begin.record(&self.stream)?;
@@ -227,14 +240,10 @@ impl<'a> Kernels<'a> {
             let took = self.end.elapsed_since(&self.begin)?.ok_or_else(|| Error::Internal {
                 problem: "a stream is empty, and the marks in it are not reached".into(),
             })?;
-            shortest = shortest.min(took);
+            shortest = shortest.min(took / ROUNDS);
             laps += 1;
         }
-        row.seconds += shortest.as_secs_f64() / f64::from(ROUNDS);
-        row.launched += launches.len() as u64 * u64::from(1 + laps * ROUNDS);
-        row.images += pieces.len() as u64;
-        row.launches += launches.len() as u64;
-        Ok(())
+        Ok((shortest, laps))
     }
 
     fn load(&self, what: What, cut: bool) -> Result<Loaded> {
