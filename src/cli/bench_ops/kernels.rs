@@ -179,11 +179,10 @@ impl<'a> Kernels<'a> {
         };
         let mut pieces: Vec<Piece> = group.iter().map(|made| self.piece(what, cut, made)).collect();
         pieces.sort_by_key(|piece| (piece.leaves.width, piece.leaves.height));
-        if !self.kernels.contains_key(&(job, cut)) {
-            let loaded = self.load(what, cut)?;
-            self.kernels.insert((job, cut), loaded);
-        }
-        let loaded = &self.kernels[&(job, cut)];
+        let loaded = match self.kernels.remove(&(job, cut)) {
+            Some(loaded) => loaded,
+            None => self.load(what, cut)?,
+        };
 
         let memory = Layouts::of(&pieces, loaded.sample_bytes);
         let pool = DevicePool::take(&self.device, &memory.footprint())?;
@@ -226,6 +225,7 @@ impl<'a> Kernels<'a> {
         row.megapixels += entered;
         row.images += pieces.len() as u64;
         row.launches += launches.len() as u64;
+        self.kernels.insert((job, cut), loaded);
         Ok(())
     }
 
@@ -343,7 +343,7 @@ impl Layouts {
         let (outputs, output_bytes) = place(0, &mut pieces.iter().map(|it| it.expected.len()));
         let described = pieces.len() * sample_bytes;
         let (tables, block_bytes) =
-            place(described, &mut pieces.iter().map(|it| mem::size_of_val(it.table)));
+            place(described, &mut pieces.iter().map(|it| size_of_val(it.table)));
         Self { inputs, outputs, tables, input_bytes, output_bytes, block_bytes, sample_bytes }
     }
 
@@ -368,7 +368,7 @@ impl Layouts {
             let params = piece.params.iter().map(|(params, owner)| {
                 let mut params = params.clone();
                 if let Some((place, first)) = *owner {
-                    let address = block.address() + (table + mem::size_of::<i32>() * first) as u64;
+                    let address = block.address() + (table + size_of::<i32>() * first) as u64;
                     plan.steps[place].operator.set_table(&mut params, address);
                 }
                 params
