@@ -277,8 +277,7 @@ impl<'a> Kernels<'a> {
     fn piece<'m>(&self, what: What, cut: bool, made: &'m Made) -> Piece<'m> {
         let Made { sample, images, tensor } = made;
         let params = sample.steps.iter().enumerate();
-        let params =
-            params.map(|(place, step)| (step.params.clone(), Some((place, step.table.start))));
+        let params = params.map(|(place, step)| (step.params, Some((place, step.table.start))));
         let shape = &self.plan.shape;
         let whole = Size::new(shape.width, shape.height);
         let (input, params, leaves, expected) = match what {
@@ -366,7 +365,7 @@ impl Layouts {
         for (number, piece) in pieces.iter().enumerate() {
             let table = self.tables[number];
             let params = piece.params.iter().map(|(params, owner)| {
-                let mut params = params.clone();
+                let mut params = *params;
                 if let Some((place, first)) = *owner {
                     let address = block.address() + (table + size_of::<i32>() * first) as u64;
                     plan.steps[place].operator.set_table(&mut params, address);
