@@ -35,6 +35,8 @@ fn workplace(head: &str, chain: &str) -> TempDir {
 
 fn bench_ops(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    // Without a device, whatever this machine has.
+    command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so");
     command.arg("bench-ops").args(args).current_dir(dir).output().unwrap()
 }
 
@@ -82,7 +84,9 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     assert_eq!(names(&result), expected);
     assert_eq!((number(&result, "samples"), number(&result, "left_out")), (10.0, 0.0));
     near(number(&result, "picture_megapixels"), 0.0048);
-    assert!(result["gpu"].as_str().unwrap().starts_with("not measured: "), "{result}");
+    let why = result["gpu"].as_str().unwrap();
+    assert!(why.starts_with("not measured: ") && why.contains("/nowhere/libcuda.so"), "{why}");
+    assert!(result["device"].is_null());
 
     let rows = result["rows"].as_array().unwrap();
     let sum = |part: &str| -> f64 {
@@ -185,7 +189,14 @@ fn the_table_names_every_step_and_misuse_is_refused() {
     {
         assert!(text.contains(words), "{words}\n{text}");
     }
-    for (args, code) in [(["pipeline.toml", "--samples=0"], 2), (["missing.toml", "--json"], 1)] {
+    assert!(text.contains("\ngpu       not measured: "), "{text}");
+    let misuses = [
+        (["pipeline.toml", "--samples=0"], 2),
+        (["missing.toml", "--json"], 1),
+        (["pipeline.toml", "--device=gpu"], 1),
+        (["pipeline.toml", "--device=tpu"], 2),
+    ];
+    for (args, code) in misuses {
         assert_eq!(bench_ops(dir.path(), &args).status.code(), Some(code), "{args:?}");
     }
 }

@@ -89,7 +89,8 @@ fn library_json(found: &Result<LibraryReport, String>) -> Value {
     }
 }
 
-fn device_text(device: &Result<DeviceReport, String>) -> String {
+/// A GPU in a line, or why it cannot be used.
+pub fn device_text(device: &Result<DeviceReport, String>) -> String {
     match device {
         Ok(DeviceReport { ordinal, name, capability: (major, minor), free_bytes, total_bytes }) => {
             let (free, total) = (bytes(*free_bytes), bytes(*total_bytes));

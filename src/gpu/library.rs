@@ -13,6 +13,8 @@
 //! 5. the Python wheels `nvidia-nvjpeg`, `nvidia-cuda-nvrtc` and `torchvision` in the `site-packages` of
 //!    `VIRTUAL_ENV`, `CONDA_PREFIX` and `/usr/local`, then `CONDA_PREFIX/lib`.
 //!
+//! A profiler's library for NVTX 3 is not looked for: the profiler names it (`nvtx`).
+//!
 //! What is not found is an [`Error::Unavailable`] that says where it was looked for and what to install.
 
 use std::env;
@@ -109,6 +111,11 @@ pub(super) fn search_key(name: Name, cuda_major: u32) -> String {
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
 
+/// Whether the user named the library's file, so that no other may be used.
+pub(super) fn is_named(name: Name) -> bool {
+    lock(&OVERRIDES[name as usize]).is_some() || from_env(name.variable()).is_some()
+}
+
 /// Opens this file instead of searching, as the environment variable does; for the first use only. Tests use
 /// it to put simulated libraries in place.
 #[doc(hidden)]
@@ -160,7 +167,8 @@ impl Name {
                  in FEEDWATER_LIBNVRTC"
             }
             Name::Nvtx => {
-                "install a CUDA toolkit of version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
+                "run under a profiler (`nsys profile`), which sets NVTX_INJECTION64_PATH; or install a CUDA toolkit of \
+                 version 12, or name the file in FEEDWATER_LIBNVTX; or leave NVTX ranges out"
             }
             Name::Nvml => {
                 "it comes with NVIDIA's display driver; containers need the capability `utility` \

@@ -80,8 +80,8 @@ impl<'a> Hand<'a> {
         transform.run_prefix(picture, &mut decoder, plan.cpu_steps()).map_err(broken)?;
 
         let pixels = self.memory.buffer("pixels", PIXELS)?;
-        let (bytes, leaf) = leaf(transform.image(), &pixels);
-        self.upload("pixels", bytes, &pixels)?;
+        let leaf = leaf(transform.image(), pixels.address());
+        self.upload("pixels", values(transform.image()), &pixels)?;
         let tensor = self.memory.buffer("tensor", plan.shape.sample_bytes())?;
         let block = self.memory.buffer("parameters", PARAMETERS)?;
         let described = self.describe(&mut sample, &leaf, &tensor, &block);
@@ -121,21 +121,28 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// The bytes of an image, and what describes it to the kernel when they lie in `pixels`.
-fn leaf<'a>(image: &'a HostImage, pixels: &DeviceBuffer) -> (&'a [u8], Vec<u8>) {
+/// What describes an image to a kernel when its values lie from this address of the device on.
+pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     let window = image.window();
     let pitch = 3 * window.width;
     match image {
-        HostImage::U8(image) => {
+        HostImage::U8(_) => {
             let whole = Size::new(window.right(), window.bottom());
             let upright = Orientation::UPRIGHT;
-            let leaf = RoiParams::new(pixels.address(), pitch, window, whole, upright);
-            (image.data(), bytemuck::bytes_of(&leaf).to_vec())
+            let leaf = RoiParams::new(address, pitch, window, whole, upright);
+            bytemuck::bytes_of(&leaf).to_vec()
         }
-        HostImage::F32(image) => {
-            let leaf = FloatsParams::new(pixels.address(), pitch, window);
-            (bytemuck::cast_slice(image.data()), bytemuck::bytes_of(&leaf).to_vec())
+        HostImage::F32(_) => {
+            bytemuck::bytes_of(&FloatsParams::new(address, pitch, window)).to_vec()
         }
+    }
+}
+
+/// All values of an image, as they lie in memory.
+pub fn values(image: &HostImage) -> &[u8] {
+    match image {
+        HostImage::U8(image) => image.data(),
+        HostImage::F32(image) => bytemuck::cast_slice(image.data()),
     }
 }
 

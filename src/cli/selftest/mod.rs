@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{Failure, print, print_json};
 
-mod by_hand;
+pub mod by_hand;
 pub mod decode;
 mod difference;
 pub mod files;

@@ -1,104 +1,21 @@
-//! `bench-ops`: what each step of a sample costs alone, on the samples that a pipeline file really has.
-//!
-//! * One thread, on the CPU, whatever the placements are. On a device the chain is one kernel, which is not measured here; the
-//!   result says so, and what to run.
-//! * Samples are evenly spread over the source, with the random choices of epoch 0.
-//! * Reading and parsing are timed once, as they come; everything after that three times, and the better of the last two
-//!   counts, so that no step pays for memory that the system gives it for the first time, nor for another program's turn.
-//! * Each operator gets the window that really reaches it in this chain. `decode, whole` is for comparison and not in the sum;
-//!   so is `decode to tensor`, which is what the loader runs: rows go from the decoder through the operators without a
-//!   picture between them, so it may cost less than its steps alone.
-//! * Megapixels are those of a step's input: of the picture for reading, parsing and planning; of the decoded window; of an
-//!   operator's window; of the sample for the output conversion.
-//! * A sample that cannot be used is left out and counted.
+//! Each step on the CPU.
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use clap::Args;
-use feedwater::Error;
-use feedwater::config::Pipeline;
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Fault, SampleError};
+use feedwater::error::Fault;
 use feedwater::geometry::{Orientation, Size};
-use feedwater::gpu::Device;
 use feedwater::header::{Format, Header};
 use feedwater::image::{HostImage, PixelType};
-use feedwater::loader::DeviceChoice;
 use feedwater::output;
 use feedwater::plan::{Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use feedwater::source::{HostPage, Source};
 use feedwater::transform::{HostTransform, Picture, Whole};
-use serde::Serialize;
 
-use super::{Failure, print, print_json, progress};
-
-/// Measures what each step and each operator costs alone: per image of this set, and per megapixel
-#[derive(Args)]
-#[command(after_help = "Example:\n  feedwater bench-ops pipeline.toml --samples 200 --json")]
-pub struct Options {
-    /// The pipeline file (TOML)
-    file: std::path::PathBuf,
-    /// How many samples, evenly spread over the source
-    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=1 << 20))]
-    samples: u64,
-    /// Print the result as one line of JSON
-    #[arg(long)]
-    json: bool,
-}
-
-pub fn main(options: &Options) -> Result<(), Failure> {
-    let pipeline = Pipeline::from_file(&options.file)?;
-    let source = pipeline.source.open()?;
-    let plan = plan(&pipeline)?;
-    let all = source.len();
-    let samples = options.samples.min(all);
-    let bar = progress(samples, "samples");
-    let mut bench = Bench::new(&plan, &*source);
-    for look in 0..samples {
-        // Exact also where the product does not fit into 64 bits.
-        let index = (u128::from(look) * u128::from(all) / u128::from(samples)) as u64;
-        if let Err(fault) = bench.sample(index) {
-            bench.left_out += 1;
-            bench.first_fault.get_or_insert_with(|| {
-                let Fault { reason, problem } = fault;
-                let location = source.location(index);
-                SampleError { index, location, reason, problem }.to_string()
-            });
-        }
-        bar.inc(1);
-    }
-    bar.finish_and_clear();
-    let result = bench.result(source.describe())?;
-    match options.json {
-        true => print_json(&result),
-        false => print(result.table()),
-    }
-}
-
-/// The plan; where placements ask for a GPU, that of a machine which has one: the steps are the same.
-fn plan(pipeline: &Pipeline) -> Result<Plan, Failure> {
-    let on_cpu = pipeline.builder()?.device(DeviceChoice::Cpu).plan();
-    match on_cpu {
-        Err(Error::Unavailable { .. }) => {
-            Ok(pipeline.builder()?.device(DeviceChoice::Gpu(0)).plan()?)
-        }
-        other => Ok(other?),
-    }
-}
-
-/// What a step is to the whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-enum Part {
-    /// Bringing the pixels: what ends with the decoded window.
-    Load,
-    /// Making a tensor of them.
-    Encode,
-    /// Another way to do what other steps do: not in the sum.
-    Comparison,
-}
+use super::super::Failure;
+use super::table::{Measured, Part, Row};
 
 /// What was measured of a step, sample by sample.
 struct Step {
@@ -108,7 +25,8 @@ struct Step {
     megapixels: f64,
 }
 
-struct Bench<'a> {
+/// Measures samples, one after another.
+pub struct Bench<'a> {
     plan: &'a Plan,
     source: &'a dyn Source,
     page: HostPage,
@@ -122,6 +40,14 @@ struct Bench<'a> {
     first_fault: Option<String>,
 }
 
+/// What the CPU made of a sample.
+pub struct Made {
+    pub sample: SamplePlan,
+    /// What enters each operator, then what leaves the last.
+    pub images: Vec<HostImage>,
+    pub tensor: Vec<u8>,
+}
+
 const READ: usize = 0;
 const HEADER: usize = 1;
 const PRESIZE: usize = 2;
@@ -130,12 +56,15 @@ const DECODE: usize = 4;
 const FIRST_OPERATOR: usize = 5;
 
 impl<'a> Bench<'a> {
-    fn new(plan: &'a Plan, source: &'a dyn Source) -> Self {
+    /// Nothing is measured yet.
+    pub fn new(plan: &'a Plan, source: &'a dyn Source) -> Self {
         let load =
             ["read", "header", "presize", "plan", "decode"].map(|it| (it.to_string(), Part::Load));
-        let operators = plan.steps.iter().enumerate().map(|(number, step)| {
-            (format!("chain[{number}] {}", step.operator.name()), Part::Encode)
-        });
+        let operators = plan
+            .steps
+            .iter()
+            .enumerate()
+            .map(|(number, step)| (operator_name(number, step.operator.name()), Part::Encode));
         let rest = [
             ("output", Part::Encode),
             ("decode, whole", Part::Comparison),
@@ -164,7 +93,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Times every step of a sample, and keeps the times where it can be used.
-    fn sample(&mut self, index: u64) -> Result<(), Fault> {
+    pub fn sample(&mut self, index: u64) -> Result<Made, Fault> {
         let mut times = Vec::with_capacity(self.steps.len());
         let settings = &self.plan.settings;
         let key = SampleKey { seed: settings.loader.seed, epoch: 0, index };
@@ -200,21 +129,23 @@ impl<'a> Bench<'a> {
         let Self { decoder, transform, tensor, .. } = self;
         let ((), took) = best(|| transform.run_prefix(picture, decoder, 0))?;
         times.push((DECODE, took, sample.stored_window.size()));
-        let mut image = transform.image().clone();
+        let mut images = vec![transform.image().clone()];
         for (place, (op, step)) in self.plan.steps.iter().zip(&sample.steps).enumerate() {
+            let image = &images[place];
             let mut next = HostImage::new(op.pixels, step.output);
             let table = &sample.table[step.table.clone()];
             let ((), took) = best(|| {
-                op.operator.apply(&step.params, table, black_box(&image), &mut next);
+                op.operator.apply(&step.params, table, black_box(image), &mut next);
                 Ok(())
             })?;
             times.push((FIRST_OPERATOR + place, took, step.input.size()));
-            image = next;
+            images.push(next);
         }
+        let image = &images[self.plan.steps.len()];
         let last = FIRST_OPERATOR + self.plan.steps.len();
         let (dtype, layout) = (self.plan.shape.dtype, self.plan.shape.layout);
         let ((), took) = best(|| {
-            output::store(black_box(&image), dtype, layout, tensor);
+            output::store(black_box(image), dtype, layout, tensor);
             Ok(())
         })?;
         times.push((last, took, image.window().size()));
@@ -234,10 +165,20 @@ impl<'a> Bench<'a> {
             step.megapixels += megapixels(size);
         }
         self.picture_megapixels += megapixels(stored);
-        Ok(())
+        Ok(Made { sample, images, tensor: self.tensor.clone() })
     }
 
-    fn result(self, source: String) -> Result<Measured, Failure> {
+    /// A sample cannot be used, for this reason.
+    pub fn leave_out(&mut self, reason: impl FnOnce() -> String) {
+        self.left_out += 1;
+        self.first_fault.get_or_insert_with(reason);
+    }
+
+    /// What was measured, but for the device.
+    ///
+    /// # Errors
+    /// Where no sample could be used.
+    pub fn result(self, source: String) -> Result<Measured, Failure> {
         let samples = self.steps[READ].seconds.len();
         if samples == 0 {
             let why = self.first_fault.unwrap_or_else(|| "the source has no samples".into());
@@ -275,111 +216,21 @@ impl<'a> Bench<'a> {
             encode_seconds,
             loader_seconds: without_decode + tensor,
             images_per_second_per_core: 1.0 / (without_decode + tensor),
-            gpu: gpu(),
+            gpu: String::new(),
+            device: None,
             rows: rows.collect(),
         })
     }
 }
 
-/// The result.
-#[derive(Serialize)]
-struct Measured {
-    source: String,
-    /// Samples that were measured.
-    samples: usize,
-    /// Samples that cannot be used.
-    left_out: u64,
-    /// Why the first of them cannot.
-    first_fault: Option<String>,
-    /// Of the mean picture.
-    picture_megapixels: f64,
-    /// The steps up to the decoded window, alone, for a mean image.
-    load_seconds: f64,
-    /// The operators and the output conversion, alone.
-    encode_seconds: f64,
-    /// The same as the loader runs them.
-    loader_seconds: f64,
-    /// Its inverse.
-    images_per_second_per_core: f64,
-    /// Why no kernel was measured.
-    gpu: String,
-    rows: Vec<Row>,
+/// How the step of an operator is called.
+pub fn operator_name(place: usize, name: &str) -> String {
+    format!("chain[{place}] {name}")
 }
 
-/// A step. Means are over all samples, those that did not need the step included.
-#[derive(Serialize)]
-struct Row {
-    name: String,
-    part: Part,
-    /// Mean of an image.
-    seconds: f64,
-    p50_seconds: f64,
-    p99_seconds: f64,
-    /// Mean of its input.
-    megapixels: f64,
-    seconds_per_megapixel: Option<f64>,
-    /// Of the sum of all steps; none for a comparison.
-    share: Option<f64>,
-}
-
-impl Measured {
-    fn table(&self) -> String {
-        let milli = |seconds: f64| format!("{:.3}", 1e3 * seconds);
-        let mut text = format!("source    {}\n", self.source);
-        text += &format!(
-            "samples   {}, {:.2} megapixels each in the mean; one thread of the CPU\n",
-            self.samples, self.picture_megapixels
-        );
-        if let Some(fault) = &self.first_fault {
-            text += &format!("left out  {}; the first: {fault}\n", self.left_out);
-        }
-        let heads = ["ms/image", "p50", "p99", "megapixels", "ms/megapixel", "share"];
-        text += &line("step", heads.map(String::from));
-        for row in &self.rows {
-            text += &line(
-                &row.name,
-                [
-                    milli(row.seconds),
-                    milli(row.p50_seconds),
-                    milli(row.p99_seconds),
-                    format!("{:.3}", row.megapixels),
-                    row.seconds_per_megapixel.map_or("-".into(), milli),
-                    row.share.map_or("-".into(), |it| format!("{:.1} %", 100.0 * it)),
-                ],
-            );
-        }
-        let Self { load_seconds: load, encode_seconds: encode, .. } = *self;
-        text += &format!(
-            "alone     load {} ms (up to the decoded window), encode {} ms (operators, output): {:.0} % and {:.0} %\n",
-            milli(load),
-            milli(encode),
-            100.0 * load / (load + encode),
-            100.0 * encode / (load + encode)
-        );
-        text += &format!(
-            "together  {} ms as the loader runs them: {:.0} images/s per core\ngpu       {}",
-            milli(self.loader_seconds),
-            self.images_per_second_per_core,
-            self.gpu
-        );
-        text
-    }
-}
-
-/// The device's side.
-fn gpu() -> String {
-    match Device::open(0) {
-        Ok(device) => format!(
-            "not measured: on {} the chain is one kernel; `feedwater run --device gpu --profile` has it as stage kernel",
-            device.name()
-        ),
-        Err(error) => format!("not measured: {error}"),
-    }
-}
-
-fn line(name: &str, cells: [String; 6]) -> String {
-    let cells: String = cells.iter().map(|it| format!("{it:>14}")).collect();
-    format!("{name:<30}{cells}\n")
+/// Millions of pixels.
+pub fn megapixels(size: Size) -> f64 {
+    size.pixels() as f64 * 1e-6
 }
 
 /// The value that this part of all do not exceed; `sorted` is not empty.
@@ -401,8 +252,4 @@ fn best<T>(mut work: impl FnMut() -> Result<T, Fault>) -> Result<(T, f64), Fault
 
 fn decoded(size: Size, orientation: Orientation) -> Header {
     Header { format: Format::Pixels, size, orientation, jpeg: None }
-}
-
-fn megapixels(size: Size) -> f64 {
-    size.pixels() as f64 * 1e-6
 }

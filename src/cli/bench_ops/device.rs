@@ -1,0 +1,161 @@
+//! The device's side: what there is, its kernels, its routes of decoding.
+
+use std::sync::Arc;
+
+use feedwater::Error;
+use feedwater::config::Pipeline;
+use feedwater::gpu::{self, DeviceReport};
+use feedwater::plan::Plan;
+use serde::Serialize;
+
+use super::super::{DeviceOption, Failure, doctor};
+use super::host::Made;
+use super::kernels::{KernelRow, Kernels};
+use super::routes::{self, RouteRow};
+use super::table::{line, milli};
+
+/// What was measured on a device.
+#[derive(Serialize)]
+pub struct Device {
+    pub ordinal: usize,
+    pub name: String,
+    pub capability: String,
+    pub kernels: Vec<KernelRow>,
+    pub routes: Vec<RouteRow>,
+}
+
+/// Measures on a device, as long as there is one.
+pub struct OnDevice<'a> {
+    /// Where there is none, or none any more, why.
+    found: Result<Found<'a>, String>,
+    /// A device was asked for: without one the command fails.
+    required: bool,
+}
+
+struct Found<'a> {
+    device: Arc<gpu::Device>,
+    text: String,
+    kernels: Kernels<'a>,
+}
+
+impl<'a> OnDevice<'a> {
+    /// The device that the command line asks for.
+    pub fn open(option: DeviceOption, plan: &'a Plan) -> Result<Self, Failure> {
+        let required = matches!(option, DeviceOption::Gpu);
+        if matches!(option, DeviceOption::Cpu) {
+            return Ok(Self { found: Err("--device cpu".into()), required });
+        }
+        match Found::open(plan) {
+            Ok(found) => Ok(Self { found: Ok(found), required }),
+            Err(error) if required => Err(error.into()),
+            Err(error) => Ok(Self { found: Err(error.to_string()), required }),
+        }
+    }
+
+    /// One sample more.
+    pub fn add(&mut self, made: Made) -> Result<(), Failure> {
+        if let Ok(found) = &mut self.found
+            && let Err(error) = found.kernels.add(made)
+        {
+            if self.required {
+                return Err(error.into());
+            }
+            self.found = Err(error.to_string());
+        }
+        Ok(())
+    }
+
+    /// The device, or why nothing was measured on one; and what was.
+    pub fn measured(
+        self,
+        pipeline: &Pipeline,
+        samples: u64,
+        picture_megapixels: f64,
+    ) -> Result<(String, Option<Device>), Failure> {
+        let (found, required) = (self.found, self.required);
+        let measured = found.and_then(|found| {
+            let Found { device, text, kernels } = found;
+            let kernels = kernels.rows().map_err(|error| error.to_string())?;
+            let routes = routes::measure(&device, pipeline, samples, picture_megapixels);
+            let (name, capability) = (device.name().to_owned(), capability(&device));
+            Ok((text, Device { ordinal: device.ordinal(), name, capability, kernels, routes }))
+        });
+        match measured {
+            Ok((text, device)) => Ok((text, Some(device))),
+            Err(why) if required => Err(Failure::Failed(why)),
+            Err(why) => Ok((format!("not measured: {why}"), None)),
+        }
+    }
+}
+
+impl<'a> Found<'a> {
+    fn open(plan: &'a Plan) -> Result<Self, Error> {
+        let device = gpu::Device::open(0)?;
+        gpu::compiler(&device)?;
+        let (free_bytes, total_bytes) = device.memory_bytes()?;
+        let report = DeviceReport {
+            ordinal: device.ordinal(),
+            name: device.name().to_owned(),
+            capability: device.capability(),
+            free_bytes,
+            total_bytes,
+        };
+        let kernels = Kernels::new(&device, plan)?;
+        Ok(Self { text: doctor::device_text(&Ok(report)), kernels, device })
+    }
+}
+
+impl Device {
+    /// The rows, each after the end of a line.
+    pub fn table(&self) -> String {
+        let mut text = String::from(
+            "\nkernels   one launch for images of one size; pixels are on the device, times are by its clock\n",
+        );
+        let heads = ["ms/image", "megapixels", "ms/megapixel", "images/launch", "as the CPU's"];
+        text += &line("kernel", heads.map(String::from));
+        for row in &self.kernels {
+            let cells = [
+                micro(row.seconds),
+                format!("{:.3}", row.megapixels),
+                micro(row.seconds_per_megapixel),
+                format!("{:.1}", row.images as f64 / row.launches as f64),
+                format!("{} of {}", row.equal, row.images),
+            ];
+            text += &line(&row.name, cells);
+        }
+        text += "decoding  of windows by nvJPEG, in a loader; times are of its streams, by the device's clock\n";
+        text += &line("route", ["ms/image", "ms/megapixel", "images"].map(String::from));
+        for row in &self.routes {
+            match &row.reason {
+                Some(why) => text += &format!("{:<30}  {why}\n", row.route),
+                None => {
+                    let cells = [row.seconds, row.seconds_per_megapixel];
+                    let [image, megapixel] = cells.map(|it| it.map_or("-".into(), milli));
+                    text += &line(&row.route, [image, megapixel, row.images.to_string()]);
+                }
+            }
+        }
+        text.trim_end().to_string()
+    }
+
+    /// What is wrong: kernels that do not make the CPU's pixels.
+    pub fn problem(&self) -> Option<String> {
+        let wrong = self.kernels.iter().find(|row| row.equal != row.images)?;
+        Some(format!(
+            "the kernel of {} differs from the CPU in {} of {} images: run `feedwater selftest`",
+            wrong.name,
+            wrong.images - wrong.equal,
+            wrong.images
+        ))
+    }
+}
+
+/// Seconds as milliseconds, to the microsecond's hundredth part: a kernel takes few of them.
+fn micro(seconds: f64) -> String {
+    format!("{:.5}", 1e3 * seconds)
+}
+
+fn capability(device: &gpu::Device) -> String {
+    let (major, minor) = device.capability();
+    format!("{major}.{minor}")
+}

@@ -1,0 +1,400 @@
+//! Kernels on the device, by its own clock.
+//!
+//! Each operator is a kernel of its own, over the pixels that the CPU has for it; so is the output conversion; the chain is
+//! the kernel that a loader launches. What they make is compared with what the CPU made, bit for bit.
+
+use std::collections::HashMap;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use feedwater::footprint::{Footprint, Memory as Sort};
+use feedwater::geometry::Size;
+use feedwater::gpu::{
+    self, ALIGN_BYTES, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Stream, Upload, fill,
+    read_back,
+};
+use feedwater::image::{HostImage, PixelType};
+use feedwater::op::kernel_text::{Leaf, kernel_text, write_sample};
+use feedwater::op::{AnyOperator, Crop, ParamBytes, crop};
+use feedwater::plan::Plan;
+use feedwater::tensor::{DType, Layout};
+use feedwater::{Error, Result};
+
+use super::super::selftest::by_hand::{leaf, values};
+use super::host::{Made, megapixels, operator_name};
+use super::table::Part;
+
+/// Most samples of a launch, and most bytes of theirs that are kept for it.
+const GROUP: usize = 32;
+const GROUP_BYTES: usize = 256 << 20;
+
+/// Measurements of a group, of which the shortest counts: at least so many, and for so long, since a device that had
+/// nothing to do begins slowly.
+const LAPS: u32 = 3;
+const LONG_ENOUGH: Duration = Duration::from_millis(20);
+
+/// How often a measurement launches the group.
+const ROUNDS: u32 = 10;
+
+/// Bytes of page-locked memory through which everything goes to the device.
+const STAGING: usize = 4 << 20;
+
+/// What was measured of a kernel.
+#[derive(serde::Serialize)]
+pub struct KernelRow {
+    pub name: String,
+    pub part: Part,
+    /// Images that it was measured with.
+    pub images: u64,
+    /// Launches that they take: one for all of a group that leave with one size.
+    pub launches: u64,
+    /// All launches, those that repeat others included.
+    pub launched: u64,
+    /// Mean of an image, by the device's clock.
+    pub seconds: f64,
+    /// Mean of its input.
+    pub megapixels: f64,
+    pub seconds_per_megapixel: f64,
+    /// Images of which every byte is the CPU's.
+    pub equal: u64,
+}
+
+/// Measures the kernels of a plan's chain, some samples at a time.
+pub struct Kernels<'a> {
+    plan: &'a Plan,
+    device: Arc<gpu::Device>,
+    stream: Stream,
+    begin: Event,
+    end: Event,
+    staging: Upload,
+    jobs: Vec<Job>,
+    kernels: HashMap<(usize, bool), Loaded>,
+    group: Vec<Made>,
+    group_bytes: usize,
+}
+
+/// One kernel and what was measured of it so far; seconds and megapixels are those of all images together.
+struct Job {
+    what: What,
+    row: KernelRow,
+}
+
+#[derive(Clone, Copy)]
+enum What {
+    Operator(usize),
+    Output,
+    Chain,
+}
+
+struct Loaded {
+    kernel: Kernel,
+    sample_bytes: usize,
+}
+
+/// One sample's part of a launch.
+struct Piece<'m> {
+    input: &'m HostImage,
+    /// The operators' parameters, each with its place in the chain and the first entry of its table.
+    params: Vec<(ParamBytes, Option<(usize, usize)>)>,
+    table: &'m [i32],
+    leaves: Size,
+    expected: &'m [u8],
+}
+
+impl<'a> Kernels<'a> {
+    /// Nothing is measured yet.
+    pub fn new(device: &Arc<gpu::Device>, plan: &'a Plan) -> Result<Self> {
+        let mut rows = Footprint::default();
+        rows.add(Sort::Pinned, "staging", STAGING as u64, 1, "");
+        let operators = plan.steps.iter().enumerate().map(|(place, step)| {
+            let name = operator_name(place, step.operator.name());
+            Job::new(What::Operator(place), name, Part::Encode)
+        });
+        let rest = [
+            Job::new(What::Output, "output".into(), Part::Encode),
+            Job::new(What::Chain, "chain, one kernel".into(), Part::Comparison),
+        ];
+        Ok(Self {
+            plan,
+            stream: Stream::new(device)?,
+            begin: Event::timed(device)?,
+            end: Event::timed(device)?,
+            staging: Upload::new(PinnedPool::take(device, &rows)?.buffer("staging", STAGING)?)?,
+            device: device.clone(),
+            jobs: operators.chain(rest).collect(),
+            kernels: HashMap::new(),
+            group: Vec::new(),
+            group_bytes: 0,
+        })
+    }
+
+    /// One sample more.
+    pub fn add(&mut self, made: Made) -> Result<()> {
+        self.group_bytes += made.images.iter().map(|it| values(it).len()).sum::<usize>();
+        self.group.push(made);
+        match self.group.len() == GROUP || self.group_bytes >= GROUP_BYTES {
+            true => self.measure(),
+            false => Ok(()),
+        }
+    }
+
+    /// What was measured of every kernel.
+    pub fn rows(mut self) -> Result<Vec<KernelRow>> {
+        self.measure()?;
+        let rows = mem::take(&mut self.jobs).into_iter().map(|Job { mut row, .. }| {
+            row.seconds_per_megapixel = row.seconds / row.megapixels;
+            row.seconds /= row.images as f64;
+            row.megapixels /= row.images as f64;
+            row
+        });
+        Ok(rows.collect())
+    }
+
+    /// Measures every kernel with the samples that were gathered.
+    fn measure(&mut self) -> Result<()> {
+        let group = mem::take(&mut self.group);
+        self.group_bytes = 0;
+        if group.is_empty() {
+            return Ok(());
+        }
+        for job in 0..self.jobs.len() {
+            self.job(job, &group)?;
+        }
+        Ok(())
+    }
+
+    fn job(&mut self, job: usize, group: &[Made]) -> Result<()> {
+        let what = self.jobs[job].what;
+        // Where a later crop wants a part of the operator's output, a crop on top makes that part and nothing else.
+        let cut = match what {
+            What::Operator(place) => {
+                let whole = |made: &Made| {
+                    let part = made.sample.steps[place].output;
+                    (part.x, part.y) == (0, 0)
+                };
+                !group.iter().all(whole)
+            }
+            What::Output | What::Chain => false,
+        };
+        let mut pieces: Vec<Piece> = group.iter().map(|made| self.piece(what, cut, made)).collect();
+        pieces.sort_by_key(|piece| (piece.leaves.width, piece.leaves.height));
+        let loaded = match self.kernels.remove(&(job, cut)) {
+            Some(loaded) => loaded,
+            None => self.load(what, cut)?,
+        };
+
+        let memory = Layouts::of(&pieces, loaded.sample_bytes);
+        let pool = DevicePool::take(&self.device, &memory.footprint())?;
+        let input = pool.buffer("input", memory.input_bytes)?;
+        let output = pool.buffer("output", memory.output_bytes)?;
+        let block = pool.buffer("parameters", memory.block_bytes)?;
+        for (piece, &at) in pieces.iter().zip(&memory.inputs) {
+            upload(&mut self.staging, &self.stream, values(piece.input), &input, at)?;
+        }
+        let described = memory.describe(self.plan, &pieces, [&input, &output, &block]);
+        upload(&mut self.staging, &self.stream, &described, &block, 0)?;
+        // What no kernel writes differs from what is expected.
+        let nothing = pieces[0].expected.first().map_or(0, |byte| !byte);
+        fill(&self.stream, &output, 0..output.len(), nothing)?;
+
+        let launches: Vec<_> = pieces.chunk_by(|a, b| a.leaves == b.leaves).collect();
+        let launch = || {
+            let mut first = 0;
+            for same in &launches {
+                let (offset, count) = (first * loaded.sample_bytes, same.len() as u32);
+                let Size { width, height } = same[0].leaves;
+                loaded.kernel.launch(&self.stream, &block, offset, count, width, height)?;
+                first += same.len();
+            }
+            Ok(())
+        };
+        launch()?;
+        let (mut equal, mut entered) = (0, 0.0);
+        for (piece, &at) in pieces.iter().zip(&memory.outputs) {
+            let mut made = vec![0; piece.expected.len()];
+            read_back(&self.stream, &output, at, &mut made)?;
+            equal += u64::from(made == piece.expected);
+            entered += megapixels(piece.input.window().size());
+        }
+        let (shortest, laps) = self.shortest(launch)?;
+        let row = &mut self.jobs[job].row;
+        row.seconds += shortest.as_secs_f64();
+        row.launched += launches.len() as u64 * u64::from(1 + laps * ROUNDS);
+        row.equal += equal;
+        row.megapixels += entered;
+        row.images += pieces.len() as u64;
+        row.launches += launches.len() as u64;
+        self.kernels.insert((job, cut), loaded);
+        Ok(())
+    }
+
+    /// The shortest time that the device takes for these launches, and how often it was measured.
+    fn shortest(&self, launch: impl Fn() -> Result<()>) -> Result<(Duration, u32)> {
+        let (mut shortest, mut laps, since) = (Duration::MAX, 0, Instant::now());
+        while laps < LAPS || since.elapsed() < LONG_ENOUGH {
+            self.begin.record(&self.stream)?;
+            (0..ROUNDS).try_for_each(|_| launch())?;
+            self.end.record(&self.stream)?;
+            self.stream.synchronize()?;
+            let took = self.end.elapsed_since(&self.begin)?.ok_or_else(|| Error::Internal {
+                problem: "a stream is empty, and the marks in it are not reached".into(),
+            })?;
+            shortest = shortest.min(took / ROUNDS);
+            laps += 1;
+        }
+        Ok((shortest, laps))
+    }
+
+    fn load(&self, what: What, cut: bool) -> Result<Loaded> {
+        let operators: Vec<&dyn AnyOperator> =
+            self.plan.steps.iter().map(|step| &*step.operator).collect();
+        let pixels = |place: usize| match place {
+            0 => PixelType::U8,
+            _ => self.plan.steps[place - 1].pixels,
+        };
+        let on_top = Crop { x: 0, y: 0, width: 1, height: 1 };
+        let (dtype, layout) = (self.plan.shape.dtype, self.plan.shape.layout);
+        let text = match what {
+            What::Operator(place) => {
+                let mut alone = vec![operators[place]];
+                if cut {
+                    alone.push(&on_top);
+                }
+                let dtype = match pixels(place + 1) {
+                    PixelType::U8 => DType::U8,
+                    PixelType::F32 => DType::F32,
+                };
+                kernel_text(Leaf::of(pixels(place)), &alone, dtype, Layout::Nhwc)
+            }
+            What::Output => kernel_text(Leaf::of(pixels(operators.len())), &[], dtype, layout),
+            What::Chain => kernel_text(Leaf::of(PixelType::U8), &operators, dtype, layout),
+        };
+        let kernel = Kernel::load(&self.device, &text.source, text.entry(), text.sample_bytes)?;
+        Ok(Loaded { kernel, sample_bytes: text.sample_bytes })
+    }
+
+    fn piece<'m>(&self, what: What, cut: bool, made: &'m Made) -> Piece<'m> {
+        let Made { sample, images, tensor } = made;
+        let params = sample.steps.iter().enumerate();
+        let params = params.map(|(place, step)| (step.params, Some((place, step.table.start))));
+        let shape = &self.plan.shape;
+        let whole = Size::new(shape.width, shape.height);
+        let (input, params, leaves, expected) = match what {
+            What::Operator(place) => {
+                let wanted = sample.steps[place].output;
+                let mut params: Vec<_> = params.skip(place).take(1).collect();
+                if cut {
+                    let end = Size::new(wanted.right(), wanted.bottom());
+                    let at = (wanted.x.into(), wanted.y.into());
+                    let on_top = crop::Params::new(at, wanted.size(), end, [0.0; 3]);
+                    params.push((ParamBytes::new(&on_top), None));
+                }
+                (&images[place], params, wanted.size(), values(&images[place + 1]))
+            }
+            What::Output => (&images[images.len() - 1], Vec::new(), whole, &tensor[..]),
+            What::Chain => (&images[0], params.collect(), whole, &tensor[..]),
+        };
+        Piece { input, params, table: &sample.table, leaves, expected }
+    }
+}
+
+impl Job {
+    fn new(what: What, name: String, part: Part) -> Self {
+        let row = KernelRow {
+            name,
+            part,
+            images: 0,
+            launches: 0,
+            launched: 0,
+            seconds: 0.0,
+            megapixels: 0.0,
+            seconds_per_megapixel: 0.0,
+            equal: 0,
+        };
+        Self { what, row }
+    }
+}
+
+/// Where everything of a launch lies on the device.
+struct Layouts {
+    inputs: Vec<usize>,
+    outputs: Vec<usize>,
+    tables: Vec<usize>,
+    input_bytes: usize,
+    output_bytes: usize,
+    block_bytes: usize,
+    sample_bytes: usize,
+}
+
+impl Layouts {
+    fn of(pieces: &[Piece], sample_bytes: usize) -> Self {
+        let place = |first: usize, bytes: &mut dyn Iterator<Item = usize>| {
+            let mut end = first.next_multiple_of(ALIGN_BYTES);
+            let starts = bytes.map(|bytes| {
+                let start = end;
+                end += bytes.next_multiple_of(ALIGN_BYTES);
+                start
+            });
+            (starts.collect::<Vec<_>>(), end.max(ALIGN_BYTES))
+        };
+        let (inputs, input_bytes) = place(0, &mut pieces.iter().map(|it| values(it.input).len()));
+        let (outputs, output_bytes) = place(0, &mut pieces.iter().map(|it| it.expected.len()));
+        let described = pieces.len() * sample_bytes;
+        let (tables, block_bytes) =
+            place(described, &mut pieces.iter().map(|it| size_of_val(it.table)));
+        Self { inputs, outputs, tables, input_bytes, output_bytes, block_bytes, sample_bytes }
+    }
+
+    fn footprint(&self) -> Footprint {
+        let mut rows = Footprint::default();
+        rows.add(Sort::Device, "input", self.input_bytes as u64, 1, "");
+        rows.add(Sort::Device, "output", self.output_bytes as u64, 1, "");
+        rows.add(Sort::Device, "parameters", self.block_bytes as u64, 1, "");
+        rows
+    }
+
+    /// The block: what describes each sample, then the tables.
+    fn describe(
+        &self,
+        plan: &Plan,
+        pieces: &[Piece],
+        [input, output, block]: [&DeviceBuffer; 3],
+    ) -> Vec<u8> {
+        let mut described = vec![0; self.block_bytes];
+        for (number, piece) in pieces.iter().enumerate() {
+            let table = self.tables[number];
+            let params = piece.params.iter().map(|(params, owner)| {
+                let mut params = *params;
+                if let Some((place, first)) = *owner {
+                    let address = block.address() + (table + size_of::<i32>() * first) as u64;
+                    plan.steps[place].operator.set_table(&mut params, address);
+                }
+                params
+            });
+            let params: Vec<_> = params.collect();
+            let leaf = leaf(piece.input, input.address() + self.inputs[number] as u64);
+            let out = output.address() + self.outputs[number] as u64;
+            let sample = &mut described[number * self.sample_bytes..][..self.sample_bytes];
+            write_sample(sample, out, &leaf, &params);
+            let entries = bytemuck::cast_slice(piece.table);
+            described[table..][..entries.len()].copy_from_slice(entries);
+        }
+        described
+    }
+}
+
+/// Puts bytes on the device, a part at a time.
+fn upload(
+    staging: &mut Upload,
+    stream: &Stream,
+    bytes: &[u8],
+    target: &DeviceBuffer,
+    offset: usize,
+) -> Result<()> {
+    for (number, part) in bytes.chunks(STAGING).enumerate() {
+        staging.bytes()?[..part.len()].copy_from_slice(part);
+        staging.copy(stream, 0..part.len(), target, offset + number * STAGING)?;
+    }
+    Ok(())
+}

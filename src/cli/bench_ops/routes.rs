@@ -1,0 +1,95 @@
+//! Decoding on the device, a route at a time, as a loader does it.
+
+use std::sync::Arc;
+
+use feedwater::Result;
+use feedwater::config::Pipeline;
+use feedwater::gpu::Device;
+use feedwater::gpu::nvjpeg::{self, Backend};
+use feedwater::loader::DeviceChoice;
+use feedwater::measure::DeviceTime;
+use feedwater::op::Placement;
+use feedwater::plan::{Last, Route};
+use serde::Serialize;
+
+/// What was measured of a route.
+#[derive(Default, Serialize)]
+pub struct RouteRow {
+    pub route: String,
+    /// Images in the spans that were measured.
+    pub images: u64,
+    /// Mean of an image, by the device's clock, from a mark in the decoder's stream to the next.
+    pub seconds: Option<f64>,
+    /// The same for a megapixel of the mean picture.
+    pub seconds_per_megapixel: Option<f64>,
+    /// Why nothing was measured.
+    pub reason: Option<String>,
+}
+
+/// Every route on the device: an epoch of about so many samples, all by that route as far as it takes them.
+pub fn measure(
+    device: &Arc<Device>,
+    pipeline: &Pipeline,
+    samples: u64,
+    picture_megapixels: f64,
+) -> Vec<RouteRow> {
+    let backends = nvjpeg::backends(device);
+    let routes = [
+        (Route::Hardware, Backend::Hardware),
+        (Route::Cuda, Backend::Cuda),
+        (Route::Host, Backend::Host),
+    ];
+    let row = |(route, backend): (Route, Backend)| {
+        let offered = match &backends {
+            Err(error) => Err(error.to_string()),
+            Ok(all) => match all.iter().find(|(it, _)| *it == backend) {
+                Some((_, found)) => found.clone(),
+                None => Err("nvJPEG does not have it".into()),
+            },
+        };
+        let allowed = match pipeline.settings.decode.routes.contains(&route) {
+            true => offered,
+            false => Err(format!("decode.routes leaves {} out", route.name())),
+        };
+        let seen = allowed.and_then(|()| {
+            let time = decode(pipeline, route, samples).map_err(|error| error.to_string())?;
+            let time = time.filter(|it| it.items > 0);
+            time.ok_or_else(|| "no picture went by it, or none could be timed".to_string())
+        });
+        let name = route.name().to_string();
+        match seen {
+            Err(why) => RouteRow { route: name, reason: Some(why), ..RouteRow::default() },
+            Ok(time) => {
+                let seconds = time.seconds / time.items as f64;
+                RouteRow {
+                    route: name,
+                    images: time.items,
+                    seconds: Some(seconds),
+                    seconds_per_megapixel: Some(seconds / picture_megapixels),
+                    reason: None,
+                }
+            }
+        }
+    };
+    routes.map(row).into()
+}
+
+/// What the device's streams say of decoding by one route.
+fn decode(pipeline: &Pipeline, route: Route, samples: u64) -> Result<Option<DeviceTime>> {
+    let builder = pipeline.builder()?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+    let builder = builder.routes([route]).tune(false).last(Last::Partial).epochs(Some(1));
+    let loader = builder.build()?;
+    let mut images = 0;
+    for batch in &loader {
+        let batch = batch?;
+        if let Some(ready) = batch.ready() {
+            ready.synchronize()?;
+        }
+        images += batch.len() as u64;
+        if images >= samples {
+            break;
+        }
+    }
+    let routes = loader.profile().routes;
+    Ok(routes.into_iter().find(|it| it.route == route.name()).and_then(|it| it.device))
+}

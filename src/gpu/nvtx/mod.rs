@@ -1,0 +1,74 @@
+//! NVTX ranges, for NVIDIA's profilers (Nsight Systems): each stage of each thread as a range of its name.
+//!
+//! * A library that `FEEDWATER_LIBNVTX` names is used as NVTX 2.
+//! * Else, where a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library takes the ranges, as NVTX 3 wants
+//!   it: in a domain `feedwater`, or in the default domain where the profiler knows no domains. This needs nothing of CUDA's.
+//!   `./.` as that path turns ranges off, as in every program with NVTX 3.
+//! * Else libnvToolsExt is looked for, which toolkits before CUDA 13 have.
+
+use std::env;
+use std::ffi::{CStr, c_char, c_int};
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::measure::Marker;
+
+use self::injection::Injection;
+use super::library::{self, Name};
+
+mod injection;
+
+/// Set by a profiler: its library (nvtxInit.h).
+const INJECTION: &str = "NVTX_INJECTION64_PATH";
+
+type Push = unsafe extern "C" fn(*const c_char) -> c_int;
+type Pop = unsafe extern "C" fn() -> c_int;
+
+/// Puts ranges around stages.
+pub struct Nvtx(Ranges);
+
+enum Ranges {
+    /// NVTX 2: functions of libnvToolsExt.
+    Library { push: Push, pop: Pop },
+    /// NVTX 3: functions of the profiler's.
+    Injected(&'static Injection),
+}
+
+impl Nvtx {
+    /// Opens the library, or says why not. A profiler's is opened and started once in a process, also where it fails.
+    pub fn open() -> Result<Arc<Self>> {
+        let injection = env::var_os(INJECTION).filter(|path| !path.is_empty());
+        if let Some(path) = injection.filter(|_| !library::is_named(Name::Nvtx)) {
+            let unavailable = |reason| Error::Unavailable {
+                what: "NVTX (a profiler's library)",
+                reason: format!("{INJECTION} names {}{reason}", path.display()),
+            };
+            let started = Injection::start(&path).map_err(unavailable)?;
+            return Ok(Arc::new(Self(Ranges::Injected(started))));
+        }
+        let found = library::open(Name::Nvtx, None)?;
+        // SAFETY: nvToolsExt.h declares `int nvtxRangePushA(const char *message)`.
+        let push = unsafe { found.function::<Push>("nvtxRangePushA") }?;
+        // SAFETY: nvToolsExt.h declares `int nvtxRangePop(void)`.
+        let pop = unsafe { found.function::<Pop>("nvtxRangePop") }?;
+        Ok(Arc::new(Self(Ranges::Library { push, pop })))
+    }
+}
+
+impl Marker for Nvtx {
+    fn begin(&self, name: &'static CStr) {
+        match &self.0 {
+            // SAFETY: the text ends with a NUL byte and lives as long as the process; the call may come from any thread.
+            Ranges::Library { push, .. } => _ = unsafe { push(name.as_ptr()) },
+            Ranges::Injected(injection) => injection.push(name),
+        }
+    }
+
+    fn end(&self) {
+        match &self.0 {
+            // SAFETY: it has no arguments, and may come from any thread.
+            Ranges::Library { pop, .. } => _ = unsafe { pop() },
+            Ranges::Injected(injection) => injection.pop(),
+        }
+    }
+}
