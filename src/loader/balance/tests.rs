@@ -175,10 +175,14 @@ fn the_report_adds_up() {
     assert_eq!(report.iter().map(|lane| lane.route).collect::<Vec<_>>(), ROUTES);
     assert_eq!(report.iter().map(|lane| lane.pictures).sum::<u64>(), 2000);
     assert!((report.iter().map(|lane| lane.share).sum::<f64>() - 1.0).abs() < 1e-9);
+    let seconds = report[0].place_seconds / engines[0].parallel as f64;
+    assert!(seconds > 0.0);
     for (lane, report) in report.iter().enumerate() {
         let pictures = outcome.lanes.iter().filter(|&&it| it == lane).count();
         assert_eq!(report.pictures, pictures as u64);
         assert!((0.5..=1.0).contains(&report.busy), "{report:?}");
+        let places = engines[lane].parallel as f64;
+        assert!((report.place_seconds / places / seconds - 1.0).abs() < 1e-9, "{report:?}");
         assert!(report.queue_seconds > 0.0 && report.queue_seconds < 0.1, "{report:?}");
     }
 }
