@@ -160,7 +160,13 @@ fn ranks_that_do_more_than_the_slowest_do_not_wait_for_it() {
     let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
     let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
     assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
-    // Another rank's consumer is slower than the slow loader: the loader costs nothing.
+    // Another rank's consumer is a little slower than the slow loader: that part is not the loader's.
+    let slower = Like { pace: 310.0, ..USUAL };
+    let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
+    let less = Ranks::merge(&reports).unwrap().cost.unwrap();
+    let gain = ranks(3, &[0]).cost.unwrap().gain();
+    assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
+    // Or much slower: the loader costs nothing.
     let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
     let ranks = Ranks::merge(&reports).unwrap();
     let cost = ranks.cost.unwrap();
@@ -176,7 +182,7 @@ fn fewer_workers_are_named_where_stages_take_as_long() {
         (0..3).map(|it| report(it, 3, if it == 1 { few } else { all }, None)).collect();
     let verdict = Ranks::merge(&reports).unwrap().verdict;
     assert!(
-        verdict.starts_with("rank 1 is the slowest: it has 1 workers, the usual rank 4"),
+        verdict.starts_with("rank 1 is the slowest: it has 1 worker, the usual rank 4"),
         "{verdict}"
     );
 }

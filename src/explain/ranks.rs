@@ -255,17 +255,23 @@ fn why(slow: &RankLine, usual: &RankLine, usual_stages: &[(Stage, f64)]) -> Stri
     let fewer = |has: u32, had: u32| f64::from(had) / f64::from(has.max(1));
     match most {
         _ if fewer(slow.workers, usual.workers) > longer.max(LONGER) => {
-            format!("it has {} workers, the usual rank {}", slow.workers, usual.workers)
+            let many = counted(slow.workers, "worker");
+            format!("it has {many}, the usual rank {}", usual.workers)
         }
         Some((stage, here, there)) => format!(
             "its {} takes {here:.2} ms a sample, the usual rank's {there:.2} ms",
             stage.name()
         ),
         None if fewer(slow.cores, usual.cores) > LONGER => {
-            format!("it has {} processors, the usual rank {}", slow.cores, usual.cores)
+            let many = counted(slow.cores, "processor");
+            format!("it has {many}, the usual rank {}", usual.cores)
         }
         None => format!("its stages take as long as elsewhere; {}", slow.cause.words()),
     }
+}
+
+fn counted(many: u32, of: &str) -> String {
+    format!("{many} {of}{}", if many == 1 { "" } else { "s" })
 }
 
 /// What the slow ones of these ranks cost, of which the first is the slowest and `usual` is like the others.
@@ -279,10 +285,12 @@ fn straggling(ranks: &[(RankLine, &Report)], usual: &Report) -> Result<Stragglin
     if SLOW * slowest.images_per_second > now {
         without = now;
     }
-    // What a loader does with the slowest rank's steps.
+    // What a loader does with the slowest rank's steps, by what that rank did: where others did a little less, their own
+    // consumers are why.
     let paced = |loader: &Report| -> Result<f64> {
         let model = Model { consumer: report.model.consumer.clone(), ..loader.model.clone() };
-        Ok(forecast(&model)?.samples_per_second)
+        let gain = forecast(&model)?.samples_per_second / slowest.images_per_second.max(1e-9);
+        Ok(gain * now)
     };
     without = without.min(paced(usual)?);
     let (own, waiting): (Vec<_>, Vec<_>) =
@@ -333,7 +341,7 @@ impl fmt::Display for Ranks {
             let (rank, gain) = ranks.first().map_or((0, 0.0), |it| *it);
             write!(f, "\n  {setting:<32} rank {rank}: +{}", percent(gain))?;
             if ranks.len() > 1 {
-                write!(f, ", and {} other ranks", ranks.len() - 1)?;
+                write!(f, ", and {}", counted(ranks.len() as u32 - 1, "other rank"))?;
             }
         }
         if let Some(lost) = self.cost.and_then(|cost| cost.lost_per_epoch) {

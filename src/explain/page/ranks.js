@@ -10,6 +10,7 @@
   // Of many only the slowest are shown at once. All are in a strip, the others behind a line that opens.
   const shown = ranks.length <= 24 ? ranks.length : 16, first = ranks.slice(0, shown), rest = ranks.slice(shown);
   const call = (it) => `rank ${it.rank}`;
+  const counted = (many, of) => `${many} ${of}${many === 1 ? '' : 's'}`;
   const kind = (name, it) => (it.slow ? `${name} slow` : name);
   const own = (rank) => knobs.filter((knob) => knob.ranks.some(([named]) => named === rank));
 
@@ -26,7 +27,7 @@
       `images/s on every rank without ${slow.length === 1 ? 'the slow one' : `the ${slow.length} slow ones`}: ${rate(cost.without)} each`]);
     if (typeof cost.lost_per_epoch === 'number') numbers.push([money(cost.lost_per_epoch), 'is what waiting for slow ranks costs per epoch, all together']);
   }
-  if (world > ranks.length) numbers.push([String(world - ranks.length), `of ${world} ranks have no report here`, 'bad']);
+  if (world > ranks.length) numbers.push([String(world - ranks.length), `of the ${world} ranks: no report of them is here`, 'bad']);
   $('numbers').append(...numbers.map(([value, text, kind]) => make('li', {}, make('b', { class: kind }, value), make('span', {}, text))));
 
   // Draws anew where the width changes.
@@ -178,7 +179,7 @@
   const list = (named) => {
     const some = named.slice(0, 12).map(([rank, gain]) => `${rank} (${signed(gain)})`);
     const more = named.length - some.length;
-    return `Ranks ${some.join(', ')}${more > 0 ? ` and ${more} others` : ''}`;
+    return `Ranks ${some.join(', ')}${more > 0 ? ` and ${more} more` : ''}`;
   };
   const most = Math.max(...knobs.map((it) => it.ranks[0][1]), 1e-9);
   const setting = (knob) => make('div', { class: 'knob' },
@@ -192,12 +193,12 @@
     ? "What the ranks' reports name, with what each rank gains by it alone."
     : 'What the reports name, with what the rank gains by it alone; first what slow ranks ask for. As long as a rank is slow, only what makes it faster helps the others.';
   $('knobs').append(...knobs.slice(0, FEW).map(setting));
-  later('more-knobs', knobs.slice(FEW), `${knobs.length - FEW} other settings`, () => $('other-knobs').append(...knobs.slice(FEW).map(setting)));
+  later('more-knobs', knobs.slice(FEW), counted(knobs.length - FEW, 'other setting'), () => $('other-knobs').append(...knobs.slice(FEW).map(setting)));
 
   // Rank by rank.
   const details = (it) => make('details', { class: 'rank', id: `rank-${it.rank}` },
     make('summary', {}, make('b', { class: it.slow ? 'bad' : null }, `Rank ${it.rank}${it.slow ? ', slow' : ''}`), `: ${it.verdict}`),
-    make('p', {}, `Did ${rate(it.images_per_second)} images/s; its loader could give ${rate(it.loader_images_per_second)}. ${it.workers} workers, ${it.cores} processors.`),
+    make('p', {}, `Did ${rate(it.images_per_second)} images/s; its loader could give ${rate(it.loader_images_per_second)}. ${counted(it.workers, 'worker')}, ${counted(it.cores, 'processor')}.`),
     make('ul', {}, ...it.evidence.map((line) => make('li', {}, line))),
     ...own(it.rank).map((knob) => make('p', {}, make('code', {}, knob.setting), ` gives ${signed(knob.ranks.find(([rank]) => rank === it.rank)[1])}`)));
   $('ranks').append(...first.map(details));
