@@ -104,6 +104,8 @@ fn the_slow_rank_is_named_with_its_stage() {
     let verdict = &ranks.verdict;
     assert!(verdict.starts_with("rank 3 is the slowest: its read takes 8.04 ms"), "{verdict}");
     assert!(verdict.contains("all 5 ranks wait for it"), "{verdict}");
+    let two = self::ranks(2, &[1]).verdict;
+    assert!(two.contains("rank 1") && two.contains("both ranks wait for it"), "{two}");
     assert_eq!(ranks.ranks[0].deviates, [Stage::Read]);
     assert!(ranks.ranks[1..].iter().all(|it| it.deviates.is_empty() && !it.slow));
     let order: Vec<f64> = ranks.ranks.iter().map(|it| it.loader_images_per_second).collect();
@@ -279,9 +281,10 @@ fn the_command_writes_the_page_of_several_ranks() {
 fn write_pages_for_the_browser() {
     let folder =
         PathBuf::from(env::var_os("FEEDWATER_PAGES").expect("FEEDWATER_PAGES names a folder"));
+    let few = Like { workers: 1, pace: 240.0, waits: 0.3, ..USUAL };
     let many = ranks(512, &[137, 200, 201, 202, 203, 204, 205, 206, 207]);
     for (name, ranks) in [
-        ("ranks-2", ranks(2, &[1])),
+        ("ranks-2", Ranks::merge(&[report(0, 2, few, None), report(1, 2, USUAL, None)]).unwrap()),
         // Half of them.
         ("ranks-8", Ranks::merge(&reports(16, &[5])[..8]).unwrap()),
         ("ranks-512", many),

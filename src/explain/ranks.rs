@@ -173,8 +173,9 @@ impl Straggling {
             );
         }
         let (them, they) = if slow == 1 { ("it", "it") } else { ("them", "they") };
+        let all = if ranks == 2 { "both".into() } else { format!("all {ranks}") };
         format!(
-            "all {ranks} ranks wait for {them}: each does {now:.0} images/s, and would do {then:.0} (+{}) if {they} were \
+            "{all} ranks wait for {them}: each does {now:.0} images/s, and would do {then:.0} (+{}) if {they} were \
              like the others",
             percent(gain)
         )
@@ -254,7 +255,7 @@ fn why(slow: &RankLine, usual: &RankLine, usual_stages: &[(Stage, f64)]) -> Stri
     let most = more.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)));
     let fewer = |has: u32, had: u32| f64::from(had) / f64::from(has.max(1));
     match most {
-        _ if fewer(slow.workers, usual.workers) > longer.max(LONGER) => {
+        _ if fewer(slow.workers, usual.workers) > longer.max(1.0) => {
             let many = counted(slow.workers, "worker");
             format!("it has {many}, the usual rank {}", usual.workers)
         }
@@ -262,7 +263,7 @@ fn why(slow: &RankLine, usual: &RankLine, usual_stages: &[(Stage, f64)]) -> Stri
             "its {} takes {here:.2} ms a sample, the usual rank's {there:.2} ms",
             stage.name()
         ),
-        None if fewer(slow.cores, usual.cores) > LONGER => {
+        None if fewer(slow.cores, usual.cores) > 1.0 => {
             let many = counted(slow.cores, "processor");
             format!("it has {many}, the usual rank {}", usual.cores)
         }

@@ -54,7 +54,9 @@
 
   // Rank by rank: what it did and what its loader could give, and how long its consumer waits.
   const rows = (width) => {
-    const short = width < 560, left = Math.min(90, 22 + 7 * Math.max(...first.map((it) => call(it).length))), number = short ? 46 : 96;
+    const short = width < 560, longest = (texts) => 7 * Math.max(...texts.map((it) => it.length));
+    const did = (it) => (short ? rate(it.images_per_second) : `${rate(it.images_per_second)} of ${rate(it.loader_images_per_second)}`);
+    const left = Math.min(90, 22 + longest(first.map(call))), number = 26 + longest(first.map(did));
     const room = width - left - number - 56, rates = { x: left, width: 0.62 * room }, waits = { x: left + 0.62 * room + number, width: 0.38 * room };
     const top = 38, high = 24, bottom = top + high * first.length;
     const svg = make('svg', { viewBox: `0 0 ${width} ${bottom + 6}`, role: 'img',
@@ -66,8 +68,7 @@
       label(svg, rates.x - 8, middle, 'end', call(it), it.slow ? 'slow' : null);
       box(svg, kind('could', it), rates.x, y + 3, rates.width * part(it.loader_images_per_second), high - 9);
       box(svg, kind('did', it), rates.x, y + 6, rates.width * part(it.images_per_second), high - 15);
-      const words = short ? rate(it.images_per_second) : `${rate(it.images_per_second)} of ${rate(it.loader_images_per_second)}`;
-      label(svg, rates.x + rates.width + 6, middle, 'start', words, it.slow ? 'slow' : null);
+      label(svg, rates.x + rates.width + 6, middle, 'start', did(it), it.slow ? 'slow' : null);
       box(svg, 'frame', waits.x, y + 4, waits.width, high - 11);
       box(svg, kind('wait', it), waits.x, y + 4, waits.width * Math.min(Math.max(it.consumer_waits, 0), 1), high - 11);
       label(svg, waits.x + waits.width + 6, middle, 'start', percent(it.consumer_waits), it.slow ? 'slow' : null);
@@ -159,6 +160,9 @@
   const names = report.usual_stages.map(([name]) => name);
   const usually = Object.fromEntries(report.usual_stages);
   const sum = (stages) => stages.reduce((all, [, ms]) => all + ms, 0);
+  const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+  const usual_of = { workers: median(ranks.map((it) => it.workers)), cores: median(ranks.map((it) => it.cores)) };
+  const amount = (it, what) => (it[what] < usual_of[what] ? make('b', { class: 'bad' }, String(it[what])) : String(it[what]));
   const columns = [[''], ...names.map((name) => [title(name)]), ['all'], ['workers'], ['processors']];
   const line = (it) => {
     const has = Object.fromEntries(it.stages);
@@ -167,11 +171,11 @@
       const text = time(1e-3 * has[name]);
       if (!it.deviates.includes(name)) return text;
       const times = has[name] / usually[name];
-      return make('b', { class: 'bad' }, Number.isFinite(times) ? `${text}, ${times < 10 ? times.toFixed(1) : times.toFixed(0)} ×` : text);
+      return make('b', { class: 'bad' }, Number.isFinite(times) ? `${text}, ${times < 10 ? times.toPrecision(3) : times.toFixed(0)} ×` : text);
     });
-    return [it.slow ? [make('b', { class: 'bad' }, `${call(it)}, slow`)] : call(it), ...cells, time(1e-3 * sum(it.stages)), String(it.workers), String(it.cores)];
+    return [it.slow ? [make('b', { class: 'bad' }, `${call(it)}, slow`)] : call(it), ...cells, time(1e-3 * sum(it.stages)), amount(it, 'workers'), amount(it, 'cores')];
   };
-  const middle = ['usual', ...names.map((name) => time(1e-3 * usually[name])), time(1e-3 * sum(report.usual_stages)), '', ''];
+  const middle = ['usual', ...names.map((name) => time(1e-3 * usually[name])), time(1e-3 * sum(report.usual_stages)), String(usual_of.workers), String(usual_of.cores)];
   table($('stages'), columns, [middle, ...first.map(line)]);
   later('more-stages', rest, `${rest.length} other ranks`, () => table($('other-stages'), columns, rest.map(line)));
 
