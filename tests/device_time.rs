@@ -7,7 +7,7 @@ mod simulated;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use common::{evaluation, jpeg, jpegs, training};
+use common::{evaluation, jpeg, jpegs, progressive, training};
 use feedwater::error::Error;
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::nvml::Nvml;
@@ -370,6 +370,48 @@ fn a_profile_holds_the_device_and_survives_writing_and_reading() {
         assert_eq!(counts[0], counts[1], "{stage:?}");
     }
     assert_eq!(read.routes.len(), profile.routes.len());
+}
+
+/// Pictures that the kernels take first, then progressive ones, which only the route `host` takes here.
+#[test]
+fn a_window_counts_the_pictures_of_its_own_routes() {
+    let machine = machine();
+    machine.schedule(Schedule::Eager);
+    let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
+    let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
+    let builder = builder(samples, training()).shuffle(false).workers(1).epochs(Some(1));
+    let loader = builder.routes([Route::Cuda, Route::Host]).build().unwrap();
+    let of = |profile: &Profile, route: Route| {
+        profile.routes.iter().find(|it| it.route == route.name()).unwrap().clone()
+    };
+    let mut batches = (&loader).into_iter();
+    let all = || loader.profile().routes.iter().map(|it| it.pictures).sum::<u64>();
+    while all() < 56 {
+        batches.next().unwrap().unwrap().to_host().unwrap();
+    }
+    let (before, first) = (loader.measured(), loader.profile());
+    for batch in batches {
+        batch.unwrap().to_host().unwrap();
+    }
+    let (window, whole) = (loader.profile_since(&before), loader.profile());
+    for route in [Route::Cuda, Route::Host] {
+        let [window, whole] = [&window, &whole].map(|it| of(it, route));
+        let then = before.routes.iter().find(|it| it.route == route.name()).unwrap();
+        assert_eq!(window.pictures, whole.pictures - then.pictures, "{route:?}");
+        assert!((0.0..=1.0).contains(&window.busy) && window.busy.is_finite(), "{window:?}");
+    }
+    assert!(of(&first, Route::Cuda).pictures > 0 && of(&whole, Route::Cuda).share > 0.0);
+    let (cuda, host) = (of(&window, Route::Cuda), of(&window, Route::Host));
+    assert_eq!((cuda.pictures, cuda.share, host.share), (0, 0.0, 1.0));
+    assert!((1..=24).contains(&host.pictures), "{host:?}");
+    assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
+    // Peaks are those of the whole time.
+    assert_eq!(window.memory, whole.memory);
+    // And a window in which nothing happens has no shares.
+    let nothing = loader.profile_since(&loader.measured());
+    assert!(nothing.routes.iter().all(|it| (it.pictures, it.share, it.busy) == (0, 0.0, 0.0)));
+    drop(loader);
+    clean(&machine, "windows");
 }
 
 #[test]

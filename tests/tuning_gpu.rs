@@ -101,8 +101,12 @@ fn each_operator_may_be_on_either_side_and_no_byte_changes() {
             .then(Flip { horizontal: 0.5, ..Flip::default() })
             .then(Normalize::IMAGENET)
     };
-    let chains: [(&dyn Fn() -> Chain, usize); 3] =
-        [(&training, 5), (&floats, 5), (&first_on_cpu, 3)];
+    let tables = || {
+        let crop = CenterCrop { width: 30, height: 24 };
+        Chain::new().then(crop).then(Resize::to(22, 18)).then(Normalize::IMAGENET)
+    };
+    let chains: [(&dyn Fn() -> Chain, usize); 4] =
+        [(&training, 5), (&floats, 5), (&first_on_cpu, 3), (&tables, 5)];
     for (chain, divisions) in chains {
         let loader = on_device(chain()).build().unwrap();
         let all = loader.plan().offloads.clone();

@@ -21,7 +21,7 @@ use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 /// one is explained again, those of several ranks are merged and the slow rank is named.
 #[derive(Args)]
 #[command(
-    after_help = "Example:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json"
+    after_help = "Example:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json --html ranks.html"
 )]
 pub struct Options {
     /// A pipeline file, or reports
@@ -49,7 +49,8 @@ pub struct Options {
     /// Write the report as JSON into this file, for `explain` and `simulate --from`
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
-    /// Write the report as a page that needs nothing else, with sliders that run the same model
+    /// Write the report as a page that needs nothing else, with sliders that run the same model; of several reports, the
+    /// ranks side by side
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// Print the report as one line of JSON
@@ -101,11 +102,14 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
             false => print(report),
         };
     }
-    if options.save.is_some() || options.html.is_some() {
-        let text = "--save and --html are for one report, not for several ranks";
+    if options.save.is_some() {
+        let text = "--save keeps the report of one run, and several are given; --json prints what is merged of them";
         return Err(Failure::Misused(text.into()));
     }
     let ranks = Ranks::merge(&reports)?;
+    if let Some(path) = &options.html {
+        fs::write(path, ranks.to_html()).map_err(|error| io_failure(path, &error))?;
+    }
     match options.json {
         true => print_json(&ranks),
         false => print(&ranks),

@@ -192,7 +192,7 @@ fn consumer(profile: &Profile) -> Consumer {
 }
 
 /// Samples that went through the workers.
-fn samples(profile: &Profile) -> f64 {
+pub(super) fn samples(profile: &Profile) -> f64 {
     let counted = [Measured::Header, Measured::HandOver, Measured::Read];
     let counted = counted.into_iter().filter_map(|stage| profile.stage(stage));
     counted.map(|stage| stage.count).find(|&count| count > 0).unwrap_or(1) as f64

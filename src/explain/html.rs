@@ -1,43 +1,78 @@
 //! A report as a page: one file, which loads nothing.
 //!
-//! * The page is `page/report.html` with the style, the model's twin ([`crate::model::JAVASCRIPT`]), the page's own script and
+//! * The page of a report is `page/report.html` with the style, the model's twin ([`crate::model::JAVASCRIPT`]), the page's own script and
 //!   the report as JSON in it. The same simulation that gave the forecast runs in the page.
-//! * It works from a file and without a network: its content security policy forbids all loads and every script and style
-//!   but its own, which it names by their hashes.
+//! * The page of several ranks is `page/ranks.html` with the same style and charts, a style and a script of its own, and what
+//!   was merged as JSON.
+//! * Both work from a file and without a network: their content security policy forbids all loads and every script and style
+//!   but their own, which it names by their hashes.
 //! * No text of a report can become markup: in the JSON `<` is written as `\u003c`, elsewhere as an entity.
-//! * Without JavaScript the page shows the report as text.
+//! * Without JavaScript a page shows its report as text.
 
 use sha2::{Digest, Sha256};
 
 use crate::model::JAVASCRIPT;
 
-use super::{Cause, Report};
+use super::{Cause, Ranks, Report};
 
 const PAGE: &str = include_str!("page/report.html");
 const STYLE: &str = include_str!("page/report.css");
 const CHARTS: &str = include_str!("page/charts.js");
 const SCRIPT: &str = include_str!("page/report.js");
+const RANKS_PAGE: &str = include_str!("page/ranks.html");
+const RANKS_STYLE: &str = include_str!("page/ranks.css");
+const RANKS_SCRIPT: &str = include_str!("page/ranks.js");
 
 impl Report {
     /// The report as a page for people, in one file: the verdict, what to change, the time line, the stages, and the model with
     /// sliders.
     pub fn to_html(&self) -> String {
         let json = serde_json::to_string(self).expect("a report has no other keys than names");
-        let named = self.knobs.iter().map(|knob| knob.then).chain([self.cause]).chain(self.next);
-        let named: Vec<(Cause, &str)> = named.map(|cause| (cause, cause.words())).collect();
-        let causes = serde_json::to_string(&named).expect("causes are names");
         let script = format!("{JAVASCRIPT}\n{CHARTS}\n{SCRIPT}");
-        fill(PAGE, |name| match name {
-            "policy" => policy(&script, STYLE),
-            "verdict" => escape(&self.verdict),
-            "text" => escape(&self.to_string()),
-            "style" => STYLE.into(),
-            "report" => json.replace('<', "\\u003c"),
-            "causes" => causes.clone(),
-            "script" => script.clone(),
-            _ => String::new(),
-        })
+        let named = self.knobs.iter().map(|knob| knob.then).chain([self.cause]).chain(self.next);
+        page(PAGE, &self.verdict, &self.to_string(), &json, named, &script, STYLE)
     }
+}
+
+impl Ranks {
+    /// The ranks as a page for people, in one file: the verdict, the ranks side by side, their stages, what to change, and what
+    /// each rank's report says.
+    pub fn to_html(&self) -> String {
+        let json = serde_json::to_string(self).expect("ranks have no other keys than names");
+        let script = format!("{CHARTS}\n{RANKS_SCRIPT}");
+        let style = format!("{STYLE}\n{RANKS_STYLE}");
+        let named = self.ranks.iter().map(|it| it.cause).chain(self.knobs.iter().map(|it| it.then));
+        page(RANKS_PAGE, &self.verdict, &self.to_string(), &json, named, &script, &style)
+    }
+}
+
+/// A page with all that is put into it; `causes` are those whose words it shows.
+fn page(
+    page: &str,
+    verdict: &str,
+    text: &str,
+    json: &str,
+    causes: impl Iterator<Item = Cause>,
+    script: &str,
+    style: &str,
+) -> String {
+    let mut named: Vec<(Cause, &str)> = Vec::new();
+    for cause in causes {
+        if named.iter().all(|it| it.0 != cause) {
+            named.push((cause, cause.words()));
+        }
+    }
+    let causes = serde_json::to_string(&named).expect("causes are names");
+    fill(page, |name| match name {
+        "policy" => policy(script, style),
+        "verdict" => escape(verdict),
+        "text" => escape(text),
+        "style" => style.into(),
+        "report" => json.replace('<', "\\u003c"),
+        "causes" => causes.clone(),
+        "script" => script.into(),
+        _ => String::new(),
+    })
 }
 
 /// Puts texts in the place of `{{name}}`, once: what is put in is not looked at again.
@@ -119,11 +154,13 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_the_page_is_known() {
+    fn every_place_of_the_pages_is_known() {
         let known = ["policy", "verdict", "text", "style", "report", "causes", "script"];
-        let names = PAGE.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);
-        let names: Vec<&str> = names.collect();
-        assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
-        assert!(known.iter().all(|name| names.contains(name)), "{names:?}");
+        for page in [PAGE, RANKS_PAGE] {
+            let names = page.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);
+            let names: Vec<&str> = names.collect();
+            assert!(names.iter().all(|name| known.contains(name)), "{names:?}");
+            assert!(known.iter().all(|name| names.contains(name)), "{names:?}");
+        }
     }
 }

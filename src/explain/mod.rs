@@ -20,7 +20,7 @@ use crate::model::{Forecast, Model};
 pub use cause::Cause;
 pub use fit::{Fit, fit, forecast};
 pub use knobs::Knob;
-pub use ranks::{RankLine, Ranks};
+pub use ranks::{RankLine, Ranks, RanksKnob, Straggling};
 
 mod cause;
 mod fit;

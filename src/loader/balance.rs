@@ -82,6 +82,8 @@ pub struct LaneReport {
     pub queue_seconds: f64,
     /// Share of the time since the first choice in which the lane's places were taken.
     pub busy: f64,
+    /// That time: seconds of all places of the lane together.
+    pub place_seconds: f64,
 }
 
 /// Chooses routes; see the module's text. Called by many threads: each call takes a lock for well under a microsecond.
@@ -292,17 +294,18 @@ impl State {
     fn report(&self) -> Vec<LaneReport> {
         let all: u64 = self.lanes.iter().map(|state| state.finished).sum();
         let until = self.lanes.iter().map(|state| state.changed).fold(0.0, f64::max);
-        let report = |state: &LaneState| LaneReport {
-            route: state.lane.route,
-            pictures: state.finished,
-            share: state.finished as f64 / all.max(1) as f64,
-            seconds_per_megapixel: state.mean_seconds(self.mean) * 1e6 / self.mean[0].max(1.0),
-            queue_seconds: state.queue_seconds / state.finished.max(1) as f64,
-            busy: if until > 0.0 {
-                state.busy_seconds / (until * state.lane.parallel as f64)
-            } else {
-                0.0
-            },
+        let report = |state: &LaneState| {
+            let place_seconds = until * state.lane.parallel as f64;
+            let busy_seconds = state.busy_seconds + (until - state.changed) * state.taken() as f64;
+            LaneReport {
+                route: state.lane.route,
+                pictures: state.finished,
+                share: state.finished as f64 / all.max(1) as f64,
+                seconds_per_megapixel: state.mean_seconds(self.mean) * 1e6 / self.mean[0].max(1.0),
+                queue_seconds: state.queue_seconds / state.finished.max(1) as f64,
+                busy: if place_seconds > 0.0 { busy_seconds / place_seconds } else { 0.0 },
+                place_seconds,
+            }
         };
         self.lanes.iter().map(report).collect()
     }
@@ -337,6 +340,11 @@ impl LaneState {
 
     fn has_room(&self) -> bool {
         self.outstanding.len() < self.lane.capacity
+    }
+
+    /// Places with a picture.
+    fn taken(&self) -> usize {
+        self.outstanding.len().min(self.lane.parallel)
     }
 
     /// Whether a second round waits behind the pictures that are being decoded.
@@ -442,7 +450,7 @@ impl LaneState {
         }
         let seconds = (now - self.changed).max(0.0);
         self.changed = self.changed.max(now);
-        let taken = self.outstanding.len().min(self.lane.parallel);
+        let taken = self.taken();
         self.busy_seconds += seconds * taken as f64;
         self.measuring.add(seconds, taken, self.outstanding.len() > self.lane.parallel);
     }

@@ -7,9 +7,7 @@ use crate::error::{Error, Result};
 use crate::explain::{Options, Report, explain};
 use crate::footprint::Memory;
 use crate::gpu::nvml::Nvml;
-use crate::measure::{
-    Data, DeviceCounts, DeviceReading, MemoryProfile, Profile, RouteProfile, Setup, Snapshot, Stage,
-};
+use crate::measure::{Data, DeviceReading, MemoryProfile, Profile, RouteCounts, Setup, Snapshot};
 
 use super::Loader;
 
@@ -31,7 +29,13 @@ impl Loader {
     /// Everything that was measured so far, as counts.
     pub fn measured(&self) -> Snapshot {
         self.engine.harvest();
-        self.meters.snapshot()
+        let routes = self.engine.routes().into_iter().map(|lane| RouteCounts {
+            route: lane.route.name(),
+            pictures: lane.pictures,
+            busy: lane.busy * lane.place_seconds,
+            places: lane.place_seconds,
+        });
+        Snapshot { routes: routes.collect(), ..self.meters.snapshot() }
     }
 
     /// What was measured since the loader was built, with the settings and the data that it was measured under.
@@ -39,12 +43,16 @@ impl Loader {
         self.profile_since(&Snapshot::default())
     }
 
-    /// What was measured since an earlier [`measured`](Self::measured): so the start of a run can be left out.
+    /// What was measured since an earlier [`measured`](Self::measured) of this loader: so the start of a run can be left out.
+    /// Counts, times and shares are of what came after it. Since the loader was built are peaks and sizes:
+    ///
+    /// * [`Profile::memory`], the most memory in use at one time,
+    /// * the longest of each [`Latency`](crate::measure::Latency),
+    /// * the pictures in [`Data::pictures`], which are examples of the data.
     pub fn profile_since(&self, earlier: &Snapshot) -> Profile {
         let measured = self.measured().since(earlier);
         let memory = self.engine.memory(&self.plan.footprint);
         Profile {
-            routes: self.routes(&measured),
             memory: MemoryProfile {
                 pinned_peak: memory.pinned_bytes_peak,
                 device_peak: memory.device_bytes_peak,
@@ -109,19 +117,6 @@ impl Loader {
     /// [`Error::Config`] where fewer than two batches were handed out.
     pub fn report(&self) -> Result<Report> {
         explain(&self.profile(), &Options::default())
-    }
-
-    fn routes(&self, measured: &Snapshot) -> Vec<RouteProfile> {
-        let routes = self.engine.routes().into_iter().map(|lane| RouteProfile {
-            route: lane.route.name().to_string(),
-            pictures: lane.pictures,
-            share: lane.share,
-            busy: lane.busy,
-            device: measured
-                .device_of(Stage::DeviceDecode, lane.route.name())
-                .and_then(DeviceCounts::time),
-        });
-        routes.collect()
     }
 
     fn setup(&self) -> Setup {

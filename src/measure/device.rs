@@ -34,6 +34,31 @@ pub struct DeviceCounts {
     pub latency: Counts,
 }
 
+/// The counts of one decode route at one moment, as far as its balancer has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RouteCounts {
+    /// `hardware`, `cuda`, `host` or `cpu`.
+    pub route: &'static str,
+    /// Pictures that were finished.
+    pub pictures: u64,
+    /// Seconds in which its places were taken, all places together.
+    pub busy: f64,
+    /// Seconds in which there were places, all places together.
+    pub places: f64,
+}
+
+impl RouteCounts {
+    /// What was counted after `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            pictures: self.pictures - earlier.pictures,
+            busy: (self.busy - earlier.busy).max(0.0),
+            places: (self.places - earlier.places).max(0.0),
+            ..self
+        }
+    }
+}
+
 /// What [`DeviceCounts`] say. Times are seconds of a stream, from one mark to the next, by the device's clock: what another
 /// stream takes of the device at the same time, and where the device waited for the host to hand the next part over, are
 /// within.

@@ -132,6 +132,7 @@ impl Lane {
     }
 
     /// A sample begins: what follows is of it. Gives now for [`sample_ends`](Self::sample_ends).
+    #[inline]
     pub fn sample_begins(&self) -> Instant {
         let skipped = self.skipped.load(Relaxed);
         if skipped > 0 {
@@ -145,6 +146,7 @@ impl Lane {
     }
 
     /// The sample is over that began then, but for what belongs to handing it over.
+    #[inline]
     pub fn sample_ends(&self, began: Instant) {
         if self.is_timed() {
             self.sample_took(began.elapsed());
@@ -156,16 +158,19 @@ impl Lane {
     }
 
     /// Whether the sample at hand is timed.
+    #[inline]
     pub fn is_timed(&self) -> bool {
         self.weight.load(Relaxed) > 0
     }
 
     /// How long it is since then, where the sample at hand is timed; else nothing.
+    #[inline]
     pub fn since(&self, begin: Instant) -> Duration {
         if self.is_timed() { begin.elapsed() } else { Duration::ZERO }
     }
 
     /// A stage begins: now.
+    #[inline]
     pub fn begin(&self, stage: Stage) -> Instant {
         if let Some(watch) = &self.watch {
             watch.begin(stage);
@@ -174,6 +179,7 @@ impl Lane {
     }
 
     /// A stage of one item is over that began then; gives what it took.
+    #[inline]
     pub fn add(&self, stage: Stage, begin: Instant, bytes: u64) -> Duration {
         let took = self.since(begin);
         self.add_from(stage, begin, took, bytes);
@@ -181,6 +187,7 @@ impl Lane {
     }
 
     /// A stage of one item began then and took this long.
+    #[inline]
     pub fn add_from(&self, stage: Stage, begin: Instant, took: Duration, bytes: u64) {
         self.count(stage, took, bytes);
         if let Some(watch) = &self.watch {
@@ -196,6 +203,7 @@ impl Lane {
         }
     }
 
+    #[inline]
     fn count(&self, stage: Stage, took: Duration, bytes: u64) {
         let (meter, took) = (&self.meters[stage as usize], nanoseconds(took));
         bump(&meter.count, 1);
@@ -216,12 +224,14 @@ impl Lane {
     }
 
     /// The thread waited this long, up to now, for room for what this stage gives.
+    #[inline]
     pub fn waited_for_room(&self, stage: Stage, waited: Duration) {
         bump(&self.meters[stage as usize].output, nanoseconds(waited));
         self.waited(stage, Kind::Room, waited);
     }
 
     /// A sample begins; gives its processor clock where that is taken.
+    #[inline]
     pub fn clock(&self) -> Option<CpuClock> {
         if !self.is_timed() {
             return None;
@@ -245,11 +255,13 @@ impl Lane {
     }
 
     /// A read of the source begins; it is over when what this gives is dropped.
+    #[inline]
     pub fn read(&self) -> Option<InFlight<'_>> {
         self.is_timed().then(|| self.together.begin())
     }
 
     /// A picture of which so many pixels will be decoded.
+    #[inline]
     pub fn saw(&self, picture: Seen, window_pixels: u64) {
         bump(&self.pixels, u64::from(picture.width) * u64::from(picture.height));
         bump(&self.window_pixels, window_pixels);
@@ -368,6 +380,7 @@ pub(super) fn thread_time() -> u64 {
 }
 
 /// Adds to what no other thread writes, which needs no lock of the processor's; gives what was there.
+#[inline]
 fn bump(to: &AtomicU64, more: u64) -> u64 {
     let before = to.load(Relaxed);
     to.store(before.wrapping_add(more), Relaxed);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use consumer::{Consumer, Steps};
-pub use device::{DeviceCounts, DeviceMeter, DeviceTime};
+pub use device::{DeviceCounts, DeviceMeter, DeviceTime, RouteCounts};
 pub use histogram::{Counts, Histogram, Latency};
 pub use lane::{CLOCKED, CpuClock, Lane, StageCounts, TIMED};
 pub use profile::{
@@ -85,6 +85,8 @@ pub struct Snapshot {
     pub lanes: Vec<(String, [StageCounts; STAGES])>,
     /// By stage and route: what the device did.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
+    /// What each decode route has done, where pictures are decoded for a device.
+    pub routes: Vec<RouteCounts>,
     /// How much of the device was in use, where it is watched.
     pub readings: DeviceReadings,
     /// The ring of batches.
@@ -264,7 +266,7 @@ impl Meters {
         (batches.ring.ready(), batches.ring.filling())
     }
 
-    /// Everything as of now.
+    /// Everything as of now, without the routes: those are the loader's to say.
     pub fn snapshot(&self) -> Snapshot {
         let lanes = self.lanes().clone();
         let seconds = self.seconds();
@@ -275,6 +277,7 @@ impl Meters {
             lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
             readings: self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             device: device.iter().map(|(stage, route, it)| (*stage, *route, it.counts())).collect(),
+            routes: Vec::new(),
             ring: batches.ring.counts(Instant::now()),
             ready: batches.ring.ready(),
             filling: batches.ring.filling(),
@@ -345,10 +348,15 @@ impl Snapshot {
             let then = earlier.device.iter().find(|it| (it.0, it.1) == (*stage, *route));
             (*stage, *route, then.map_or_else(|| now.clone(), |(.., then)| now.since(then)))
         });
+        let routes = self.routes.iter().map(|now| {
+            let then = earlier.routes.iter().find(|it| it.route == now.route);
+            then.map_or(*now, |then| now.since(*then))
+        });
         Snapshot {
             seconds: self.seconds - earlier.seconds,
             lanes: lanes.collect(),
             device: device.collect(),
+            routes: routes.collect(),
             readings: self.readings.since(&earlier.readings),
             ring: self.ring.since(&earlier.ring),
             ready: self.ready,

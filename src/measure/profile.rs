@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceProfile, DeviceTime, Latency, Moment, Seen, Snapshot, Stage};
+use super::{DeviceCounts, DeviceProfile, DeviceTime, Latency, Moment, Seen, Snapshot, Stage};
 
 /// Equally probable values that stand for a distribution.
 const QUANTILES: usize = 64;
 
 /// What a loader did in some time, and under which settings. Times are in seconds.
+///
+/// All counts, shares and means are of that time alone. Of the whole time since the loader was built are the most of
+/// something (memory, the longest of a [`Latency`]), and the pictures that were kept as examples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
@@ -114,7 +117,7 @@ pub struct Data {
     pub read_slowdown: Option<f64>,
     /// Mean number of other reads in flight when one begins.
     pub read_others: f64,
-    /// Some of the pictures.
+    /// Some of the pictures that were met since the loader was built.
     pub pictures: Vec<Seen>,
 }
 
@@ -151,17 +154,18 @@ pub struct StageProfile {
 pub struct RouteProfile {
     /// `hardware`, `cuda`, `host` or `cpu`.
     pub route: String,
-    /// Pictures that were finished since the loader was built.
+    /// Pictures that were finished, those of batches ahead of the consumer included.
     pub pictures: u64,
-    /// Of all of them.
+    /// Of those that all routes finished; 0 where none was.
     pub share: f64,
     /// The share of the time in which its places were taken.
     pub busy: f64,
-    /// What the device did for it in the time that was measured; `None` for `cpu`.
+    /// What the device did for it; `None` for `cpu`.
     pub device: Option<DeviceTime>,
 }
 
-/// What was measured of memory, in bytes: the most in use at one time. What was predicted is in [`Setup`].
+/// What was measured of memory, in bytes: the most in use at one time since the loader was built, also where the rest of
+/// the profile is of a shorter time. What was predicted is in [`Setup`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryProfile {
@@ -275,7 +279,7 @@ impl Profile {
             images: steps.samples,
             batches: steps.batches,
             consumer: ConsumerProfile::new(measured),
-            routes: Vec::new(),
+            routes: RouteProfile::all(measured),
             memory: MemoryProfile::default(),
             device: measured.readings.profile(),
             threads: threads(measured),
@@ -318,6 +322,21 @@ impl StageProfile {
             quantiles: counts.latency.quantiles(QUANTILES),
             device,
         })
+    }
+}
+
+impl RouteProfile {
+    fn all(measured: &Snapshot) -> Vec<Self> {
+        let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
+        let all: u64 = measured.routes.iter().map(|it| it.pictures).sum();
+        let routes = measured.routes.iter().map(|it| Self {
+            route: it.route.to_string(),
+            pictures: it.pictures,
+            share: share(it.pictures as f64, all as f64),
+            busy: share(it.busy, it.places).min(1.0),
+            device: measured.device_of(Stage::DeviceDecode, it.route).and_then(DeviceCounts::time),
+        });
+        routes.collect()
     }
 }
 

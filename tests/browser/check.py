@@ -1,7 +1,7 @@
 """Looks at pages of reports in a real browser, without a network: check.py FOLDER
 
-FOLDER holds the pages, and for each the rates that Rust has for what is done to the sliders here
-(`write_pages_for_the_browser` in tests/explain_html.rs). Pictures of the pages are left beside them.
+FOLDER holds the pages, and for each page of one report the rates that Rust has for what is done to the sliders here
+(`write_pages_for_the_browser` in tests/explain_html.rs and tests/explain_ranks.rs). Pictures of the pages are left beside them.
 """
 
 import json
@@ -39,8 +39,9 @@ CONTRASTS = """(() => {
     const found = contrast(numbers(it.namespaceURI.endsWith('svg') ? style.fill : style.color), behind(it));
     if (found < (large ? 3 : 4.5)) low.push(`${node.data.trim().slice(0, 40)}: ${found.toFixed(2)}`);
   }
-  for (const it of document.querySelectorAll('.layer, .waits, .swatch, .bar > i:not(.room), #ring i')) {
-    const style = getComputedStyle(it), found = contrast(numbers(it.tagName === 'path' ? style.fill : style.backgroundColor), root);
+  for (const it of document.querySelectorAll('.layer, .waits, .did, .wait, .swatch, .bar > i:not(.room), #ring i')) {
+    const svg = it.namespaceURI.endsWith('svg');
+    const style = getComputedStyle(it), found = contrast(numbers(svg ? style.fill : style.backgroundColor), root);
     if (found < 3) low.push(`${it.getAttribute('class')}: ${found.toFixed(2)}`);
   }
   return { texts, low, back: light(root) };
@@ -61,13 +62,16 @@ def same(found, expected, what):
 
 
 class Check:
+    """The page of one report."""
+
+    shown, text = SHOWN, "evidence"
+
     def __init__(self, browser, file):
         self.browser, self.file, self.url = browser, file, file.as_uri()
-        self.moved = json.loads(file.with_suffix(".json").read_text())
 
     def open(self, **how):
         page = Page(self.browser, self.url, **how)
-        page.until(SHOWN)
+        page.until(self.shown)
         return page
 
     def run(self):
@@ -113,6 +117,7 @@ class Check:
         return page.value(NUMBERS)
 
     def sliders(self, page):
+        self.moved = json.loads(self.file.with_suffix(".json").read_text())
         places = page.value("Object.fromEntries([...document.querySelectorAll('[type=range]')].map((it) => [it.id, it.value]))")
         same(sorted(places), sorted(self.moved), "sliders")
         for slider, (key, code) in {
@@ -210,8 +215,105 @@ class Check:
         page.call("Emulation.setScriptExecutionDisabled", value=True)
         page.call("Page.navigate", url=self.url)
         page.until("document.readyState === 'complete' && document.querySelector('noscript') !== null")
-        assert page.value("document.querySelector('noscript').innerText.includes('evidence')"), "no text without scripts"
+        assert page.value("document.querySelector('noscript').innerText.includes('" + self.text + "')"), "no text without scripts"
         page.call("Page.close")
+
+
+class RanksCheck(Check):
+    """The page of several ranks."""
+
+    shown, text = "!document.getElementById('main').hidden && document.querySelector('#side svg') !== null", "limits"
+
+    def run(self):
+        page = self.open()
+        self.beginning(page)
+        self.rows(page)
+        self.strip(page)
+        self.quiet(page)
+        self.looks()
+        self.policy(page)
+
+    def beginning(self, page):
+        report = self.report = page.value(REPORT)
+        same(page.value("document.getElementById('verdict').textContent"), report["verdict"], "the verdict")
+        assert page.value("document.getElementById('side').getBoundingClientRect().top < innerHeight"), "the ranks are below"
+        many = len(report["ranks"])
+        self.first = report["ranks"] if many <= 24 else report["ranks"][:16]
+        self.rest = report["ranks"][len(self.first):]
+        assert f"{many} " in page.value("document.getElementById('of').textContent"), "the number of ranks"
+        missing = "no report of them" in page.value("document.getElementById('numbers').textContent")
+        same(missing, report["world"] > many, "ranks without a report")
+
+    def rows(self, page):
+        names = page.value("[...document.querySelectorAll('#side text')].map((it) => it.textContent).filter((it) => it.startsWith('rank '))")
+        same(names, [f"rank {it['rank']}" for it in self.first], "ranks side by side, the slowest first")
+        slow = sum(it["slow"] for it in self.first)
+        for kind in ("could", "did", "wait"):
+            bars = f"document.querySelectorAll('#side .{kind}"
+            same(page.value(f"{bars}').length"), len(self.first), f"bars: {kind}")
+            same(page.value(f"{bars}.slow').length"), slow, f"marked bars: {kind}")
+        # A bar is as long as the number is large, but where the number is far above the usual one.
+        widths = [page.value(f"[...document.querySelectorAll('#side .{kind}')].map((it) => it.getBBox().width)") for kind in ("did", "could")]
+        rates = [[it[key] for it in self.first] for key in ("images_per_second", "loader_images_per_second")]
+        pairs = [pair for pair in zip(sum(widths, []), sum(rates, [])) if pair[1] < 1.2 * self.report["usual_images_per_second"]]
+        each = pairs[0][0] / pairs[0][1]
+        assert all(abs(width - each * rate) < 1 for width, rate in pairs), pairs
+        waits = page.value("[...document.querySelectorAll('#side .wait')].map((it) => it.getBBox().width)")
+        frame = page.value("document.querySelector('#side .frame').getBBox().width")
+        assert all(abs(width / frame - it["consumer_waits"]) < 0.01 for width, it in zip(waits, self.first)), waits
+        self.table(page, "stages", self.first, ["usual"])
+        self.every(page, "ranks", self.first)
+        if not self.rest:
+            return
+        for name, check in (("stages", self.table), ("ranks", self.every)):
+            assert page.value(f"document.getElementById('more-{name}').checkVisibility()"), f"no line for the other {name}"
+            same(page.value(f"document.querySelectorAll('#other-{name} *').length"), 0, f"other {name} before they are opened")
+            page.value(f"document.querySelector('#more-{name} > summary').click()")
+            page.until(f"document.querySelectorAll('#other-{name} *').length > 0", 5)
+            check(page, f"other-{name}", self.rest)
+
+    def table(self, page, name, ranks, before=()):
+        heads = page.value(f"[...document.querySelectorAll('#{name} tbody th')].map((it) => it.textContent)")
+        same(heads, [*before, *(f"rank {it['rank']}{', slow' if it['slow'] else ''}" for it in ranks)], f"rows of {name}")
+        marked = page.value(f"[...document.querySelectorAll('#{name} td b.bad')].length")
+        fewer = 0
+        for key in ("workers", "cores"):
+            usual = sorted(it[key] for it in self.report["ranks"])[len(self.report["ranks"]) // 2]
+            fewer += sum(it[key] < usual for it in ranks)
+        same(marked, fewer + sum(len(it["deviates"]) for it in ranks), f"marked cells of {name}")
+
+    def every(self, page, name, ranks):
+        inside = page.value(f"[...document.querySelectorAll('#{name} > details')].map((it) => [it.id, it.querySelector('summary').textContent, "
+                            "[...it.querySelectorAll('li')].map((li) => li.textContent)])")
+        same([it[0] for it in inside], [f"rank-{it['rank']}" for it in ranks], f"ranks of {name}")
+        for (_, words, evidence), rank in zip(inside, ranks):
+            assert words.endswith(f": {rank['verdict']}"), words
+            same(evidence, rank["evidence"], f"evidence of rank {rank['rank']}")
+
+    def strip(self, page):
+        same(page.value("document.getElementById('all').checkVisibility()"), bool(self.rest), "a strip of all ranks")
+        if not self.rest:
+            return
+        ranks = sorted(self.report["ranks"], key=lambda it: it["rank"])
+        bars = "document.querySelectorAll('#strip .did"
+        same(page.value(f"{bars}').length"), len(ranks), "bars of the strip")
+        same(page.value(f"{bars}.slow').length"), sum(it["slow"] for it in ranks), "marked bars of the strip")
+        readout = "document.getElementById('readout').textContent"
+        page.value("document.getElementById('strip').focus()")
+        for rank in ranks[:2]:
+            page.key("ArrowRight", 39)
+            words = page.value(readout)
+            assert words.startswith(f"rank {rank['rank']}: did ") or words.startswith(f"rank {rank['rank']}, slow: did "), words
+        # What is pointed at is what is read, and a click shows the rank.
+        for at in (len(ranks) - 1, len(ranks) // 3):
+            bar = f"{bars}')[{at}].getBoundingClientRect()"
+            page.value("document.getElementById('strip').scrollIntoView({ block: 'center' })")
+            x, y = page.value(f"[{bar}.x + {bar}.width / 2, {bar}.bottom - 1]")
+            for kind in ("mouseMoved", "mousePressed", "mouseReleased"):
+                page.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="none" if kind == "mouseMoved" else "left", clickCount=1)
+            words, number = page.value(readout), ranks[at]["rank"]
+            assert words.startswith(f"rank {number}") and not words[len(f"rank {number}")].isdigit(), words
+            assert page.value(f"document.getElementById('rank-{number}').open"), f"rank {number} is not shown"
 
 
 def main():
@@ -227,7 +329,7 @@ def main():
             print(browser.call("Browser.getVersion")["product"])
             for file in files:
                 begin = time.monotonic()
-                check = Check(browser, file)
+                check = (RanksCheck if file.name.startswith("ranks") else Check)(browser, file)
                 check.run()
                 check.without_scripts()
                 print(f"{file.name}: right, {time.monotonic() - begin:.1f} s")

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The page of a report in a real browser: installs Debian's chromium-headless-shell where no Chromium is found, writes pages
+# The pages of a report and of several ranks in a real browser: installs Debian's chromium-headless-shell where no Chromium is found, writes pages
 # with the real code, and looks at them (check.py). Their pictures are in target/browser. Fails where there is no browser:
 # a page that nobody has looked at is not tested.
 set -euo pipefail
@@ -17,5 +17,5 @@ fi
 pages=$(realpath -m "${CARGO_TARGET_DIR:-target}/browser")
 rm -rf "$pages"
 mkdir -p "$pages"
-FEEDWATER_PAGES="$pages" cargo test --test explain_html -- --ignored write_pages_for_the_browser
+FEEDWATER_PAGES="$pages" cargo test --test explain_html --test explain_ranks -- --ignored write_pages_for_the_browser
 exec python3 tests/browser/check.py "$pages"

@@ -1,11 +1,11 @@
 //! The balancer against engines whose speeds are given: what it reaches, beside the best share that could have been
 //! fixed beforehand.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::plan::Route;
 
-use super::{Balancer, Lane, PictureWork};
+use super::{Balancer, Lane, LaneReport, PictureWork};
 use simulation::{
     Balanced, Engine, Picture, ROUTES, Surroundings, USUAL, best_fixed, mixes, pictures, simulate,
 };
@@ -175,10 +175,31 @@ fn the_report_adds_up() {
     assert_eq!(report.iter().map(|lane| lane.route).collect::<Vec<_>>(), ROUTES);
     assert_eq!(report.iter().map(|lane| lane.pictures).sum::<u64>(), 2000);
     assert!((report.iter().map(|lane| lane.share).sum::<f64>() - 1.0).abs() < 1e-9);
+    let seconds = report[0].place_seconds / engines[0].lane(Route::Cpu).parallel as f64;
+    assert!(seconds > 0.0);
     for (lane, report) in report.iter().enumerate() {
         let pictures = outcome.lanes.iter().filter(|&&it| it == lane).count();
         assert_eq!(report.pictures, pictures as u64);
         assert!((0.5..=1.0).contains(&report.busy), "{report:?}");
+        let places = engines[lane].lane(Route::Cpu).parallel as f64;
+        assert!((report.place_seconds / places / seconds - 1.0).abs() < 1e-9, "{report:?}");
         assert!(report.queue_seconds > 0.0 && report.queue_seconds < 0.1, "{report:?}");
     }
+}
+
+#[test]
+fn a_lane_is_busy_up_to_the_moment_of_the_report() {
+    let lane = |route| Lane { route, parallel: 2, capacity: 4 };
+    let balancer = Balancer::new(&[lane(Route::Host), lane(Route::Cpu)]);
+    let begin = Instant::now();
+    let at = |seconds| begin + Duration::from_secs(seconds);
+    let choose = |route, now| balancer.choose(|it| it == route, PictureWork::default(), now);
+    let long = choose(Route::Host, at(0)).unwrap();
+    let other = choose(Route::Cpu, at(3)).unwrap();
+    balancer.finish(other, at(4));
+    // One of two places of the first lane, of which nothing was heard since; and a second of the other.
+    let busy = |it: &LaneReport| (it.busy * it.place_seconds, it.place_seconds);
+    assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
+    balancer.finish(long, at(4));
+    assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
 }
