@@ -528,6 +528,22 @@ fn demo_keeps_its_pictures_and_shows_the_first_batch() {
 }
 
 #[test]
+fn a_profiler_that_is_not_there_is_a_warning_and_no_more() {
+    let dir = workplace();
+    let run = |args: &[&str]| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+        run.args(["run", "pipeline.toml", "--json"]).args(args).current_dir(dir.path());
+        run.env("FEEDWATER_CACHE", dir.path().join("cache"));
+        run.env("NVTX_INJECTION64_PATH", "missing-profiler.so").output().unwrap()
+    };
+    let output = run(&["--nvtx"]);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("no NVTX ranges") && words.contains("missing-profiler.so"), "{words}");
+    assert_eq!(text(&run(&[]).stderr), "", "nobody asked for ranges");
+}
+
+#[test]
 fn an_output_that_nobody_reads_ends_quietly() {
     let dir = workplace();
     let (reader, writer) = std::io::pipe().unwrap();

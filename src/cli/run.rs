@@ -33,6 +33,9 @@ pub struct Options {
     /// Spans that the trace keeps of each thread
     #[arg(long, value_name = "SPANS", default_value_t = 65536, requires = "trace", value_parser = clap::value_parser!(u32).range(1..))]
     trace_spans: u32,
+    /// Mark every stage of every thread for NVIDIA's profilers: nsys profile feedwater run --nvtx ...
+    #[arg(long)]
+    nvtx: bool,
     /// Write what was measured there, as JSON
     #[arg(long, value_name = "PROFILE")]
     profile: Option<PathBuf>,
@@ -57,7 +60,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     if trace.is_some() {
         builder = builder.trace(options.trace_spans as usize);
     }
-    let loader = builder.build()?;
+    let loader = builder.nvtx(options.nvtx).build()?;
     if let Some(address) = options.metrics {
         let address = loader.serve_metrics(address)?;
         eprintln!("metrics: http://{address}/metrics");

@@ -290,8 +290,10 @@ impl Maker {
 
     /// Decoding and transforming of so many bytes are over, which began then.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
-        let transform = self.transform.busy();
-        let decode = self.lane.since(begin).saturating_sub(transform);
+        let both = self.lane.since(begin);
+        // Few rows are timed for all: one in which another thread had the processor must not count for more than there was.
+        let transform = self.transform.busy().min(both);
+        let decode = both - transform;
         self.lane.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
         self.lane.add_from(Stage::Transform, begin + decode, transform, 0);
         if let Some(clock) = &mut self.reader.clock {
