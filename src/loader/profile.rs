@@ -144,7 +144,7 @@ impl Loader {
             operators_on_host: on_host,
             operators_on_device: plan.steps.len() as u32 - on_host,
             remote: self.source.is_remote(),
-            read_ahead: plan.ahead.map_or(0, |(samples, _)| samples as u32),
+            read_ahead: self.ahead.as_ref().map_or(0, |ahead| ahead.window() as u32),
             connections: settings.storage.connections as u32,
             prescale: settings.decode.prescale,
             cache_encoded: settings.cache.encoded,

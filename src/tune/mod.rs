@@ -27,6 +27,9 @@ use crate::plan::Bounds;
 
 use search::search;
 
+pub use ahead::{AheadDecision, ReadAhead, TakenBatch};
+
+mod ahead;
 mod search;
 
 /// Most choices that are tried before one is taken.
