@@ -543,41 +543,47 @@ fn where_nothing_tells_when_samples_came_nothing_changes() {
     assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
 }
 
-/// A chooser of at most 100, whose consumer takes a batch of 10 every 0.1 seconds and never waits, after this many batches
-/// with this number of workers in each.
-fn fed(batches: usize, workers: impl Fn(usize) -> usize) -> (ReadAhead, Vec<AheadDecision>) {
+/// A chooser of at most 100, whose consumer takes a batch of 10 every 0.1 seconds, after this many batches: with how many
+/// workers each, and how long a worker and the consumer waited for it.
+fn fed(batches: usize, each: impl Fn(usize) -> (usize, f64)) -> (ReadAhead, Vec<AheadDecision>) {
     let mut chooser = ReadAhead::new(100);
     let mut decisions = Vec::new();
     for number in 0..batches {
+        let (workers, waited) = each(number);
         for _ in 0..10 {
             chooser.handed_out();
-            chooser.read(Some(0.02), 0.0);
+            chooser.read(Some(0.02), 0.1 * waited);
         }
-        decisions.extend(chooser.batch(&TakenBatch {
-            samples: 10,
-            now: 0.1 * number as f64,
-            waited: 0.0,
-            begun: 2,
-            workers: workers(number),
-            alone: true,
-        }));
+        let samples = 10;
+        let now = 0.1 * number as f64;
+        let taken = TakenBatch { samples, now, waited, begun: 2, workers, alone: true };
+        decisions.extend(chooser.batch(&taken));
     }
     (chooser, decisions)
 }
 
 #[test]
 fn what_was_asked_for_under_another_window_or_by_other_workers_is_not_measured() {
+    let quiet = |workers: usize| move |_: usize| (workers, 0.0);
     // What was asked for at first, what had been begun then, the beginning, and five that are measured.
     let first = 9 + 2 + 1 + 5;
-    assert_eq!(fed(first - 1, |_| 2).1, []);
-    let (chooser, decisions) = fed(first, |_| 2);
+    assert_eq!(fed(first - 1, quiet(2)).1, []);
+    let (chooser, decisions) = fed(first, quiet(2));
     assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
     // 100 a second, 20 ms, and a quarter more.
     assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
-    assert_eq!(fed(200, |number| 1 + number / 4 % 2).1, [], "never the same workers for long");
-    let (chooser, decisions) = fed(60, |number| if number < 50 { 2 } else { 30 });
+    // As much as was asked for and begun before; one more would be seen.
+    let waits = |from: usize, to: usize| {
+        let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
+        fed(100, move |number| (2, waited(number))).1.len()
+    };
+    assert_eq!((waits(0, 11), waits(first, first + 12)), (1, 1));
+    assert!(waits(first, first + 18) > 1);
+    let changing = fed(200, |number| (1 + number / 4 % 2, 0.0)).1;
+    assert_eq!(changing, [], "never the same workers for long");
+    let (chooser, decisions) = fed(60, |number| (if number < 50 { 2 } else { 30 }, 0.0));
     assert_eq!(chooser.window(), 30, "one for each worker: {decisions:#?}");
-    assert_eq!(fed(60, |_| 200).0.window(), 100, "as far as there is room");
+    assert_eq!(fed(60, quiet(200)).0.window(), 100, "as far as there is room");
 }
 
 #[test]
