@@ -250,7 +250,9 @@ impl ReadAhead {
         if shorter || self.measurements <= MEMORY {
             return None;
         }
-        self.change(self.window, true, format!("as many as are needed: {seen}"))
+        // One that was tried may have been lucky.
+        let window = if self.settled { self.window } else { self.window.max(needed) };
+        self.change(window, true, format!("as many as are needed: {seen}"))
     }
 
     /// Late samples cost something.
@@ -305,6 +307,9 @@ impl ReadAhead {
                 self.trials.clear();
                 return None;
             }
+            if window < self.window && self.trials.len() == 1 {
+                self.late.1 = self.late.1.saturating_mul(2);
+            }
             return self.change(window, false, format!("{seen}; {why}"));
         }
         let best = self.best();
@@ -312,7 +317,6 @@ impl ReadAhead {
         self.watch = Some(Watch::new(&Measured { rate: taken.rate, ..*measured }));
         let tried = self.trials.len();
         self.trials.clear();
-        self.late.1 = self.late.1.saturating_mul(2);
         let why = format!(
             "the shortest of {tried} that were tried and nearly the fastest: {:.0} samples/s",
             taken.rate
