@@ -48,6 +48,8 @@ const CAREFUL: f64 = 0.7;
 const BOLD: f64 = 0.4;
 /// What is slower by less is as fast.
 const AS_FAST: f64 = 0.97;
+/// The same for those after the first shorter one: below what a storage serves, rates fall as windows do.
+const ABOUT_AS_FAST: f64 = 0.95;
 /// A rate with such a standard error says little.
 const VAGUE: f64 = 0.05;
 /// Measurements until a longer window is tried again.
@@ -336,7 +338,7 @@ impl ReadAhead {
             return Some((window, "are more in flight faster?".into()));
         }
         let best = self.best();
-        let fast = shortest.rate >= AS_FAST * best;
+        let fast = shortest.rate >= self.as_fast() * best;
         if fast && shortest.window > self.floor.max(self.least()) {
             let share = if self.trials.len() == 1 { CAREFUL } else { BOLD };
             let window = (share * shortest.window as f64).ceil() as usize;
@@ -352,6 +354,11 @@ impl ReadAhead {
         between.then(|| (knee.ceil() as usize, "as many as are served at a time?".into()))
     }
 
+    /// What is slower by less than the rest is as fast.
+    fn as_fast(&self) -> f64 {
+        if self.trials.len() > 2 { ABOUT_AS_FAST } else { AS_FAST }
+    }
+
     /// The highest rate of all trials.
     fn best(&self) -> f64 {
         self.trials.iter().map(|it| it.rate).fold(0.0, f64::max)
@@ -359,7 +366,7 @@ impl ReadAhead {
 
     /// The shortest window of the trials that is nearly as fast as the fastest.
     fn nearly_best(&self, best: f64) -> Trial {
-        let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
+        let fast = self.trials.iter().filter(|it| it.rate >= self.as_fast() * best);
         let now = Trial { window: self.window, rate: best };
         fast.copied().min_by_key(|it| it.window).unwrap_or(now)
     }
