@@ -4,7 +4,8 @@
 //!   across the end of an epoch. Nothing depends on timing.
 //! * A sample that was asked for is taken by the worker that reads it. What nobody takes is given up: of places that were
 //!   left out with the rest of an epoch, and of places that were handed out long ago.
-//! * What a cache of the loader holds is not asked for.
+//! * What a cache of the loader holds is not asked for. A sample that stands at several of the places, as at the end of an epoch and
+//!   at the beginning of the next, is asked for as often, or once where a cache may hold it by then.
 //! * No more samples are on their way, or here and not taken, than the plan has room for. How many of those there are is chosen
 //!   while the loader runs ([`ReadAhead`]), or as many as there may be where nothing is chosen (`loader.tune`). Where fewer are
 //!   chosen than were asked for, what was asked for stays, and nothing more is until it was handed out.
@@ -59,8 +60,8 @@ struct State {
     ahead: VecDeque<(Place, u64)>,
     /// Those that were handed out last.
     handed_out: VecDeque<(Place, u64)>,
-    /// The samples, by index.
-    expected: HashMap<u64, Request>,
+    /// The samples, by index; of one that stands at several places the first place's first.
+    expected: HashMap<u64, VecDeque<Request>>,
 }
 
 /// A sample that was asked for.
@@ -176,14 +177,13 @@ impl Ahead {
             let at = (epoch, number, place);
             state.next = Some(((epoch, number, place + 1), order));
             state.ahead.push_back((at, index));
-            // One that is on its way for an earlier place is read again for this one.
-            if !state.expected.contains_key(&index)
-                && !self.caches.hold(self.source.original(index))
-            {
+            let once = self.caches.are_there() && state.expected.contains_key(&index);
+            if !once && !self.caches.hold(self.source.original(index)) {
                 let arrival = Arc::new(Arrival::new());
                 let expect = || self.source.expect(index, self.limit);
                 if let Some(sample) = storage::telling(&arrival, expect) {
-                    state.expected.insert(index, Request { place: at, sample, arrival });
+                    let request = Request { place: at, sample, arrival };
+                    state.expected.entry(index).or_default().push_back(request);
                 }
             }
         }
@@ -240,9 +240,22 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl State {
     /// Gives up the request that was made for this place.
     fn forget(&mut self, place: Place, index: u64) {
-        if self.expected.get(&index).is_some_and(|request| request.place == place) {
+        if let Some(requests) = self.expected.get_mut(&index) {
+            requests.retain(|request| request.place != place);
+            if requests.is_empty() {
+                self.expected.remove(&index);
+            }
+        }
+    }
+
+    /// The first request for this sample.
+    fn take(&mut self, index: u64) -> Option<Request> {
+        let requests = self.expected.get_mut(&index)?;
+        let request = requests.pop_front();
+        if requests.is_empty() {
             self.expected.remove(&index);
         }
+        request
     }
 }
 
@@ -260,7 +273,7 @@ impl Source for Ahead {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        let expected = self.state().expected.remove(&index);
+        let expected = self.state().take(index);
         storage::unless(&self.given_up, || match expected {
             Some(Request { sample, arrival, .. }) => {
                 let began = Instant::now();
@@ -440,6 +453,18 @@ mod tests {
         let (asked, ahead) = ahead(Some(1), 100);
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_sample_at_several_places_is_asked_for_as_often() {
+        let (asked, ahead) = ahead(None, 15);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]);
+        assert_eq!([read(&ahead, 1), read(&ahead, 1), read(&ahead, 1)], [1, 1, 101]);
+        // The rest of the epoch is left out, and the requests for the next one stay.
+        ahead.follow((1, 0, 1));
+        assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
     }
 
     #[test]
