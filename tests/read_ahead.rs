@@ -494,8 +494,8 @@ fn where_the_consumer_limits_the_window_is_what_requests_need() {
     assert_eq!(windows[0], 4, "{windows:?}");
     assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
     // At first 128 requests wait for 64 connections, later ones do not.
-    let at_first = window(&Mix { connections: 64, ..far(180.0, 0.1) });
-    assert!((28..70).contains(&at_first), "{at_first}");
+    let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
+    assert!((44..80).contains(&at_first), "{at_first}");
     let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
     let plain = window(&far(20.0, 0.2));
     let longer = window(&mix("one in a hundred is late", stragglers));
