@@ -622,7 +622,7 @@ fn a_window_stays_as_long_as_the_loop_does() {
 #[test]
 fn a_loop_at_the_edge_does_not_swing() {
     // Late samples cost something in every other measurement, or so.
-    let each = |number: usize| (2, if number / 33 % 2 == 0 { 0.01 } else { 0.0 });
+    let each = |number: usize| (2, if (number / 33).is_multiple_of(2) { 0.01 } else { 0.0 });
     let (_, decisions) = fed(4000, each, 0.9);
     assert!(decisions.len() <= 12, "{decisions:#?}");
     // 100 a second, and 0.9 seconds.
