@@ -6,6 +6,10 @@
 //! the answer, and writes the next. Rounds alternate, and the best of each is compared: other work on the machine only ever
 //! takes away. The loader decodes and transforms every sample on two threads; the pictures are small and carry a comment, so
 //! that decoding them takes little and bytes are many.
+//!
+//! A second table is of what is fetched ahead: the same loader with a window that it chooses against one with the most there is
+//! room for (`loader.tune = false`), after the batches in which it chooses, with a consumer that takes no time and with one
+//! that takes some.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -53,6 +57,7 @@ fn main() {
         address.expect("AWS_ENDPOINT_URL is http://ADDRESS:PORT")
     });
     compare("own", own.address);
+    ahead(own.address);
     if let Some(address) = emulator {
         put(address, &format!("/{BUCKET}"), &[]);
         for (number, bytes) in pictures.iter().enumerate() {
@@ -138,8 +143,75 @@ fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     SAMPLES as f64 / begin.elapsed().as_secs_f64()
 }
 
+/// What is chosen against the most.
+fn ahead(server: SocketAddr) {
+    println!(
+        "{:<10}{:>12}{:>12}{:>14}{:>14}{:>8}{:>12}{:>10}",
+        "server",
+        "connections",
+        "step, ms",
+        "the most/s",
+        "chosen/s",
+        "ratio",
+        "the most",
+        "chosen"
+    );
+    for connections in CONNECTIONS {
+        for step in [Duration::ZERO, Duration::from_millis(200)] {
+            endpoint(proxy(server));
+            let mut rates = [0.0_f64; 2];
+            let mut windows = [0; 2];
+            for _ in 0..ROUNDS - 1 {
+                for (number, tune) in [false, true].into_iter().enumerate() {
+                    let (rate, window) = chosen(connections, tune, step);
+                    rates[number] = rates[number].max(rate);
+                    windows[number] = window;
+                }
+            }
+            println!(
+                "{:<10}{connections:>12}{:>12}{:>14.0}{:>14.0}{:>8.2}{:>12}{:>10}",
+                "own",
+                step.as_millis(),
+                rates[0],
+                rates[1],
+                rates[1] / rates[0],
+                windows[0],
+                windows[1]
+            );
+        }
+    }
+}
+
+/// Samples a second after 64 batches, of 64 more, and the window at the end.
+fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
+    let loader = build(connections, tune, 4);
+    let mut begin = Instant::now();
+    let (mut batches, mut images) = (0, 0);
+    for _ in 0..4 {
+        for batch in &loader {
+            let len = batch.expect("a batch").len();
+            thread::sleep(step);
+            batches += 1;
+            match batches {
+                64 => begin = Instant::now(),
+                _ => images += if batches > 64 { len } else { 0 },
+            }
+        }
+    }
+    let rate = images as f64 / begin.elapsed().as_secs_f64();
+    (rate, loader.read_ahead().expect("the source is remote").window)
+}
+
 /// Samples a second of an epoch; opening the source and the loader is not counted.
 fn loader(connections: usize) -> f64 {
+    let loader = build(connections, true, 1);
+    let begin = Instant::now();
+    let images: usize = (&loader).into_iter().map(|it| it.expect("a batch").len()).sum();
+    assert_eq!(images as u64, SAMPLES);
+    SAMPLES as f64 / begin.elapsed().as_secs_f64()
+}
+
+fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
     // Other settings make a client of their own, without connections that are open already.
     storage::configure(&StorageSettings::default()).expect("settings that can be");
     let settings = StorageSettings { connections, ..Default::default() };
@@ -152,14 +224,11 @@ fn loader(connections: usize) -> f64 {
         .batch(32)
         .workers(2)
         .shuffle(true)
-        .epochs(Some(1))
+        .tune(tune)
+        .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
     // A few pictures are looked at one by one for the plan, before the threads start.
-    let loader = loader.build().expect("a loader that can be");
-    let begin = Instant::now();
-    let images: usize = (&loader).into_iter().map(|it| it.expect("a batch").len()).sum();
-    assert_eq!(images as u64, SAMPLES);
-    SAMPLES as f64 / begin.elapsed().as_secs_f64()
+    loader.build().expect("a loader that can be")
 }
 
 /// Holds back what comes from clients, which is a whole request at a time, and nothing that comes from the server.

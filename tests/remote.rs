@@ -482,6 +482,63 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files(
     storage::configure(&settings()).unwrap();
 }
 
+/// Forty milliseconds for each batch of five, from a server that is 30 ms away: four are in flight then.
+#[test]
+fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
+    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let local = pictures("chosen", 60);
+    let storage = StorageSettings { connections: 32, ..settings() };
+    storage::configure(&storage).unwrap();
+    let build = |source: Directory, tune: bool| {
+        let all = feedwater::plan::Settings { storage: storage.clone(), ..Default::default() };
+        let builder = Loader::builder(source, common::training()).settings(all).tune(tune);
+        let builder = builder.batch(5).workers(2).seed(3).shuffle(true).epochs(Some(8));
+        builder.device(DeviceChoice::Cpu).build().unwrap()
+    };
+    let mut bytes = Vec::new();
+    let mut epochs = |loader: &Loader, count: usize, step: Duration| {
+        bytes.clear();
+        for _ in 0..count {
+            for batch in loader {
+                bytes.push(batch.unwrap().to_host().unwrap());
+                std::thread::sleep(step);
+            }
+        }
+        std::mem::take(&mut bytes)
+    };
+    let files = build(Directory::open(local.path()).unwrap(), true);
+    assert_eq!(files.read_ahead(), None);
+    let expected = epochs(&files, 8, Duration::ZERO);
+
+    BUCKETS.latency(Duration::from_millis(30));
+    let fixed = build(Directory::open("s3://chosen").unwrap(), false);
+    assert!(epochs(&fixed, 2, Duration::ZERO) == expected[..24]);
+    let report = fixed.read_ahead().unwrap();
+    assert_eq!((report.window, report.most, report.decisions), (64, 64, vec![]));
+    assert_eq!(fixed.profile().setup.read_ahead, 64);
+    drop(fixed);
+
+    let loader = build(Directory::open("s3://chosen").unwrap(), true);
+    assert_eq!(loader.read_ahead().unwrap().window, 64, "generous at first");
+    let step = Duration::from_millis(40);
+    let first = epochs(&loader, 5, step);
+    let report = loader.read_ahead().unwrap();
+    // 125 a second, 30 ms, and room for a machine that has other things to do.
+    assert!(report.window <= 32 && report.decisions[0].batch <= 50, "{report:#?}");
+    assert!(report.decisions.iter().any(|it| it.why.contains("requests take")), "{report:#?}");
+    assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
+    BUCKETS.forget("/chosen/");
+    let last = epochs(&loader, 3, step);
+    // Besides those ahead the two that the workers have.
+    let report = loader.read_ahead().unwrap();
+    let longest = report.decisions.iter().map(|it| it.window).max().unwrap();
+    let most = BUCKETS.most_in_flight();
+    assert!(most <= longest + 2, "{most} in flight: {report:#?}");
+    assert!([first, last].concat() == expected);
+    BUCKETS.latency(Duration::ZERO);
+    storage::configure(&settings()).unwrap();
+}
+
 #[test]
 fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
     let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());

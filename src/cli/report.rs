@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 
 use feedwater::footprint::bytes;
-use feedwater::loader::{CacheStats, LaneReport, Loader, StageSeconds};
+use feedwater::loader::{AheadReport, CacheStats, LaneReport, Loader, StageSeconds};
 use feedwater::plan::{Shard, Shuffle};
 use feedwater::storage::StorageStats;
 use feedwater::tune::{Choice, Decision};
@@ -34,6 +34,8 @@ pub struct Report {
     pub choice: Choice,
     /// What the loader chose by itself, and why, the first choice first; empty where all is set.
     pub decisions: Vec<Decision>,
+    /// Samples that are fetched ahead over a network, and why so many; `null` where none are.
+    pub read_ahead: Option<AheadReport>,
     /// Samples by what became of them.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
@@ -87,6 +89,7 @@ impl Report {
             order: loader.plan().shuffle,
             choice: loader.choice(),
             decisions: loader.decisions(),
+            read_ahead: loader.read_ahead(),
             outcomes: stats.outcomes,
             faults: stats.faults,
             finished_on_cpu: stats.finished_on_cpu,
@@ -113,6 +116,12 @@ impl fmt::Display for Report {
         }
         for decision in &self.decisions {
             writeln!(f, "{:<9} {decision}", "auto")?;
+        }
+        if let Some(AheadReport { window, most, decisions }) = &self.read_ahead {
+            for decision in decisions {
+                writeln!(f, "{:<9} {decision}", "auto")?;
+            }
+            writeln!(f, "{:<9} {window} samples, of {most} that there is room for", "ahead")?;
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;

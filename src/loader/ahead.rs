@@ -4,20 +4,28 @@
 //!   across the end of an epoch. Nothing depends on timing.
 //! * A sample that was asked for is taken by the worker that reads it. What nobody takes is given up: of places that were
 //!   left out with the rest of an epoch, and of places that were handed out long ago.
-//! * What a cache of the loader holds is not asked for.
-//! * No more samples are on their way, or here and not taken, than the plan has room for.
+//! * What a cache of the loader holds is not asked for. A sample that stands at several of the places, as at the end of an epoch and
+//!   at the beginning of the next, is asked for as often, or once where a cache may hold it by then.
+//! * No more samples are on their way, or here and not taken, than the plan has room for. How many of those there are is chosen
+//!   while the loader runs ([`ReadAhead`]), or as many as there may be where nothing is chosen (`loader.tune`). Where fewer are
+//!   chosen than were asked for, what was asked for stays, and nothing more is until it was handed out.
 //! * When the loader stops, all requests are given up, those that a worker waits for among them.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering::{Acquire, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
 
 use crate::annotation::{Canvas, Object};
 use crate::error::Fault;
 use crate::source::{Expected, Page, Source};
-use crate::storage;
+use crate::storage::{self, Arrival};
+use crate::tune::{AheadDecision, ReadAhead, TakenBatch};
 
+use super::Loader;
 use super::cache::Caches;
 use super::order::{EpochOrder, Order};
 
@@ -29,8 +37,12 @@ pub(super) struct Ahead {
     source: Arc<dyn Source>,
     order: Order,
     end_epoch: Option<u32>,
-    /// Places that are looked ahead.
-    window: usize,
+    /// Places that are looked ahead, and the most of them.
+    window: AtomicUsize,
+    most: usize,
+    /// Who chooses them, where they are chosen, and what was chosen.
+    chosen: Option<Mutex<(ReadAhead, Vec<AheadDecision>)>>,
+    began: Instant,
     /// Places that were handed out and may not have been read.
     workers: usize,
     /// Most bytes of a sample that are held.
@@ -48,22 +60,86 @@ struct State {
     ahead: VecDeque<(Place, u64)>,
     /// Those that were handed out last.
     handed_out: VecDeque<(Place, u64)>,
-    /// The samples, by index, with the place that each was asked for.
-    expected: HashMap<u64, (Place, Expected)>,
+    /// The samples, by index; of one that stands at several places the first place's first.
+    expected: HashMap<u64, VecDeque<Request>>,
+}
+
+/// A sample that was asked for.
+struct Request {
+    place: Place,
+    sample: Expected,
+    arrival: Arc<Arrival>,
+}
+
+/// How many samples are fetched ahead over a network: see [`Loader::read_ahead`].
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct AheadReport {
+    /// How many may be on their way, or here and not taken, now.
+    pub window: usize,
+    /// The most there may be, for which memory is taken.
+    pub most: usize,
+    /// What was chosen so far, and why, the first choice first; empty where nothing is chosen.
+    pub decisions: Vec<AheadDecision>,
 }
 
 impl Ahead {
-    /// Looks `window` places ahead of `workers` threads in this order, and holds samples of at most `limit` bytes.
+    /// Looks at most `most` places ahead of `workers` threads in this order, and holds samples of at most `limit` bytes.
+    /// Always looks so many places ahead, unless it `chooses`.
     pub fn new(
         source: Arc<dyn Source>,
         order: Order,
         end_epoch: Option<u32>,
-        (window, workers): (usize, usize),
+        (most, workers, chooses): (usize, usize, bool),
         limit: u64,
         caches: Arc<Caches>,
     ) -> Self {
-        let (given_up, state) = (Arc::default(), Mutex::default());
-        Self { source, order, end_epoch, window, workers, limit, caches, given_up, state }
+        let chooser = || Mutex::new((ReadAhead::new(most), Vec::new()));
+        Self {
+            source,
+            order,
+            end_epoch,
+            window: AtomicUsize::new(most),
+            most,
+            chosen: chooses.then(chooser),
+            began: Instant::now(),
+            workers,
+            limit,
+            caches,
+            given_up: Arc::default(),
+            state: Mutex::default(),
+        }
+    }
+
+    /// Places that are looked ahead now.
+    pub fn window(&self) -> usize {
+        self.window.load(Relaxed)
+    }
+
+    /// What was chosen.
+    pub fn report(&self) -> AheadReport {
+        let decisions = self.chosen.as_ref().map(|it| lock(it).1.clone()).unwrap_or_default();
+        AheadReport { window: self.window(), most: self.most, decisions }
+    }
+
+    /// The consumer has a further batch of so many samples, for which it has waited so long.
+    pub fn batch_taken(&self, loader: &Loader, samples: usize, waited: Duration) {
+        let Some(chosen) = &self.chosen else { return };
+        let (ready, filling) = loader.meters.batches_ahead();
+        let batch = TakenBatch {
+            samples: samples as u64,
+            now: self.began.elapsed().as_secs_f64(),
+            waited: waited.as_secs_f64(),
+            begun: (ready + filling) as u64,
+            workers: loader.controls.gate.open(),
+            alone: loader.is_settled(),
+        };
+        let (chooser, decisions) = &mut *lock(chosen);
+        if let Some(decision) = chooser.batch(&batch) {
+            #[cfg(feature = "tracing")]
+            tracing::info!(target: "feedwater::tune", "{decision}");
+            self.window.store(decision.window, Relaxed);
+            decisions.push(decision);
+        }
     }
 
     /// This place was handed out: what comes after it is asked for.
@@ -71,6 +147,9 @@ impl Ahead {
         let mut state = self.state();
         if self.given_up.load(Acquire) {
             return;
+        }
+        if let Some(chosen) = &self.chosen {
+            lock(chosen).0.handed_out();
         }
         while let Some((first, index)) = state.ahead.front().copied()
             && first <= place
@@ -90,7 +169,7 @@ impl Ahead {
         if state.next.as_ref().is_none_or(|(next, _)| *next < after) {
             state.next = Some((after, Arc::new(self.order.epoch(place.0))));
         }
-        while state.ahead.len() < self.window
+        while state.ahead.len() < self.window()
             && let Some((next, order)) = state.next.clone()
             && let Some(((epoch, number, place), order)) = self.existing(next, order)
         {
@@ -98,12 +177,14 @@ impl Ahead {
             let at = (epoch, number, place);
             state.next = Some(((epoch, number, place + 1), order));
             state.ahead.push_back((at, index));
-            // One that is on its way for an earlier place is read again for this one.
-            if !state.expected.contains_key(&index)
-                && !self.caches.hold(self.source.original(index))
-                && let Some(sample) = self.source.expect(index, self.limit)
-            {
-                state.expected.insert(index, (at, sample));
+            let once = self.caches.are_there() && state.expected.contains_key(&index);
+            if !once && !self.caches.hold(self.source.original(index)) {
+                let arrival = Arc::new(Arrival::new());
+                let expect = || self.source.expect(index, self.limit);
+                if let Some(sample) = storage::telling(&arrival, expect) {
+                    let request = Request { place: at, sample, arrival };
+                    state.expected.entry(index).or_default().push_back(request);
+                }
             }
         }
     }
@@ -136,16 +217,45 @@ impl Ahead {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
+
+    /// A worker wanted a sample from then on, and has it.
+    fn was_read(&self, arrival: &Arrival, began: Instant) {
+        if let Some(chosen) = &self.chosen {
+            let waited = match arrival.after() {
+                Some(after) => (arrival.asked() + after).saturating_duration_since(began),
+                None => began.elapsed(),
+            };
+            let request = arrival.after().map(|it| it.as_secs_f64());
+            lock(chosen).0.read(request, waited.as_secs_f64());
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
     /// Gives up the request that was made for this place.
     fn forget(&mut self, place: Place, index: u64) {
-        if self.expected.get(&index).is_some_and(|(asked_for, _)| *asked_for == place) {
+        if let Some(requests) = self.expected.get_mut(&index) {
+            requests.retain(|request| request.place != place);
+            if requests.is_empty() {
+                self.expected.remove(&index);
+            }
+        }
+    }
+
+    /// The first request for this sample.
+    fn take(&mut self, index: u64) -> Option<Request> {
+        let requests = self.expected.get_mut(&index)?;
+        let request = requests.pop_front();
+        if requests.is_empty() {
             self.expected.remove(&index);
         }
+        request
     }
 }
 
@@ -163,9 +273,14 @@ impl Source for Ahead {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        let expected = self.state().expected.remove(&index);
+        let expected = self.state().take(index);
         storage::unless(&self.given_up, || match expected {
-            Some((_, sample)) => sample(page, limit),
+            Some(Request { sample, arrival, .. }) => {
+                let began = Instant::now();
+                let read = sample(page, limit);
+                self.was_read(&arrival, began);
+                read
+            }
             None => self.source.read(index, page, limit),
         })
     }
@@ -281,7 +396,8 @@ mod tests {
         let shard = Shard { rank: 0, world: 1, from: "settings" };
         let order = Order::new(10, &settings, &shard, &[]).unwrap();
         let caches = Arc::new(Caches::new(&CacheSettings::default(), 10));
-        let ahead = Ahead::new(Arc::new(asked.clone()), order, end_epoch, (window, 1), 1, caches);
+        let threads = (window, 1, false);
+        let ahead = Ahead::new(Arc::new(asked.clone()), order, end_epoch, threads, 1, caches);
         (asked, ahead)
     }
 
@@ -315,10 +431,40 @@ mod tests {
     }
 
     #[test]
+    fn what_was_asked_for_stays_where_fewer_are_chosen_and_more_are_asked_for_at_once() {
+        let (asked, ahead) = ahead(None, 5);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5]);
+        ahead.window.store(2, Relaxed);
+        for place in 1..4 {
+            ahead.follow((0, 0, place));
+            assert_eq!(taken(&asked), [] as [u64; 0]);
+            assert_eq!(read(&ahead, place as u64), place as u8);
+        }
+        ahead.follow((0, 1, 0));
+        assert_eq!((taken(&asked), given_up(&asked)), (vec![6], vec![]));
+        ahead.window.store(5, Relaxed);
+        ahead.follow((0, 1, 1));
+        assert_eq!(taken(&asked), [7, 8, 9, 0]);
+    }
+
+    #[test]
     fn nothing_is_asked_for_after_the_last_epoch() {
         let (asked, ahead) = ahead(Some(1), 100);
         ahead.follow((0, 0, 0));
         assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    }
+
+    #[test]
+    fn a_sample_at_several_places_is_asked_for_as_often() {
+        let (asked, ahead) = ahead(None, 15);
+        ahead.follow((0, 0, 0));
+        assert_eq!(taken(&asked), [1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5]);
+        assert_eq!([read(&ahead, 1), read(&ahead, 1), read(&ahead, 1)], [1, 1, 101]);
+        // The rest of the epoch is left out, and the requests for the next one stay.
+        ahead.follow((1, 0, 1));
+        assert_eq!(given_up(&asked), [0, 2, 3, 4, 5, 6, 7, 8, 9]);
+        assert_eq!([read(&ahead, 2), read(&ahead, 3), read(&ahead, 4)], [2, 3, 4]);
     }
 
     #[test]

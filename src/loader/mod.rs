@@ -34,6 +34,7 @@ mod stats;
 mod tuning;
 mod watch;
 
+pub use ahead::AheadReport;
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
@@ -85,6 +86,8 @@ pub struct Loader {
     meters: Arc<Meters>,
     caches: Arc<Caches>,
     controls: Arc<Controls>,
+    /// Asks for samples ahead of time, where they come over a network.
+    ahead: Option<Arc<Ahead>>,
     /// What batches are made on, where that is a GPU.
     gpu: Option<Arc<Device>>,
     /// Looks at it, where that was asked for; or why nothing does.
@@ -168,8 +171,8 @@ impl Loader {
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));
         let space = tuning::space(&plan);
         let first = space.first();
-        let ahead = plan.ahead.map(|(window, limit)| {
-            let threads = (window, plan.workers.most);
+        let ahead = plan.ahead.map(|(most, limit)| {
+            let threads = (most, plan.workers.most, plan.settings.loader.tune);
             let source = builder.source.clone();
             Arc::new(Ahead::new(source, order.clone(), end_epoch, threads, limit, caches.clone()))
         });
@@ -179,7 +182,7 @@ impl Loader {
                 Some(ahead) => ahead.clone(),
                 None => builder.source.clone(),
             },
-            ahead,
+            ahead: ahead.clone(),
             plan: plan.clone(),
             meters: meters.clone(),
             caches: caches.clone(),
@@ -215,6 +218,7 @@ impl Loader {
             meters,
             caches,
             controls,
+            ahead,
             gpu,
             watch,
             fixed: first,
@@ -394,12 +398,16 @@ impl Iterator for Epoch<'_> {
         };
         match batch {
             Ok(batch) => {
+                let waited = asked.elapsed();
                 self.loader.meters.consumer_has(asked, ready, batch.len() as u64);
                 self.loader.counters.hand_out(batch.info());
                 self.remaining -= 1;
                 self.loader.lock().at.1 += 1;
                 if let Some(tuning) = &self.loader.tuning {
                     tuning.batch_taken(self.loader);
+                }
+                if let Some(ahead) = &self.loader.ahead {
+                    ahead.batch_taken(self.loader, batch.len(), waited);
                 }
                 Some(Ok(batch))
             }

@@ -138,7 +138,7 @@ impl Loader {
             operators_on_host: plan.steps.len() as u32 - on_device,
             operators_on_device: on_device,
             remote: self.source.is_remote(),
-            read_ahead: plan.ahead.map_or(0, |(samples, _)| samples as u32),
+            read_ahead: self.ahead.as_ref().map_or(0, |ahead| ahead.window() as u32),
             connections: settings.storage.connections as u32,
             prescale: settings.decode.prescale,
             cache_encoded: settings.cache.encoded,

@@ -16,7 +16,7 @@ use crate::measure::{Meters, Profile, Snapshot};
 use crate::plan::Plan;
 use crate::tune::{Choice, Decision, Space, Tuner};
 
-use super::Loader;
+use super::{AheadReport, Loader};
 
 /// What is shorter says nothing.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -42,6 +42,13 @@ impl Loader {
     /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set.
     pub fn decisions(&self) -> Vec<Decision> {
         self.tuning.as_ref().map(|it| lock(&it.shared.decisions).clone()).unwrap_or_default()
+    }
+
+    /// How many samples are fetched ahead now, and why; `None` where the source is not remote. The most follow from
+    /// `storage.read_ahead` and `storage.connections`, and memory is taken for so many; fewer are chosen where they are as good
+    /// ([`ReadAhead`](crate::tune::ReadAhead)), unless `loader.tune` is false.
+    pub fn read_ahead(&self) -> Option<AheadReport> {
+        self.ahead.as_ref().map(|ahead| ahead.report())
     }
 
     /// Whether nothing is being tried out: the choice is to stay, or all is set.

@@ -40,8 +40,8 @@ pub struct LoaderSettings {
     /// Batches ahead of the consumer, the one that is being filled among them, or `auto`: see
     /// [`Bounds`](super::Bounds). Default 2.
     pub prefetch: Count,
-    /// Whether what is `auto`, placements among it, is chosen anew from what is measured while the loader runs; else the first
-    /// choice stays. No byte depends on it. Default true.
+    /// Whether what is `auto`, placements among it, and how many samples are fetched ahead, is chosen anew from what is measured
+    /// while the loader runs; else the first choice stays. No byte depends on it. Default true.
     pub tune: bool,
     /// Key of all randomness. Default 0.
     pub seed: u64,

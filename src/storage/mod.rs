@@ -18,12 +18,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+pub(crate) use arrival::{Arrival, telling};
 pub(crate) use keep::{directory as cache_directory, override_directory};
 pub use remote::Fetch;
 pub use settings::StorageSettings;
 pub use stats::{StorageStats, stats, warnings};
 pub(crate) use unless::unless;
 
+mod arrival;
 #[cfg(feature = "remote")]
 mod cache;
 mod keep;

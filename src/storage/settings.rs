@@ -16,7 +16,7 @@ pub struct StorageSettings {
     /// Seconds for an answer, at least 1; a body has a second more for each 64 KiB. Default 10.
     pub timeout: u64,
     /// Most host memory for samples that were fetched ahead, in bytes; fewer are fetched ahead where the largest sample
-    /// would exceed it. Default 256 MiB.
+    /// would exceed it, and where fewer are as good by what is measured (`loader.tune`). Default 256 MiB.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
     pub read_ahead: u64,
     /// Most bytes on disk for what was fetched; 0, the default, keeps nothing.
@@ -68,7 +68,7 @@ impl StorageSettings {
         Ok(())
     }
 
-    /// Samples that are fetched ahead where the largest has so many bytes: twice as many as there are requests in flight,
+    /// The most samples that are fetched ahead where the largest has so many bytes: twice as many as there are requests in flight,
     /// so that one that is late does not hold up those behind it, and within `read_ahead`.
     pub fn samples_ahead(&self, largest_bytes: u64) -> usize {
         let room = self.read_ahead / largest_bytes.max(1);

@@ -30,6 +30,9 @@ use crate::plan::{Bounds, Offload};
 
 use search::search;
 
+pub use ahead::{AheadDecision, ReadAhead, TakenBatch};
+
+mod ahead;
 mod division;
 mod search;
 

@@ -40,6 +40,8 @@ pub struct Measured {
     pub first_batch_seconds: f64,
     /// Share of the wall time that the consumer waited for batches.
     pub consumer_waited: f64,
+    /// Samples that were fetched ahead over a network at the end, and why so many; `null` where none are.
+    pub read_ahead: Option<(usize, String)>,
     /// Samples by what became of them.
     pub outcomes: BTreeMap<String, u64>,
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
@@ -111,6 +113,11 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
         host_microseconds_per_image: cpu.map(|cpu| 1e6 * cpu / images),
         first_batch_seconds,
         consumer_waited: stats.stages.consumer_waiting / seconds,
+        read_ahead: loader.read_ahead().map(|ahead| {
+            let why = ahead.decisions.last().map(ToString::to_string);
+            let all = || "all that there is room for".to_string();
+            (ahead.window, why.unwrap_or_else(all))
+        }),
         outcomes: owned(&stats.outcomes),
         finished_on_cpu: owned(&stats.finished_on_cpu),
         device_bytes_predicted: memory.device_bytes_predicted,

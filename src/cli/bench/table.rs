@@ -42,6 +42,12 @@ impl fmt::Display for Table<'_> {
                 row(f, case, measured)?;
             }
         }
+        for case in self.0 {
+            if let Some((window, why)) = measured(case).and_then(|it| it.read_ahead.as_ref()) {
+                let Case { set, route, .. } = case;
+                writeln!(f, "ahead     {set} {}: {window} samples; {why}", route.name())?;
+            }
+        }
         for (reason, names) in self.apart() {
             writeln!(f, "{reason}: {}", names.join("; "))?;
         }

@@ -51,6 +51,11 @@ impl Caches {
         Self { encoded: store(settings.encoded), decoded: store(settings.decoded) }
     }
 
+    /// Whether there is any.
+    pub fn are_there(&self) -> bool {
+        self.encoded.is_some() || self.decoded.is_some()
+    }
+
     /// Whether one of them holds a sample with this original, so that its source will not be asked for it.
     pub fn hold(&self, original: u64) -> bool {
         [&self.encoded, &self.decoded].into_iter().flatten().any(|store| store.holds(original))

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use tokio::task::AbortHandle;
 
 use super::unless::receive;
-use super::{Entry, Stamp, StorageSettings};
+use super::{Entry, Stamp, StorageSettings, arrival};
 
 use client::{Client, Object, Request, Version, runtime};
 use url::Location;
@@ -76,8 +76,12 @@ pub struct Fetch {
 impl Fetch {
     fn begin(client: Arc<Client>, object: Object, url: Arc<str>, request: Request) -> Result<Self> {
         let (sender, answer) = mpsc::sync_channel(1);
+        let arrival = arrival::current();
         let task = runtime()?.spawn(async move {
             let result = client.get(object, url, request).await;
+            if let Some(arrival) = arrival {
+                arrival.tell();
+            }
             // The other side is gone where nobody wants it any more.
             let _ = sender.send(result);
         });

@@ -1,0 +1,83 @@
+//! When what was asked for has come.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+thread_local! {
+    static CURRENT: RefCell<Option<Arc<Arrival>>> = const { RefCell::new(None) };
+}
+
+/// When something was asked for, and when it came.
+#[derive(Debug)]
+pub(crate) struct Arrival {
+    asked: Instant,
+    /// Nanoseconds from then on; 0 as long as nothing has come.
+    after: AtomicU64,
+}
+
+impl Arrival {
+    /// Of what is asked for now.
+    pub fn new() -> Self {
+        Self { asked: Instant::now(), after: AtomicU64::new(0) }
+    }
+
+    /// When it was asked for.
+    pub fn asked(&self) -> Instant {
+        self.asked
+    }
+
+    /// How long it took until the last of it was there, or nothing more was to come; `None` before, and where nothing was
+    /// fetched.
+    pub fn after(&self) -> Option<Duration> {
+        let nanoseconds = self.after.load(Relaxed);
+        (nanoseconds > 0).then(|| Duration::from_nanos(nanoseconds))
+    }
+
+    /// It is there.
+    #[cfg(feature = "remote")]
+    pub(super) fn tell(&self) {
+        self.after.fetch_max((self.asked.elapsed().as_nanos() as u64).max(1), Relaxed);
+    }
+}
+
+/// Does the work, and tells when what it begins to fetch has come.
+pub(crate) fn telling<T>(arrival: &Arc<Arrival>, work: impl FnOnce() -> T) -> T {
+    /// Puts back what held before, also after a panic.
+    struct Before(Option<Arc<Arrival>>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            CURRENT.set(self.0.take());
+        }
+    }
+    let _before = Before(CURRENT.replace(Some(arrival.clone())));
+    work()
+}
+
+/// Who is to be told of what this thread begins to fetch now.
+#[cfg(feature = "remote")]
+pub(super) fn current() -> Option<Arc<Arrival>> {
+    CURRENT.with_borrow(Clone::clone)
+}
+
+#[cfg(all(test, feature = "remote"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_is_told_and_nobody_else() {
+        let (first, second) = (Arc::new(Arrival::new()), Arc::new(Arrival::new()));
+        assert!(current().is_none());
+        telling(&first, || {
+            telling(&second, || current().unwrap().tell());
+            assert!(first.after().is_none() && second.after().is_some());
+            current().unwrap().tell();
+        });
+        assert!(current().is_none());
+        let (early, began) = (first.after().unwrap(), Instant::now());
+        first.tell();
+        let late = first.after().unwrap();
+        assert!(early <= late && first.asked() + early <= began, "the last of it counts");
+    }
+}

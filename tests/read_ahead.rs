@@ -1,0 +1,631 @@
+//! How many samples are fetched ahead, on storages that are simulated: what is chosen against the best there is.
+
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, VecDeque};
+
+use feedwater::tune::{AheadDecision, ReadAhead, TakenBatch};
+
+/// A storage with a loader and a consumer. Times are in milliseconds.
+#[derive(Clone)]
+struct Mix {
+    name: &'static str,
+    /// `storage.connections`; the most are twice as many.
+    connections: usize,
+    workers: usize,
+    batch: usize,
+    slots: usize,
+    /// What holds from a batch on; the first from 0 on.
+    phases: Vec<(usize, World)>,
+    batches: usize,
+}
+
+#[derive(Clone, Copy)]
+struct World {
+    /// Mean and variation of a request, without waiting for others.
+    request: (f64, f64),
+    /// Of a thousand requests so many take so long.
+    stragglers: (u64, f64),
+    /// Requests a second that the storage begins; 0 for any number.
+    limit: f64,
+    /// Requests that it works on at a time; 0 for any number.
+    servers: usize,
+    decode: (f64, f64),
+    step: (f64, f64),
+    /// Every so many batches the consumer does something else for so long; 0 for never.
+    pause: (usize, f64),
+}
+
+fn world() -> World {
+    World {
+        request: (50.0, 0.2),
+        stragglers: (0, 0.0),
+        limit: 0.0,
+        servers: 0,
+        decode: (4.0, 0.3),
+        step: (1.0, 0.0),
+        pause: (0, 0.0),
+    }
+}
+
+fn mix(name: &'static str, world: World) -> Mix {
+    let phases = vec![(0, world)];
+    Mix { name, connections: 64, workers: 8, batch: 32, slots: 3, phases, batches: 250 }
+}
+
+/// With what comes from these batches on.
+fn then(mut mix: Mix, later: &[(usize, World)]) -> Mix {
+    mix.phases.extend(later);
+    mix.batches = later.last().unwrap().0 + 250;
+    mix
+}
+
+fn mixes() -> Vec<Mix> {
+    let slow = World { step: (500.0, 0.05), ..world() };
+    let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
+    vec![
+        mix("50 ms, and a loader that is faster than 64 connections", world()),
+        mix("a rate limit of 400 a second", limited),
+        mix(
+            "stragglers: one in fifty takes 600 ms",
+            World { request: (30.0, 0.3), stragglers: (20, 600.0), decode: (16.0, 0.3), ..world() },
+        ),
+        Mix {
+            connections: 128,
+            ..mix(
+                "a far storage, 200 ms, and a consumer of 300 samples a second",
+                World { request: (200.0, 0.2), step: (107.0, 0.1), ..world() },
+            )
+        },
+        mix("a quick server next door", World { request: (1.0, 0.5), ..world() }),
+        mix("a slow consumer", slow),
+        mix(
+            "a slow consumer, and times that vary widely",
+            World { request: (50.0, 1.5), step: (250.0, 0.3), ..world() },
+        ),
+        mix(
+            "times that vary widely, and decoding limits",
+            World { request: (30.0, 1.5), decode: (10.0, 0.5), ..world() },
+        ),
+        mix("four servers of 10 ms", World { request: (10.0, 0.3), servers: 4, ..world() }),
+        Mix {
+            connections: 256,
+            batch: 128,
+            ..mix(
+                "room for 512, of which half are needed",
+                World { request: (100.0, 0.1), decode: (3.5, 0.2), ..world() },
+            )
+        },
+        mix(
+            "a consumer that does something else after every tenth batch",
+            World { step: (40.0, 0.1), pause: (10, 400.0), request: (20.0, 0.3), ..world() },
+        ),
+        Mix {
+            connections: 3,
+            workers: 2,
+            ..mix("room for 6", World { decode: (2.0, 0.3), ..world() })
+        },
+        then(
+            mix(
+                "a link that becomes six times as long, and short again",
+                World { request: (20.0, 0.2), step: (40.0, 0.1), ..world() },
+            ),
+            &[
+                (250, World { request: (120.0, 0.2), step: (60.0, 0.1), ..world() }),
+                (500, World { request: (20.0, 0.2), step: (40.0, 0.1), ..world() }),
+            ],
+        ),
+        then(
+            mix("a slow consumer that becomes fast", slow),
+            &[(250, World { step: (30.0, 0.1), ..world() })],
+        ),
+        then(
+            mix("a fast consumer that becomes slow", World { step: (30.0, 0.1), ..world() }),
+            &[(250, slow)],
+        ),
+        then(
+            mix("a rate limit that comes and goes", World { request: (20.0, 0.2), ..world() }),
+            &[(250, limited), (500, World { request: (20.0, 0.2), ..world() })],
+        ),
+    ]
+}
+
+impl Mix {
+    fn world(&self, batch: usize) -> &World {
+        &self.phases.iter().rfind(|(from, _)| *from <= batch).unwrap().1
+    }
+
+    fn most(&self) -> usize {
+        2 * self.connections
+    }
+
+    /// Begin, after 50 batches, and end of each phase.
+    fn spans(&self) -> Vec<(usize, usize)> {
+        let ends = self.phases.iter().skip(1).map(|it| it.0).chain([self.batches]);
+        self.phases.iter().zip(ends).map(|((from, _), end)| (from + 50, end)).collect()
+    }
+
+    /// The best rate of each span with a window that stays, and that window.
+    fn best(&self) -> Vec<(f64, usize)> {
+        let mut windows: Vec<usize> = vec![1];
+        while let Some(&last) = windows.last()
+            && last < self.most()
+        {
+            windows.push((last + 1).max(last * 6 / 5).min(self.most()));
+        }
+        let runs: Vec<(usize, Run)> =
+            windows.into_iter().map(|it| (it, run(self, &mut Fixed(it)))).collect();
+        let best = |&span: &(usize, usize)| {
+            let rate = |run: &Run| run.rate(self.batch, span);
+            let best = runs.iter().map(|(_, run)| rate(run)).fold(0.0, f64::max);
+            // The shortest that does.
+            let (window, _) = runs.iter().find(|(_, run)| rate(run) >= 0.99 * best).unwrap();
+            (best, *window)
+        };
+        self.spans().iter().map(best).collect()
+    }
+}
+
+/// Chance without state: from 0 to 1.
+fn chance(seed: u64, number: u64) -> f64 {
+    let mut x = (seed << 40) ^ number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb, 0xd6e8_feb8_6659_fd93_u64] {
+        x = (x ^ (x >> 29)).wrapping_mul(factor);
+    }
+    ((x ^ (x >> 32)) >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// Lognormal: its mean and variation, in seconds.
+fn draw((mean, cv): (f64, f64), seed: u64, number: u64) -> f64 {
+    let (a, b) = (chance(seed, 2 * number), chance(seed, 2 * number + 1));
+    let normal = (-2.0 * (1.0 - a).ln()).sqrt() * (std::f64::consts::TAU * b).cos();
+    let variance = (1.0 + cv * cv).ln();
+    1e-3 * mean * (variance.sqrt() * normal - 0.5 * variance).exp()
+}
+
+/// Who chooses.
+trait Chooser {
+    fn window(&self) -> usize;
+    fn handed_out(&mut self) {}
+    fn read(&mut self, _request: f64, _waited: f64) {}
+    fn batch(&mut self, _taken: &TakenBatch) {}
+}
+
+struct Fixed(usize);
+
+impl Chooser for Fixed {
+    fn window(&self) -> usize {
+        self.0
+    }
+}
+
+struct Automatic {
+    chooser: ReadAhead,
+    decisions: Vec<AheadDecision>,
+    least_most: (usize, usize),
+    most: usize,
+    /// Whether anybody tells when samples came, and whether something else is being tried out.
+    told: bool,
+    alone: bool,
+}
+
+impl Automatic {
+    fn new(mix: &Mix) -> Self {
+        let chooser = ReadAhead::new(mix.most());
+        let (least_most, most) = ((usize::MAX, 0), mix.most());
+        Self { chooser, decisions: Vec::new(), least_most, most, told: true, alone: true }
+    }
+
+    /// How often the window changes between these batches.
+    fn changes(&self, (from, to): (usize, usize)) -> usize {
+        let decisions =
+            self.decisions.iter().filter(|it| (from..to).contains(&(it.batch as usize)));
+        let mut window = self.at(from - 1);
+        decisions.filter(|it| std::mem::replace(&mut window, it.window) != it.window).count()
+    }
+
+    /// The window when so many batches had been taken.
+    fn at(&self, batches: usize) -> usize {
+        let before = self.decisions.iter().rfind(|it| it.batch <= batches as u64);
+        before.map_or(self.most, |it| it.window)
+    }
+}
+
+impl Chooser for Automatic {
+    fn window(&self) -> usize {
+        self.chooser.window()
+    }
+    fn handed_out(&mut self) {
+        self.chooser.handed_out();
+        let (least, most) = self.least_most;
+        self.least_most = (least.min(self.window()), most.max(self.window()));
+    }
+    fn read(&mut self, request: f64, waited: f64) {
+        self.chooser.read(self.told.then_some(request), waited);
+    }
+    fn batch(&mut self, taken: &TakenBatch) {
+        let taken = TakenBatch { alone: self.alone, ..*taken };
+        self.decisions.extend(self.chooser.batch(&taken));
+    }
+}
+
+/// When each batch was taken.
+struct Run {
+    taken: Vec<f64>,
+}
+
+impl Run {
+    fn rate(&self, batch: usize, (from, to): (usize, usize)) -> f64 {
+        ((to - from - 1) * batch) as f64 / (self.taken[to - 1] - self.taken[from])
+    }
+}
+
+/// Times in nanoseconds, so that they are ordered.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum Event {
+    /// The request of a place is answered.
+    Answer(usize),
+    /// A worker is done with a place.
+    Decoded(usize),
+    /// The consumer gives its batch back.
+    Step,
+}
+
+struct Simulation<'a> {
+    mix: &'a Mix,
+    now: u64,
+    events: BinaryHeap<Reverse<(u64, Event)>>,
+    /// Places that were handed out, and the next that is asked for.
+    handed_out: usize,
+    asked: usize,
+    /// When those were asked for that are not read, and how long they took.
+    requests: HashMap<usize, (u64, Option<u64>)>,
+    /// Those that wait for a connection, and those that have one.
+    queue: VecDeque<usize>,
+    in_flight: usize,
+    /// When the storage begins the next, and when each of its servers is free.
+    next_begin: u64,
+    servers: BinaryHeap<Reverse<u64>>,
+    idle: usize,
+    /// Workers that wait for their place, since then.
+    waiting: HashMap<usize, u64>,
+    free_slots: usize,
+    /// Places of each batch that are not done, from the first that is not published on.
+    open: VecDeque<usize>,
+    published: usize,
+    /// The consumer waits since then.
+    asks: Option<u64>,
+    taken: Vec<f64>,
+}
+
+fn run(mix: &Mix, chooser: &mut dyn Chooser) -> Run {
+    let mut simulation = Simulation {
+        mix,
+        now: 0,
+        events: BinaryHeap::new(),
+        handed_out: 0,
+        asked: 0,
+        requests: HashMap::new(),
+        queue: VecDeque::new(),
+        in_flight: 0,
+        next_begin: 0,
+        servers: BinaryHeap::new(),
+        idle: mix.workers,
+        waiting: HashMap::new(),
+        free_slots: mix.slots,
+        open: VecDeque::new(),
+        published: 0,
+        asks: Some(0),
+        taken: Vec::new(),
+    };
+    simulation.hand_out(chooser);
+    while simulation.taken.len() < mix.batches {
+        let Reverse((now, event)) = simulation.events.pop().unwrap();
+        simulation.now = now;
+        simulation.happens(event, chooser);
+    }
+    Run { taken: simulation.taken }
+}
+
+impl Simulation<'_> {
+    fn world(&self) -> &World {
+        self.mix.world(self.taken.len())
+    }
+
+    fn after(&mut self, seconds: f64, event: Event) {
+        self.events.push(Reverse((self.now + (seconds * 1e9) as u64, event)));
+    }
+
+    fn happens(&mut self, event: Event, chooser: &mut dyn Chooser) {
+        match event {
+            Event::Answer(place) => {
+                let (asked, took) = self.requests.get_mut(&place).unwrap();
+                *took = Some(self.now - *asked);
+                self.in_flight -= 1;
+                self.send();
+                if let Some(since) = self.waiting.remove(&place) {
+                    self.read(place, since, chooser);
+                }
+            }
+            Event::Decoded(place) => {
+                let batch = place / self.mix.batch;
+                self.open[batch - self.published] -= 1;
+                while self.open.front() == Some(&0) {
+                    self.open.pop_front();
+                    self.published += 1;
+                }
+                self.idle += 1;
+                self.hand_out(chooser);
+                self.take(chooser);
+            }
+            Event::Step => {
+                self.free_slots += 1;
+                self.asks = Some(self.now);
+                self.hand_out(chooser);
+                self.take(chooser);
+            }
+        }
+    }
+
+    fn hand_out(&mut self, chooser: &mut dyn Chooser) {
+        while self.idle > 0 {
+            let place = self.handed_out;
+            if place.is_multiple_of(self.mix.batch) {
+                if self.free_slots == 0 {
+                    return;
+                }
+                self.free_slots -= 1;
+                self.open.push_back(self.mix.batch);
+            }
+            self.idle -= 1;
+            self.handed_out += 1;
+            chooser.handed_out();
+            while self.asked < self.handed_out + chooser.window() {
+                self.requests.insert(self.asked, (self.now, None));
+                self.queue.push_back(self.asked);
+                self.asked += 1;
+            }
+            self.send();
+            match self.requests[&place] {
+                (_, Some(_)) => self.read(place, self.now, chooser),
+                (_, None) => drop(self.waiting.insert(place, self.now)),
+            }
+        }
+    }
+
+    /// Sends what has a connection.
+    fn send(&mut self) {
+        while self.in_flight < self.mix.connections
+            && let Some(place) = self.queue.pop_front()
+        {
+            self.in_flight += 1;
+            let World { request, stragglers: (many, long), limit, servers, .. } = *self.world();
+            let number = place as u64;
+            let straggles = chance(3, number) < many as f64 / 1e3;
+            let takes = if straggles { 1e-3 * long } else { draw(request, 1, number) };
+            let mut begin = self.now;
+            if limit > 0.0 {
+                begin = begin.max(self.next_begin);
+                self.next_begin = begin + (1e9 / limit) as u64;
+            }
+            if servers > 0 {
+                let free = if self.servers.len() < servers { None } else { self.servers.pop() };
+                begin = begin.max(free.map_or(0, |Reverse(free)| free));
+                self.servers.push(Reverse(begin + (takes * 1e9) as u64));
+            }
+            self.after((begin - self.now) as f64 * 1e-9 + takes, Event::Answer(place));
+        }
+    }
+
+    fn read(&mut self, place: usize, since: u64, chooser: &mut dyn Chooser) {
+        let (_, took) = self.requests.remove(&place).unwrap();
+        chooser.read(took.unwrap() as f64 * 1e-9, (self.now - since) as f64 * 1e-9);
+        self.after(draw(self.world().decode, 5, place as u64), Event::Decoded(place));
+    }
+
+    fn take(&mut self, chooser: &mut dyn Chooser) {
+        if let Some(since) = self.asks
+            && self.published > self.taken.len()
+        {
+            self.asks = None;
+            let World { step, pause: (every, long), .. } = *self.world();
+            let seconds = |time: u64| time as f64 * 1e-9;
+            let number = self.taken.len();
+            self.taken.push(seconds(self.now));
+            chooser.batch(&TakenBatch {
+                samples: self.mix.batch as u64,
+                now: seconds(self.now),
+                waited: seconds(self.now - since),
+                begun: (self.published - self.taken.len() + self.open.len()) as u64,
+                workers: self.mix.workers,
+                alone: true,
+            });
+            let pauses = every > 0 && number % every == every - 1;
+            let pause = if pauses { 1e-3 * long } else { 0.0 };
+            self.after(draw(step, 7, number as u64) + pause, Event::Step);
+        }
+    }
+}
+
+/// What is chosen, in a run of its own.
+fn automatic(mix: &Mix) -> (Run, Automatic) {
+    let mut automatic = Automatic::new(mix);
+    let run = run(mix, &mut automatic);
+    (run, automatic)
+}
+
+#[test]
+fn the_choice_is_nearly_the_best_there_is_within_fifty_batches_and_does_not_swing() {
+    let mut bad = Vec::new();
+    for mix in mixes() {
+        let (run, automatic) = automatic(&mix);
+        println!("{}:", mix.name);
+        automatic.decisions.iter().for_each(|it| println!("    {it}"));
+        for (span, (best, shortest)) in mix.spans().into_iter().zip(mix.best()) {
+            let share = run.rate(mix.batch, span) / best;
+            let window = automatic.at(span.0);
+            let changes = automatic.changes(span);
+            println!(
+                "  {share:.3} of the best, {best:.0} samples/s, which {shortest} reach; {window} after 50 batches, then {changes} changes"
+            );
+            if share < 0.95 || changes > 3 {
+                bad.push(format!("{}: {share:.3}, {changes} changes", mix.name));
+            }
+        }
+        let (least, most) = automatic.least_most;
+        assert_eq!(most, mix.most(), "{}: it begins with the most", mix.name);
+        assert!(mix.workers.min(mix.most()) <= least, "{}: {least}", mix.name);
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+/// The window after 50 batches of a mix of one phase.
+fn window(mix: &Mix) -> usize {
+    automatic(mix).1.at(50)
+}
+
+#[test]
+fn where_the_consumer_limits_the_window_is_what_requests_need() {
+    let far = |mean: f64, cv: f64| {
+        let world = World { request: (mean, cv), step: (160.0, 0.1), ..world() };
+        Mix { workers: 4, connections: 128, ..mix("200 samples a second", world) }
+    };
+    let windows = [far(1.0, 0.3), far(50.0, 0.3), far(200.0, 0.3)].map(|mix| window(&mix));
+    // 200 a second, and so many milliseconds: 0.2, 10 and 40 in flight.
+    assert_eq!(windows[0], 4, "{windows:?}");
+    assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
+    // At first 128 requests wait for 64 connections, later ones do not.
+    let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
+    assert!((44..80).contains(&at_first), "{at_first}");
+    let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
+    let plain = window(&far(20.0, 0.2));
+    let longer = window(&mix("one in a hundred is late", stragglers));
+    assert!(longer >= 3 * plain, "{plain} without, {longer} with requests that are very late");
+}
+
+#[test]
+fn more_than_a_storage_serves_is_not_kept_in_flight() {
+    // 400 a second, each 20 ms: 8 in flight.
+    let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
+    let chosen = window(&mix("a rate limit", limited));
+    assert!((8..=24).contains(&chosen), "{chosen}");
+    // Whenever that begins: what was measured while it did is not compared.
+    let free = World { request: (20.0, 0.2), ..world() };
+    for onset in 250..260 {
+        let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));
+        let chosen = automatic.at(onset + 60);
+        assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
+    }
+    // What is as slow since it is far away needs all there are.
+    let far = World { request: (320.0, 0.2), ..world() };
+    let mix = Mix { connections: 512, ..mix("the same rate", far) };
+    let most = mix.most();
+    let (_, automatic) = automatic(&Mix { batches: 400, ..mix });
+    assert!(2 * automatic.at(400) > most, "{:#?}", automatic.decisions);
+}
+
+#[test]
+fn where_measurements_say_little_there_is_the_most() {
+    let lumps = World { stragglers: (20, 600.0), decode: (16.0, 0.3), ..world() };
+    let mix = mix("one in fifty takes 600 ms", lumps);
+    let (_, automatic) = automatic(&mix);
+    let [decision] = &automatic.decisions[..] else { panic!("{:#?}", automatic.decisions) };
+    assert_eq!((decision.window, decision.settled), (mix.most(), true));
+    assert!(decision.batch >= 20, "measured for longer: {decision}");
+}
+
+#[test]
+fn a_pause_of_the_consumer_changes_nothing() {
+    let steady = World { step: (80.0, 0.1), ..world() };
+    let pausing = World { pause: (150, 60_000.0), ..steady };
+    let decisions = |world: World| automatic(&mix("a pause", world)).1.decisions;
+    let (expected, paused) = (decisions(steady), decisions(pausing));
+    assert!(!expected.is_empty());
+    assert_eq!(paused, expected);
+}
+
+#[test]
+fn no_shorter_window_is_tried_while_something_else_is() {
+    let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
+    let mix = mix("a rate limit", limited);
+    let mut chooser = Automatic { alone: false, ..Automatic::new(&mix) };
+    run(&mix, &mut chooser);
+    assert_eq!(chooser.least_most, (mix.most(), mix.most()), "{:#?}", chooser.decisions);
+}
+
+#[test]
+fn where_nothing_tells_when_samples_came_nothing_changes() {
+    let mix = mix("a slow consumer", World { step: (500.0, 0.0), ..world() });
+    let mut chooser = Automatic { told: false, ..Automatic::new(&mix) };
+    run(&mix, &mut chooser);
+    assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
+}
+
+/// A chooser of at most 100, whose consumer takes a batch of 10 every 0.1 seconds, after this many batches: with how many
+/// workers each, and how long a worker and the consumer waited for it, and how long requests take.
+fn fed(
+    batches: usize,
+    each: impl Fn(usize) -> (usize, f64),
+    request: f64,
+) -> (ReadAhead, Vec<AheadDecision>) {
+    let mut chooser = ReadAhead::new(100);
+    let mut decisions = Vec::new();
+    for number in 0..batches {
+        let (workers, waited) = each(number);
+        for _ in 0..10 {
+            chooser.handed_out();
+            chooser.read(Some(request), 0.1 * waited);
+        }
+        let samples = 10;
+        let now = 0.1 * number as f64;
+        let taken = TakenBatch { samples, now, waited, begun: 2, workers, alone: true };
+        decisions.extend(chooser.batch(&taken));
+    }
+    (chooser, decisions)
+}
+
+#[test]
+fn what_was_asked_for_under_another_window_or_by_other_workers_is_not_measured() {
+    let quiet = |workers: usize| move |_: usize| (workers, 0.0);
+    // What was asked for at first, what had been begun then, the beginning, and five that are measured.
+    let first = 9 + 2 + 1 + 5;
+    assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
+    let (chooser, decisions) = fed(first, quiet(2), 0.02);
+    assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
+    // 100 a second, 20 ms, and a quarter more.
+    assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
+    // As much as was asked for and begun before; one more would be seen.
+    let waits = |from: usize, to: usize| {
+        let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
+        fed(100, move |number| (2, waited(number)), 0.02).1.len()
+    };
+    assert_eq!((waits(0, 11), waits(first, first + 12)), (1, 1));
+    assert!(waits(first, first + 17) > 1, "longer as soon as that is measured");
+    let changing = fed(200, |number| (1 + number / 4 % 2, 0.0), 0.02).1;
+    assert_eq!(changing, [], "never the same workers for long");
+    let (chooser, decisions) = fed(60, |number| (if number < 50 { 2 } else { 30 }, 0.0), 0.02);
+    assert_eq!(chooser.window(), 30, "one for each worker: {decisions:#?}");
+    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "as far as there is room");
+}
+
+#[test]
+fn a_window_stays_as_long_as_the_loop_does() {
+    for mix in mixes().into_iter().filter(|mix| mix.phases.len() == 1) {
+        let mix = Mix { batches: 3000, ..mix };
+        let (_, automatic) = automatic(&mix);
+        let (all, last) = (automatic.changes((50, 3000)), automatic.changes((1500, 3000)));
+        println!("{}: {all} changes after 50 batches, {last} after 1500", mix.name);
+        // Each new beginning comes after twice the time of the one before.
+        assert!(all <= 12 && last <= 4, "{}: {:#?}", mix.name, automatic.decisions);
+    }
+}
+
+#[test]
+fn a_loop_at_the_edge_does_not_swing() {
+    // Late samples cost something in every other measurement, or so.
+    let each = |number: usize| (2, if (number / 33).is_multiple_of(2) { 0.01 } else { 0.0 });
+    let (_, decisions) = fed(4000, each, 0.9);
+    assert!(decisions.len() <= 12, "{decisions:#?}");
+    // 100 a second, and 0.9 seconds.
+    let settled = |it: &&AheadDecision| it.settled;
+    assert!(decisions.iter().filter(settled).all(|it| it.window == 100), "{decisions:#?}");
+}
