@@ -276,7 +276,8 @@ impl Tuner {
 
     /// Takes the cheapest of the fastest, or of trials that say little what the model makes of all of them.
     fn settle(&mut self) -> Result<Decision> {
-        let fast = fastest(&self.trials);
+        let best = self.trials.iter().map(|it| it.rate).fold(0.0, f64::max);
+        let fast = self.trials.iter().filter(|it| it.rate >= AS_FAST * best);
         let cost = |it: &&Trial| (it.choice.offload, it.choice.workers, it.choice.prefetch);
         let Some(taken) = fast.min_by_key(cost) else {
             return Ok(self.decide(self.now, "nothing was measured".into(), true));
@@ -367,16 +368,6 @@ impl Trial {
             _ => seen,
         }
     }
-}
-
-/// The trials that were nearly as fast as the fastest, as far as that can be told: by twice what chance makes of both.
-fn fastest(trials: &[Trial]) -> impl Iterator<Item = &Trial> {
-    let best = trials.iter().max_by(|a, b| a.rate.total_cmp(&b.rate));
-    trials.iter().filter(move |it| {
-        let chance = best.map_or(0.0, |best| it.error.hypot(best.error));
-        let slower = (1.0 - AS_FAST).max(2.0 * chance).min(OTHER);
-        best.is_some_and(|best| it.rate >= (1.0 - slower) * best.rate)
-    })
 }
 
 /// The standard error of a speed, by it: of batches, or samples, that take very different times a few say little.
