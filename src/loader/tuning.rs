@@ -77,6 +77,7 @@ pub(super) struct Tuning {
     thread: Option<JoinHandle<()>>,
 }
 
+/// Whoever has the phase may ask for what is chosen, as a profile does, and not the other way round.
 struct Shared {
     phase: Mutex<Phase>,
     /// Batches of a window.
@@ -130,13 +131,14 @@ impl Tuning {
     /// Makes a choice by hand.
     fn choose(&self, choice: Choice, apply: &Apply) -> Result<()> {
         self.space.check(choice)?;
+        let batch = self.shared.batches.load(Ordering::Relaxed);
+        let decision = Decision { batch, choice, settled: true, why: "by hand".into() };
         let mut chosen = lock(&self.shared.chosen);
         *chosen = Chosen { choice, by_hand: true };
         apply(choice);
+        lock(&self.shared.decisions).push(decision);
+        drop(chosen);
         *lock(&self.shared.phase) = Phase::Decide;
-        let batch = self.shared.batches.load(Ordering::Relaxed);
-        let why = "by hand".into();
-        lock(&self.shared.decisions).push(Decision { batch, choice, settled: true, why });
         Ok(())
     }
 
@@ -196,6 +198,7 @@ impl Shared {
                 tracing::info!(target: "feedwater::tune", "{decision}");
                 lock(&self.decisions).push(decision);
             }
+            drop(chosen);
             self.window.store(tuner.window(), Ordering::Relaxed);
             *lock(&self.phase) = Phase::Skip(skip);
         }
