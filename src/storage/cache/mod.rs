@@ -21,7 +21,8 @@ use super::{Stamp, StorageSettings};
 /// * An entry belongs to a URL, the version that the server gave it, and a range: a changed object has other entries.
 /// * An entry's checksum (CRC-32C) is verified whenever it is read. A damaged one is thrown away, and fetched anew.
 /// * An entry is written under another name and renamed when it is whole; reading needs no lock. All processes add to one
-///   count of bytes, under a lock on the file that holds it. It is counted anew before anything is thrown away.
+///   count of bytes, under a lock on the file that holds it. It is counted anew before anything is thrown away; so that nothing
+///   is missed then, a file has its length, and gets its name, under that lock too.
 /// * There are never more bytes than the limit. Where there is no room, what belongs to the folders (URLs) that were not
 ///   used for longest goes, a folder at a time, but never one that a process has used within the hour: a set that is
 ///   larger than the limit keeps what it has, since it would otherwise lose each sample before it is read again.
@@ -135,13 +136,17 @@ impl Cache {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let path = self.path(place);
         let len = (HEAD + bytes.len()) as u64;
-        if path.exists() || !self.take(len)? {
-            return Ok(());
-        }
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("{TEMPORARY}{}-{number}", std::process::id());
         let temporary = self.root.join(&place.folder).join(name);
-        let written = write(&temporary, bytes).and_then(|()| fs::rename(&temporary, &path));
+        let take = || Ok(!path.exists() && self.take(len, &temporary)?);
+        let written = take().and_then(|room| match room {
+            true => write(&temporary, bytes).and_then(|()| {
+                let _count = self.lock()?;
+                fs::rename(&temporary, &path)
+            }),
+            false => Ok(()),
+        });
         if written.is_err() {
             let _ = fs::remove_file(&temporary);
         }
@@ -155,16 +160,21 @@ impl Cache {
         }
     }
 
-    /// Takes room for so many bytes; false where there is none.
-    fn take(&self, len: u64) -> Result<bool> {
+    /// The file with the count of bytes, which nobody else has until it is closed, also by the end of the process.
+    fn lock(&self) -> Result<File> {
+        let path = self.root.join(COUNT);
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
+        file.lock()?;
+        Ok(file)
+    }
+
+    /// Takes room for so many bytes, with a file of that length; false where there is none.
+    fn take(&self, len: u64, path: &Path) -> Result<bool> {
         if len > self.limit || self.state().full_until.is_some_and(|until| Instant::now() < until) {
             return Ok(false);
         }
-        let path = self.root.join(COUNT);
-        let mut file =
-            OpenOptions::new().read(true).write(true).create(true).truncate(false).open(path)?;
-        // Given back when the file is closed, also by the end of the process.
-        file.lock()?;
+        let mut file = self.lock()?;
         let mut text = String::new();
         file.read_to_string(&mut text)?;
         let mut total = match text.trim().parse::<u64>() {
@@ -176,6 +186,7 @@ impl Cache {
         }
         let room = total.saturating_add(len) <= self.limit;
         if room {
+            File::create(path)?.set_len(len)?;
             total += len;
         } else {
             self.state().full_until = Some(Instant::now() + FULL);
@@ -277,7 +288,7 @@ fn write(path: &Path, bytes: &[u8]) -> Result<()> {
     head[16..20].copy_from_slice(&crc32c::crc32c(bytes).to_le_bytes());
     let crc = crc32c::crc32c(&head[..20]);
     head[20..].copy_from_slice(&crc.to_le_bytes());
-    let mut file = File::create(path)?;
+    let mut file = OpenOptions::new().write(true).open(path)?;
     file.write_all(&head)?;
     file.write_all(bytes)
 }
@@ -323,4 +334,28 @@ fn bytes_in(folder: &Path) -> Result<u64> {
         }
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when another process has taken room and has not written yet, and all is counted anew.
+    #[test]
+    fn room_that_is_taken_counts_before_anything_is_written() {
+        let root = tempfile::tempdir().unwrap();
+        let settings = StorageSettings {
+            cache: 200,
+            cache_directory: Some(root.path().into()),
+            ..StorageSettings::default()
+        };
+        let cache = Cache::open(&settings).unwrap();
+        cache.mark("folder");
+        let path = |number: u32| root.path().join(format!("folder/{TEMPORARY}1-{number}"));
+        for (number, room) in [(0, true), (1, true), (2, false)] {
+            assert_eq!(cache.take(100, &path(number)).unwrap(), room);
+            assert_eq!(path(number).exists(), room);
+            let _ = fs::remove_file(root.path().join(COUNT));
+        }
+    }
 }
