@@ -17,14 +17,6 @@ __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a < b ? b : a; }
 
 #ifdef __CUDACC__
-__device__ inline unsigned dot_unsigned(unsigned bytes, unsigned factors, unsigned sum) {
-    asm("dp4a.u32.u32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
-    return sum;
-}
-__device__ inline int dot_signed(unsigned bytes, unsigned factors, int sum) {
-    asm("dp4a.u32.s32 %0, %1, %2, %0;" : "+r"(sum) : "r"(bytes), "r"(factors));
-    return sum;
-}
 // `low` and `high`, each clamped to 0..255, as the lowest bytes of a word whose upper half was `above`'s lower one.
 __device__ inline unsigned clamped(int low, int high, unsigned above) {
     unsigned word;
@@ -40,14 +32,6 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
 #else
 static inline unsigned byte_of(unsigned word, int place) { return word >> 8 * place & 255; }
-static inline unsigned dot_unsigned(unsigned bytes, unsigned factors, unsigned sum) {
-    for (int i = 0; i < 4; i++) sum += byte_of(bytes, i) * byte_of(factors, i);
-    return sum;
-}
-static inline int dot_signed(unsigned bytes, unsigned factors, int sum) {
-    for (int i = 0; i < 4; i++) sum += (int)byte_of(bytes, i) * (signed char)byte_of(factors, i);
-    return sum;
-}
 static inline unsigned clamped(int low, int high, unsigned above) {
     return above << 16 | (unsigned)larger(0, smaller(255, high)) << 8 | (unsigned)larger(0, smaller(255, low));
 }
@@ -73,19 +57,6 @@ struct Divisor {
     __device__ int of(int number) const { return by > 1 ? (int)high_product(number, inverse) : number; }
 };
 
-// How the threads share out a rectangle: each keeps to every `count`th column, and to every `slots`th row.
-struct Lanes {
-    int count, slots, first, slot;
-    __device__ Lanes(int thread, int columns) {
-        const int threads = blockDim.x;
-        count = smaller(columns, threads);
-        slots = threads / count;
-        slot = thread / count;
-        // Threads that are left over have nothing to do.
-        first = slot < slots ? thread - slot * count : columns;
-    }
-};
-
 struct Quad {
     unsigned r, g, b;
 };
@@ -103,44 +74,83 @@ template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, i
     return quad;
 }
 
-// The same for a rectangle of `rows` rows, from row `y` on, and of `words` words, from pixel `x` on, as fast as the
-// source allows; `start` is a pixel from which on every fourth is the best to begin with.
-template <class Src> struct Quads {
+// Sixteen pixels of a row, a plane for each channel.
+struct alignas(16) Words {
+    unsigned of[4];
+};
+struct Sixteen {
+    Words r, g, b;
+    __device__ void put(int word, const Quad& quad) {
+        r.of[word] = quad.r;
+        g.of[word] = quad.g;
+        b.of[word] = quad.b;
+    }
+};
+
+// A rectangle of `rows` rows, from row `y` on, and of `count` times sixteen pixels, from pixel `x` on, as fast as the
+// source allows. `start` is a pixel from which on every sixteenth is the best to begin with. What is not from `first` to
+// before `end` is not used.
+template <class Src> struct Pieces {
     const Src& src;
     int x, y, first, end;
     static __device__ int start(const Src&) { return 0; }
-    __device__ Quads(const Src& src, int x, int y, int, int, int first, int end)
+    __device__ Pieces(const Src& src, int x, int y, int, int, int first, int end)
         : src(src), x(x), y(y), first(first), end(end) {}
-    __device__ Quad at(int word, int row) const { return quad_of_pixels(src, x + 4 * word, y + row, first, end); }
+    __device__ Sixteen at(int place, int row) const {
+        Sixteen it;
+        for (int word = 0; word < 4; word++)
+            it.put(word, quad_of_pixels(src, x + 16 * place + 4 * word, y + row, first, end));
+        return it;
+    }
 };
 
-// Upright pixels come as the 12 bytes that they are, in words. Rows may begin at any address: words are read where they
-// are aligned and shifted together, up to four bytes more than are needed. Only where those are outside of the memory,
-// after the last row or before the first, pixels come one by one.
-template <> struct Quads<Roi> {
+// The 12 bytes of four pixels.
+__device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned high) {
+    const Quad quad = {picked(picked(low, middle, 0x0630), high, 0x5210),
+                       picked(picked(low, middle, 0x0741), high, 0x6210),
+                       picked(picked(low, middle, 0x0052), high, 0x7410)};
+    return quad;
+}
+
+// Upright pixels come as the 48 bytes that they are: 16 at once where all rows begin at multiples of that, as those of
+// pages do. Where rows begin at any address, words are read where they are aligned and shifted together, up to four
+// bytes more than are needed. Only where any of that is outside of the memory, after the last row or before the first,
+// pixels come one by one.
+template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;
     const unsigned char* pixels;
     int pitch, whole;           // bytes from a row to the next; rows that can be read in words
+    bool aligned;
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
-    __device__ Quads(const Roi& src, int x, int y, int rows, int words, int first, int end)
+    __device__ Pieces(const Roi& src, int x, int y, int rows, int count, int first, int end)
         : src(src), x(x), y(y), first(first), end(end),
-          pixels(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0) {
+          pixels(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0),
+          aligned(((unsigned long long)pixels | (unsigned)pitch) % 16 == 0) {
         const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
         if (src.orientation || pixels - (unsigned long long)pixels % 4 < src.pixels) return;
         for (whole = rows; whole > 0; whole--)
-            if (pixels + (long long)pitch * (whole - 1) + 12 * words + 4 <= after) return;
+            if (pixels + (long long)pitch * (whole - 1) + 48 * count + (aligned ? 0 : 4) <= after) return;
     }
-    __device__ Quad at(int word, int row) const {
+    __device__ Sixteen at(int place, int row) const {
+        Sixteen it;
+        if (aligned && row < whole) {
+            const Words* from = (const Words*)(pixels + pitch * row + 48 * place);
+            const Words a = from[0], b = from[1], c = from[2];
+            it.put(0, quad_of_words(a.of[0], a.of[1], a.of[2]));
+            it.put(1, quad_of_words(a.of[3], b.of[0], b.of[1]));
+            it.put(2, quad_of_words(b.of[2], b.of[3], c.of[0]));
+            it.put(3, quad_of_words(c.of[1], c.of[2], c.of[3]));
+            return it;
+        }
+        for (int word = 0; word < 4; word++) it.put(word, quad(4 * place + word, row));
+        return it;
+    }
+    NOT_INLINE __device__ Quad quad(int word, int row) const {
         if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end);
         const unsigned long long from = (unsigned long long)(pixels + pitch * row + 12 * word);
         const unsigned* aligned = (const unsigned*)(from & ~3ull);
         const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
-        const unsigned low = shifted(aligned[0], b, bits), middle = shifted(b, c, bits);
-        const unsigned high = shifted(c, aligned[3], bits);
-        const Quad quad = {picked(picked(low, middle, 0x0630), high, 0x5210),
-                           picked(picked(low, middle, 0x0741), high, 0x6210),
-                           picked(picked(low, middle, 0x0052), high, 0x7410)};
-        return quad;
+        return quad_of_words(shifted(aligned[0], b, bits), shifted(b, c, bits), shifted(c, aligned[3], bits));
     }
 };

@@ -46,17 +46,17 @@ struct BF16 {
     }
 };
 
-// Two elements that lie side by side, for one store.
-template <class T> struct alignas(2 * sizeof(T)) Two {
-    T first, second;
+// Four elements that lie side by side, for one store.
+template <class T> struct alignas(4 * sizeof(T)) Four {
+    T of[4];
 };
-template <class T> __device__ inline void store_side_by_side(T* at, T first, T second) {
-    const Two<T> two = {first, second};
-    *(Two<T>*)at = two;
+template <class T> __device__ inline void store_side_by_side(T* at, T a, T b, T c, T d) {
+    const Four<T> four = {{a, b, c, d}};
+    *(Four<T>*)at = four;
 }
 
-// A pixel as elements; `store` converts it first. `store_two` takes a pixel and its right neighbour; the tensor must be
-// aligned for two elements, and its width and the pixel's column must be even.
+// A pixel as elements; `store` converts it first. `store_four` takes four pixels, side by side, by their channels; the
+// tensor must be aligned for four elements, and its width and the first pixel's column must be multiples of four.
 struct Nchw {
     template <class Out, class Pixel>
     static __device__ void store(typename Out::type* out, int x, int y, int width, int height, Pixel p) {
@@ -70,12 +70,14 @@ struct Nchw {
         for (int channel = 0; channel < 3; channel++) out[y * width + x + channel * plane] = p[channel];
     }
     template <class Out>
-    static __device__ void store_two(typename Out::type* out, int x, int y, int width, int height,
-                                     const typename Out::type a[3], const typename Out::type b[3]) {
+    static __device__ void store_four(typename Out::type* out, int x, int y, int width, int height,
+                                      const typename Out::type p[3][4]) {
         const long long plane = (long long)width * height;
         typename Out::type* at = out + (y * width + x);
-        for (int channel = 0; channel < 3; channel++)
-            store_side_by_side(at + channel * plane, a[channel], b[channel]);
+        for (int channel = 0; channel < 3; channel++) {
+            const typename Out::type* of = p[channel];
+            store_side_by_side(at + channel * plane, of[0], of[1], of[2], of[3]);
+        }
     }
 };
 
@@ -92,11 +94,11 @@ struct Nhwc {
         for (int channel = 0; channel < 3; channel++) at[channel] = p[channel];
     }
     template <class Out>
-    static __device__ void store_two(typename Out::type* out, int x, int y, int width, int,
-                                     const typename Out::type a[3], const typename Out::type b[3]) {
+    static __device__ void store_four(typename Out::type* out, int x, int y, int width, int,
+                                      const typename Out::type p[3][4]) {
         typename Out::type* at = out + 3ll * (y * width + x);
-        store_side_by_side(at, a[0], a[1]);
-        store_side_by_side(at + 2, a[2], b[0]);
-        store_side_by_side(at + 4, b[1], b[2]);
+        store_side_by_side(at, p[0][0], p[1][0], p[2][0], p[0][1]);
+        store_side_by_side(at + 4, p[1][1], p[2][1], p[0][2], p[1][2]);
+        store_side_by_side(at + 8, p[2][2], p[0][3], p[1][3], p[2][3]);
     }
 };

@@ -170,6 +170,7 @@ pub fn kernel_text(
     let tiled = is_tiled(operators);
     if tiled {
         add("quads", include_str!("../../kernels/quads.cu"));
+        add("matrix", include_str!("../../kernels/matrix.cu"));
         add("tile", include_str!("../../kernels/tile.cu"));
     }
     KernelText { source, name: format!("{chain} {dtype} {layout}"), sample_bytes, tiled }

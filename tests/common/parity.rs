@@ -42,8 +42,8 @@ pub struct Case<'a> {
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 1, rows: 1, threads: 224, shared_bytes: 44 << 10 }),
-    Some(Tiles { columns: 2, rows: 3, threads: 96, shared_bytes: 7 << 10 }),
-    Some(Tiles { columns: 1, rows: 2, threads: 33, shared_bytes: 4 << 10 }),
+    Some(Tiles { columns: 2, rows: 3, threads: 96, shared_bytes: 20 << 10 }),
+    Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
 /// One operator's share of a sample.

@@ -1,0 +1,125 @@
+// Products of matrices of bytes: what a warp multiplies at once, on the tensor cores, and what stands for that on the
+// host, where the work of a warp is loops over its lanes with products between them.
+//
+// A warp multiplies 16 rows of 32 bytes by 8 columns of 32 bytes and adds the products to 16 x 8 sums. Each lane holds a
+// part of all three, in words of four bytes (PTX ISA, "Matrix Fragments for mma.m16n8k32"). Those of lane 4 r + q are
+//   left     words q and q + 4 of row r (of[0] and of[2]) and of row r + 8 (of[1] and of[3])
+//   right    words q and q + 4 of column r
+//   sums     columns 2 q and 2 q + 1 of row r (of[0] and of[1]) and of row r + 8 (of[2] and of[3])
+#ifdef __CUDACC__
+#define EACH_WARP if (const int warp = threadIdx.x / 32; true)
+#define EACH_LANE if (const int lane = threadIdx.x % 32; true)
+// What each lane keeps.
+template <class T> struct Lanes {
+    T own;
+    __device__ T& operator[](int) { return own; }
+    __device__ const T& operator[](int) const { return own; }
+};
+#else
+#define EACH_WARP for (int warp = 0; warp < (int)blockDim.x / 32; warp++)
+#define EACH_LANE for (int lane = 0; lane < 32; lane++)
+template <class T> struct Lanes {
+    T all[32];
+    T& operator[](int lane) { return all[lane]; }
+    const T& operator[](int lane) const { return all[lane]; }
+};
+#endif
+
+struct Left {
+    unsigned of[4];
+};
+struct Right {
+    unsigned of[2];
+};
+struct Sums {
+    int of[4];
+};
+
+// Which of the matrices holds signed bytes.
+enum Signed { NEITHER, LEFT, RIGHT };
+
+#ifdef __CUDACC__
+#if __CUDA_ARCH__ >= 800
+#define MULTIPLY(LEFT_TYPE, RIGHT_TYPE)                                                                              \
+    asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." LEFT_TYPE "." RIGHT_TYPE                                   \
+                 ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                              \
+                 : "+r"(d.of[0]), "+r"(d.of[1]), "+r"(d.of[2]), "+r"(d.of[3])                                        \
+                 : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]))
+#else
+// Turing multiplies 8 rows of 16 bytes at once: a quarter, whose parts lie in the same lanes.
+#define QUARTER(LEFT_TYPE, RIGHT_TYPE, ROWS, HALF)                                                                   \
+    asm volatile("mma.sync.aligned.m8n8k16.row.col.s32." LEFT_TYPE "." RIGHT_TYPE                                    \
+                 ".s32 {%0, %1}, {%2}, {%3}, {%0, %1};"                                                              \
+                 : "+r"(d.of[2 * ROWS]), "+r"(d.of[2 * ROWS + 1])                                                    \
+                 : "r"(a.of[ROWS + 2 * HALF]), "r"(b.of[HALF]))
+#define MULTIPLY(LEFT_TYPE, RIGHT_TYPE)                                                                              \
+    QUARTER(LEFT_TYPE, RIGHT_TYPE, 0, 0);                                                                            \
+    QUARTER(LEFT_TYPE, RIGHT_TYPE, 0, 1);                                                                            \
+    QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 0);                                                                            \
+    QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 1)
+#endif
+template <Signed SIGNED>
+__device__ inline void multiply(Lanes<Sums>& sums, const Lanes<Left>& left, const Lanes<Right>& right) {
+    Sums& d = sums.own;
+    const Left& a = left.own;
+    const Right& b = right.own;
+    if (SIGNED == LEFT) {
+        MULTIPLY("s8", "u8");
+    } else if (SIGNED == RIGHT) {
+        MULTIPLY("u8", "s8");
+    } else {
+        MULTIPLY("u8", "u8");
+    }
+}
+#else
+template <Signed SIGNED> void multiply(Lanes<Sums>& sums, const Lanes<Left>& left, const Lanes<Right>& right) {
+    for (int row = 0; row < 16; row++)
+        for (int column = 0; column < 8; column++)
+            for (int word = 0; word < 8; word++) {
+                const unsigned a = left[4 * (row % 8) + word % 4].of[row / 8 + word / 4 * 2];
+                const unsigned b = right[4 * column + word % 4].of[word / 4];
+                // Most coefficients are 0.
+                if (!a || !b) continue;
+                int& sum = sums[4 * (row % 8) + column / 2].of[row / 8 * 2 + column % 2];
+                for (int i = 0; i < 4; i++) {
+                    const int x = byte_of(a, i), y = byte_of(b, i);
+                    sum += (SIGNED == LEFT ? (signed char)x : x) * (SIGNED == RIGHT ? (signed char)y : y);
+                }
+            }
+}
+#endif
+
+// Four coefficients of 22 bits and a sign, in parts: their bytes, the highest ones signed. 16 bytes, so that they come
+// with one load.
+struct alignas(16) Factors {
+    unsigned low, middle, high, unused;
+};
+
+// Coefficients `first` to `first` + 3; 0 for those that there are not.
+__device__ inline Factors factors(const int* coefs, int count, int first) {
+    unsigned k[4];
+    for (int i = 0; i < 4; i++) k[i] = first + i >= 0 && first + i < count ? coefs[first + i] : 0;
+    const unsigned a = picked(k[0], k[1], 0x5140), b = picked(k[2], k[3], 0x5140);
+    const Factors parts = {picked(a, b, 0x5410), picked(a, b, 0x7632),
+                           picked(picked(k[0], k[1], 0x0062), picked(k[2], k[3], 0x0062), 0x5410), 0};
+    return parts;
+}
+
+// The sums of products with coefficients, a sum for each of their parts.
+struct Weighted {
+    Lanes<Sums> low, middle, high;
+    __device__ Weighted() {
+        EACH_LANE for (int i = 0; i < 4; i++) {
+            low[lane].of[i] = 1 << 21;
+            middle[lane].of[i] = high[lane].of[i] = 0;
+        }
+    }
+    // Sum number `i` of a lane, put together and rounded, and not yet clamped to a byte.
+    __device__ int value(int lane, int i) const {
+        const unsigned middle_and_high = (unsigned)middle[lane].of[i] + ((unsigned)high[lane].of[i] << 8);
+        return (int)((unsigned)low[lane].of[i] + (middle_and_high << 8)) >> 22;
+    }
+};
+
+// Four sums as the bytes of a word.
+__device__ inline unsigned bytes_of(int a, int b, int c, int d) { return clamped(a, b, clamped(c, d, 0)); }
