@@ -42,9 +42,10 @@ enum Signed { NEITHER, LEFT, RIGHT };
 #if __CUDA_ARCH__ >= 800
 #define MULTIPLY(LEFT_TYPE, RIGHT_TYPE)                                                                              \
     asm volatile("mma.sync.aligned.m16n8k32.row.col.s32." LEFT_TYPE "." RIGHT_TYPE                                   \
-                 ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"                              \
-                 : "+r"(d.of[0]), "+r"(d.of[1]), "+r"(d.of[2]), "+r"(d.of[3])                                        \
-                 : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]))
+                 ".s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"                          \
+                 : "=r"(d.of[0]), "=r"(d.of[1]), "=r"(d.of[2]), "=r"(d.of[3])                                        \
+                 : "r"(a.of[0]), "r"(a.of[1]), "r"(a.of[2]), "r"(a.of[3]), "r"(b.of[0]), "r"(b.of[1]), "r"(c.of[0]), \
+                   "r"(c.of[1]), "r"(c.of[2]), "r"(c.of[3]))
 #else
 // Turing multiplies 8 rows of 16 bytes at once: a quarter, whose parts lie in the same lanes.
 #define QUARTER(LEFT_TYPE, RIGHT_TYPE, ROWS, HALF)                                                                   \
@@ -53,16 +54,20 @@ enum Signed { NEITHER, LEFT, RIGHT };
                  : "+r"(d.of[2 * ROWS]), "+r"(d.of[2 * ROWS + 1])                                                    \
                  : "r"(a.of[ROWS + 2 * HALF]), "r"(b.of[HALF]))
 #define MULTIPLY(LEFT_TYPE, RIGHT_TYPE)                                                                              \
+    d = c;                                                                                                           \
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 0, 0);                                                                            \
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 0, 1);                                                                            \
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 0);                                                                            \
     QUARTER(LEFT_TYPE, RIGHT_TYPE, 1, 1)
 #endif
+// `sums` become products added to `start`.
 template <Signed SIGNED>
-__device__ inline void multiply(Lanes<Sums>& sums, const Lanes<Left>& left, const Lanes<Right>& right) {
-    Sums& d = sums.own;
+__device__ inline void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& left,
+                                const Lanes<Right>& right) {
+    const Sums& c = start.own;
     const Left& a = left.own;
     const Right& b = right.own;
+    Sums d;
     if (SIGNED == LEFT) {
         MULTIPLY("s8", "u8");
     } else if (SIGNED == RIGHT) {
@@ -70,9 +75,12 @@ __device__ inline void multiply(Lanes<Sums>& sums, const Lanes<Left>& left, cons
     } else {
         MULTIPLY("u8", "u8");
     }
+    sums.own = d;
 }
 #else
-template <Signed SIGNED> void multiply(Lanes<Sums>& sums, const Lanes<Left>& left, const Lanes<Right>& right) {
+template <Signed SIGNED>
+void multiply(Lanes<Sums>& sums, const Lanes<Sums>& start, const Lanes<Left>& left, const Lanes<Right>& right) {
+    sums = start;
     for (int row = 0; row < 16; row++)
         for (int column = 0; column < 8; column++)
             for (int word = 0; word < 8; word++) {
@@ -89,10 +97,10 @@ template <Signed SIGNED> void multiply(Lanes<Sums>& sums, const Lanes<Left>& lef
 }
 #endif
 
-// Four coefficients of 22 bits and a sign, in parts: their bytes, the highest ones signed. 16 bytes, so that they come
-// with one load.
-struct alignas(16) Factors {
-    unsigned low, middle, high, unused;
+// Four coefficients of 22 bits and a sign, in parts: their bytes, the highest ones signed. Three words are loaded one by
+// one to where products need them; and since three is odd, neighbours lie in different banks.
+struct Factors {
+    unsigned low, middle, high;
 };
 
 // Coefficients `first` to `first` + 3; 0 for those that there are not.
@@ -101,23 +109,45 @@ __device__ inline Factors factors(const int* coefs, int count, int first) {
     for (int i = 0; i < 4; i++) k[i] = first + i >= 0 && first + i < count ? coefs[first + i] : 0;
     const unsigned a = picked(k[0], k[1], 0x5140), b = picked(k[2], k[3], 0x5140);
     const Factors parts = {picked(a, b, 0x5410), picked(a, b, 0x7632),
-                           picked(picked(k[0], k[1], 0x0062), picked(k[2], k[3], 0x0062), 0x5410), 0};
+                           picked(picked(k[0], k[1], 0x0062), picked(k[2], k[3], 0x0062), 0x5410)};
     return parts;
 }
+
+// Coefficients as matrices, one for each of their parts.
+template <class Side> struct Parts {
+    Lanes<Side> low, middle, high;
+};
 
 // The sums of products with coefficients, a sum for each of their parts.
 struct Weighted {
     Lanes<Sums> low, middle, high;
-    __device__ Weighted() {
+    // No products yet: only what makes the cut of 22 bits a rounding.
+    static __device__ Weighted none() {
+        Weighted none;
         EACH_LANE for (int i = 0; i < 4; i++) {
-            low[lane].of[i] = 1 << 21;
-            middle[lane].of[i] = high[lane].of[i] = 0;
+            none.low[lane].of[i] = 1 << 21;
+            none.middle[lane].of[i] = none.high[lane].of[i] = 0;
         }
+        return none;
+    }
+    __device__ Weighted plus(const Lanes<Left>& bytes, const Parts<Right>& k) const {
+        Weighted sum;
+        multiply<NEITHER>(sum.low, low, bytes, k.low);
+        multiply<NEITHER>(sum.middle, middle, bytes, k.middle);
+        multiply<RIGHT>(sum.high, high, bytes, k.high);
+        return sum;
+    }
+    __device__ Weighted plus(const Parts<Left>& k, const Lanes<Right>& bytes) const {
+        Weighted sum;
+        multiply<NEITHER>(sum.low, low, k.low, bytes);
+        multiply<NEITHER>(sum.middle, middle, k.middle, bytes);
+        multiply<LEFT>(sum.high, high, k.high, bytes);
+        return sum;
     }
     // Sum number `i` of a lane, put together and rounded, and not yet clamped to a byte.
     __device__ int value(int lane, int i) const {
-        const unsigned middle_and_high = (unsigned)middle[lane].of[i] + ((unsigned)high[lane].of[i] << 8);
-        return (int)((unsigned)low[lane].of[i] + (middle_and_high << 8)) >> 22;
+        const unsigned upper = (unsigned)middle[lane].of[i] + ((unsigned)high[lane].of[i] << 8);
+        return (int)((unsigned)low[lane].of[i] + (upper << 8)) >> 22;
     }
 };
 

@@ -5,12 +5,14 @@
 #define BARRIER __syncthreads()
 #define NOT_INLINE __noinline__
 #define NOT_UNROLLED _Pragma("unroll 1")
+#define UNROLLED _Pragma("unroll")
 #else
 // On the host a phase is a loop over the threads, so a barrier has nothing left to do.
 #define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
 #define BARRIER (void)0
 #define NOT_INLINE
 #define NOT_UNROLLED
+#define UNROLLED
 #endif
 
 __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
@@ -30,6 +32,10 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
+// `offset` bytes into shared memory, where no bit of the offset is set in the address.
+__device__ inline const void* within(const void* shared, unsigned offset) {
+    return __cvta_shared_to_generic(__cvta_generic_to_shared(shared) | offset);
+}
 #else
 static inline unsigned byte_of(unsigned word, int place) { return word >> 8 * place & 255; }
 static inline unsigned clamped(int low, int high, unsigned above) {
@@ -46,6 +52,7 @@ static inline unsigned picked(unsigned low, unsigned high, unsigned places) {
     }
     return word;
 }
+static inline const void* within(const void* shared, unsigned offset) { return (const char*)shared + offset; }
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 #endif
 

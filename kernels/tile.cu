@@ -20,8 +20,6 @@
 // So one launch takes samples of every size, and an odd one costs only itself.
 //
 // @COST@
-__device__ inline int byte_at(unsigned word, int place) { return word >> 8 * place & 255; }
-
 // A rectangle of the tensor, half open.
 struct Window {
     int left, top, right, bottom;
@@ -59,7 +57,22 @@ struct TileAxis {
 // How a tile is made, and where its parts lie in shared memory.
 template <class Src> struct Tile {
     typedef Out::type Element;
-    static const int MOST_LOADED = 8;
+    static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
+
+    // A lane's part of a band of coefficients: where those of its row or column begin, and how many words its own ones are
+    // after them.
+    struct Band {
+        int first, word;
+        __device__ Factors at(const Tile& tile, int more, int groups) const {
+            const int group = word + more;
+            return tile.factors_at(0)[(unsigned)group < (unsigned)groups ? first + group : 0];
+        }
+    };
+
+    // Four bytes of each of two rows.
+    struct Quads {
+        unsigned of[2];
+    };
 
     const Sample& sample;
     Element* out;
@@ -77,11 +90,10 @@ template <class Src> struct Tile {
     int row_groups;             // words that a row's taps lie in
     int loaded, kept;           // groups of four source rows: loaded at once, and in the ring
 
-    unsigned* shared;           // [rows][row_groups + 1] Factors, the last of them 0, and then, by their places:
-    int column_factors;         // [columns][column_groups + 1] Factors, the last of them 0
+    unsigned* shared;           // [3][256] elements, then Factors of 0, [rows][row_groups] Factors, and then, by their places:
+    int column_factors;         // [columns][column_groups] Factors
     int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]
-    int ring;                   // [kept][3][stride]
-    int table;                  // [3][256] elements
+    int ring;                   // [kept][3][stride]; of each 16 columns the even ones come first
     int row_places;             // [rows][2]: the group of the first tap, from the tile's first on; the last one's end
     int column_places;          // [columns]: the word of the first tap, from the strip's first on
 
@@ -93,8 +105,9 @@ template <class Src> struct Tile {
                  smaller(all.bottom, down.end)},
           rows(p, false, down, window.top, window.bottom), shared(shared) {}
 
-    __device__ Element* elements() const { return (Element*)(shared + table); }
-    __device__ Factors* factors_at(int place) const { return (Factors*)(shared + place); }
+    __device__ Element* elements() const { return (Element*)shared; }
+    __device__ Factors* factors_at(int number) const { return (Factors*)(shared + ELEMENT_WORDS) + number; }
+    __device__ int column_number() const { return 1 + rows.len * row_groups; }
     __device__ int row_group(int row) const { return (int)shared[row_places + 2 * row]; }
     __device__ int row_end(int row) const { return (int)shared[row_places + 2 * row + 1]; }
     __device__ int column_word(int column) const { return (int)shared[column_places + column]; }
@@ -117,14 +130,15 @@ template <class Src> struct Tile {
         row_groups = (p.v_taps + 6) / 4;
         column_groups = (p.h_taps + 6) / 4;
         const int words = shared_bytes / 4;
-        const int fixed = 4 * rows.len * (row_groups + 1) + (int)(192 * sizeof(Element)) + 2 * rows.len;
+        column_factors = ELEMENT_WORDS + 3 + 3 * rows.len * row_groups;
+        const int fixed = column_factors + 2 * rows.len;
         NOT_UNROLLED for (block_rows = 16; block_rows > 0; block_rows /= 2) {
             const int groups = larger(4, (rows.span(block_rows) + 6) / 4);
             NOT_UNROLLED for (int strips = 1;; strips++) {
                 columns = ((all.len + strips - 1) / strips + 15) & ~15;
                 stride = columns + 8;
                 line = 4 * ((all.span(columns) + 30) / 16 | 1);
-                const int left = words - fixed - columns * (5 + 4 * column_groups) - 3 * stride * (groups - 1);
+                const int left = words - fixed - 3 - columns * (1 + 3 * column_groups) - 3 * stride * (groups - 1);
                 loaded = left < 0 ? 0 : smaller(left / (12 * line + 3 * stride), MOST_LOADED);
                 kept = groups - 1 + loaded;
                 if (loaded == MOST_LOADED || columns == 16) break;
@@ -132,11 +146,9 @@ template <class Src> struct Tile {
             if (2 * loaded >= block_rows) break;
         }
         if (block_rows == 0) return false;
-        column_factors = 4 * rows.len * (row_groups + 1);
-        planes = column_factors + 4 * columns * (column_groups + 1);
+        planes = (column_factors + 3 * columns * column_groups + 3) & ~3;
         ring = planes + 12 * loaded * line;
-        table = ring + 3 * stride * kept;
-        row_places = table + (int)(192 * sizeof(Element));
+        row_places = ring + 3 * stride * kept;
         column_places = row_places + 2 * rows.len;
         return true;
     }
@@ -155,38 +167,37 @@ template <class Src> struct Tile {
             shared[row_places + 2 * row] = first / 4;
             shared[row_places + 2 * row + 1] = first + rows.bounds[2 * row + 1];
         }
-        const Divisor by(row_groups + 1);
-        NOT_UNROLLED for (int i = thread; i < rows.len * (row_groups + 1); i += blockDim.x) {
-            const int row = by.of(i), group = i - row * (row_groups + 1);
-            factors_at(0)[i] = factors_of(rows, row, rows.first, group, row_groups);
+        if (thread == 0) *factors_at(0) = {0, 0, 0};
+        const Divisor by(row_groups);
+        NOT_UNROLLED for (int i = thread; i < rows.len * row_groups; i += blockDim.x) {
+            const int row = by.of(i);
+            factors_at(1)[i] = factors_of(rows, row, rows.first, i - row * row_groups);
         }
     }
 
     // The columns' coefficients, in the order of the tensor.
     __device__ void fill_strip(int thread, const TileAxis& strip) const {
-        const Divisor by(column_groups + 1);
+        const Divisor by(column_groups);
         const int from = start(strip);
-        NOT_UNROLLED for (int i = thread; i < strip.len * (column_groups + 1); i += blockDim.x) {
-            const int column = by.of(i), group = i - column * (column_groups + 1);
+        NOT_UNROLLED for (int i = thread; i < strip.len * column_groups; i += blockDim.x) {
+            const int column = by.of(i), group = i - column * column_groups;
             const int at = across.step > 0 ? column : strip.len - 1 - column;
-            factors_at(column_factors)[i] = factors_of(strip, at, from, group, column_groups);
+            factors_at(column_number())[i] = factors_of(strip, at, from, group);
             if (group == 0) shared[column_places + column] = (strip.bounds[2 * at] - from) / 4;
         }
     }
 
     // The group with number `group` of an output's coefficients, where the source is in groups of four from `from` on.
-    __device__ static Factors factors_of(const TileAxis& axis, int output, int from, int group, int groups) {
-        const int count = group < groups ? axis.bounds[2 * output + 1] : 0;
-        return factors(axis.coefs + (long long)axis.taps * output, count,
+    __device__ static Factors factors_of(const TileAxis& axis, int output, int from, int group) {
+        return factors(axis.coefs + (long long)axis.taps * output, axis.bounds[2 * output + 1],
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
     }
 
     // `groups` groups of four source rows, from group `first` on, without what is past the last row.
-    __device__ void load(int thread, const TileAxis& strip, int first, int groups) const {
-        const int from = start(strip), len = (strip.end - from + 15) / 16, y = rows.first + 4 * first;
+    __device__ void load(int thread, const TileAxis& strip, const Divisor& by, int first, int groups) const {
+        const int from = start(strip), len = by.by, y = rows.first + 4 * first;
         const int count = smaller(4 * groups, rows.end - y), plane = loaded * line;
         const Pieces<Src> pieces(src, from, y, count, len, strip.first, strip.end);
-        const Divisor by(len);
         NOT_UNROLLED for (int i = thread; i < count * len; i += blockDim.x) {
             const int row = by.of(i), place = i - row * len;
             const Sixteen piece = pieces.at(place, row);
@@ -197,117 +208,110 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows: the left matrices are rows of pixels, 4 r and 4 r + 1, and then 4 r + 2 and 4 r + 3, so
-    // that a lane gets four rows of a column. The right ones are coefficients.
-    __device__ void sum(int warp, const TileAxis& strip, int first, int groups) const {
-        const Divisor around(kept);
+    // Sums along the loaded rows, into the ring from group `at` on: the left matrices are rows of pixels, 4 r and 4 r + 1,
+    // and then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column. The right ones are coefficients.
+    __device__ void sum(int warp, const TileAxis& strip, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);
             const int from = smaller(column_word(column), column_word(last));
             const int end = larger(column_word(column), column_word(last)) + column_groups;
-            Lanes<int> source, factor, word, to;
+            Lanes<Band> band;
+            Lanes<const unsigned*> source;
+            Lanes<unsigned*> to;
             EACH_LANE {
                 const int row = lane / 4, quarter = lane % 4, it = smaller(column + row, last);
-                source[lane] = planes + line * smaller(row, groups - 1) + from + quarter;
-                factor[lane] = column_factors / 4 + it * (column_groups + 1);
-                word[lane] = from + quarter - column_word(it);
-                const int group = first + row;
-                to[lane] = ring + 3 * stride * (group - around.of(group) * kept) + column + 2 * quarter;
+                band[lane] = {column_number() + it * column_groups, from + quarter - column_word(it)};
+                source[lane] = shared + planes + line * smaller(row, groups - 1) + from + quarter;
+                to[lane] = shared + ring + 3 * stride * around(at + row) + (column & ~15) + (column & 8) / 2 + quarter;
             }
             if (end - from <= 8)
-                sum_columns<true>(groups, 1, source, factor, word, to);
+                sum_columns<true>(groups, 1, band, source, to);
             else
-                sum_columns<false>(groups, (end - from + 7) / 8, source, factor, word, to);
+                sum_columns<false>(groups, (end - from + 7) / 8, band, source, to);
         }
     }
 
     template <bool ONCE>
-    __device__ void sum_columns(int groups, int steps, const Lanes<int>& source, const Lanes<int>& factor,
-                                const Lanes<int>& word, const Lanes<int>& to) const {
-        Lanes<Right> low, middle, high;
-        if (ONCE) right_factors(factor, word, 0, low, middle, high);
+    __device__ void sum_columns(int groups, int steps, const Lanes<Band>& band, const Lanes<const unsigned*>& source,
+                                const Lanes<unsigned*>& to) const {
+        Parts<Right> k;
+        if (ONCE) k = right_factors(band, 0);
         const int plane = loaded * line;
-        for (int channel = 0; channel < 3; channel++) {
-            Weighted sums[2];
+        UNROLLED for (int channel = 0; channel < 3; channel++) {
+            Weighted sums[2] = {Weighted::none(), Weighted::none()};
             NOT_UNROLLED for (int step = 0; step < (ONCE ? 1 : steps); step++) {
-                if (!ONCE) right_factors(factor, word, step, low, middle, high);
-                for (int half = 0; half < 2; half++) {
+                if (!ONCE) k = right_factors(band, step);
+                UNROLLED for (int half = 0; half < 2; half++) {
                     Lanes<Left> pixels;
                     EACH_LANE {
-                        const unsigned* from = shared + source[lane] + plane * (6 * half + channel) + 8 * step;
+                        const unsigned* from = source[lane] + plane * (6 * half + channel) + 8 * step;
                         pixels[lane] = {{from[0], from[3 * plane], from[4], from[3 * plane + 4]}};
                     }
-                    multiply<NEITHER>(sums[half].low, pixels, low);
-                    multiply<NEITHER>(sums[half].middle, pixels, middle);
-                    multiply<RIGHT>(sums[half].high, pixels, high);
+                    sums[half] = sums[half].plus(pixels, k);
                 }
             }
             EACH_LANE {
                 const Weighted &a = sums[0], &b = sums[1];
-                const Pair pair = {bytes_of(a.value(lane, 0), a.value(lane, 2), b.value(lane, 0), b.value(lane, 2)),
-                                   bytes_of(a.value(lane, 1), a.value(lane, 3), b.value(lane, 1), b.value(lane, 3))};
-                if (lane / 4 < groups) *(Pair*)(shared + to[lane] + channel * stride) = pair;
+                const unsigned even = bytes_of(a.value(lane, 0), a.value(lane, 2), b.value(lane, 0), b.value(lane, 2));
+                const unsigned odd = bytes_of(a.value(lane, 1), a.value(lane, 3), b.value(lane, 1), b.value(lane, 3));
+                if (lane / 4 < groups) {
+                    to[lane][channel * stride] = even;
+                    to[lane][channel * stride + 8] = odd;
+                }
             }
         }
     }
 
-    // A lane's part of the coefficients, `step` times eight words after the first: those of its column, or zeros.
-    __device__ void right_factors(const Lanes<int>& factor, const Lanes<int>& word, int step, Lanes<Right>& low,
-                                  Lanes<Right>& middle, Lanes<Right>& high) const {
+    __device__ Parts<Right> right_factors(const Lanes<Band>& band, int step) const {
+        Parts<Right> k;
         EACH_LANE {
-            const Factors a = factor_of(factor[lane], word[lane] + 8 * step, column_groups);
-            const Factors b = factor_of(factor[lane], word[lane] + 8 * step + 4, column_groups);
-            low[lane] = {{a.low, b.low}};
-            middle[lane] = {{a.middle, b.middle}};
-            high[lane] = {{a.high, b.high}};
+            const Factors a = band[lane].at(*this, 8 * step, column_groups);
+            const Factors b = band[lane].at(*this, 8 * step + 4, column_groups);
+            k.low[lane] = {{a.low, b.low}};
+            k.middle[lane] = {{a.middle, b.middle}};
+            k.high[lane] = {{a.high, b.high}};
         }
+        return k;
     }
 
-    // Where there is no such group, that after the last one.
-    __device__ Factors factor_of(int first, int group, int groups) const {
-        const unsigned within = (unsigned)group < (unsigned)groups ? group : groups;
-        return factors_at(0)[first + within];
-    }
+    // The place in the ring of a group up to once around from its beginning.
+    __device__ int around(int group) const { return group < kept ? group : group - kept; }
 
-    // Two words side by side.
-    struct alignas(8) Pair {
-        unsigned first, second;
-    };
-    // Four bytes of each of two rows.
-    struct Quads {
-        unsigned of[2];
-    };
-
-    // The blocks of output rows from number `begin` to before `end`, of the columns from `left` on.
-    __device__ void store(int warp, const TileAxis& strip, int left, int begin, int end) const {
+    // The blocks of output rows from number `begin` to before `end`, of the columns from `left` on. Group `first` is in the
+    // ring from `at` on.
+    __device__ void store(int warp, const TileAxis& strip, int left, int first, int at, int begin, int end) const {
         const bool aligned = (width | left) % 4 == 0 && (unsigned long long)out % sizeof(Four<Element>) == 0;
-        const int across = (strip.len + 15) / 16, count = across * (end - begin);
-        const Divisor by(across), around(kept);
-        NOT_UNROLLED for (int i = warp; i < count; i += blockDim.x / 32) {
-            const int block = by.of(i), first = block_rows * (begin + block), column = 16 * (i - block * across);
-            const int last = smaller(first + block_rows, rows.len) - 1, group = row_group(first);
-            const int groups = (row_end(last) + 3) / 4 - group;
-            Lanes<int> source, place, factor, below, word, word_below;
+        NOT_UNROLLED for (int block = begin, column = 16 * warp; block < end; column += blockDim.x / 2) {
+            if (column >= strip.len) {
+                column -= blockDim.x / 2 + ((strip.len + 15) & ~15);
+                block++;
+                continue;
+            }
+            const int top = block_rows * block, last = smaller(top + block_rows, rows.len) - 1, group = row_group(top);
+            const int groups = (row_end(last) + 3) / 4 - group, place = at + group - first;
+            Lanes<Band> above, below;
+            Lanes<int> source;
             EACH_LANE {
-                const int row = lane / 4, quarter = lane % 4, at = group + quarter;
-                const int a = smaller(first + row, last), b = smaller(first + row + 8, last);
-                source[lane] = ring + column + 2 * row;
-                place[lane] = at - around.of(at) * kept;
-                factor[lane] = a * (row_groups + 1);
-                below[lane] = b * (row_groups + 1);
-                word[lane] = at - row_group(a);
-                word_below[lane] = at - row_group(b);
+                const int row = lane / 4, quarter = lane % 4, a = smaller(top + row, last);
+                const int b = smaller(top + row + 8, last);
+                above[lane] = {1 + a * row_groups, group + quarter - row_group(a)};
+                below[lane] = {1 + b * row_groups, group + quarter - row_group(b)};
+                source[lane] = around(around(place < 0 ? place + kept : place) + quarter);
             }
             Lanes<Quads> quads[3];
             if (groups <= 8)
-                sum_rows<true>(1, source, place, factor, below, word, word_below, quads);
+                sum_rows<true>(1, column, above, below, source, quads);
             else
-                sum_rows<false>((groups + 7) / 8, source, place, factor, below, word, word_below, quads);
+                sum_rows<false>((groups + 7) / 8, column, above, below, source, quads);
             EACH_LANE {
-                const int row = first + lane / 4, x = left + column + lane % 4 * 4;
-                const int inside = smaller(4, left + strip.len - x);
-                if (row <= last) store_quad(quads, lane, 0, x, row, inside, aligned);
-                if (row + 8 <= last) store_quad(quads, lane, 1, x, row + 8, inside, aligned);
+                const int row = top + lane / 4, x = left + column + lane % 4 * 4, inside = left + strip.len - x;
+                if (aligned && inside >= 4 && row + 8 <= last) {
+                    store_four(quads, lane, 0, x, row);
+                    store_four(quads, lane, 1, x, row + 8);
+                } else {
+                    if (row <= last) store_some(quads, lane, 0, x, row, smaller(4, inside));
+                    if (row + 8 <= last) store_some(quads, lane, 1, x, row + 8, smaller(4, inside));
+                }
             }
         }
     }
@@ -315,31 +319,24 @@ template <class Src> struct Tile {
     // Sums along the columns of 16 rows by 16 columns. The left matrices are coefficients; the right ones are the even and
     // the odd columns, so that a lane gets four columns side by side.
     template <bool ONCE>
-    __device__ void sum_rows(int steps, const Lanes<int>& source, const Lanes<int>& place, const Lanes<int>& factor,
-                             const Lanes<int>& below, const Lanes<int>& word, const Lanes<int>& word_below,
-                             Lanes<Quads> quads[3]) const {
-        Lanes<Left> low, middle, high;
-        if (ONCE) left_factors(factor, below, word, word_below, 0, low, middle, high);
-        for (int channel = 0; channel < 3; channel++) {
-            Weighted even, odd;
-            Lanes<int> group = place;
+    __device__ void sum_rows(int steps, int column, const Lanes<Band>& above, const Lanes<Band>& below,
+                             const Lanes<int>& source, Lanes<Quads> quads[3]) const {
+        Parts<Left> k;
+        if (ONCE) k = left_factors(above, below, 0);
+        UNROLLED for (int channel = 0; channel < 3; channel++) {
+            Weighted even = Weighted::none(), odd = even;
+            Lanes<int> group = source;
             NOT_UNROLLED for (int step = 0; step < (ONCE ? 1 : steps); step++) {
-                if (!ONCE) left_factors(factor, below, word, word_below, step, low, middle, high);
+                if (!ONCE) k = left_factors(above, below, step);
                 Lanes<Right> evens, odds;
                 EACH_LANE for (int half = 0; half < 2; half++) {
-                    const unsigned* from = shared + source[lane] + (3 * group[lane] + channel) * stride;
-                    const Pair pair = *(const Pair*)from;
-                    evens[lane].of[half] = pair.first;
-                    odds[lane].of[half] = pair.second;
-                    group[lane] += 4;
-                    if (group[lane] >= kept) group[lane] -= kept;
+                    const unsigned* from = shared + ring + (3 * group[lane] + channel) * stride + column + lane / 4;
+                    evens[lane].of[half] = from[0];
+                    odds[lane].of[half] = from[8];
+                    group[lane] = around(group[lane] + 4);
                 }
-                multiply<NEITHER>(even.low, low, evens);
-                multiply<NEITHER>(even.middle, middle, evens);
-                multiply<LEFT>(even.high, high, evens);
-                multiply<NEITHER>(odd.low, low, odds);
-                multiply<NEITHER>(odd.middle, middle, odds);
-                multiply<LEFT>(odd.high, high, odds);
+                even = even.plus(k, evens);
+                odd = odd.plus(k, odds);
             }
             EACH_LANE for (int row = 0; row < 2; row++) {
                 const int i = 2 * row;
@@ -349,59 +346,70 @@ template <class Src> struct Tile {
         }
     }
 
-    // A lane's part of the coefficients, `step` times eight groups after the first: those of its two rows, or zeros.
-    __device__ void left_factors(const Lanes<int>& factor, const Lanes<int>& below, const Lanes<int>& word,
-                                 const Lanes<int>& word_below, int step, Lanes<Left>& low, Lanes<Left>& middle,
-                                 Lanes<Left>& high) const {
+    __device__ Parts<Left> left_factors(const Lanes<Band>& above, const Lanes<Band>& below, int step) const {
+        Parts<Left> k;
         EACH_LANE {
-            const Factors a = factor_of(factor[lane], word[lane] + 8 * step, row_groups);
-            const Factors b = factor_of(below[lane], word_below[lane] + 8 * step, row_groups);
-            const Factors c = factor_of(factor[lane], word[lane] + 8 * step + 4, row_groups);
-            const Factors d = factor_of(below[lane], word_below[lane] + 8 * step + 4, row_groups);
-            low[lane] = {{a.low, b.low, c.low, d.low}};
-            middle[lane] = {{a.middle, b.middle, c.middle, d.middle}};
-            high[lane] = {{a.high, b.high, c.high, d.high}};
+            const Factors a = above[lane].at(*this, 8 * step, row_groups);
+            const Factors b = below[lane].at(*this, 8 * step, row_groups);
+            const Factors c = above[lane].at(*this, 8 * step + 4, row_groups);
+            const Factors d = below[lane].at(*this, 8 * step + 4, row_groups);
+            k.low[lane] = {{a.low, b.low, c.low, d.low}};
+            k.middle[lane] = {{a.middle, b.middle, c.middle, d.middle}};
+            k.high[lane] = {{a.high, b.high, c.high, d.high}};
         }
+        return k;
     }
 
-    // Four pixels, whose bytes are the words with number `which` of `quads`.
-    __device__ void store_quad(const Lanes<Quads> quads[3], int lane, int which, int x, int row, int inside,
-                               bool aligned) const {
+    // Four pixels side by side, whose bytes are the words with number `which` of `quads`.
+    __device__ void store_four(const Lanes<Quads> quads[3], int lane, int which, int x, int row) const {
         Element pixels[3][4];
         for (int channel = 0; channel < 3; channel++)
             for (int i = 0; i < 4; i++)
-                pixels[channel][i] = elements()[256 * channel + byte_at(quads[channel][lane].of[which], i)];
-        const int y = down.step > 0 ? window.top + row : window.bottom - 1 - row;
-        if (aligned && inside == 4) {
-            Order::store_four<Out>(out, x, y, width, height, pixels);
-            return;
+                pixels[channel][i] = element_at(channel, quads[channel][lane].of[which], i);
+        Order::store_four<Out>(out, x, tensor_row(row), width, height, pixels);
+    }
+    // The first `count` of them.
+    __device__ void store_some(const Lanes<Quads> quads[3], int lane, int which, int x, int row, int count) const {
+        NOT_UNROLLED for (int i = 0; i < count; i++) {
+            Element pixel[3];
+            for (int channel = 0; channel < 3; channel++)
+                pixel[channel] = element_at(channel, quads[channel][lane].of[which] >> 8 * i, 0);
+            Order::store_elements<Out>(out, x + i, tensor_row(row), width, height, pixel);
         }
-        for (int i = 0; i < 4; i++) {
-            const Element pixel[3] = {pixels[0][i], pixels[1][i], pixels[2][i]};
-            if (i < inside) Order::store_elements<Out>(out, x + i, y, width, height, pixel);
-        }
+    }
+    __device__ int tensor_row(int row) const { return down.step > 0 ? window.top + row : window.bottom - 1 - row; }
+
+    // What becomes of byte number `i` of a word. Its place in bytes is cut out of the word at once, and as the table begins
+    // at a multiple of its size, put into the address without adding.
+    __device__ Element element_at(int channel, unsigned word, int i) const {
+        const int bits = 8 * i - (sizeof(Element) == 4 ? 2 : sizeof(Element) == 2 ? 1 : 0);
+        const unsigned offset = (bits < 0 ? word << -bits : word >> bits) & 255 * (unsigned)sizeof(Element);
+        return ((const Element*)within(shared, offset))[256 * channel];
     }
 
     // All of it, once it fits.
     __device__ void make() const {
         EACH_THREAD fill_tables(thread);
         const int groups = (rows.end - rows.first + 3) / 4, blocks = (rows.len + block_rows - 1) / block_rows;
-        for (int left = window.left; left < window.right; left += columns) {
+        NOT_UNROLLED for (int left = window.left; left < window.right; left += columns) {
             const TileAxis strip = this->strip(left);
             EACH_THREAD fill_strip(thread, strip);
-            for (int first = 0, done = 0; done < blocks; first += loaded) {
+            const Divisor by((strip.end - start(strip) + 15) / 16);
+            NOT_UNROLLED for (int first = 0, at = 0, done = 0; done < blocks;) {
                 const int now = smaller(loaded, groups - first);
-                EACH_THREAD load(thread, strip, first, now);
+                EACH_THREAD load(thread, strip, by, first, now);
                 BARRIER;
-                EACH_WARP sum(warp, strip, first, now);
+                EACH_WARP sum(warp, strip, at, now);
                 BARRIER;
                 // Rows end in the order in which they begin.
                 int complete = done;
                 while (complete < blocks &&
                        row_end(smaller(block_rows * (complete + 1), rows.len) - 1) <= 4 * (first + now))
                     complete++;
-                EACH_WARP store(warp, strip, left, done, complete);
+                EACH_WARP store(warp, strip, left, first, at, done, complete);
                 done = complete;
+                first += now;
+                at = around(at + now);
             }
         }
     }
@@ -445,7 +453,7 @@ __device__ inline void tile_of_block(const Sample* samples, int count, int width
 #ifdef __CUDACC__
 extern "C" __global__ void __launch_bounds__(256, 4) tiled(const Sample* samples, int count, int width, int height,
                                                         int shared_bytes) {
-    extern __shared__ __align__(16) unsigned shared[];
+    extern __shared__ __align__(1024) unsigned shared[];
     tile_of_block(samples, count, width, height, shared, shared_bytes);
 }
 #else
