@@ -111,11 +111,14 @@ impl Launch {
         let wanted = Wanted { input: PICTURE, reduction: 1, output: size.window() };
         op.demand(&mut params, wanted, &mut table);
 
-        let pixel_bytes = if leaf == Leaf::Roi { 3 } else { 12 };
+        let image = match leaf {
+            Leaf::Roi => HostImage::U8(picture(PICTURE)),
+            Leaf::Floats => HostImage::new(PixelType::F32, PICTURE.window()),
+        };
         let out_bytes = 3 * size.pixels() as usize * dtype.bytes();
         let tables = (SAMPLES * text.sample_bytes).next_multiple_of(8);
         let rows = [
-            ("pixels", pixel_bytes * PICTURE.pixels() as usize),
+            ("pixels", image.bytes_on_device()),
             ("samples", tables + size_of_val(&table[..])),
             ("out", SAMPLES * out_bytes),
         ];
@@ -134,14 +137,12 @@ impl Launch {
         let out = on_device.buffer("out", rows[2].1)?;
 
         let stream = Stream::new(device)?;
-        if leaf == Leaf::Roi {
-            pixels.bytes()?.copy_from_slice(picture(PICTURE).data());
-        }
+        image.write_for_device(pixels.bytes()?);
         op.set_table(&mut params, samples.device().address() + tables as u64);
-        let (address, pitch) = (pixels.device().address(), 3 * PICTURE.width);
-        let window = PICTURE.window();
-        let bytes = RoiParams::new(address, pitch, window, PICTURE, Orientation::UPRIGHT);
-        let floats = FloatsParams::new(address, pitch, window);
+        let (address, window) = (pixels.device().address(), PICTURE.window());
+        let upright = Orientation::UPRIGHT;
+        let bytes = RoiParams::new(address, window.pitch_bytes(), window, PICTURE, upright);
+        let floats = FloatsParams::new(address, 3 * PICTURE.width, window);
         let leaf = match leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes),
             Leaf::Floats => bytemuck::bytes_of(&floats),
@@ -268,14 +269,13 @@ impl Training {
                 window = op.demand(&mut params[place], wanted, &mut tables);
             }
             plans.push((params, window, pixel_bytes, start));
-            let bytes = 3 * window.size().pixels() as usize;
-            read += bytes;
-            pixel_bytes += bytes.next_multiple_of(ALIGN);
+            read += 3 * window.size().pixels() as usize;
+            pixel_bytes += window.pitched_bytes().next_multiple_of(ALIGN);
         }
         let bytes = read + count * OUT_BYTES;
         let described = (count * text.sample_bytes).next_multiple_of(8);
         let rows = [
-            ("picture", 3 * size.pixels() as usize),
+            ("picture", size.window().pitched_bytes()),
             ("samples", described + size_of_val(&tables[..])),
             ("pixels", pixel_bytes),
             ("out", count * OUT_BYTES),
@@ -297,16 +297,15 @@ impl Training {
 
         let stream = Stream::new(device)?;
         let mut upload = Upload::new(pinned.buffer(rows[0].0, rows[0].1)?)?;
-        upload.bytes()?.copy_from_slice(picture(size).data());
+        HostImage::U8(picture(size)).write_for_device(upload.bytes()?);
         let table_address = samples.device().address() + described as u64;
         let block = samples.bytes()?;
         block[described..].copy_from_slice(bytemuck::cast_slice(&tables));
         for (place, sample) in block[..described].chunks_exact_mut(text.sample_bytes).enumerate() {
             let (params, window, offset, table) = &mut plans[place];
             chain[0].set_table(&mut params[0], table_address + 4 * *table as u64);
-            let window_bytes = 3 * window.size().pixels() as usize;
-            upload.copy(&stream, 0..window_bytes, &pixels, *offset)?;
-            let (address, pitch) = (pixels.address() + *offset as u64, 3 * window.width);
+            upload.copy(&stream, 0..window.pitched_bytes(), &pixels, *offset)?;
+            let (address, pitch) = (pixels.address() + *offset as u64, window.pitch_bytes());
             let leaf = RoiParams::new(address, pitch, *window, size, Orientation::UPRIGHT);
             let to = out.address() + (place * OUT_BYTES) as u64;
             write_sample(sample, to, bytemuck::bytes_of(&leaf), &*params);

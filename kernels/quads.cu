@@ -32,6 +32,11 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
+// Addresses that come out of memory are not known to be of the device's own.
+template <class T> __device__ inline T* global(T* address) {
+    __builtin_assume(__isGlobal(address));
+    return address;
+}
 // `offset` bytes into shared memory, where no bit of the offset is set in the address.
 __device__ inline const void* within(const void* shared, unsigned offset) {
     return __cvta_shared_to_generic(__cvta_generic_to_shared(shared) | offset);
@@ -52,6 +57,7 @@ static inline unsigned picked(unsigned low, unsigned high, unsigned places) {
     }
     return word;
 }
+template <class T> T* global(T* address) { return address; }
 static inline const void* within(const void* shared, unsigned offset) { return (const char*)shared + offset; }
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 #endif
@@ -132,7 +138,7 @@ template <> struct Pieces<Roi> {
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
     __device__ Pieces(const Roi& src, int x, int y, int rows, int count, int first, int end)
         : src(src), x(x), y(y), first(first), end(end),
-          pixels(src.pixels + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0),
+          pixels(global(src.pixels) + (long long)(y - src.y) * src.pitch + 3 * (x - src.x)), pitch(src.pitch), whole(0),
           aligned(((unsigned long long)pixels | (unsigned)pitch) % 16 == 0) {
         const unsigned char* after = src.pixels + (long long)src.pitch * src.height;
         if (src.orientation || pixels - (unsigned long long)pixels % 4 < src.pixels) return;
@@ -142,7 +148,7 @@ template <> struct Pieces<Roi> {
     __device__ Sixteen at(int place, int row) const {
         Sixteen it;
         if (aligned && row < whole) {
-            const Words* from = (const Words*)(pixels + pitch * row + 48 * place);
+            const Words* from = (const Words*)global(pixels + pitch * row + 48 * place);
             const Words a = from[0], b = from[1], c = from[2];
             it.put(0, quad_of_words(a.of[0], a.of[1], a.of[2]));
             it.put(1, quad_of_words(a.of[3], b.of[0], b.of[1]));
@@ -156,7 +162,7 @@ template <> struct Pieces<Roi> {
     NOT_INLINE __device__ Quad quad(int word, int row) const {
         if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end);
         const unsigned long long from = (unsigned long long)(pixels + pitch * row + 12 * word);
-        const unsigned* aligned = (const unsigned*)(from & ~3ull);
+        const unsigned* aligned = global((const unsigned*)(from & ~3ull));
         const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
         return quad_of_words(shifted(aligned[0], b, bits), shifted(b, c, bits), shifted(c, aligned[3], bits));
     }

@@ -99,7 +99,7 @@ template <class Src> struct Tile {
 
     __device__ Tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                     unsigned* shared)
-        : sample(sample), out(sample.out), src(resample.src), p(resample.p), width(width), height(height),
+        : sample(sample), out(global(sample.out)), src(resample.src), p(resample.p), width(width), height(height),
           across(sample.pixels.columns()), down(sample.pixels.rows()),
           window{larger(all.left, across.begin), larger(all.top, down.begin), smaller(all.right, across.end),
                  smaller(all.bottom, down.end)},
@@ -438,11 +438,12 @@ __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, c
     }
 }
 
-// The grid is the tiling: its blocks share out the columns (multiples of four) and the rows; a layer is a sample.
+// The grid is the tiling: its blocks share out columns and rows, in multiples of 16; a layer is a sample.
 __device__ inline void tile_of_block(const Sample* samples, int count, int width, int height, unsigned* shared,
                                      int shared_bytes) {
     if ((int)blockIdx.z >= count) return;
-    const int columns = ((width + gridDim.x - 1) / gridDim.x + 3) & ~3, rows = (height + gridDim.y - 1) / gridDim.y;
+    const int columns = ((width + gridDim.x - 1) / gridDim.x + 15) & ~15;
+    const int rows = ((height + gridDim.y - 1) / gridDim.y + 15) & ~15;
     const int left = columns * blockIdx.x, top = rows * blockIdx.y;
     if (left >= width || top >= height) return;
     const Window all = {left, top, smaller(left + columns, width), smaller(top + rows, height)};

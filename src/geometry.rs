@@ -72,6 +72,17 @@ impl Roi {
         self.y + self.height
     }
 
+    /// Bytes from a row's first pixel to the next one's where the window lies in a device's memory as interleaved RGB
+    /// bytes: as many as whole groups of 16 pixels have, so that every group is three loads of 16 bytes for a kernel.
+    pub const fn pitch_bytes(self) -> u32 {
+        48 * self.width.div_ceil(16)
+    }
+
+    /// Bytes of the window there.
+    pub const fn pitched_bytes(self) -> usize {
+        self.pitch_bytes() as usize * self.height as usize
+    }
+
     /// Whether the window has no pixels.
     pub const fn is_empty(self) -> bool {
         self.width == 0 || self.height == 0

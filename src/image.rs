@@ -124,6 +124,31 @@ impl HostImage {
             HostImage::F32(_) => PixelType::F32,
         }
     }
+
+    /// Bytes of the image in a device's memory. Rows of bytes begin [`Roi::pitch_bytes`] apart there; those of floats
+    /// follow on one another.
+    pub fn bytes_on_device(&self) -> usize {
+        match self {
+            HostImage::U8(image) => image.window().pitched_bytes(),
+            HostImage::F32(image) => size_of_val(image.data()),
+        }
+    }
+
+    /// Writes it as it is to lie there, to the [`bytes_on_device`](Self::bytes_on_device) bytes `out`. What is between
+    /// rows stays as it is.
+    pub fn write_for_device(&self, out: &mut [u8]) {
+        match self {
+            HostImage::U8(image) => {
+                let window = image.window();
+                let rows = out.chunks_exact_mut((window.pitch_bytes() as usize).max(1));
+                for (row, y) in rows.zip(window.y..window.bottom()) {
+                    let pixels = image.row(y);
+                    row[..pixels.len()].copy_from_slice(pixels);
+                }
+            }
+            HostImage::F32(image) => out.copy_from_slice(bytemuck::cast_slice(image.data())),
+        }
+    }
 }
 
 fn len(window: Roi) -> usize {
@@ -140,5 +165,25 @@ mod tests {
         image.set_pixel(12, 21, [1, 2, 3]);
         assert_eq!(image.pixel(12, 21), [1, 2, 3]);
         assert_eq!(image.row(21), [0, 0, 0, 0, 0, 0, 1, 2, 3]);
+    }
+
+    #[test]
+    fn rows_of_bytes_lie_in_groups_of_sixteen_pixels_on_a_device() {
+        let of = |width| {
+            HostImage::U8(Image::from_data(Roi::new(3, 4, width, 2), vec![7; 6 * width as usize]))
+        };
+        for (width, pitch) in [(1, 48), (16, 48), (17, 96)] {
+            let image = of(width);
+            assert_eq!(image.bytes_on_device(), 2 * pitch, "{width}");
+            let mut out = vec![9; 2 * pitch];
+            image.write_for_device(&mut out);
+            let row: Vec<u8> =
+                (0..pitch).map(|at| if at < 3 * width as usize { 7 } else { 9 }).collect();
+            assert_eq!(out, [&row[..], &row[..]].concat(), "{width}");
+        }
+        let floats = HostImage::F32(Image::from_data(Roi::new(0, 0, 1, 2), vec![0.5; 6]));
+        let mut out = vec![0; floats.bytes_on_device()];
+        floats.write_for_device(&mut out);
+        assert_eq!(out, 0.5f32.to_ne_bytes().repeat(6));
     }
 }

@@ -20,11 +20,15 @@ pub const BLOCK: (u32, u32) = (32, 8);
 /// The name of a kernel whose blocks make tiles.
 pub const TILED: &str = "tiled";
 
+/// The name of that whose threads make a pixel each, which is in every text.
+const FUSED: &str = "fused";
+
 /// A loaded kernel `extern "C" __global__ void name(const Sample* samples, int count, int width, int height)`:
 /// each thread makes one pixel of the output, `blockIdx.z` is the sample.
 ///
 /// The kernel of the name [`TILED`] has one parameter more, `int shared_bytes`; there each block makes a tile of
-/// the output, and the grid shares the output out among its blocks: even numbers of columns, and rows.
+/// the output, and the grid shares the output out among its blocks: multiples of 16 columns and rows. Where the device has
+/// no products of matrices of bytes, `fused` of the same text is loaded instead.
 #[derive(Debug)]
 pub struct Kernel {
     module: sys::CUmodule,
@@ -65,23 +69,33 @@ impl Shape {
     /// A block for each tile.
     ///
     /// A thread's 64 registers let a multiprocessor hold four blocks, which hide each other's waiting. So shared memory
-    /// is a quarter of a multiprocessor's, but 32 to 48 KiB: with less, tiles are made in strips of few columns, and
-    /// more would have to be asked for. A tile is at most 256 columns wide, one for each thread. It is as high as can
-    /// be, since the source rows at its edge are summed for its neighbour too, as long as there are about twice as many
-    /// blocks as run at once; and 8 to 64 rows high.
+    /// is a quarter of a multiprocessor's, but 32 to 56 KiB: with less, tiles are made in strips of few columns, and
+    /// 56 KiB hold what a tile of a photograph needs. A tile is at most 112 columns wide and each warp has 16 of them,
+    /// which is what its products are wide. It is as high as can be, since the source rows at its edge are summed for its
+    /// neighbour too, as long as there are about twice as many blocks as run at once; and 16 to 112 rows high, in steps of
+    /// the 16 rows of a product.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
         const BLOCKS: u32 = 4;
         // CUDA takes 1 KiB of each block's share for itself.
         let share = (on.shared_bytes / BLOCKS).saturating_sub(1 << 10);
-        let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, 48 << 10);
-        let across = width.div_ceil(256).max(1);
-        let threads = width.div_ceil(across).next_multiple_of(32).clamp(128, 256);
+        let shared_bytes = (share / 1024 * 1024).clamp(32 << 10, MOST_SHARED);
+        let columns = width.div_ceil(width.div_ceil(112).max(1)).next_multiple_of(16).max(16);
+        let across = width.div_ceil(columns).max(1);
+        let threads = 32 * (columns / 16).clamp(4, 8);
         let wanted = (2 * BLOCKS * on.count.max(1)).div_ceil(count.max(1) * across);
-        let rows = height.div_ceil(wanted).clamp(8, 64);
+        let rows = height.div_ceil(wanted).next_multiple_of(16).clamp(16, 112);
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
     }
 }
+
+/// Shared memory of a block of a tiled kernel, at most. More than 48 KiB must be asked for, and those devices whose
+/// multiprocessors have four times this and 4 KiB give a single block 227 KiB (CUDA programming guide, "Compute
+/// Capabilities").
+const MOST_SHARED: u32 = 56 << 10;
+
+/// The first devices with products of matrices of bytes, which a tiled kernel is made of: Turing.
+const PRODUCTS_SINCE: (u32, u32) = (7, 5);
 
 // SAFETY: module and function handles may be used from every thread with the context bound (CUDA driver API,
 // "Module Management").
@@ -103,9 +117,10 @@ impl Kernel {
         sample_bytes: usize,
     ) -> Result<Self> {
         let cubin = compile(device, source)?;
-        let tiles = match function_name {
-            TILED => Some(device.multiprocessors()?),
-            _ => None,
+        let (function_name, tiles) = match function_name {
+            TILED if device.capability() < PRODUCTS_SINCE => (FUSED, None),
+            TILED => (TILED, Some(device.multiprocessors()?)),
+            other => (other, None),
         };
         device.bind()?;
         // SAFETY: a whole cubin, made by NVRTC; a damaged one is refused by the cache's hash. The driver copies it.
@@ -120,6 +135,16 @@ impl Kernel {
         // SAFETY: the module is loaded.
         let function = unsafe { result::module::get_function(module, name) };
         kernel.function = driver("cuModuleGetFunction", function)?;
+        if let Some(on) = tiles {
+            let bytes = Shape::tiles(on, 1, 1, 1).shared_bytes as c_int;
+            let attribute =
+                sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function was found in the loaded module.
+            let asked = unsafe {
+                result::function::set_function_attribute(kernel.function, attribute, bytes)
+            };
+            driver("cuFuncSetAttribute", asked)?;
+        }
         Ok(kernel)
     }
 
@@ -179,8 +204,7 @@ impl Kernel {
         let arguments = if self.tiles.is_some() { &mut arguments[..] } else { &mut arguments[..4] };
         self.device.bind()?;
         // SAFETY: the arguments have the types of the kernel's parameters, which the driver copies during the call;
-        // the handles are alive; the grid is within the limits, and so is the shared memory, of which every device
-        // gives a block 48 KiB.
+        // the handles are alive; the grid is within the limits, and the shared memory was asked for when it was loaded.
         let launched = unsafe {
             result::launch_kernel(
                 self.function,
@@ -267,18 +291,19 @@ mod tests {
     #[test]
     fn tiles_are_as_high_as_there_are_blocks_enough() {
         let rows = |count| Shape::tiles(H200, count, 224, 224).grid.1;
-        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [28, 28, 16, 5, 4]);
+        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [14, 14, 5, 3, 2]);
     }
 
     #[test]
-    fn a_tile_is_at_most_as_wide_as_a_block_has_threads() {
+    fn a_warp_has_sixteen_columns_of_a_tile() {
         for (width, across, threads) in [
             (1, 1, 128),
-            (224, 1, 224),
-            (256, 1, 256),
-            (257, 2, 160),
-            (384, 2, 192),
-            (1000, 4, 256),
+            (112, 1, 224),
+            (224, 2, 224),
+            (256, 3, 192),
+            (299, 3, 224),
+            (384, 4, 192),
+            (1000, 9, 224),
         ] {
             let shape = Shape::tiles(H200, 256, width, 224);
             assert_eq!((shape.grid.0, shape.block), (across, (threads, 1)), "{width}");
@@ -291,6 +316,6 @@ mod tests {
             let on = Multiprocessors { count: 40, shared_bytes: kib << 10 };
             Shape::tiles(on, 8, 224, 224).shared_bytes >> 10
         };
-        assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 48]);
+        assert_eq!([shared(0), shared(64), shared(164), shared(228)], [32, 32, 40, 56]);
     }
 }

@@ -10,7 +10,7 @@
 use std::fmt;
 
 use crate::footprint::{Footprint, Memory};
-use crate::geometry::Size;
+use crate::geometry::{Roi, Size};
 use crate::image::PixelType;
 use crate::op::Bounds;
 use crate::op::kernel_text::{KernelText, Leaf, kernel_text};
@@ -129,12 +129,14 @@ impl DevicePlan {
         let page_pixels = (facts.picture.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
             .max(LEAST_PAGE_PIXELS)
             .min(limits.max_pixels) as usize;
+        let side = u64::from(facts.picture.width.max(facts.picture.height));
+        let page_rows = (side * HEAD_ROOM.0 / HEAD_ROOM.1).max(LEAST_PAGE_PIXELS.isqrt());
         let encoded_bytes = match plan.decode {
             Place::Gpu => facts.largest_bytes.min(limits.max_file_bytes) as usize,
             Place::Cpu => 0,
         };
         let mut device = Self {
-            pixels_bytes: aligned(planned.pixel_bytes() * page_pixels),
+            pixels_bytes: aligned(planned.pixels_bytes(page_pixels, page_rows)),
             table_bytes: table_bytes(plan, planned.first, page_pixels as u64),
             cuts: vec![planned],
             group: 0,
@@ -272,11 +274,20 @@ impl Cut {
         Self { first, leaf, kernel }
     }
 
-    /// Bytes of a pixel of what the kernel reads.
-    pub fn pixel_bytes(&self) -> usize {
+    /// Bytes of a window that the kernel reads.
+    pub fn window_bytes(&self, window: Roi) -> usize {
         match self.leaf {
-            Leaf::Roi => 3,
-            Leaf::Floats => 12,
+            Leaf::Roi => window.pitched_bytes(),
+            Leaf::Floats => 12 * window.size().pixels() as usize,
+        }
+    }
+
+    /// Bytes of any window of so many pixels and at most so many rows.
+    fn pixels_bytes(&self, pixels: usize, rows: u64) -> usize {
+        match self.leaf {
+            // Up to 15 pixels are put behind each row.
+            Leaf::Roi => 3 * (pixels + 15 * rows as usize),
+            Leaf::Floats => 12 * pixels,
         }
     }
 }

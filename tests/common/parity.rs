@@ -37,14 +37,17 @@ pub struct Case<'a> {
     pub key: SampleKey,
 }
 
-/// The kernels of a text: a thread per pixel; tiles as a device makes them; tiles that are cut in odd places, with so
-/// little shared memory that their columns go in strips, or that the widest do not fit.
+/// The kernels of a text: a thread per pixel; tiles as a device makes them; small tiles, with so little shared memory that
+/// their columns go in strips, or that the widest do not fit.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
-    Some(Tiles { columns: 1, rows: 1, threads: 224, shared_bytes: 44 << 10 }),
+    Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
     Some(Tiles { columns: 2, rows: 3, threads: 96, shared_bytes: 20 << 10 }),
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
+
+/// With so much shared memory, pixels lie as they do in a loader's pages: rows begin at multiples of 16 bytes.
+const PITCHED: u32 = 56 << 10;
 
 /// One operator's share of a sample.
 struct Step {
@@ -187,25 +190,30 @@ impl Case<'_> {
 
         // Rows in memory are farther apart than they are long.
         const GAP: usize = 5;
+        let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
         let window = leaf.window();
         let pitch = 3 * window.width as usize + GAP;
         let (bytes_at, floats_at);
+        let pitch_of = |window: Roi| match pitched {
+            true => window.pitch_bytes(),
+            false => 3 * window.width + GAP as u32,
+        };
         let leaf = match leaf {
             HostImage::U8(_) if self.on_host == 0 => {
                 let stored = self.stored.window().size();
                 let window = self.orientation.stored_window(stored, window);
-                bytes_at = spread(&cut(self.stored, window), GAP);
-                let pitch = 3 * window.width + GAP as u32;
+                bytes_at = in_rows(&cut(self.stored, window), pitch_of(window));
                 let address = bytes_at.as_ptr() as u64;
+                let pitch = pitch_of(window);
                 let leaf = RoiParams::new(address, pitch, window, stored, self.orientation);
                 bytemuck::bytes_of(&leaf).to_vec()
             }
             HostImage::U8(image) => {
-                bytes_at = spread(image, GAP);
+                bytes_at = in_rows(image, pitch_of(window));
                 let whole = Size::new(window.right(), window.bottom());
                 let address = bytes_at.as_ptr() as u64;
                 let upright = Orientation::UPRIGHT;
-                let leaf = RoiParams::new(address, pitch as u32, window, whole, upright);
+                let leaf = RoiParams::new(address, pitch_of(window), window, whole, upright);
                 bytemuck::bytes_of(&leaf).to_vec()
             }
             HostImage::F32(image) => {
@@ -252,6 +260,18 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
         }
     }
     out
+}
+
+/// Rows that begin `pitch` bytes apart, the first one at a multiple of 16; nothing behind them can be read.
+fn in_rows(image: &Image<u8>, pitch: u32) -> Vec<u128> {
+    let window = image.window();
+    let bytes = pitch as usize * window.height as usize;
+    let mut rows = vec![u128::MAX / 3; bytes.div_ceil(16)];
+    let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut rows)[..bytes];
+    for (row, y) in out.chunks_exact_mut(pitch as usize).zip(window.y..) {
+        row[..image.row(y).len()].copy_from_slice(image.row(y));
+    }
+    rows
 }
 
 fn spread<T: Copy + Default>(image: &Image<T>, gap: usize) -> Vec<T> {

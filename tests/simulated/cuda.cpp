@@ -339,6 +339,15 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     return SUCCESS;
 }
 
+API int cuFuncSetAttribute(void* handle, int attribute, int value) {
+    ENTER("cuFuncSetAttribute")
+    NEED_CONTEXT
+    // The most dynamic shared memory of a block: what a Hopper device gives.
+    if (attribute != 8 || value < 0 || value > 227 << 10) return INVALID_VALUE;
+    ((Function*)handle)->most_shared = value;
+    return SUCCESS;
+}
+
 API int cuModuleUnload(void* handle) {
     ENTER_DESTROY("cuModuleUnload")
     NEED_CONTEXT
@@ -362,8 +371,8 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     NEED_CONTEXT
     STREAM(stream_handle)
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz == 0 || bx * by * bz > 1024) return INVALID_VALUE;
-    if (shared_bytes > 48 << 10) return INVALID_VALUE;
     Function* function = (Function*)handle;
+    if ((int)shared_bytes > function->most_shared) return INVALID_VALUE;
     // The arguments are copied now; what they point to is read when the kernel runs.
     auto copies = std::make_shared<std::vector<std::vector<char>>>();
     for (size_t i = 0; i < function->param_bytes.size(); i++)

@@ -74,6 +74,7 @@ struct Function {
     void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
     std::vector<size_t> param_bytes;
     void* module;
+    int most_shared = 48 << 10;           // dynamic shared memory of a block, in bytes
 };
 
 struct Failure {

@@ -21,7 +21,7 @@ use feedwater::plan::Plan;
 use feedwater::tensor::{DType, Layout};
 use feedwater::{Error, Result};
 
-use super::super::selftest::by_hand::{leaf, values};
+use super::super::selftest::by_hand::{leaf, on_device, values};
 use super::host::{Made, megapixels, operator_name};
 use super::table::Part;
 
@@ -131,7 +131,7 @@ impl<'a> Kernels<'a> {
 
     /// One sample more.
     pub fn add(&mut self, made: Made) -> Result<()> {
-        self.group_bytes += made.images.iter().map(|it| values(it).len()).sum::<usize>();
+        self.group_bytes += made.images.iter().map(HostImage::bytes_on_device).sum::<usize>();
         self.group.push(made);
         match self.group.len() == GROUP || self.group_bytes >= GROUP_BYTES {
             true => self.measure(),
@@ -190,7 +190,7 @@ impl<'a> Kernels<'a> {
         let output = pool.buffer("output", memory.output_bytes)?;
         let block = pool.buffer("parameters", memory.block_bytes)?;
         for (piece, &at) in pieces.iter().zip(&memory.inputs) {
-            upload(&mut self.staging, &self.stream, values(piece.input), &input, at)?;
+            upload(&mut self.staging, &self.stream, &on_device(piece.input), &input, at)?;
         }
         let described = memory.describe(self.plan, &pieces, [&input, &output, &block]);
         upload(&mut self.staging, &self.stream, &described, &block, 0)?;
@@ -338,7 +338,8 @@ impl Layouts {
             });
             (starts.collect::<Vec<_>>(), end.max(ALIGN_BYTES))
         };
-        let (inputs, input_bytes) = place(0, &mut pieces.iter().map(|it| values(it.input).len()));
+        let (inputs, input_bytes) =
+            place(0, &mut pieces.iter().map(|it| it.input.bytes_on_device()));
         let (outputs, output_bytes) = place(0, &mut pieces.iter().map(|it| it.expected.len()));
         let described = pieces.len() * sample_bytes;
         let (tables, block_bytes) =

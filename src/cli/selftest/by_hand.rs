@@ -81,7 +81,7 @@ impl<'a> Hand<'a> {
 
         let pixels = self.memory.buffer("pixels", PIXELS)?;
         let leaf = leaf(transform.image(), pixels.address());
-        self.upload("pixels", values(transform.image()), &pixels)?;
+        self.upload("pixels", &on_device(transform.image()), &pixels)?;
         let tensor = self.memory.buffer("tensor", plan.shape.sample_bytes())?;
         let block = self.memory.buffer("parameters", PARAMETERS)?;
         let described = self.describe(&mut sample, &leaf, &tensor, &block);
@@ -124,18 +124,24 @@ impl<'a> Hand<'a> {
 /// What describes an image to a kernel when its values lie from this address of the device on.
 pub fn leaf(image: &HostImage, address: u64) -> Vec<u8> {
     let window = image.window();
-    let pitch = 3 * window.width;
     match image {
         HostImage::U8(_) => {
             let whole = Size::new(window.right(), window.bottom());
             let upright = Orientation::UPRIGHT;
-            let leaf = RoiParams::new(address, pitch, window, whole, upright);
+            let leaf = RoiParams::new(address, window.pitch_bytes(), window, whole, upright);
             bytemuck::bytes_of(&leaf).to_vec()
         }
         HostImage::F32(_) => {
-            bytemuck::bytes_of(&FloatsParams::new(address, pitch, window)).to_vec()
+            bytemuck::bytes_of(&FloatsParams::new(address, 3 * window.width, window)).to_vec()
         }
     }
+}
+
+/// An image as it is to lie in the device's memory.
+pub fn on_device(image: &HostImage) -> Vec<u8> {
+    let mut bytes = vec![0; image.bytes_on_device()];
+    image.write_for_device(&mut bytes);
+    bytes
 }
 
 /// All values of an image, as they lie in memory.

@@ -12,7 +12,6 @@ use super::{Backend, Library, MARGIN, Version};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::Device;
-use crate::tensor::CHANNELS;
 
 /// One of nvJPEG's backends on one device, chroma interpolated as libjpeg does.
 ///
@@ -57,12 +56,12 @@ pub struct Window {
 impl Window {
     /// Bytes between the starts of two rows.
     pub fn pitch_bytes(&self) -> usize {
-        CHANNELS * self.decoded.width as usize
+        self.decoded.pitch_bytes() as usize
     }
 
     /// Bytes of all rows.
     pub fn bytes(&self) -> usize {
-        self.pitch_bytes() * self.decoded.height as usize
+        self.decoded.pitched_bytes()
     }
 }
 

@@ -187,9 +187,9 @@ impl Launcher {
         count: &mut usize,
     ) -> Result<()> {
         let address = page.pixels.address();
-        let Pixels { window, pitch, stored, orientation, first } = pixels;
-        let bytes_leaf = RoiParams::new(address, pitch, window, stored, orientation);
-        let floats_leaf = FloatsParams::new(address, pitch, window);
+        let Pixels { window, stored, orientation, first } = pixels;
+        let bytes_leaf = RoiParams::new(address, window.pitch_bytes(), window, stored, orientation);
+        let floats_leaf = FloatsParams::new(address, 3 * window.width, window);
         let Cut { leaf, kernel, .. } = &device.cuts[cut];
         let leaf = match leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),

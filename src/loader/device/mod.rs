@@ -175,8 +175,6 @@ enum Payload {
 struct Pixels {
     /// The window, in the coordinates of the picture as stored.
     window: Roi,
-    /// Bytes, or floats where operators on the CPU left floats behind, from a row to the next.
-    pitch: u32,
     /// Size of the whole picture as stored.
     stored: Size,
     orientation: Orientation,

@@ -9,7 +9,6 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::{DecodeFault, Window};
 use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
 use crate::header::{Format, Header};
-use crate::image::HostImage;
 use crate::loader::balance::PictureWork;
 use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::cache::{Caches, Filled};
@@ -269,7 +268,7 @@ impl PageWorker {
         let lanes = self.parts.lanes.clone();
         let sample = &self.maker.sample;
         let SamplePlan { stored, orientation, .. } = *sample;
-        let pixels = |window: Window| Pixels::dense(window.decoded, stored, orientation);
+        let pixels = |it: Window| Pixels { window: it.decoded, stored, orientation, first: 0 };
         match submitted.route() {
             Route::Cpu => self.upload(target, header, bytes, submitted).map(Some),
             Route::Hardware => {
@@ -324,27 +323,24 @@ impl PageWorker {
         let first = self.first;
         let window = upright_window(&self.maker.sample, first);
         let watch = self.watch(Route::Cpu)?;
-        let image: &[u8] = match self.maker.prefix(header, bytes, first)? {
-            HostImage::U8(image) => image.data(),
-            HostImage::F32(image) => bytemuck::cast_slice(image.data()),
-        };
+        let image = self.maker.prefix(header, bytes, first)?;
         submitted.finish();
-        let len = image.len();
+        let len = image.bytes_on_device();
         let begin = Instant::now();
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
         self.parts.lane.waited_for_room(Stage::Upload, begin.elapsed());
         let begin = self.parts.lane.begin(Stage::Upload);
-        upload.bytes()?[..image.len()].copy_from_slice(image);
+        image.write_for_device(&mut upload.bytes()?[..len]);
         let mut lap = watch.lap()?;
         self.stream.wait(target.read)?;
         lap.start(&self.stream)?;
-        upload.copy(&self.stream, 0..image.len(), target.pixels, 0)?;
+        upload.copy(&self.stream, 0..len, target.pixels, 0)?;
         target.decoded.record(&self.stream)?;
         lap.stop(&self.stream, 1)?;
         self.parts.uploads.put_back(upload);
         self.parts.lane.add(Stage::Upload, begin, len as u64);
         let stored = Size::new(window.right(), window.bottom());
-        Ok(Pixels { first, ..Pixels::dense(window, stored, Orientation::UPRIGHT) })
+        Ok(Pixels { window, stored, orientation: Orientation::UPRIGHT, first })
     }
 
     /// The whole sample on the CPU, since the CPU keeps up: by no more workers than `decode.max_cpu_threads`, where that is set.
@@ -415,13 +411,6 @@ struct Target<'a> {
     read: &'a Event,
 }
 
-impl Pixels {
-    /// A window in rows without gaps.
-    fn dense(window: Roi, stored: Size, orientation: Orientation) -> Self {
-        Self { window, pitch: 3 * window.width, stored, orientation, first: 0 }
-    }
-}
-
 /// Where a source puts a file: into the page where it fits, else into ordinary memory.
 struct Encoded<'a> {
     page: &'a mut [u8],
@@ -468,7 +457,7 @@ fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
 }
 
 fn upload_bytes(cut: &Cut, sample: &SamplePlan) -> usize {
-    cut.pixel_bytes() * upright_window(sample, cut.first).size().pixels() as usize
+    cut.window_bytes(upright_window(sample, cut.first))
 }
 
 /// The tables of the operators from number `first` on. A sample is planned backwards, so theirs come first.
