@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-use feedwater::explain::{Knob, Options, Ranks, Report, explain};
-use feedwater::measure::{Profile, Stage};
+use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
+use feedwater::measure::{Profile, SpanProfile, Stage};
 use tempfile::TempDir;
 
 /// What would be markup, or end the element that it is in.
@@ -29,8 +29,16 @@ const USUAL: Like = Like { read_ms: 0.0, workers: 4, pace: 330.0, waits: 0.01 };
 /// Reads that wait 8 ms: about 330 images/s, which all others then do.
 const SLOW: Like = Like { read_ms: 8.0, workers: 4, pace: 330.0, waits: 0.4 };
 
-/// A rank's report, made from what a loader measured (`tests/explain_html.rs` writes it).
 fn report(rank: u64, world: u64, like: Like, price: Option<f64>) -> Report {
+    explained(&profile(rank, world, like), price)
+}
+
+fn explained(profile: &Profile, price: Option<f64>) -> Report {
+    explain(profile, &Options { price_per_hour: price, ..Options::default() }).unwrap()
+}
+
+/// A rank's profile, made from what a loader measured (`tests/explain_html.rs` writes it).
+fn profile(rank: u64, world: u64, like: Like) -> Profile {
     let golden = "tests/golden/explain/profile.json";
     let golden = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(golden)).unwrap();
     let mut profile: Profile = serde_json::from_str(&golden).unwrap();
@@ -59,7 +67,7 @@ fn report(rank: u64, world: u64, like: Like, price: Option<f64>) -> Report {
     (consumer.waited, consumer.waiting_share) = (like.waits * profile.seconds, like.waits);
     consumer.stepped = (1.0 - like.waits) * profile.seconds;
     consumer.step.mean = consumer.stepped / profile.batches as f64;
-    explain(&profile, &Options { price_per_hour: price, ..Options::default() }).unwrap()
+    profile
 }
 
 /// Ranks 0 to `count`, of which those given are slow.
@@ -104,7 +112,10 @@ fn the_slow_rank_is_named_with_its_stage() {
     let verdict = &ranks.verdict;
     assert!(verdict.starts_with("rank 3 is the slowest: its read takes 8.04 ms"), "{verdict}");
     assert!(verdict.contains("all 5 ranks wait for it"), "{verdict}");
-    let two = self::ranks(2, &[1]).verdict;
+    let two = self::ranks(2, &[1]);
+    // The steps of the other one are longer, since they have its waiting in them.
+    assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
+    let two = two.verdict;
     assert!(two.contains("rank 1") && two.contains("both ranks wait for it"), "{two}");
     assert_eq!(ranks.ranks[0].deviates, [Stage::Read]);
     assert!(ranks.ranks[1..].iter().all(|it| it.deviates.is_empty() && !it.slow));
@@ -168,12 +179,14 @@ fn ranks_that_do_more_than_the_slowest_do_not_wait_for_it() {
     let less = Ranks::merge(&reports).unwrap().cost.unwrap();
     let gain = ranks(3, &[0]).cost.unwrap().gain();
     assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
-    // Or much slower: the loader costs nothing.
+    // Or much slower: it is the slowest, and both are thought away together. The third does no more than it does.
     let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
     let ranks = Ranks::merge(&reports).unwrap();
     let cost = ranks.cost.unwrap();
-    assert_eq!((ranks.slowest, cost.without), (Some(0), cost.images_per_second));
-    assert!(ranks.verdict.contains("it costs nothing"), "{}", ranks.verdict);
+    assert_eq!((ranks.slowest, ranks.ranks[1].rank, ranks.ranks[2].slow), (Some(1), 0, false));
+    assert!((cost.images_per_second - 200.0).abs() < 1.0, "{cost:?}");
+    assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
+    assert!(ranks.verdict.contains("the slowest of 2 that are slow: its own steps"), "{ranks}");
 }
 
 #[test]
@@ -204,6 +217,160 @@ fn settings_are_those_of_slow_ranks_first_with_every_rank_that_names_them() {
     let text = ranks.to_string();
     assert!(text.contains(&format!("  {}", own.setting)) && text.contains("and 2 other ranks"));
     assert!(text.contains("the waiting for slow ranks costs"), "{text}");
+}
+
+/// How a rank says what of its time is waiting for the others.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    /// Its steps end before (`step_end`).
+    Ends,
+    /// It is named in them.
+    Named,
+    /// Not at all.
+    Not,
+}
+
+/// Ranks of a training that goes at the pace of the slowest steps, of so many milliseconds a sample.
+fn together(steps: &[f64], told: Told) -> Vec<Profile> {
+    let all = steps.iter().copied().fold(0.0, f64::max);
+    let rank = |(rank, &own): (usize, &f64)| {
+        let like = Like { pace: 1e3 / all, waits: 0.0, ..USUAL };
+        let mut profile = profile(rank as u64, steps.len() as u64, like);
+        let waits = 1e-3 * (all - own) * profile.images as f64;
+        let consumer = &mut profile.consumer;
+        consumer.step.cv = 0.05;
+        match told {
+            Told::Ends => {
+                consumer.stepped -= waits;
+                consumer.step.mean = consumer.stepped / profile.batches as f64;
+            }
+            Told::Named => consumer.spans.push(span(SYNC, profile.batches, waits)),
+            Told::Not => {}
+        }
+        for thread in &mut profile.threads {
+            // A loader that is fast enough waits for room.
+            thread.waited_for_room =
+                (profile.seconds - thread.busy - thread.waited_for_input).max(0.0);
+        }
+        profile
+    };
+    steps.iter().enumerate().map(rank).collect()
+}
+
+fn span(name: &str, count: u64, seconds: f64) -> SpanProfile {
+    SpanProfile { name: name.into(), count, seconds, share: 0.0 }
+}
+
+/// A model is not fitted for each: ranks that differ in their number alone have the same.
+fn merged(profiles: &[Profile]) -> Ranks {
+    let mut reports: Vec<Report> = Vec::new();
+    for profile in profiles {
+        let same = reports.iter().find(|it| it.profile.consumer == profile.consumer).cloned();
+        let mut report = same.unwrap_or_else(|| explained(profile, Some(2.5)));
+        report.profile.setup.rank = profile.setup.rank;
+        reports.push(report);
+    }
+    Ranks::merge(&reports).unwrap()
+}
+
+/// One of the ranks has a slow GPU: 5 ms a sample, the others about 3 ms.
+fn slow_steps(count: usize, slow: usize) -> Vec<f64> {
+    (0..count).map(|rank| if rank == slow { 5.0 } else { 3.0 + 0.02 * (rank % 5) as f64 }).collect()
+}
+
+#[test]
+fn a_rank_is_named_whose_steps_are_slow_while_its_loader_is_fine() {
+    for told in [Told::Ends, Told::Named] {
+        for (count, slow) in [(2, 0), (2, 1), (8, 5), (64, 17)] {
+            let ranks = merged(&together(&slow_steps(count, slow), told));
+            let first = &ranks.ranks[0];
+            assert_eq!((ranks.slowest, first.rank), (Some(slow as u64), slow as u64), "{ranks}");
+            assert!(first.slow && first.slow_steps);
+            assert!(
+                (first.loader_images_per_second / ranks.usual_images_per_second - 1.0).abs() < 0.01
+            );
+            assert!(ranks.ranks[1..].iter().all(|it| !it.slow && !it.slow_steps), "{ranks}");
+            assert!((first.consumer_images_per_second - 200.0).abs() < 1.0, "{first:?}");
+            let verdict = &ranks.verdict;
+            let why = format!("rank {slow} is the slowest: its own steps take 5.00 ms a sample");
+            assert!(verdict.starts_with(&why), "{verdict}");
+            assert!(verdict.contains("each does 200 images/s"), "{verdict}");
+            // The others, of which the slowest takes 3.08 ms, where there are so many.
+            let others = 3.0 + 0.02 * [0.0, 4.0][usize::from(count > 5)];
+            let others = if (count, slow) == (2, 0) { 3.02 } else { others };
+            let cost = ranks.cost.unwrap();
+            assert!((cost.without / (1e3 / others) - 1.0).abs() < 0.02, "{cost:?} {others}");
+            assert!(cost.lost_per_epoch.unwrap() > 0.0);
+            let text = ranks.to_string();
+            assert_eq!(text.matches("its own steps are slow").count(), 1, "{text}");
+        }
+    }
+}
+
+/// All do the same, whoever is slow.
+#[test]
+fn of_steps_that_do_not_tell_their_waiting_none_is_named() {
+    for count in [2, 8, 64] {
+        let ranks = merged(&together(&slow_steps(count, 1), Told::Not));
+        assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
+    }
+}
+
+#[test]
+fn steps_that_differ_by_chance_or_little_are_not_slow() {
+    for count in [2, 8, 64] {
+        let little: Vec<f64> = (0..count).map(|it| 3.0 + 0.25 * (it % 2) as f64).collect();
+        let ranks = merged(&together(&little, Told::Ends));
+        assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
+    }
+    // The same steps, of which a few say little: those of one take 1.67 times as long.
+    let is_named = |variation: f64, batches: u64| {
+        let mut profiles = together(&slow_steps(8, 3), Told::Ends);
+        for it in &mut profiles {
+            let part = batches as f64 / it.batches as f64;
+            it.images = (it.images as f64 * part) as u64;
+            (it.batches, it.seconds) = (batches, it.seconds * part);
+            (it.consumer.stepped, it.consumer.waited) = (it.consumer.stepped * part, 0.0);
+            it.consumer.step.cv = variation;
+        }
+        merged(&profiles).slowest == Some(3)
+    };
+    assert!(is_named(0.05, 12) && is_named(0.5, 12));
+    assert!(!is_named(0.7, 12), "four standard errors of 12 steps are 0.81");
+    assert!(is_named(0.7, 24));
+    assert!(!is_named(0.0, 6), "six steps say nothing");
+}
+
+#[test]
+fn what_makes_steps_long_is_named() {
+    let mut profiles = together(&slow_steps(4, 0), Told::Ends);
+    for profile in &mut profiles {
+        let (images, batches) = (profile.images as f64, profile.batches);
+        let (own, every) = if profile.setup.rank == 0 { (1.4, 0.1) } else { (0.0, 0.1) };
+        profile.consumer.spans.push(span("checkpoint", 2, 1e-3 * own * images));
+        profile.consumer.spans.push(span("logging", batches, 1e-3 * every * images));
+    }
+    let verdict = merged(&profiles).verdict;
+    assert!(verdict.contains("ms, and most of that is checkpoint; all 4 ranks wait"), "{verdict}");
+    let spans = &mut profiles[0].consumer.spans;
+    spans.iter_mut().find(|it| it.name == "checkpoint").unwrap().seconds *= 0.5;
+    let verdict = merged(&profiles).verdict;
+    assert!(!verdict.contains("checkpoint"), "{verdict}");
+}
+
+/// A slow loader and slow steps on two ranks: both are slow, and what is gained is what all would do without either.
+#[test]
+fn a_slow_loader_and_slow_steps_are_thought_away_together() {
+    let mut profiles = together(&slow_steps(6, 2), Told::Ends);
+    let mut slow = profile(4, 6, Like { pace: 220.0, waits: 0.34, read_ms: 14.0, ..USUAL });
+    slow.consumer.step.cv = 0.05;
+    profiles[4] = slow;
+    let ranks = merged(&profiles);
+    let slow: Vec<_> = ranks.ranks.iter().filter(|it| it.slow).map(|it| it.rank).collect();
+    assert_eq!(slow, [2, 4], "{ranks}");
+    assert!(ranks.ranks[0].slow_steps && !ranks.ranks[1].slow_steps);
+    let cost = ranks.cost.unwrap();
+    assert!((cost.without / (1e3 / 3.08) - 1.0).abs() < 0.03, "{cost:?} {ranks}");
 }
 
 /// The text of the element with this beginning.
@@ -290,6 +457,7 @@ fn write_pages_for_the_browser() {
         ("ranks-512", many),
         ("ranks-alike", ranks(40, &[])),
         ("ranks-hostile", hostile()),
+        ("ranks-steps", merged(&together(&slow_steps(8, 5), Told::Named))),
     ] {
         fs::write(folder.join(format!("{name}.html")), ranks.to_html()).unwrap();
     }

@@ -20,12 +20,14 @@ use crate::model::{Forecast, Model};
 pub use cause::Cause;
 pub use fit::{Fit, fit, forecast};
 pub use knobs::Knob;
+pub use own::SYNC;
 pub use ranks::{RankLine, Ranks, RanksKnob, Straggling};
 
 mod cause;
 mod fit;
 mod html;
 mod knobs;
+mod own;
 mod ranks;
 
 /// Knobs in a report, where nothing else is asked for.

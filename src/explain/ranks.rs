@@ -1,23 +1,30 @@
 //! Reports of several ranks together: who is slow, and why.
 //!
-//! * The slowest rank is the one whose loader could give least, by its model without the consumer. Ranks are slow whose
-//!   loaders could give a tenth less than the usual one's, the median.
+//! * A rank is slow by its loader, or by its own steps. By its loader where that could give a tenth less, by its model without
+//!   the consumer, than the usual one's, the median.
+//! * By its own steps where its consumer could use a tenth less than the usual one, and less by more than chance, and the rank
+//!   would do a tenth less than the usual one if it waited for no other: by its waits for batches and its own steps, without
+//!   what they have named [`SYNC`](super::SYNC). Ranks of a training whose steps have the waiting for others in them, and do
+//!   not say so, do the same whoever is slow: by their steps nobody is named there.
+//! * The slowest of the slow is the one whose loader or steps, by which it is slow, allow least.
 //! * Why: the stage that takes a sample most longer than on the usual rank; or workers or processors, where the rank has
-//!   so many fewer that it explains more.
+//!   so many fewer that it explains more; or its steps, and what it has named of them, where that is most of it.
 //! * What it costs: all ranks of a training do as many steps as the slowest. What they would do is what the models do of
-//!   the ranks as they are, with the slow ones' replaced by the usual one's and with the slow rank's steps, since those
-//!   of ranks that wait for it have that waiting in them. Ranks that do a tenth more than the slowest do not wait for
-//!   it, as where each was measured alone: what they do is what they can.
+//!   the ranks as they are, with the slow ones' loaders or steps replaced by the usual one's. Where loaders are slow, loaders of
+//!   ranks that wait for them are taken with the slowest one's steps, since their own have that waiting in them. Ranks that do
+//!   a tenth more than the slowest by themselves do not wait for it, as where each was measured alone: what they do is what
+//!   they can.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
 use super::fit::samples;
+use super::own::{Own, longest};
 use super::{Cause, Report, forecast, percent};
 use crate::error::{Error, Result};
 use crate::measure::{DeviceTime, Profile, Stage};
-use crate::model::{Limit, Model};
+use crate::model::Model;
 
 /// What several ranks of one training did.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,6 +39,8 @@ pub struct Ranks {
     pub cost: Option<Straggling>,
     /// What loaders could usually give, samples a second: the median.
     pub usual_images_per_second: f64,
+    /// What consumers could usually use, samples a second: the median.
+    pub usual_consumer_images_per_second: f64,
     /// Milliseconds that each stage usually takes for a sample: the median of the ranks that have it.
     pub usual_stages: Vec<(Stage, f64)>,
     /// The settings that the reports name: first what slow ranks ask for, then what gains most.
@@ -45,10 +54,15 @@ pub struct Ranks {
 pub struct RankLine {
     /// Its number.
     pub rank: u64,
-    /// Whether its loader is slower than the others'.
+    /// Whether it is slower than the others: by its loader, or by its own steps.
     pub slow: bool,
+    /// Whether its own steps are.
+    pub slow_steps: bool,
     /// What its loader could give: samples a second, by its model without the consumer.
     pub loader_images_per_second: f64,
+    /// What its consumer could use: samples a second, by its own steps. Less than the truth where these have waiting for
+    /// other ranks in them that is not named.
+    pub consumer_images_per_second: f64,
     /// What it did.
     pub images_per_second: f64,
     /// The share of its time in which its consumer waited for batches.
@@ -74,7 +88,7 @@ pub struct RankLine {
 pub struct Straggling {
     /// Samples a second that each rank does: those of the slowest.
     pub images_per_second: f64,
-    /// What each would do if the slow ranks' loaders were like the usual one, by the models.
+    /// What each would do if the slow ranks' loaders and steps were like the usual ones, by the models.
     pub without: f64,
     /// What an epoch of all ranks costs more for it, where the price of an hour was given.
     pub lost_per_epoch: Option<f64>,
@@ -93,7 +107,7 @@ pub struct RanksKnob {
     pub then: Cause,
 }
 
-/// A rank whose loader gives so much less than the usual one is a straggler.
+/// A rank whose loader gives, or whose consumer uses, so much less than the usual one is a straggler.
 const SLOW: f64 = 0.9;
 /// A stage that takes so many times as long as usual is named.
 const LONGER: f64 = 1.1;
@@ -111,50 +125,52 @@ impl Ranks {
     ///
     /// [`Error::Config`] where there is none, or two are of the same rank.
     pub fn merge(reports: &[Report]) -> Result<Self> {
-        let mut sorted: Vec<(RankLine, &Report)> =
-            reports.iter().map(|it| (line(it), it)).collect();
-        sorted.sort_by_key(|it| it.0.rank);
-        if let Some(pair) = sorted.windows(2).find(|pair| pair[0].0.rank == pair[1].0.rank) {
-            let problem = format!("two reports are of rank {}; give one of each", pair[0].0.rank);
+        let mut sorted: Vec<Rank> = reports.iter().map(Rank::new).collect();
+        sorted.sort_by_key(|it| it.line.rank);
+        if let Some(pair) = sorted.windows(2).find(|pair| pair[0].line.rank == pair[1].line.rank) {
+            let problem =
+                format!("two reports are of rank {}; give one of each", pair[0].line.rank);
             return Err(Error::config("reports", problem));
         }
-        let could = |it: &(RankLine, &Report)| it.0.loader_images_per_second;
-        sorted.sort_by(|a, b| could(a).total_cmp(&could(b)));
-        let Some(middle) = sorted.get(sorted.len() / 2) else {
+        let Some(usual) = Usual::of(&mut sorted) else {
             return Err(Error::config("reports", "there is none"));
         };
-        let (usual, like) = (middle.0.clone(), middle.1);
         let usual_stages = medians(&sorted);
-        for (line, _) in &mut sorted {
-            line.slow = line.loader_images_per_second < SLOW * usual.loader_images_per_second;
-            line.deviates = deviating(&line.stages, &usual_stages);
+        for rank in &mut sorted {
+            rank.judge(&usual);
+            rank.line.deviates = deviating(&rank.line.stages, &usual_stages);
         }
-        let slow = sorted.iter().filter(|it| it.0.slow).count();
+        sorted.sort_by(|a, b| {
+            let (a, b) = (a.allows(), b.allows());
+            a.0.cmp(&b.0).then(a.1.total_cmp(&b.1))
+        });
+        let slow = sorted.iter().filter(|it| it.line.slow).count();
         let cost = match slow {
             0 => None,
-            _ => Some(straggling(&sorted, like)?),
+            _ => Some(straggling(&sorted, &usual)?),
         };
-        let first = &sorted[0].0;
-        let verdict = match &cost {
-            Some(cost) => {
+        let first = sorted.iter().find(|it| it.line.slow);
+        let loader = usual.loader.line.loader_images_per_second;
+        let verdict = match (&cost, first) {
+            (Some(cost), Some(first)) => {
                 let why = why(first, &usual, &usual_stages);
-                format!("{}: {why}; {}", who(first.rank, slow), cost.words(sorted.len(), slow))
+                format!("{}: {why}; {}", who(first.line.rank, slow), cost.words(sorted.len(), slow))
             }
-            None => format!(
-                "{} ranks, and none is slower than the others: loaders could give about {:.0} images/s",
+            _ => format!(
+                "{} ranks, and none is slower than the others: loaders could give about {loader:.0} images/s",
                 sorted.len(),
-                usual.loader_images_per_second
             ),
         };
         Ok(Self {
             verdict,
-            slowest: (slow > 0).then_some(first.rank),
+            slowest: first.map(|it| it.line.rank),
             world: reports.iter().map(|it| it.profile.setup.world).fold(0, u64::max),
             cost,
-            usual_images_per_second: usual.loader_images_per_second,
+            usual_images_per_second: loader,
+            usual_consumer_images_per_second: 1.0 / usual.steps.own.step,
             usual_stages,
             knobs: knobs(&sorted),
-            ranks: sorted.into_iter().map(|it| it.0).collect(),
+            ranks: sorted.into_iter().map(|it| it.line).collect(),
         })
     }
 }
@@ -189,14 +205,80 @@ fn who(rank: u64, slow: usize) -> String {
     }
 }
 
-fn line(report: &Report) -> RankLine {
+/// A rank while it is judged.
+#[derive(Clone)]
+struct Rank<'a> {
+    line: RankLine,
+    report: &'a Report,
+    own: Own,
+    slow_loader: bool,
+}
+
+/// The usual ranks: the medians; of two the faster one.
+struct Usual<'a> {
+    loader: Rank<'a>,
+    steps: Rank<'a>,
+    alone: f64,
+}
+
+impl<'a> Usual<'a> {
+    fn of(ranks: &mut [Rank<'a>]) -> Option<Self> {
+        let mut median = |of: fn(&Rank) -> f64| {
+            ranks.sort_by(|a, b| of(a).total_cmp(&of(b)));
+            ranks.get(ranks.len() / 2).cloned()
+        };
+        let alone = median(|it| it.own.alone)?.own.alone;
+        let steps = median(|it| 1.0 / it.own.step)?;
+        Some(Self { alone, steps, loader: median(|it| it.line.loader_images_per_second)? })
+    }
+}
+
+impl<'a> Rank<'a> {
+    fn new(report: &'a Report) -> Self {
+        let own = Own::of(&report.profile);
+        Self { line: line(report, &own), report, own, slow_loader: false }
+    }
+
+    fn judge(&mut self, usual: &Usual) {
+        let loader = usual.loader.line.loader_images_per_second;
+        self.slow_loader = self.line.loader_images_per_second < SLOW * loader;
+        let longer = self.own.step / usual.steps.own.step;
+        self.line.slow_steps =
+            longer > self.own.chance.max(1.0 / SLOW) && self.own.alone < SLOW * usual.alone;
+        self.line.slow = self.slow_loader || self.line.slow_steps;
+    }
+
+    /// Samples a second that it allows by what it is slow by; of others, by their loaders, and these come after the slow ones.
+    fn allows(&self) -> (bool, f64) {
+        let loader = self.line.loader_images_per_second;
+        let steps = self.line.consumer_images_per_second;
+        let allows = match (self.slow_loader, self.line.slow_steps) {
+            (_, false) => loader,
+            (false, true) => steps,
+            (true, true) => loader.min(steps),
+        };
+        (!self.line.slow, allows)
+    }
+
+    /// Whether it is slow by its steps, and not as much by its loader.
+    fn steps_first(&self) -> bool {
+        let RankLine { slow_steps, loader_images_per_second: loader, .. } = self.line;
+        slow_steps && (!self.slow_loader || self.line.consumer_images_per_second < loader)
+    }
+}
+
+fn line(report: &Report, own: &Own) -> RankLine {
     let profile = &report.profile;
-    let bounds = report.model.capacity();
-    let loader = bounds.into_iter().find(|(it, _)| *it != Limit::Consumer);
+    // A consumer that takes no time: one that holds a slot for long is not the loader's.
+    let mut model = report.model.clone();
+    model.consumer.step.mean = 0.0;
+    let loader = model.limit();
     RankLine {
         rank: profile.setup.rank,
         slow: false,
+        slow_steps: false,
         loader_images_per_second: loader.map_or(0.0, |(_, most)| most),
+        consumer_images_per_second: 1.0 / own.step,
         images_per_second: report.images_per_second,
         consumer_waits: report.consumer_waits,
         cause: report.cause,
@@ -221,9 +303,9 @@ fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
 }
 
 /// The median of each stage; of two ranks the faster one's.
-fn medians(ranks: &[(RankLine, &Report)]) -> Vec<(Stage, f64)> {
+fn medians(ranks: &[Rank]) -> Vec<(Stage, f64)> {
     let all = Stage::ALL.into_iter().filter_map(|stage| {
-        let times = ranks.iter().filter_map(|it| of(&it.0.stages, stage));
+        let times = ranks.iter().filter_map(|it| of(&it.line.stages, stage));
         let mut times: Vec<f64> = times.collect();
         times.sort_by(f64::total_cmp);
         Some((stage, *times.get(times.len().checked_sub(1)? / 2)?))
@@ -245,7 +327,16 @@ fn deviating(stages: &[(Stage, f64)], usual: &[(Stage, f64)]) -> Vec<Stage> {
 }
 
 /// What is most different from the usual rank.
-fn why(slow: &RankLine, usual: &RankLine, usual_stages: &[(Stage, f64)]) -> String {
+fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
+    if slow.steps_first() {
+        let (here, there) = (1e3 * slow.own.step, 1e3 * usual.steps.own.step);
+        let part = longest(&slow.report.profile, &usual.steps.report.profile);
+        let part = part.map_or(String::new(), |name| format!(", and most of that is {name}"));
+        return format!(
+            "its own steps take {here:.2} ms a sample, the usual rank's {there:.2} ms{part}"
+        );
+    }
+    let (slow, usual) = (&slow.line, &usual.loader.line);
     let sum = |stages: &[(Stage, f64)]| stages.iter().map(|it| it.1).sum::<f64>();
     let longer = sum(&slow.stages) / sum(usual_stages).max(1e-9);
     let more = slow.deviates.iter().filter_map(|&stage| {
@@ -275,40 +366,68 @@ fn counted(many: u32, of: &str) -> String {
     format!("{many} {of}{}", if many == 1 { "" } else { "s" })
 }
 
-/// What the slow ones of these ranks cost, of which the first is the slowest and `usual` is like the others.
-fn straggling(ranks: &[(RankLine, &Report)], usual: &Report) -> Result<Straggling> {
-    let pace = |it: &(RankLine, &Report)| it.0.images_per_second;
-    let now = ranks.iter().map(pace).fold(f64::INFINITY, f64::min);
-    let price: Option<f64> = ranks.iter().map(|it| it.1.cost.map(|cost| cost.price_per_hour)).sum();
-    let (slowest, report) = (&ranks[0].0, ranks[0].1);
+/// What the slow ones of these ranks cost; they come first.
+fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
+    let least = |paces: &mut dyn Iterator<Item = f64>| paces.fold(f64::INFINITY, f64::min);
+    let now = least(&mut ranks.iter().map(|it| it.line.images_per_second));
+    let price: Option<f64> =
+        ranks.iter().map(|it| it.report.cost.map(|cost| cost.price_per_hour)).sum();
+    let does = |loader: &Report, consumer| -> Result<f64> {
+        Ok(forecast(&Model { consumer, ..loader.model.clone() })?.samples_per_second)
+    };
+    let mut without = f64::INFINITY;
+    // With the usual steps.
+    for rank in ranks.iter().filter(|it| it.line.slow_steps).take(NEXT) {
+        let loader = if rank.slow_loader { usual.loader.report } else { rank.report };
+        without = without.min(does(loader, usual.steps.own.consumer(&usual.steps.report.model))?);
+    }
+    let others: Vec<&Rank> = ranks.iter().filter(|it| !it.line.slow_steps).collect();
+    let pace = least(&mut others.iter().map(|it| it.own.alone));
+    match others.iter().find(|it| it.slow_loader) {
+        Some(slowest) => without = without.min(with_other_loaders(&others, slowest, pace, usual)?),
+        None => {
+            without = without.min(pace);
+            for rank in others.iter().take(NEXT) {
+                without = without.min(does(rank.report, rank.own.consumer(&rank.report.model))?);
+            }
+        }
+    }
+    let without = without.max(now);
+    let data = ranks.first().map_or(0, |it| it.report.profile.data.epoch_samples);
+    let epoch = data as f64 / now.max(1e-9);
+    let lost = price.map(|price| price * epoch * (1.0 - now / without.max(1e-9)) / 3600.0);
+    Ok(Straggling { images_per_second: now, without, lost_per_epoch: lost })
+}
+
+/// What these ranks would do if slow loaders, of which `slowest` is the slowest, were like the usual one; `now` is what the
+/// slowest of them does.
+fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
     // Where the slow ranks do more than another, that one's consumer is what all wait for.
-    if SLOW * slowest.images_per_second > now {
+    if SLOW * slowest.own.alone > now {
         without = now;
     }
     // What a loader does with the slowest rank's steps, by what that rank did: where others did a little less, their own
     // consumers are why.
     let paced = |loader: &Report| -> Result<f64> {
-        let model = Model { consumer: report.model.consumer.clone(), ..loader.model.clone() };
-        let gain = forecast(&model)?.samples_per_second / slowest.images_per_second.max(1e-9);
+        let consumer = slowest.own.consumer(&slowest.report.model);
+        let model = Model { consumer, ..loader.model.clone() };
+        let gain = forecast(&model)?.samples_per_second / slowest.own.alone.max(1e-9);
         Ok(gain * now)
     };
-    without = without.min(paced(usual)?);
-    let (own, waiting): (Vec<_>, Vec<_>) =
-        ranks.iter().filter(|it| !it.0.slow).partition(|it| SLOW * pace(it) > now);
-    without = own.into_iter().map(pace).fold(without, f64::min);
-    for (_, report) in waiting.into_iter().take(NEXT) {
-        without = without.min(paced(report)?);
+    without = without.min(paced(usual.loader.report)?);
+    let fast = ranks.iter().filter(|it| !it.slow_loader);
+    let (own, waiting): (Vec<&Rank>, Vec<&Rank>) = fast.partition(|it| SLOW * it.own.alone > now);
+    without = own.into_iter().map(|it| it.own.alone).fold(without, f64::min);
+    for rank in waiting.into_iter().take(NEXT) {
+        without = without.min(paced(rank.report)?);
     }
-    let without = without.max(now);
-    let epoch = report.profile.data.epoch_samples as f64 / now.max(1e-9);
-    let lost = price.map(|price| price * epoch * (1.0 - now / without.max(1e-9)) / 3600.0);
-    Ok(Straggling { images_per_second: now, without, lost_per_epoch: lost })
+    Ok(without)
 }
 
-fn knobs(ranks: &[(RankLine, &Report)]) -> Vec<RanksKnob> {
+fn knobs(ranks: &[Rank]) -> Vec<RanksKnob> {
     let mut named: Vec<(f64, u64, bool, &super::Knob)> = Vec::new();
-    for (line, report) in ranks {
+    for Rank { line, report, .. } in ranks {
         named.extend(report.knobs.iter().map(|knob| (knob.gain, line.rank, line.slow, knob)));
     }
     named.sort_by(|a, b| b.2.cmp(&a.2).then(b.0.total_cmp(&a.0)));
@@ -328,12 +447,19 @@ fn knobs(ranks: &[(RankLine, &Report)]) -> Vec<RanksKnob> {
 impl fmt::Display for Ranks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}\n", self.verdict)?;
-        write!(f, "{:>5}{:>14}{:>14}{:>10}  limits", "rank", "loader img/s", "did img/s", "waits")?;
+        let heads = ["loader img/s", "steps img/s", "did img/s"];
+        write!(
+            f,
+            "{:>5}{:>14}{:>14}{:>14}{:>10}  limits",
+            "rank", heads[0], heads[1], heads[2], "waits"
+        )?;
         for line in &self.ranks {
-            let RankLine { rank, loader_images_per_second: could, images_per_second: did, .. } =
+            let RankLine { rank, loader_images_per_second: loader, images_per_second: did, .. } =
                 line;
-            let waits = 100.0 * line.consumer_waits;
-            write!(f, "\n{rank:>5}{could:>14.0}{did:>14.0}{waits:>8.1} %  {}", line.cause.words())?;
+            let (steps, waits) = (line.consumer_images_per_second, 100.0 * line.consumer_waits);
+            let limits =
+                if line.slow_steps { "its own steps are slow" } else { line.cause.words() };
+            write!(f, "\n{rank:>5}{loader:>14.0}{steps:>14.0}{did:>14.0}{waits:>8.1} %  {limits}")?;
         }
         if !self.knobs.is_empty() {
             write!(f, "\n\nwhat to change")?;

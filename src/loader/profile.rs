@@ -101,6 +101,10 @@ impl Loader {
 
     /// A part of the consumer's step that is not the model's own begins (`logging`, `metrics`, `checkpoint`); it ends
     /// when what this gives is dropped. Reports then say what share of the step it is. At most 32 names are kept apart.
+    ///
+    /// A part named [`sync`](crate::explain::SYNC) is waiting for other ranks, as in an all-reduce that the host waits for:
+    /// without that name, or steps that end before ([`step_end`](Self::step_end)), steps of ranks that wait for a slow one look as
+    /// long as its own, and reports of several ranks cannot name it.
     pub fn span<'a>(&'a self, name: &'a str) -> ConsumerSpan<'a> {
         ConsumerSpan { loader: self, name, begin: Instant::now() }
     }

@@ -3,7 +3,7 @@
 //! * Batches that were begun under another choice are not measured.
 //! * The consumer only counts batches and takes what was measured; it never waits for a decision.
 //! * A window has the tuner's number of batches, and lasts at least [`SHORTEST`].
-//! * A choice that is made by hand stays.
+//! * A choice that is made by hand stays. Any thread may make one at any time (`tests/choose.rs`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -39,7 +39,8 @@ impl Loader {
         self.tuning.as_ref().map_or(self.fixed, Tuning::choice)
     }
 
-    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set.
+    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set. Of what was chosen
+    /// by hand the last choice is there.
     pub fn decisions(&self) -> Vec<Decision> {
         self.tuning.as_ref().map(|it| lock(&it.shared.decisions).clone()).unwrap_or_default()
     }
@@ -57,7 +58,7 @@ impl Loader {
     }
 
     /// Chooses by hand, while the loader runs, what it would choose by itself; from then on it chooses nothing any more. No byte
-    /// of a batch changes. Batches that are begun already are still as they were chosen before.
+    /// of a batch changes. Batches that are begun already are still as they were chosen before. Any thread may call it, at any time.
     ///
     /// # Errors
     ///
@@ -134,9 +135,14 @@ impl Tuning {
         let batch = self.shared.batches.load(Ordering::Relaxed);
         let decision = Decision { batch, choice, settled: true, why: "by hand".into() };
         let mut chosen = lock(&self.shared.chosen);
-        *chosen = Chosen { choice, by_hand: true };
+        let before = std::mem::replace(&mut *chosen, Chosen { choice, by_hand: true });
         apply(choice);
-        lock(&self.shared.decisions).push(decision);
+        let mut decisions = lock(&self.shared.decisions);
+        if before.by_hand {
+            decisions.pop();
+        }
+        decisions.push(decision);
+        drop(decisions);
         drop(chosen);
         *lock(&self.shared.phase) = Phase::Decide;
         Ok(())

@@ -1,7 +1,7 @@
 //! Chooses how many samples are fetched ahead over a network, from what was measured of requests and of those who wait
 //! for them.
 //!
-//! Behaviour, each sentence with a test in `tests/read_ahead.rs`, where storages are simulated:
+//! Behaviour, each sentence with a test in `tests/read_ahead/`, where storages are simulated:
 //!
 //! * It begins with the most that there is room for, so that the start costs nothing. No window is longer than that, or shorter
 //!   than the workers are many.

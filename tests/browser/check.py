@@ -280,6 +280,7 @@ class RanksCheck(Check):
         for key in ("workers", "cores"):
             usual = sorted(it[key] for it in self.report["ranks"])[len(self.report["ranks"]) // 2]
             fewer += sum(it[key] < usual for it in ranks)
+        fewer += sum(it["slow_steps"] for it in ranks)
         same(marked, fewer + sum(len(it["deviates"]) for it in ranks), f"marked cells of {name}")
 
     def every(self, page, name, ranks):

@@ -17,10 +17,14 @@
   // The top.
   $('of').textContent = ` · ${ranks.length}${world > ranks.length ? ` of ${world}` : ''} ranks`;
   const money = (value) => (value >= 1 ? value.toFixed(2) : value.toPrecision(2));
-  const numbers = [
+  const numbers = last.slow_steps ? [
+    [rate(last.consumer_images_per_second), `images/s is what the slowest steps could use, of ${call(last)}`, 'bad'],
+    [rate(report.usual_consumer_images_per_second), "images/s is what the usual rank's could"],
+    [rate(last.loader_images_per_second), `images/s is what the loader of ${call(last)} could give`],
+  ] : [
     [rate(last.loader_images_per_second), `images/s is what the slowest loader could give, of ${call(last)}`, slow.length > 0 ? 'bad' : null],
     [rate(usual), "images/s is what the usual rank's could"],
-    [percent(last.consumer_waits), `of its time the consumer of ${call(last)} waits`, last.slow ? 'bad' : null],
+    [percent(last.consumer_waits), `of its time the consumer of ${call(last)} waits`, last.slow && !last.slow_steps ? 'bad' : null],
   ];
   if (cost) {
     numbers.push([signed(Math.max(cost.without / Math.max(cost.images_per_second, 1e-9) - 1, 0)),
@@ -50,7 +54,7 @@
     Math.min(Math.max(...ranks.map((it) => it.loader_images_per_second)), 1.3 * usual), 1e-9);
   const part = (value) => Math.min(value / scale, 1);
   const says = (it) => `${call(it)}${it.slow ? ', slow' : ''}: did ${rate(it.images_per_second)} images/s, its loader could give `
-    + `${rate(it.loader_images_per_second)}; its consumer waits ${percent(it.consumer_waits)} of the time; ${causes[it.cause]}`;
+    + `${rate(it.loader_images_per_second)} and its steps use ${rate(it.consumer_images_per_second)}; its consumer waits ${percent(it.consumer_waits)} of the time; ${causes[it.cause]}`;
 
   // Rank by rank: what it did and what its loader could give, and how long its consumer waits.
   const rows = (width) => {
@@ -79,8 +83,8 @@
     return svg;
   };
   const which = rest.length > 0 ? `The ${shown} slowest of ${ranks.length}, the slowest first. ` : 'The slowest first. ';
-  const marks = slow.length > 0 ? `In red: ${slow.length === 1 ? 'the slow rank' : `${slow.length} slow ranks`}, whose loader could give a tenth less than the usual one or still less.`
-    : 'None could give a tenth less than the usual one.';
+  const marks = slow.length > 0 ? `In red: ${slow.length === 1 ? 'the slow rank' : `${slow.length} slow ranks`}, whose loader could give, or whose own steps could use, a tenth less than the usual one or still less.`
+    : 'None could give or use a tenth less than the usual one.';
   $('side-note').textContent = which + marks;
 
   // All ranks by their numbers, where they are many: neighbours share a machine.
@@ -163,7 +167,12 @@
   const median = (values) => values.sort((a, b) => a - b)[values.length >> 1];
   const usual_of = { workers: median(ranks.map((it) => it.workers)), cores: median(ranks.map((it) => it.cores)) };
   const amount = (it, what) => (it[what] < usual_of[what] ? make('b', { class: 'bad' }, String(it[what])) : String(it[what]));
-  const columns = [[''], ...names.map((name) => [title(name)]), ['all'], ['workers'], ['processors']];
+  const columns = [[''], ...names.map((name) => [title(name)]), ['all'], ['own steps'], ['workers'], ['processors']];
+  const steps = (it) => {
+    const text = time(1 / it.consumer_images_per_second);
+    if (!it.slow_steps) return text;
+    return make('b', { class: 'bad' }, `${text}, ${(report.usual_consumer_images_per_second / it.consumer_images_per_second).toPrecision(3)} ×`);
+  };
   const line = (it) => {
     const has = Object.fromEntries(it.stages);
     const cells = names.map((name) => {
@@ -173,9 +182,9 @@
       const times = has[name] / usually[name];
       return make('b', { class: 'bad' }, Number.isFinite(times) ? `${text}, ${times < 10 ? times.toPrecision(3) : times.toFixed(0)} ×` : text);
     });
-    return [it.slow ? [make('b', { class: 'bad' }, `${call(it)}, slow`)] : call(it), ...cells, time(1e-3 * sum(it.stages)), amount(it, 'workers'), amount(it, 'cores')];
+    return [it.slow ? [make('b', { class: 'bad' }, `${call(it)}, slow`)] : call(it), ...cells, time(1e-3 * sum(it.stages)), steps(it), amount(it, 'workers'), amount(it, 'cores')];
   };
-  const middle = ['usual', ...names.map((name) => time(1e-3 * usually[name])), time(1e-3 * sum(report.usual_stages)), String(usual_of.workers), String(usual_of.cores)];
+  const middle = ['usual', ...names.map((name) => time(1e-3 * usually[name])), time(1e-3 * sum(report.usual_stages)), time(1 / report.usual_consumer_images_per_second), String(usual_of.workers), String(usual_of.cores)];
   table($('stages'), columns, [middle, ...first.map(line)]);
   later('more-stages', rest, `${rest.length} other ranks`, () => table($('other-stages'), columns, rest.map(line)));
 
@@ -202,7 +211,7 @@
   // Rank by rank.
   const details = (it) => make('details', { class: 'rank', id: `rank-${it.rank}` },
     make('summary', {}, make('b', { class: it.slow ? 'bad' : null }, `Rank ${it.rank}${it.slow ? ', slow' : ''}`), `: ${it.verdict}`),
-    make('p', {}, `Did ${rate(it.images_per_second)} images/s; its loader could give ${rate(it.loader_images_per_second)}. ${counted(it.workers, 'worker')}, ${counted(it.cores, 'processor')}.`),
+    make('p', {}, `Did ${rate(it.images_per_second)} images/s; its loader could give ${rate(it.loader_images_per_second)}, and its own steps use ${rate(it.consumer_images_per_second)}. ${counted(it.workers, 'worker')}, ${counted(it.cores, 'processor')}.`),
     make('ul', {}, ...it.evidence.map((line) => make('li', {}, line))),
     ...own(it.rank).map((knob) => make('p', {}, make('code', {}, knob.setting), ` gives ${signed(knob.ranks.find(([rank]) => rank === it.rank)[1])}`)));
   $('ranks').append(...first.map(details));

@@ -1,6 +1,6 @@
 //! What is kept in host memory from epoch to epoch: files as they were read, and decoded pictures.
 //!
-//! Each sentence with a test in `tests/cache.rs`:
+//! Each sentence with a test in `tests/cache/`:
 //!
 //! * What is in a cache stays in it: nothing is replaced (MinIO, in Mohan et al., "Analyzing and mitigating data stalls
 //!   in DNN training", VLDB 2021). Replacing the oldest would give no hit at all to a shuffled set that is a little

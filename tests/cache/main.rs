@@ -2,7 +2,12 @@
 
 #![allow(unsafe_code, reason = "the mocked decoder is called by C")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod device;
+mod faults;
+mod presized;
+#[path = "../simulated/mod.rs"]
 mod simulated;
 
 use std::collections::BTreeSet;
@@ -311,127 +316,6 @@ fn a_decoded_picture_is_not_kept_encoded_too() {
 }
 
 #[test]
-fn what_cannot_be_used_is_not_kept_and_has_its_fault_each_time() {
-    let mut samples = equal(12);
-    samples[2].0.truncate(20);
-    samples[5].0.clear();
-    samples[7].0 = b"neither of these".to_vec();
-    samples[9].0 = jpeg(9, 300, 200);
-    let mut source = Counting::new(samples);
-    source.unreadable = vec![3];
-    for policy in [OnError::Skip, OnError::Substitute] {
-        let make = || {
-            builder(source.clone(), training()).max_pixels(10_000).on_error(policy).shuffle(false)
-        };
-        let plain = make().build().unwrap();
-        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
-        for (encoded, decoded) in [(PLENTY, None), (None, PLENTY)] {
-            let loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
-            for expected in &expected {
-                assert!(epoch(&loader) == *expected, "{policy:?} {encoded:?} {decoded:?}");
-            }
-            let stats = loader.stats();
-            let reasons = ["unreadable", "empty", "truncated", "unsupported", "oversized"];
-            assert!(reasons.iter().all(|it| stats.faults[it] >= 3), "{stats:?}");
-            assert_eq!(stats.caches[0].samples, 7);
-        }
-    }
-    let loader = builder(source, training()).on_error(OnError::Stop).cache_encoded(PLENTY);
-    let loader = loader.build().unwrap();
-    let ended = loader.into_iter().find_map(Result::err);
-    assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
-}
-
-/// The decoder stops after the last row of a window: damage below it is not seen, with a cache as without one.
-#[test]
-fn a_picture_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
-    let mut samples = equal(6);
-    let whole = jpeg(3, 64, 400);
-    samples[3].0 = whole[..whole.len() * 6 / 10].to_vec();
-    samples[3].0.extend([0xff, 0xd9]);
-    let top = || Chain::new().then(op::Crop { x: 2, y: 1, width: 40, height: 30 });
-    let all = || Chain::new().then(op::Resize::to(16, 16));
-    let source = Counting::new(samples);
-    let run = |chain, decoded| {
-        let loader = builder(source.clone(), chain).cache_decoded(decoded).build().unwrap();
-        let batches: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
-        (batches, loader.stats())
-    };
-    let (expected, plain) = run(top(), None);
-    let (found, cached) = run(top(), PLENTY);
-    assert!(found == expected);
-    assert_eq!(plain.faults.values().sum::<u64>() + cached.faults.values().sum::<u64>(), 0);
-    assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
-    // The whole of it cannot be decoded.
-    let (expected, plain) = run(all(), None);
-    let (found, cached) = run(all(), PLENTY);
-    assert!(found == expected);
-    let faults = [plain, cached].map(|stats| stats.faults.values().sum::<u64>());
-    assert_eq!(faults, [3, 3]);
-}
-
-/// Resizing first is an operator at the head of the chain, whatever is kept; smaller pictures stay as they are.
-#[test]
-fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
-    let larger = || {
-        let mut all: Vec<_> = (0..16).map(|seed| (jpeg(seed, 90 + seed as u32, 70), 0)).collect();
-        for (value, (bytes, _)) in (1..=8).zip(&mut all) {
-            *bytes = turned(bytes, value);
-        }
-        all[9].0 = png(9, 71, 99);
-        all[10].0 = progressive(10, 80, 120);
-        all
-    };
-    let rest = || {
-        Chain::new().then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
-    };
-    let first = || {
-        let chain = Chain::new().then(op::Resize::shorter(34));
-        chain.then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
-    };
-    let bytes = |loader: Loader| -> Vec<Vec<Vec<u8>>> {
-        let epochs = (0..3).map(|_| epoch(&loader).into_iter().map(|batch| batch.1).collect());
-        epochs.collect()
-    };
-    for orientation in [true, false] {
-        let make = |chain| builder(Counting::new(larger()), chain).orientation(orientation);
-        let expected = bytes(make(first()).build().unwrap());
-        for decoded in [PLENTY, Some(20_000), Some(1)] {
-            let loader = make(rest()).cache_decoded(decoded).presize(Some(34)).build().unwrap();
-            assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
-        }
-    }
-    // With random crops: kept or not, the same.
-    let random = |decoded, presize| {
-        let builder = builder(Counting::new(larger()), training());
-        let loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
-        let all: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
-        (all, loader.stats().caches[0].clone())
-    };
-    let (kept, stats) = random(PLENTY, Some(34));
-    assert_eq!(stats.hits, 32);
-    let (not_kept, stats) = random(Some(1), Some(34));
-    assert_eq!(stats.hits, 0);
-    assert!(kept == not_kept);
-    assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
-    // Nothing is larger than this, so nothing changes.
-    assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
-    assert!(random(PLENTY, None).0 != kept);
-}
-
-/// A presized picture takes the room of its pixels.
-#[test]
-fn presized_pictures_take_less_room() {
-    let kept = |presize| {
-        let builder = builder(Counting::new(equal(10)), training());
-        let loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();
-        epoch(&loader);
-        loader.stats().caches[0].kept_bytes
-    };
-    assert_eq!((kept(None), kept(Some(18))), (10 * 3 * 48 * 36, 10 * 3 * 24 * 18));
-}
-
-#[test]
 fn samples_with_the_same_original_are_kept_once() {
     let source = Counting::new(equal(6));
     let repeated = Repeat::new(Arc::new(source.clone()), 4).unwrap();
@@ -501,90 +385,5 @@ fn settings_are_read_written_again_and_refused_with_their_key() {
     ] {
         let found = read(cache).unwrap_err().to_string();
         assert!(found.starts_with(words), "{cache}: {found}");
-    }
-}
-
-/// Every placement of decoding and operators, and every schedule: the bytes of a run without cache on the CPU.
-#[test]
-fn on_a_device_batches_are_the_same_with_each_cache_too() {
-    let machine = exclusive();
-    machine.set_decoder(Some(libjpeg));
-    let crop = |cpu: usize| {
-        let place = |number| if number < cpu { Placement::Cpu } else { Placement::Auto };
-        Chain::new()
-            .then_on(place(0), op::RandomResizedCrop::to(19, 21))
-            .then_on(place(1), op::Normalize::IMAGENET)
-            .then_on(place(2), op::Flip { horizontal: 0.5, vertical: 0.5 })
-    };
-    for (schedule, cpu) in [
-        (Schedule::Lazy, 0),
-        (Schedule::Random(1), 0),
-        (Schedule::Random(2), 1),
-        (Schedule::Eager, 2),
-    ] {
-        machine.schedule(schedule);
-        let plain = builder(Counting::new(mixed()), crop(cpu)).build().unwrap();
-        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
-        for (encoded, decoded) in
-            [(PLENTY, None), (None, PLENTY), (Some(24_000), Some(60_000)), (Some(24_000), None)]
-        {
-            let source = Counting::new(mixed());
-            let builder =
-                builder(source.clone(), crop(cpu)).device(DeviceChoice::Gpu(0)).workers(3);
-            let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
-            assert!(loader.plan().uses_gpu());
-            for expected in &expected {
-                assert!(epoch(&loader) == *expected, "{schedule:?} {cpu} {encoded:?} {decoded:?}");
-            }
-            let stats = loader.stats();
-            assert!(stats.caches.iter().any(|cache| cache.hits > 0));
-            if decoded == PLENTY {
-                // All is on the host: none of it was decoded by the device, but what was read for the second epoch while
-                // it was being kept for the first.
-                let again = stats.caches[0].misses.saturating_sub(20);
-                assert!(stats.outcomes["cpu"] + again >= 60, "{stats:?}");
-                assert!(source.all() <= 36 + again, "{stats:?}");
-                assert!(stats.finished_on_cpu.is_empty(), "{stats:?}");
-            }
-            drop(loader);
-            let counts = machine.counts();
-            assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
-        }
-    }
-    let refused = builder(Counting::new(mixed()), training())
-        .device(DeviceChoice::Gpu(0))
-        .routes([Route::Cuda])
-        .cache_decoded(PLENTY)
-        .build();
-    let text = refused.map(|_| ()).unwrap_err().to_string();
-    assert!(
-        text.starts_with("cache.decoded: kept pictures come to the device by the route cpu"),
-        "{text}"
-    );
-}
-
-/// What a cache gives is decoded like a file: window by window, and refused where it is not what it should be.
-#[test]
-fn a_picture_that_is_decoded_already_gives_its_windows() {
-    let size = Size::new(7, 5);
-    let pixels: Vec<u8> = (0..105).collect();
-    let header =
-        Header { format: Format::Pixels, size, orientation: Orientation::UPRIGHT, jpeg: None };
-    let decode = |pixels: &[u8], window, reduction| {
-        let mut rows = Vec::new();
-        let decoded =
-            HostDecoder::new().decode(pixels, &header, window, reduction, &mut |y, row| {
-                rows.push((y, row.to_vec()));
-            });
-        decoded.map(|()| rows)
-    };
-    let rows = decode(&pixels, Roi::new(2, 1, 3, 2), 1).unwrap();
-    assert_eq!(rows, [(1, pixels[27..36].to_vec()), (2, pixels[48..57].to_vec())]);
-    for (pixels, window, reduction) in [
-        (&pixels[1..], size.window(), 1),
-        (&pixels[..], Roi::new(5, 0, 3, 2), 1),
-        (&pixels[..], Roi::new(0, 0, 3, 2), 2),
-    ] {
-        assert!(decode(pixels, window, reduction).is_err());
     }
 }

@@ -1,6 +1,8 @@
 //! Each sentence above `Lmdb`, on environments that py-lmdb wrote (tests/golden/lmdb_environments.py) and on pages made
 //! here to be wrong.
 
+mod hostile;
+
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -69,6 +71,97 @@ fn datums() -> Vec<(Vec<u8>, i64)> {
     let mut pictures: Vec<_> = (0..4).map(|it| golden(&format!("records/{it}.jpg"))).collect();
     pictures.push(golden("decode/png-gray-alpha-16.png"));
     pictures.into_iter().zip(LABELS).collect()
+}
+
+/// Pages of an environment, written by hand.
+struct Pages {
+    size: usize,
+    /// 16 for LMDB 0.9, 24 for LMDB 1.0.
+    header: usize,
+    bytes: Vec<u8>,
+    nodes: u64,
+}
+
+impl Pages {
+    fn new(size: usize, header: usize) -> Self {
+        Self { size, header, bytes: vec![0; 2 * size], nodes: 0 }
+    }
+
+    fn count(&self) -> u64 {
+        (self.bytes.len() / self.size) as u64
+    }
+
+    fn put(&mut self, at: usize, bytes: &[u8]) {
+        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    /// Another page of this sort, with these nodes.
+    fn page(&mut self, flags: u16, nodes: &[Vec<u8>]) -> u64 {
+        let number = self.count();
+        self.add(number, flags);
+        let (at, base) = (number as usize * self.size, if self.header == 24 { 24 } else { 0 });
+        let mut end = self.size;
+        for (place, node) in nodes.iter().enumerate() {
+            end -= node.len().next_multiple_of(2);
+            self.put(at + end, node);
+            self.put(at + self.header + 2 * place, &((end - base) as u16).to_le_bytes());
+        }
+        let lower = (self.header + 2 * nodes.len() - base) as u16;
+        self.put(at + self.header - 4, &lower.to_le_bytes());
+        self.put(at + self.header - 2, &((end - base) as u16).to_le_bytes());
+        number
+    }
+
+    fn add(&mut self, number: u64, flags: u16) {
+        let at = self.bytes.len();
+        self.bytes.resize(at + self.size, 0);
+        self.put(at, &number.to_le_bytes());
+        self.put(at + self.header - 6, &flags.to_le_bytes());
+    }
+
+    fn leaf(&mut self, nodes: &[Vec<u8>]) -> u64 {
+        self.nodes += nodes.len() as u64;
+        self.page(2, nodes)
+    }
+
+    fn branch(&mut self, children: &[u64]) -> u64 {
+        let node = |child: &u64| [&child.to_le_bytes()[..6], &[0, 0]].concat();
+        self.page(1, &children.iter().map(node).collect::<Vec<_>>())
+    }
+
+    fn value(&self, key: &[u8], value: &[u8]) -> Vec<u8> {
+        self.node(key, value.len() as u32, 0, value)
+    }
+
+    fn node(&self, key: &[u8], size: u32, flags: u16, data: &[u8]) -> Vec<u8> {
+        let mut node =
+            [&size.to_le_bytes()[..], &flags.to_le_bytes(), &(key.len() as u16).to_le_bytes(), key]
+                .concat();
+        if self.header == 24 && key.len() % 2 == 1 {
+            node.push(0);
+        }
+        node.extend_from_slice(data);
+        node
+    }
+
+    /// The whole file, with this root and as many entries as leaves have nodes.
+    fn file(&self, root: u64) -> Vec<u8> {
+        let mut file = Self { bytes: self.bytes.clone(), ..*self };
+        for page in 0..2 {
+            let at = page * self.size;
+            file.put(at, &(page as u64).to_le_bytes());
+            file.put(at + self.header - 6, &8u16.to_le_bytes());
+            let meta = at + self.header;
+            file.put(meta, &0xbeef_c0de_u32.to_le_bytes());
+            file.put(meta + 4, &(if self.header == 24 { 3u32 } else { 1 }).to_le_bytes());
+            file.put(meta + 24, &(self.size as u32).to_le_bytes());
+            file.put(meta + 72 + 32, &self.nodes.to_le_bytes());
+            file.put(meta + 72 + 40, &root.to_le_bytes());
+            file.put(meta + 120, &(self.count() - 1).to_le_bytes());
+            file.put(meta + 128, &(page as u64).to_le_bytes());
+        }
+        file.bytes
+    }
 }
 
 #[test]
@@ -292,280 +385,4 @@ fn the_key_in_a_pipeline_file_is_lmdb() {
     assert_eq!(pipeline.source, SourceSettings::new::<Lmdb>(vec!["base/a".into()], settings));
     let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
     assert_eq!(again.source, pipeline.source);
-}
-
-#[test]
-fn a_cut_file_is_an_error_or_whole_where_only_free_pages_are_missing() {
-    let whole = golden("lmdb/image/data.mdb");
-    for len in (0..whole.len()).step_by(127) {
-        match open(&whole[..len], &images()) {
-            Ok((_root, source)) => assert_eq!(samples(&source), pictures(), "{len} bytes"),
-            Err(error) => assert!(error.to_string().contains("data.mdb, byte "), "{error}"),
-        }
-    }
-}
-
-/// LMDB has no checksums, so a flipped bit in a picture is the picture's own; one in a page is an error, or changes
-/// keys, or what nobody reads.
-#[test]
-fn a_flipped_bit_is_an_error_or_leaves_samples_that_are_read() {
-    let (mut errors, mut read_whole) = (0, 0);
-    for name in ["lmdb/image/data.mdb", "lmdb/image-1.0.mdb"] {
-        let whole = golden(name);
-        for position in (0..whole.len()).filter(|it| it % 4096 < 80 || it % 97 == 0) {
-            let mut damaged = whole.clone();
-            damaged[position] ^= 1 << (position % 8);
-            match open(&damaged, &images()) {
-                Ok((_root, source)) => {
-                    (0..source.len()).for_each(|index| drop(read(&source, index).unwrap()));
-                    read_whole += 1;
-                }
-                Err(error) => {
-                    let words = error.to_string();
-                    assert!(words.contains(", byte ") || words.contains("no samples"), "{words}");
-                    errors += 1;
-                }
-            }
-        }
-    }
-    assert!(errors > 100 && read_whole > 100, "{errors} errors, {read_whole} read");
-}
-
-/// Pages of an environment, written by hand.
-struct Pages {
-    size: usize,
-    /// 16 for LMDB 0.9, 24 for LMDB 1.0.
-    header: usize,
-    bytes: Vec<u8>,
-    nodes: u64,
-}
-
-impl Pages {
-    fn new(size: usize, header: usize) -> Self {
-        Self { size, header, bytes: vec![0; 2 * size], nodes: 0 }
-    }
-
-    fn count(&self) -> u64 {
-        (self.bytes.len() / self.size) as u64
-    }
-
-    fn put(&mut self, at: usize, bytes: &[u8]) {
-        self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    /// Another page of this sort, with these nodes.
-    fn page(&mut self, flags: u16, nodes: &[Vec<u8>]) -> u64 {
-        let number = self.count();
-        self.add(number, flags);
-        let (at, base) = (number as usize * self.size, if self.header == 24 { 24 } else { 0 });
-        let mut end = self.size;
-        for (place, node) in nodes.iter().enumerate() {
-            end -= node.len().next_multiple_of(2);
-            self.put(at + end, node);
-            self.put(at + self.header + 2 * place, &((end - base) as u16).to_le_bytes());
-        }
-        let lower = (self.header + 2 * nodes.len() - base) as u16;
-        self.put(at + self.header - 4, &lower.to_le_bytes());
-        self.put(at + self.header - 2, &((end - base) as u16).to_le_bytes());
-        number
-    }
-
-    fn add(&mut self, number: u64, flags: u16) {
-        let at = self.bytes.len();
-        self.bytes.resize(at + self.size, 0);
-        self.put(at, &number.to_le_bytes());
-        self.put(at + self.header - 6, &flags.to_le_bytes());
-    }
-
-    fn leaf(&mut self, nodes: &[Vec<u8>]) -> u64 {
-        self.nodes += nodes.len() as u64;
-        self.page(2, nodes)
-    }
-
-    fn branch(&mut self, children: &[u64]) -> u64 {
-        let node = |child: &u64| [&child.to_le_bytes()[..6], &[0, 0]].concat();
-        self.page(1, &children.iter().map(node).collect::<Vec<_>>())
-    }
-
-    fn value(&self, key: &[u8], value: &[u8]) -> Vec<u8> {
-        self.node(key, value.len() as u32, 0, value)
-    }
-
-    fn node(&self, key: &[u8], size: u32, flags: u16, data: &[u8]) -> Vec<u8> {
-        let mut node =
-            [&size.to_le_bytes()[..], &flags.to_le_bytes(), &(key.len() as u16).to_le_bytes(), key]
-                .concat();
-        if self.header == 24 && key.len() % 2 == 1 {
-            node.push(0);
-        }
-        node.extend_from_slice(data);
-        node
-    }
-
-    /// The whole file, with this root and as many entries as leaves have nodes.
-    fn file(&self, root: u64) -> Vec<u8> {
-        let mut file = Self { bytes: self.bytes.clone(), ..*self };
-        for page in 0..2 {
-            let at = page * self.size;
-            file.put(at, &(page as u64).to_le_bytes());
-            file.put(at + self.header - 6, &8u16.to_le_bytes());
-            let meta = at + self.header;
-            file.put(meta, &0xbeef_c0de_u32.to_le_bytes());
-            file.put(meta + 4, &(if self.header == 24 { 3u32 } else { 1 }).to_le_bytes());
-            file.put(meta + 24, &(self.size as u32).to_le_bytes());
-            file.put(meta + 72 + 32, &self.nodes.to_le_bytes());
-            file.put(meta + 72 + 40, &root.to_le_bytes());
-            file.put(meta + 120, &(self.count() - 1).to_le_bytes());
-            file.put(meta + 128, &(page as u64).to_le_bytes());
-        }
-        file.bytes
-    }
-}
-
-#[test]
-fn pages_of_any_size_are_read() {
-    for (size, header) in
-        [(256, 16), (4096, 16), (1 << 15, 16), (256, 24), (1 << 14, 24), (1 << 16, 24)]
-    {
-        let mut pages = Pages::new(size, header);
-        let first = pages.leaf(&[pages.value(b"a", b"one"), pages.value(b"bb", b"two")]);
-        let large = vec![9; 2 * size];
-        let number = pages.count() + 1;
-        let second = pages.leaf(&[pages.node(
-            b"c",
-            large.len() as u32,
-            1,
-            &[number, 0, 3].map(u64::to_le_bytes).concat(),
-        )]);
-        pages.page(4, &[]);
-        pages.bytes.resize(pages.bytes.len() + 2 * size, 9);
-        let at = number as usize * size + header;
-        pages.bytes[at..].fill(9);
-        let root = pages.branch(&[first, second]);
-        let (_root, source) = open(&pages.file(root), &LmdbSettings::default()).unwrap();
-        let expected = [(b"one".to_vec(), -1), (b"two".to_vec(), -1), (large, -1)];
-        assert_eq!(samples(&source), expected, "{size} {header}");
-    }
-}
-
-#[test]
-fn loops_depths_and_places_that_are_none_are_errors() {
-    let settings = LmdbSettings::default();
-    let leaf = |pages: &mut Pages, key: &[u8]| {
-        let node = pages.value(key, b"value");
-        pages.leaf(&[node])
-    };
-    // A page that leads to itself, and one that is there twice.
-    let mut pages = Pages::new(4096, 16);
-    let root = pages.branch(&[2]);
-    assert_eq!(
-        refused(&pages.file(root), &settings),
-        "byte 12280: page 2 is there twice: the file is damaged"
-    );
-    let mut pages = Pages::new(4096, 16);
-    let one = leaf(&mut pages, b"a");
-    let root = pages.branch(&[one, one]);
-    assert!(refused(&pages.file(root), &settings).contains("page 2 is there twice"));
-    // More levels than the library goes down.
-    let mut pages = Pages::new(256, 16);
-    let mut root = leaf(&mut pages, b"a");
-    for _ in 0..31 {
-        root = pages.branch(&[root]);
-    }
-    assert_eq!(open(&pages.file(root), &settings).unwrap().1.len(), 1);
-    root = pages.branch(&[root]);
-    assert!(refused(&pages.file(root), &settings).contains("the tree has more than 32 levels"));
-
-    let refused_leaf = |nodes: &dyn Fn(&Pages) -> Vec<Vec<u8>>, expected: &str| {
-        for header in [16, 24] {
-            let mut pages = Pages::new(4096, header);
-            let nodes = nodes(&pages);
-            let root = pages.leaf(&nodes);
-            let mut file = pages.file(root);
-            file.resize(file.len() + 4096, 0);
-            let words = refused(&file, &settings);
-            assert!(words.contains(expected), "{words}");
-        }
-    };
-    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 0, b"")], "a value leaves its page");
-    refused_leaf(&|it| vec![it.node(b"a", u32::MAX, 1, &[9; 24])], "a value's page is number 65");
-    refused_leaf(
-        &|it| vec![it.node(b"a", 10, 1, &[255; 24])],
-        "a value's page is number 18446744073709551615",
-    );
-    refused_leaf(
-        &|it| vec![it.node(b"a", 10, 1, &[1, 0, 0, 0, 0, 0, 0, 0, 0])],
-        "a value's page is number 1,",
-    );
-    refused_leaf(
-        &|it| vec![it.node(b"a", 10, 1, &[2, 0, 0, 0, 0, 0, 0, 0, 0])],
-        "it is another page",
-    );
-    refused_leaf(&|it| vec![it.node(b"a", 10, 4, b"")], "a key with several values");
-    refused_leaf(&|it| vec![it.node(b"a", 10, 2, b"")], "a database leaves its page");
-    refused_leaf(
-        &|it| vec![it.value(b"b", b"1"), it.value(b"a", b"2")],
-        "not above the one before it",
-    );
-    refused_leaf(
-        &|it| vec![it.value(b"a", b"1"), it.value(b"a", b"2")],
-        "not above the one before it",
-    );
-    refused_leaf(
-        &|it| {
-            let mut node = it.value(b"a", b"1");
-            node[6..8].fill(255);
-            vec![node]
-        },
-        "a key leaves its page",
-    );
-
-    // Counts and pages that are not there.
-    let mut pages = Pages::new(4096, 16);
-    let root = leaf(&mut pages, b"a");
-    pages.nodes = 2;
-    assert!(refused(&pages.file(root), &settings).contains("has 2 entries, its pages hold 1"));
-    assert!(refused(&pages.file(77), &settings).contains("a page is number 77, there are 3"));
-    assert!(refused(&pages.file(1), &settings).contains("a page is number 1, there are 3"));
-    pages.page(4, &[]);
-    assert!(refused(&pages.file(3), &settings).contains("a page of keys is needed"));
-    for (lower, expected) in
-        [(15u16, "the list of keys leaves its page"), (4098, "the list of keys"), (4096, "a key")]
-    {
-        let mut file = pages.file(2);
-        file[2 * 4096 + 12..][..2].copy_from_slice(&lower.to_le_bytes());
-        assert!(refused(&file, &settings).contains(expected), "{}", refused(&file, &settings));
-    }
-}
-
-#[test]
-fn pages_that_two_values_share_are_an_error() {
-    let settings = LmdbSettings::default();
-    let build = |second: u64, size: u32| {
-        let mut pages = Pages::new(4096, 16);
-        let nodes = [
-            pages.node(b"a", 5000, 1, &3u64.to_le_bytes()),
-            pages.node(b"b", size, 1, &second.to_le_bytes()),
-        ];
-        let root = pages.leaf(&nodes);
-        for _ in 0..4 {
-            pages.page(4, &[]);
-        }
-        pages.file(root)
-    };
-    assert_eq!(open(&build(5, 5000), &settings).unwrap().1.len(), 2);
-    assert!(
-        refused(&build(4, 5000), &settings)
-            .contains("page 4 is there for this value and for another")
-    );
-    assert!(refused(&build(3, 10), &settings).contains("page 3 is there for this value"));
-    // A value over the page of its own key: the page says that it is a value's, to the walk it is one of keys.
-    let mut pages = Pages::new(4096, 16);
-    let node = pages.node(b"a", 5000, 1, &2u64.to_le_bytes());
-    pages.page(4, &[]);
-    let root = pages.leaf(&[node]);
-    assert!(
-        refused(&pages.file(root), &settings)
-            .contains("page 3 is there for this value and for another")
-    );
 }

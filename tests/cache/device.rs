@@ -1,0 +1,88 @@
+//! Caches beside a device, and the decoder of what is decoded.
+
+use super::*;
+
+/// Every placement of decoding and operators, and every schedule: the bytes of a run without cache on the CPU.
+#[test]
+fn on_a_device_batches_are_the_same_with_each_cache_too() {
+    let machine = exclusive();
+    machine.set_decoder(Some(libjpeg));
+    let crop = |cpu: usize| {
+        let place = |number| if number < cpu { Placement::Cpu } else { Placement::Auto };
+        Chain::new()
+            .then_on(place(0), op::RandomResizedCrop::to(19, 21))
+            .then_on(place(1), op::Normalize::IMAGENET)
+            .then_on(place(2), op::Flip { horizontal: 0.5, vertical: 0.5 })
+    };
+    for (schedule, cpu) in [
+        (Schedule::Lazy, 0),
+        (Schedule::Random(1), 0),
+        (Schedule::Random(2), 1),
+        (Schedule::Eager, 2),
+    ] {
+        machine.schedule(schedule);
+        let plain = builder(Counting::new(mixed()), crop(cpu)).build().unwrap();
+        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+        for (encoded, decoded) in
+            [(PLENTY, None), (None, PLENTY), (Some(24_000), Some(60_000)), (Some(24_000), None)]
+        {
+            let source = Counting::new(mixed());
+            let builder =
+                builder(source.clone(), crop(cpu)).device(DeviceChoice::Gpu(0)).workers(3);
+            let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            assert!(loader.plan().uses_gpu());
+            for expected in &expected {
+                assert!(epoch(&loader) == *expected, "{schedule:?} {cpu} {encoded:?} {decoded:?}");
+            }
+            let stats = loader.stats();
+            assert!(stats.caches.iter().any(|cache| cache.hits > 0));
+            if decoded == PLENTY {
+                // All is on the host: none of it was decoded by the device, but what was read for the second epoch while
+                // it was being kept for the first.
+                let again = stats.caches[0].misses.saturating_sub(20);
+                assert!(stats.outcomes["cpu"] + again >= 60, "{stats:?}");
+                assert!(source.all() <= 36 + again, "{stats:?}");
+                assert!(stats.finished_on_cpu.is_empty(), "{stats:?}");
+            }
+            drop(loader);
+            let counts = machine.counts();
+            assert_eq!((counts.live(), counts.faults()), (0, 0), "{counts:?}");
+        }
+    }
+    let refused = builder(Counting::new(mixed()), training())
+        .device(DeviceChoice::Gpu(0))
+        .routes([Route::Cuda])
+        .cache_decoded(PLENTY)
+        .build();
+    let text = refused.map(|_| ()).unwrap_err().to_string();
+    assert!(
+        text.starts_with("cache.decoded: kept pictures come to the device by the route cpu"),
+        "{text}"
+    );
+}
+
+/// What a cache gives is decoded like a file: window by window, and refused where it is not what it should be.
+#[test]
+fn a_picture_that_is_decoded_already_gives_its_windows() {
+    let size = Size::new(7, 5);
+    let pixels: Vec<u8> = (0..105).collect();
+    let header =
+        Header { format: Format::Pixels, size, orientation: Orientation::UPRIGHT, jpeg: None };
+    let decode = |pixels: &[u8], window, reduction| {
+        let mut rows = Vec::new();
+        let decoded =
+            HostDecoder::new().decode(pixels, &header, window, reduction, &mut |y, row| {
+                rows.push((y, row.to_vec()));
+            });
+        decoded.map(|()| rows)
+    };
+    let rows = decode(&pixels, Roi::new(2, 1, 3, 2), 1).unwrap();
+    assert_eq!(rows, [(1, pixels[27..36].to_vec()), (2, pixels[48..57].to_vec())]);
+    for (pixels, window, reduction) in [
+        (&pixels[1..], size.window(), 1),
+        (&pixels[..], Roi::new(5, 0, 3, 2), 1),
+        (&pixels[..], Roi::new(0, 0, 3, 2), 2),
+    ] {
+        assert!(decode(pixels, window, reduction).is_err());
+    }
+}

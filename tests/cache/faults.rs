@@ -1,0 +1,63 @@
+//! Pictures that cannot be used, or only in part.
+
+use super::*;
+
+#[test]
+fn what_cannot_be_used_is_not_kept_and_has_its_fault_each_time() {
+    let mut samples = equal(12);
+    samples[2].0.truncate(20);
+    samples[5].0.clear();
+    samples[7].0 = b"neither of these".to_vec();
+    samples[9].0 = jpeg(9, 300, 200);
+    let mut source = Counting::new(samples);
+    source.unreadable = vec![3];
+    for policy in [OnError::Skip, OnError::Substitute] {
+        let make = || {
+            builder(source.clone(), training()).max_pixels(10_000).on_error(policy).shuffle(false)
+        };
+        let plain = make().build().unwrap();
+        let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
+        for (encoded, decoded) in [(PLENTY, None), (None, PLENTY)] {
+            let loader = make().cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
+            for expected in &expected {
+                assert!(epoch(&loader) == *expected, "{policy:?} {encoded:?} {decoded:?}");
+            }
+            let stats = loader.stats();
+            let reasons = ["unreadable", "empty", "truncated", "unsupported", "oversized"];
+            assert!(reasons.iter().all(|it| stats.faults[it] >= 3), "{stats:?}");
+            assert_eq!(stats.caches[0].samples, 7);
+        }
+    }
+    let loader = builder(source, training()).on_error(OnError::Stop).cache_encoded(PLENTY);
+    let loader = loader.build().unwrap();
+    let ended = loader.into_iter().find_map(Result::err);
+    assert!(matches!(ended, Some(Error::Sample(_))), "{ended:?}");
+}
+
+/// The decoder stops after the last row of a window: damage below it is not seen, with a cache as without one.
+#[test]
+fn a_picture_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
+    let mut samples = equal(6);
+    let whole = jpeg(3, 64, 400);
+    samples[3].0 = whole[..whole.len() * 6 / 10].to_vec();
+    samples[3].0.extend([0xff, 0xd9]);
+    let top = || Chain::new().then(op::Crop { x: 2, y: 1, width: 40, height: 30 });
+    let all = || Chain::new().then(op::Resize::to(16, 16));
+    let source = Counting::new(samples);
+    let run = |chain, decoded| {
+        let loader = builder(source.clone(), chain).cache_decoded(decoded).build().unwrap();
+        let batches: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
+        (batches, loader.stats())
+    };
+    let (expected, plain) = run(top(), None);
+    let (found, cached) = run(top(), PLENTY);
+    assert!(found == expected);
+    assert_eq!(plain.faults.values().sum::<u64>() + cached.faults.values().sum::<u64>(), 0);
+    assert_eq!((cached.caches[0].samples, cached.caches[0].hits), (5, 10));
+    // The whole of it cannot be decoded.
+    let (expected, plain) = run(all(), None);
+    let (found, cached) = run(all(), PLENTY);
+    assert!(found == expected);
+    let faults = [plain, cached].map(|stats| stats.faults.values().sum::<u64>());
+    assert_eq!(faults, [3, 3]);
+}

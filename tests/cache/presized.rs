@@ -1,0 +1,64 @@
+//! Pictures that are kept smaller.
+
+use super::*;
+
+/// Resizing first is an operator at the head of the chain, whatever is kept; smaller pictures stay as they are.
+#[test]
+fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
+    let larger = || {
+        let mut all: Vec<_> = (0..16).map(|seed| (jpeg(seed, 90 + seed as u32, 70), 0)).collect();
+        for (value, (bytes, _)) in (1..=8).zip(&mut all) {
+            *bytes = turned(bytes, value);
+        }
+        all[9].0 = png(9, 71, 99);
+        all[10].0 = progressive(10, 80, 120);
+        all
+    };
+    let rest = || {
+        Chain::new().then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
+    };
+    let first = || {
+        let chain = Chain::new().then(op::Resize::shorter(34));
+        chain.then(op::CenterCrop { width: 30, height: 28 }).then(op::Normalize::IMAGENET)
+    };
+    let bytes = |loader: Loader| -> Vec<Vec<Vec<u8>>> {
+        let epochs = (0..3).map(|_| epoch(&loader).into_iter().map(|batch| batch.1).collect());
+        epochs.collect()
+    };
+    for orientation in [true, false] {
+        let make = |chain| builder(Counting::new(larger()), chain).orientation(orientation);
+        let expected = bytes(make(first()).build().unwrap());
+        for decoded in [PLENTY, Some(20_000), Some(1)] {
+            let loader = make(rest()).cache_decoded(decoded).presize(Some(34)).build().unwrap();
+            assert!(bytes(loader) == expected, "orientation {orientation}, {decoded:?}");
+        }
+    }
+    // With random crops: kept or not, the same.
+    let random = |decoded, presize| {
+        let builder = builder(Counting::new(larger()), training());
+        let loader = builder.cache_decoded(decoded).presize(presize).build().unwrap();
+        let all: Vec<_> = (0..3).map(|_| epoch(&loader)).collect();
+        (all, loader.stats().caches[0].clone())
+    };
+    let (kept, stats) = random(PLENTY, Some(34));
+    assert_eq!(stats.hits, 32);
+    let (not_kept, stats) = random(Some(1), Some(34));
+    assert_eq!(stats.hits, 0);
+    assert!(kept == not_kept);
+    assert!(kept[0][0].0.iter().all(|it| it.1.min(it.2) == 34));
+    // Nothing is larger than this, so nothing changes.
+    assert!(random(PLENTY, Some(120)).0 == random(PLENTY, None).0);
+    assert!(random(PLENTY, None).0 != kept);
+}
+
+/// A presized picture takes the room of its pixels.
+#[test]
+fn presized_pictures_take_less_room() {
+    let kept = |presize| {
+        let builder = builder(Counting::new(equal(10)), training());
+        let loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();
+        epoch(&loader);
+        loader.stats().caches[0].kept_bytes
+    };
+    assert_eq!((kept(None), kept(Some(18))), (10 * 3 * 48 * 36, 10 * 3 * 24 * 18));
+}

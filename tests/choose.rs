@@ -1,0 +1,250 @@
+//! `Loader::choose` on other threads, while the consumer takes batches and ends the windows that are measured: nothing waits
+//! for ever, no byte changes, every sample comes once, and nothing is left.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+mod common;
+mod simulated;
+
+use std::panic;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use common::{jpegs, training};
+use feedwater::error::{Fault, Result};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::source::{Memory, Page, Source};
+use feedwater::tune::Choice;
+use simulated::pictures::{assert_clean, libjpeg};
+use simulated::{Schedule, exclusive};
+
+/// Threads that choose.
+const CHOOSERS: u64 = 3;
+/// Samples of an epoch, six batches.
+const SAMPLES: u64 = 24;
+const EPOCHS: u64 = 3;
+/// What has not ended by then waits for ever.
+const LONG: Duration = Duration::from_secs(240);
+
+/// Pictures that know who holds them.
+struct Held {
+    pictures: Memory,
+    _held: Arc<()>,
+}
+
+impl Source for Held {
+    fn len(&self) -> u64 {
+        self.pictures.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.pictures.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.pictures.location(index)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.pictures.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.pictures.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        "held".into()
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.pictures.read(index, page, limit)
+    }
+}
+
+fn builder(held: &Arc<()>) -> LoaderBuilder {
+    let source = Held { pictures: Memory::new(jpegs(SAMPLES)).unwrap(), _held: held.clone() };
+    Loader::builder(source, training()).batch(4).shuffle(true).seed(7)
+}
+
+fn free(held: &Arc<()>) -> LoaderBuilder {
+    builder(held).auto_workers().auto_prefetch().cpu_threads(Some(5))
+}
+
+/// What is fixed, and nobody chooses.
+fn expected() -> Vec<Vec<u8>> {
+    let loader = builder(&Arc::new(())).device(DeviceChoice::Cpu).workers(2).build().unwrap();
+    let mut all = Vec::new();
+    for _ in 0..EPOCHS {
+        all.extend((&loader).into_iter().map(|batch| batch.unwrap().to_host().unwrap()));
+    }
+    all
+}
+
+/// All that may be chosen.
+fn choices(loader: &Loader) -> Vec<Choice> {
+    let plan = loader.plan();
+    let (workers, ahead) = (plan.workers, plan.ahead_batches);
+    let mut all = Vec::new();
+    for &offload in &plan.offloads {
+        for workers in workers.least..=workers.most {
+            all.extend((ahead.least..=ahead.most).map(|prefetch| Choice {
+                workers,
+                prefetch,
+                offload,
+            }));
+        }
+    }
+    all
+}
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % end
+    }
+}
+
+/// Runs what must end, elsewhere.
+fn ends(what: impl FnOnce() + Send + 'static) {
+    let (sender, over) = channel();
+    let thread = thread::spawn(move || {
+        what();
+        // The other end waits for it.
+        sender.send(()).unwrap();
+    });
+    match over.recv_timeout(LONG) {
+        Ok(()) => thread.join().unwrap(),
+        Err(RecvTimeoutError::Timeout) => panic!("a thread waits for ever"),
+        Err(RecvTimeoutError::Disconnected) => panic::resume_unwind(thread.join().unwrap_err()),
+    }
+}
+
+/// Set when it is dropped, so that others end also where the consumer fails.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Takes all epochs, while others choose from the moment on when the batch of the number `begin` is asked for, for which it
+/// rests.
+fn consume(loader: &Loader, begin: u64, rest: Duration, seed: u64) -> Vec<Vec<u8>> {
+    let valid = choices(loader);
+    let (asked, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let all_there = Barrier::new(CHOOSERS as usize + 1);
+    let choose = |mut random: Random| {
+        all_there.wait();
+        while asked.load(Ordering::SeqCst) < begin && !over.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        (0..random.below(3000)).for_each(|_| std::hint::spin_loop());
+        // Once at least.
+        loop {
+            loader.choose(valid[random.below(valid.len() as u64) as usize]).unwrap();
+            assert!(valid.contains(&loader.choice()));
+            match random.below(4) {
+                0 => assert!(loader.is_settled()),
+                1 => assert!(loader.measured().steps.batches <= 6 * EPOCHS),
+                _ => thread::sleep(Duration::from_micros(random.below(200))),
+            }
+            if over.load(Ordering::SeqCst) {
+                break;
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for chooser in 1..=CHOOSERS {
+            let choose = &choose;
+            scope.spawn(move || choose(Random(seed * 0x9e37_79b9 + chooser * 0x85eb_ca6b)));
+        }
+        let _over = Over(&over);
+        all_there.wait();
+        let mut all = Vec::new();
+        for _ in 0..EPOCHS {
+            let mut seen = Vec::new();
+            let mut epoch = loader.into_iter();
+            loop {
+                if asked.load(Ordering::SeqCst) + 1 == begin {
+                    thread::sleep(rest);
+                }
+                asked.fetch_add(1, Ordering::SeqCst);
+                let Some(batch) = epoch.next() else { break };
+                let batch = batch.unwrap();
+                seen.extend(batch.indices());
+                all.push(batch.to_host().unwrap());
+            }
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..SAMPLES), "each sample once");
+        }
+        all
+    })
+}
+
+/// One loader from its beginning to its end.
+fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duration), seed: u64) {
+    let held = Arc::new(());
+    let loader = on(free(&held)).build().unwrap();
+    assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
+    let batches = consume(&loader, begin, rest, seed);
+    assert!(batches == expected(), "bytes depend on what is chosen; begin {begin}, seed {seed}");
+    let stats = loader.stats();
+    assert_eq!(stats.images, EPOCHS * SAMPLES);
+    assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{:?}", stats.outcomes);
+
+    let last = loader.decisions().last().cloned().unwrap();
+    assert_eq!((last.choice, &*last.why), (loader.choice(), "by hand"), "what is chosen stays");
+    drop(loader);
+    assert_eq!(Arc::strong_count(&held), 1, "a thread is left");
+}
+
+/// The second batch begins the first window.
+const BEGINS: (u64, Duration) = (2, Duration::ZERO);
+/// A window has five batches and lasts for 50 ms: this one ends it, and a thread decides.
+const ENDS: (u64, Duration) = (8, Duration::from_millis(51));
+
+#[test]
+fn choosing_while_a_window_begins() {
+    ends(|| {
+        let on_cpu = |it: LoaderBuilder| it.device(DeviceChoice::Cpu);
+        (1..100).for_each(|seed| run(on_cpu, BEGINS, seed));
+    });
+}
+
+/// Whoever ends a window looks at what is chosen, and whoever chooses ends what is measured.
+#[test]
+fn choosing_while_a_window_ends() {
+    ends(|| {
+        let on_cpu = |it: LoaderBuilder| it.device(DeviceChoice::Cpu);
+        (1..60).for_each(|seed| run(on_cpu, ENDS, seed));
+    });
+}
+
+#[test]
+fn choosing_what_is_on_the_device() {
+    ends(|| {
+        let machine = exclusive();
+        machine.set_decoder(Some(libjpeg));
+        machine.schedule(Schedule::Random(11));
+        let on_gpu = |it: LoaderBuilder| it.device(DeviceChoice::Gpu(0));
+        for seed in 1..12 {
+            run(on_gpu, if seed % 2 == 0 { BEGINS } else { ENDS }, seed);
+            assert_clean(&machine, "after choosing");
+        }
+    });
+}
+
+/// A loop that chooses with every batch, for weeks.
+#[test]
+fn of_choices_by_hand_the_last_one_is_kept() {
+    let loader = free(&Arc::new(())).device(DeviceChoice::Cpu).build().unwrap();
+    let all = choices(&loader);
+    for &choice in all.iter().cycle().take(1000) {
+        loader.choose(choice).unwrap();
+        let decisions = loader.decisions();
+        assert_eq!((decisions.len(), decisions[0].choice), (1, choice));
+    }
+}

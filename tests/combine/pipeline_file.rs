@@ -1,0 +1,164 @@
+//! The keys of a pipeline file.
+
+use super::*;
+
+/// A folder with two classes of pictures, and one with three files without classes.
+fn folders() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (folder, count) in
+        [("animals/cat", 3), ("animals/dog", 2), ("more/cow", 2), ("more/dog", 1)]
+    {
+        fs::create_dir_all(root.path().join(folder)).unwrap();
+        for number in 0..count {
+            let path = root.path().join(folder).join(format!("{number}.jpg"));
+            fs::write(path, jpeg(number, 40, 30)).unwrap();
+        }
+    }
+    root
+}
+
+const CHAIN: &str = "[[chain]]\nop = \"random_resized_crop\"\nwidth = 8\nheight = 8\n";
+
+fn opened(text: &str, root: &tempfile::TempDir) -> Result<Arc<dyn Source>, Error> {
+    Pipeline::from_toml(&format!("{text}\n{CHAIN}"), root.path())?.source.open()
+}
+
+/// Classes and file names, in order.
+fn names(source: &dyn Source) -> Vec<String> {
+    let name = |index| {
+        let path = source.location(index);
+        path.rsplit('/').take(2).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("/")
+    };
+    (0..source.len()).map(name).collect()
+}
+
+#[test]
+fn a_pipeline_file_names_what_is_taken_of_a_source() {
+    let root = folders();
+    for (keys, expected) in [
+        ("take = 2", vec!["cat/0.jpg", "cat/1.jpg"]),
+        ("skip = 4", vec!["dog/1.jpg"]),
+        ("subset = [4, 0]", vec!["dog/1.jpg", "cat/0.jpg"]),
+        ("filter = { labels = [1] }", vec!["dog/0.jpg", "dog/1.jpg"]),
+        ("filter = { classes = [\"dog\"], location = \"*/1.jpg\" }", vec!["dog/1.jpg"]),
+        ("filter = { location = \"*cat/?.jpg\" }", vec!["cat/0.jpg", "cat/1.jpg", "cat/2.jpg"]),
+        // Whatever the order in the file: filter, subset, skip, take, repeat.
+        (
+            "repeat = 2\ntake = 1\nskip = 1\nfilter = { classes = [\"cat\"] }",
+            vec!["cat/1.jpg", "cat/1.jpg"],
+        ),
+    ] {
+        let source = opened(&format!("[source]\ndirectory = \"animals\"\n{keys}"), &root).unwrap();
+        assert_eq!(names(&*source), expected, "{keys}");
+        assert_eq!(source.classes(), ["cat", "dog"]);
+    }
+}
+
+const MIXED: &str = r#"
+[source]
+samples = 12
+skip = 2
+[[source.mixture]]
+weight = 0.5
+directory = "animals"
+filter = { classes = ["cat"] }
+[[source.mixture]]
+weight = 0.25
+directory = "more"
+[[source.mixture]]
+weight = 0.25
+[[source.mixture.concat]]
+directory = "more"
+[[source.mixture.concat]]
+directory = "animals"
+take = 1
+"#;
+
+#[test]
+fn a_pipeline_file_mixes_sources_and_is_written_again() {
+    let root = folders();
+    let source = opened(MIXED, &root).unwrap();
+    assert_eq!(source.len(), 10);
+    assert_eq!(source.classes(), ["cat", "dog", "cow"]);
+    let all = names(&*source);
+    for index in 0..source.len() {
+        let class = &source.classes()[source.label(index) as usize];
+        assert!(all[index as usize].starts_with(class.as_str()), "{all:?}");
+    }
+    let cats = all.iter().filter(|name| name.starts_with("cat")).count();
+    assert!((5..=6).contains(&cats), "half of the samples, and one of the third source: {all:?}");
+
+    let pipeline = Pipeline::from_toml(&format!("{MIXED}{CHAIN}"), root.path()).unwrap();
+    let text = pipeline.to_toml().unwrap();
+    assert!(text.contains("[[source.mixture]]\n") && text.contains("weight = 0.25"), "{text}");
+    let again = Pipeline::from_toml(&text, "").unwrap();
+    assert_eq!(again.source, pipeline.source);
+    assert_eq!(again.to_toml().unwrap(), text);
+    assert_eq!(names(&*again.source.open().unwrap()), all);
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_key() {
+    let root = folders();
+    for (text, words) in [
+        ("[source]\ntake = 3", "source: says nothing; write directory"),
+        (
+            "[source]\ndirectory = \"animals\"\ntake = -1",
+            "source.take: must be an integer from 0 up",
+        ),
+        ("[source]\ndirectory = \"animals\"\ntake = 0", "source.take: must be at least 1, is 0"),
+        (
+            "[source]\ndirectory = \"animals\"\ntak = 3",
+            "source.tak: unknown key, did you mean take?",
+        ),
+        (
+            "[source]\ndirectory = \"animals\"\nfilter = { label = [1] }",
+            "source.filter.label: unknown key, did you mean labels?",
+        ),
+        (
+            "[source]\ndirectory = \"animals\"\nfilter = {}",
+            "source.filter: says nothing; write labels, classes or location",
+        ),
+        (
+            "[source]\ndirectory = \"animals\"\nfilter = { classes = [\"cat\", \"cow\"] }",
+            "source.filter.classes[1]: is cow, which is none of the 2 classes of the source",
+        ),
+        ("[source]\nmixture = 3", "source.mixture: must be a list: [[source.mixture]], is integer"),
+        ("[source]\nmixture = []", "source.mixture: has no sources; name at least one"),
+        (
+            "[source]\nmixture = [{ directory = \"animals\", weight = 0 }]",
+            "source.mixture[0].weight: must be above 0 and at most 1e9, is 0",
+        ),
+        (
+            "[source]\nmixture = [{ directory = \"animals\", weight = \"a\" }]",
+            "source.mixture[0].weight: must be a number",
+        ),
+        (
+            "[source]\nconcat = [{ directory = \"animals\" }, { directory = \"more\", skip = 3 }]",
+            "source.concat[1].skip: is 3, the source has 3 samples: none is left",
+        ),
+        (
+            "[source]\nconcat = [{ directory = \"animals\", weight = 1 }]",
+            "source.concat[0].weight: only the sources of a mixture have one; leave it out",
+        ),
+        (
+            "[source]\nsample = 3\nmixture = [{ directory = \"animals\" }]",
+            "source.sample: unknown key, did you mean samples?",
+        ),
+        (
+            "[source]\ndirectory = \"a\"\nconcat = [{ directory = \"animals\" }]",
+            "source: has both directory and concat; leave one of them out",
+        ),
+        (
+            "[source]\nmixture = [{ concat = [{ direktory = \"animals\" }] }]",
+            "source.mixture[0].concat[0].direktory: unknown key, did you mean directory?",
+        ),
+    ] {
+        let found = refusal(opened(text, &root));
+        assert!(found.starts_with(words), "{text}\n{found}");
+    }
+    let deep = (0..18)
+        .fold("{ directory = \"a\" }".to_string(), |inner, _| format!("{{ concat = [{inner}] }}"));
+    let found = refusal(opened(&format!("source = {deep}"), &root));
+    assert!(found.contains("more than 16 levels deep"), "{found}");
+}

@@ -1,0 +1,105 @@
+//! The endpoint, and clients that mean harm.
+
+use super::*;
+
+/// What the endpoint answers to these bytes: status line and body.
+fn asked(address: SocketAddr, request: &[u8]) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    stream.write_all(request).unwrap();
+    let mut response = String::new();
+    stream.read_to_string(&mut response).unwrap();
+    let (head, body) = response.split_once("\r\n\r\n").unwrap();
+    let length = head.lines().find_map(|it| it.strip_prefix("Content-Length: ")).unwrap();
+    assert_eq!(length.parse(), Ok(body.len()));
+    (head.lines().next().unwrap().to_string(), body.to_string())
+}
+
+#[test]
+fn the_endpoint_answers_get_metrics_and_refuses_the_rest() {
+    let loader = after_a_run(builder());
+    let address = loader.serve_metrics(LOCAL).unwrap();
+    for target in ["/metrics", "/metrics?a=b"] {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        let (status, body) = asked(address, request.as_bytes());
+        assert_eq!(status, "HTTP/1.1 200 OK");
+        assert_eq!(value(&parsed(&body), "feedwater_images_total", ""), 80.0);
+    }
+    let long = format!("GET /metrics HTTP/1.1\r\nA: {}\r\n\r\n", "a".repeat(9000));
+    for (request, status) in [
+        ("GET / HTTP/1.1\r\n\r\n", "404 Not Found"),
+        ("GET /metricsx HTTP/1.1\r\n\r\n", "404 Not Found"),
+        ("POST /metrics HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "405 Method Not Allowed"),
+        ("DELETE /metrics HTTP/1.0\r\n\r\n", "405 Method Not Allowed"),
+        ("GET /metrics\r\n\r\n", "400 Bad Request"),
+        ("GET /metrics HTTP/2\r\n\r\n", "400 Bad Request"),
+        ("\r\n\r\n", "400 Bad Request"),
+        (&long, "431 Request Header Fields Too Large"),
+    ] {
+        assert_eq!(
+            asked(address, request.as_bytes()).0,
+            format!("HTTP/1.1 {status}"),
+            "{request:?}"
+        );
+    }
+    let error = loader.serve_metrics(LOCAL).unwrap_err().to_string();
+    assert!(error.contains(&format!("metrics: are served at {address} already")), "{error}");
+}
+
+#[test]
+fn the_endpoint_is_for_loopback_only() {
+    let loader = builder().build().unwrap();
+    for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:9090"] {
+        let error = loader.serve_metrics(address.parse().unwrap()).unwrap_err();
+        assert!(
+            matches!(error, Error::Config { .. }) && error.to_string().contains("127.0.0.1:"),
+            "{error}"
+        );
+    }
+    let taken = builder().build().unwrap();
+    let address = taken.serve_metrics(LOCAL).unwrap();
+    let error = loader.serve_metrics(address).unwrap_err().to_string();
+    assert!(error.contains("take another port"), "{error}");
+}
+
+/// Clients that send slowly, nothing, without end, or read nothing: others are answered meanwhile, and the loader ends.
+#[test]
+fn hostile_clients_hold_up_nobody() {
+    let loader = after_a_run(builder());
+    let address = loader.serve_metrics(LOCAL).unwrap();
+    let mut hostile = Vec::new();
+    for number in 0..12 {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.set_nonblocking(true).unwrap();
+        // Some have closed on us at the end, which is as well.
+        let _ = match number % 3 {
+            0 => stream.write(b"GET /met"),
+            1 => stream.write(b"GET /metrics HTTP/1.1\r\n\r\nand more"),
+            _ => Ok(0),
+        };
+        hostile.push(stream);
+    }
+    let flood = TcpStream::connect(address).unwrap();
+    let flooding = std::thread::spawn(move || {
+        let mut flood = flood;
+        while flood.write_all(&[b'a'; 4096]).is_ok() {}
+    });
+    let (status, _) = asked(address, b"GET /metrics HTTP/1.1\r\n\r\n");
+    assert_eq!(status, "HTTP/1.1 200 OK");
+    let begin = Instant::now();
+    drop(loader);
+    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
+    flooding.join().unwrap();
+    let refused = TcpStream::connect(address).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "the thread ends with the loader");
+}
+
+/// A client that says nothing is given up, even while the loader lives.
+#[test]
+fn a_silent_client_is_given_up() {
+    let loader = builder().build().unwrap();
+    let address = loader.serve_metrics(LOCAL).unwrap();
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    assert_eq!(stream.read(&mut [0; 10]).unwrap(), 0);
+}

@@ -1,0 +1,132 @@
+//! The Chrome trace.
+
+use super::*;
+
+fn trace_of(loader: &Loader) -> Value {
+    let mut text = Vec::new();
+    loader.trace_json(&mut text).unwrap();
+    serde_json::from_slice(&text).unwrap()
+}
+
+#[test]
+fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
+    let loader = after_a_run(builder().trace(1000));
+    // The last span of a thread ends after the consumer has its batch.
+    let mut trace = trace_of(&loader);
+    for _ in 0..2000 {
+        if events(&trace, "X").iter().filter(|it| it["name"] == "hand_over").count() == 80 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        trace = trace_of(&loader);
+    }
+    assert_eq!(trace["otherData"]["lost_events"], 0);
+    let tracks = tracks(&trace);
+    let expected =
+        ["consumer", "feedwater-0", "feedwater-1", "feedwater-list", "parts of the step"];
+    assert_eq!(tracks.keys().collect::<Vec<_>>(), expected);
+    for stage in ["read", "header", "decode", "transform", "hand_over"] {
+        let all: usize = tracks.values().map(|spans| count(spans, stage)).sum();
+        assert_eq!(all, 80, "{stage}");
+    }
+    let samples: Vec<_> = (0..2)
+        .flat_map(|it| &tracks[&format!("feedwater-{it}")])
+        .filter(|it| it.2["name"] == "decode")
+        .map(|it| {
+            (it.2["args"]["batch"].as_u64().unwrap(), it.2["args"]["sample"].as_u64().unwrap())
+        })
+        .collect();
+    let batches: BTreeSet<_> = samples.iter().map(|it| it.0).collect();
+    let indices: BTreeSet<_> = samples.iter().map(|it| it.1).collect();
+    assert_eq!((batches, indices), ((0..20).collect(), (0..40).collect()));
+    assert_eq!(count(&tracks["feedwater-list"], "list"), 1);
+    assert_eq!(count(&tracks["consumer"], "wait"), 20);
+    assert_eq!(count(&tracks["consumer"], "step"), 18);
+    assert_eq!(count(&tracks["parts of the step"], "log\"ging\\\n"), 20);
+    for spans in (0..2).map(|it| &tracks[&format!("feedwater-{it}")]) {
+        let busy = spans.iter().filter(|it| it.2["cat"] == "stage" && it.2["dur"] != 0.0);
+        let busy: Vec<_> = busy.collect();
+        // A thread does one thing at a time; spans are written to a nanosecond.
+        for pair in busy.windows(2) {
+            assert!(pair[0].1 <= pair[1].0 + 0.002, "{pair:?}");
+        }
+    }
+    check_ring(&trace);
+    check_flows(&trace, &tracks["consumer"]);
+}
+
+/// Counters never exceed the ring, and end at nothing.
+fn check_ring(trace: &Value) {
+    for (name, most) in [("batches ready", 3), ("batches being filled", 3)] {
+        let all = events(trace, "C");
+        let counters: Vec<_> = all.iter().filter(|it| it["name"] == name).collect();
+        let values: Vec<_> =
+            counters.iter().map(|it| it["args"]["batches"].as_u64().unwrap()).collect();
+        // Begun, done, taken.
+        assert_eq!(values.len(), 60);
+        assert!(values.iter().all(|it| *it <= most) && values.contains(&1), "{name}: {values:?}");
+        assert_eq!(values.last(), Some(&0));
+        assert!(counters.is_sorted_by(|a, b| a["ts"].as_f64() <= b["ts"].as_f64()));
+    }
+}
+
+/// Every batch has an arrow from a thread's span into the wait that it ended.
+fn check_flows(trace: &Value, consumer: &[(f64, f64, &Value)]) {
+    let (starts, ends) = (events(trace, "s"), events(trace, "f"));
+    assert_eq!((starts.len(), ends.len()), (20, 20));
+    for (start, end) in starts.iter().zip(ends) {
+        assert_eq!(start["id"], end["id"]);
+        let at = |it: &Value| it["ts"].as_f64().unwrap();
+        assert!(at(start) <= at(end));
+        assert!(start["tid"].as_u64() > end["tid"].as_u64());
+        let wait = consumer.iter().find(|it| it.2["args"]["batch"] == end["id"]).unwrap();
+        assert!(wait.0 <= at(end) && at(end) <= wait.1, "{end} {wait:?}");
+    }
+}
+
+#[test]
+fn a_trace_keeps_the_latest_spans_in_the_memory_that_its_row_says() {
+    let loader = after_a_run(builder().trace(16));
+    let trace = trace_of(&loader);
+    let tracks = tracks(&trace);
+    assert!(tracks.values().all(|spans| spans.len() <= 16));
+    // Of 38 waits and steps.
+    assert_eq!(tracks["consumer"].len(), 16);
+    assert_eq!(tracks["consumer"].last().unwrap().2["args"]["batch"], 19);
+    assert!(trace["otherData"]["lost_events"].as_u64().unwrap() >= 22);
+    let row = loader.footprint().row("trace").unwrap();
+    assert_eq!(row.total_bytes(), trace_bytes(16, loader.measured().lanes.len() as u64));
+    assert!(row.note.contains(&format!("each of {} tracks", 3 + OTHER_TRACKS)), "{}", row.note);
+}
+
+#[test]
+fn a_loader_without_a_trace_says_so_and_has_no_row() {
+    let loader = builder().build().unwrap();
+    let error = loader.trace_json(Vec::new()).unwrap_err();
+    assert!(error.to_string().contains("LoaderBuilder::trace"), "{error}");
+    assert!(loader.footprint().row("trace").is_none());
+}
+
+/// A loop that is left early: what was ready and is given up counts as ready no more.
+#[test]
+fn batches_that_are_given_up_leave_the_ring() {
+    let loader = builder().trace(1000).build().unwrap();
+    (&loader).into_iter().next().unwrap().unwrap();
+    while loader.measured().ready < 2 {
+        std::thread::yield_now();
+    }
+    for batch in &loader {
+        batch.unwrap();
+    }
+    assert_eq!((loader.measured().ready, loader.measured().filling), (0, 0));
+    let trace = trace_of(&loader);
+    assert_eq!(count(&tracks(&trace)["consumer"], "wait"), 11);
+    check_flows_of_those_that_came(&trace);
+}
+
+fn check_flows_of_those_that_came(trace: &Value) {
+    let ids: Vec<_> = events(trace, "f").iter().map(|it| it["id"].as_u64().unwrap()).collect();
+    assert_eq!(ids.len(), 11);
+    assert_eq!(ids[0], 0);
+    assert!(ids[1] >= 3, "those that were ready were given up: {ids:?}");
+}

@@ -1,0 +1,83 @@
+//! What a plan decides: places, windows, reductions, limits, memory, and the words with which it refuses.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod memory;
+mod placement;
+mod sample;
+
+use common::{evaluation, jpeg, training};
+use feedwater::error::{Error, Reason};
+use feedwater::footprint::Memory;
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::header::{Format, Header};
+use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
+use feedwater::plan::{
+    Bounds, Count, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,
+};
+use feedwater::random::SampleKey;
+use feedwater::tensor::DType;
+
+use Place::{Cpu, Gpu};
+
+const ENGINES: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
+
+fn no_gpu() -> Facts {
+    Facts { device: DeviceFacts::None("no driver".into()), ..Facts::default() }
+}
+
+fn gpu() -> Facts {
+    Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(ENGINES.into()) }, ..Facts::default() }
+}
+
+fn gpu_without_nvjpeg() -> Facts {
+    let nvjpeg = Err("libnvjpeg.so is not there".into());
+    Facts { device: DeviceFacts::Gpu { nvjpeg }, ..Facts::default() }
+}
+
+/// Resize, flip and normalize at these places, decode at that one.
+fn placed(decode: Placement, steps: [Placement; 3], facts: &Facts) -> Result<Plan, Error> {
+    let chain = Chain::new()
+        .then_on(steps[0], Resize::to(8, 6))
+        .then_on(steps[1], Flip::default())
+        .then_on(steps[2], Normalize::IMAGENET);
+    let mut settings = Settings::default();
+    settings.decode.placement = decode;
+    Plan::new(&chain, &settings, facts)
+}
+
+fn places(plan: &Plan) -> (Place, Vec<Place>) {
+    (plan.decode, plan.steps.iter().map(|step| step.place).collect())
+}
+
+fn plan(chain: &Chain, change: impl Fn(&mut Settings)) -> Plan {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    Plan::new(chain, &settings, &no_gpu()).unwrap()
+}
+
+fn refused(chain: &Chain, change: impl Fn(&mut Settings)) -> String {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    Plan::new(chain, &settings, &no_gpu()).unwrap_err().to_string()
+}
+
+fn header(size: Size, format: Format, exif: u16) -> Header {
+    Header { format, size, orientation: Orientation::from_exif(exif), jpeg: None }
+}
+
+fn sample(plan: &Plan, header: &Header, index: u64) -> SamplePlan {
+    let mut out = SamplePlan::default();
+    plan.sample(SampleKey { seed: 1, epoch: 0, index }, header, &mut out).unwrap();
+    out
+}
+
+const AUTO: Placement = Placement::Auto;
+
+fn decode_with(placement: Placement, routes: &[Route], offered: &[Route]) -> Result<Plan, Error> {
+    let facts = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(offered.into()) }, ..no_gpu() };
+    let mut settings = Settings::default();
+    settings.decode.placement = placement;
+    settings.decode.routes = routes.into();
+    Plan::new(&training(), &settings, &facts)
+}

@@ -1,0 +1,174 @@
+//! The footprint, and numbers that are chosen.
+
+use super::*;
+
+#[test]
+fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
+    let with = |batch, prefetch| {
+        plan(&training(), |settings| {
+            settings.loader.batch = batch;
+            settings.loader.prefetch = Count::Fixed(prefetch);
+        })
+    };
+    let base = with(64, 2);
+    let rows = &base.footprint.rows;
+    let sum: u64 = rows.iter().map(|row| row.each_bytes * row.count).sum();
+    assert_eq!(base.footprint.total_bytes(Memory::Host), sum);
+    let of_others =
+        base.footprint.total_bytes(Memory::Pinned) + base.footprint.total_bytes(Memory::Device);
+    assert_eq!(of_others, 0, "a plan for the cpu takes no device memory");
+    let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
+    let slot = base.shape.bytes() as u64;
+    assert_eq!(slot, 64 * 3 * 20 * 24 * 4);
+    assert_eq!(base.slots(), 3);
+    assert_eq!(total(&with(64, 5)) - total(&base), 3 * slot);
+    assert_eq!(total(&with(128, 2)) - total(&base), 3 * slot);
+}
+
+#[test]
+fn a_plan_prints_places_operators_output_and_every_row() {
+    let plan = placed(AUTO, [AUTO, Placement::Cpu, AUTO], &gpu()).unwrap();
+    let text = plan.to_string();
+    let mut lines = text.lines();
+    for (place, what) in [
+        ("cpu", "decode"),
+        ("cpu", "Resize"),
+        ("cpu", "Flip"),
+        ("gpu", "Normalize"),
+        ("gpu", "output 64x3x6x8 f32 nchw"),
+        ("kernel", "Normalize<Roi> f32 nchw"),
+    ] {
+        let line = lines.next().unwrap();
+        assert!(line.starts_with(&format!("{place:<8}{what}")), "{line}");
+    }
+    let decoding = decode_with(AUTO, &[Route::Hardware, Route::Cuda], &ENGINES).unwrap();
+    let text_of_routes = decoding.to_string();
+    let states = decoding.device.unwrap().routes[1].decoders;
+    let wanted = match states {
+        1 => "gpu     decode by hardware x2, cuda\n".to_string(),
+        _ => format!("gpu     decode by hardware x2, cuda x{states}\n"),
+    };
+    assert!(text_of_routes.starts_with(&wanted), "{text_of_routes}");
+    for row in &plan.footprint.rows {
+        assert!(text.contains(&row.name), "{} is missing in\n{text}", row.name);
+    }
+}
+
+/// A plan of `training` for a machine of so many cores.
+fn of_cores(cores: usize, facts: Facts, change: impl FnOnce(&mut Settings)) -> Result<Plan, Error> {
+    let mut settings = Settings::default();
+    settings.loader.workers = Count::Auto;
+    change(&mut settings);
+    Plan::new(&training(), &settings, &Facts { cores, ..facts })
+}
+
+fn bounds(least: usize, start: usize, most: usize) -> Bounds {
+    Bounds { least, start, most }
+}
+
+#[test]
+fn workers_that_are_chosen_are_from_one_to_two_a_core_and_wait_for_a_network_in_larger_numbers() {
+    for (cores, local, remote) in [(1, 16, 64), (2, 16, 64), (12, 24, 64), (48, 96, 96)] {
+        let plan = of_cores(cores, no_gpu(), |_| ()).unwrap();
+        assert_eq!(plan.workers, bounds(1, cores, local));
+        let facts = Facts { remote: true, largest_bytes: 100, ..no_gpu() };
+        assert_eq!(of_cores(cores, facts, |_| ()).unwrap().workers, bounds(1, cores, remote));
+    }
+    let ask = of_cores(0, no_gpu(), |_| ()).unwrap().workers;
+    assert_eq!(Count::Fixed(ask.start), Settings::default().loader.workers);
+    let fixed = of_cores(6, gpu(), |settings| settings.loader.workers = 5.into()).unwrap();
+    assert_eq!(fixed.workers, bounds(5, 5, 5));
+}
+
+#[test]
+fn chosen_workers_leave_room_for_the_other_threads_under_a_limit() {
+    let cuda = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(vec![Route::Cuda]) }, ..gpu() };
+    for (facts, others) in [(no_gpu(), 0), (cuda, 1), (gpu_without_nvjpeg(), 1), (gpu(), 2)] {
+        for limit in others + 1..20 {
+            let limited = |settings: &mut Settings| settings.limits.cpu_threads = Some(limit);
+            let plan = of_cores(6, facts.clone(), limited).unwrap();
+            let most = (limit - others).min(16);
+            assert_eq!(plan.workers, bounds(1, most.min(6), most), "{limit} less {others}");
+        }
+    }
+    let refused = |facts, limit: usize, workers: Count| {
+        let change = |settings: &mut Settings| {
+            settings.limits.cpu_threads = Some(limit);
+            settings.loader.workers = workers;
+        };
+        of_cores(6, facts, change).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(gpu(), 2, Count::Auto),
+        "limits.cpu_threads: is 2, and there must be a worker besides the launcher and the thread that feeds the JPEG \
+         engines; write at least 3, or leave it out for no limit"
+    );
+    assert_eq!(
+        refused(gpu_without_nvjpeg(), 1, 1.into()),
+        "limits.cpu_threads: is 1, and there must be a worker besides the launcher; write at least 2, or leave it out for \
+         no limit"
+    );
+    assert_eq!(
+        refused(no_gpu(), 3, 4.into()),
+        "limits.cpu_threads: is 3, and loader.workers is 4; lower loader.workers to 3 or write \"auto\" there"
+    );
+    assert_eq!(
+        refused(gpu(), 5, 4.into()),
+        "limits.cpu_threads: is 5, and loader.workers is 4 besides the launcher and the thread that feeds the JPEG \
+         engines; lower loader.workers to 3 or write \"auto\" there"
+    );
+    assert_eq!(
+        refused(no_gpu(), 0, Count::Auto),
+        "limits.cpu_threads: must be at least 1, is 0; leave it out for no limit"
+    );
+    let exact = |settings: &mut Settings| {
+        (settings.limits.cpu_threads, settings.loader.workers) = (Some(6), 4.into());
+    };
+    assert_eq!(of_cores(6, gpu(), exact).unwrap().workers, bounds(4, 4, 4));
+}
+
+#[test]
+fn batches_ahead_that_are_chosen_are_from_one_to_what_a_gibibyte_has_room_for() {
+    let sample = 2 * 3 * 20 * 24;
+    let fits = |batches: usize| (1 << 30) / (batches * sample);
+    for (batch, most) in [(1, 8), (fits(8), 8), (fits(5), 5), (fits(5) + 1, 4), (fits(1), 2)] {
+        let plan = plan(&training(), |settings| {
+            (settings.loader.batch, settings.loader.prefetch) = (batch, Count::Auto);
+            settings.output.dtype = DType::F16;
+        });
+        assert_eq!((plan.prefetch, plan.slots()), (most, most + 1));
+        assert_eq!(plan.ahead_batches, bounds(1, 2, most));
+    }
+    let fixed = plan(&training(), |settings| settings.loader.prefetch = 5.into());
+    assert_eq!((fixed.prefetch, fixed.ahead_batches), (5, bounds(5, 5, 5)));
+}
+
+/// Memory is taken for the most of what is chosen: the footprint is that of the same numbers, set.
+#[test]
+fn the_footprint_of_what_is_chosen_is_that_of_its_most() {
+    for facts in [no_gpu(), gpu(), Facts { remote: true, largest_bytes: 5000, ..no_gpu() }] {
+        let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
+        let chosen = of_cores(6, facts.clone(), auto).unwrap();
+        let set = |settings: &mut Settings| {
+            settings.loader.workers = chosen.workers.most.into();
+            settings.loader.prefetch = chosen.prefetch.into();
+        };
+        let fixed = of_cores(6, facts, set).unwrap();
+        assert_eq!(chosen.footprint, fixed.footprint);
+        assert!(chosen.workers.most > 6 && chosen.prefetch > 2);
+    }
+}
+
+#[test]
+fn a_plan_prints_between_what_chosen_numbers_are() {
+    let auto = |settings: &mut Settings| settings.loader.prefetch = Count::Auto;
+    let text = of_cores(2, no_gpu(), auto).unwrap().to_string();
+    let wanted = "auto    workers 1 to 16, 2 at first\nauto    prefetch 1 to 8, 2 at first\n";
+    assert!(text.contains(wanted), "{text}");
+    let one = |settings: &mut Settings| settings.limits.cpu_threads = Some(1);
+    let text = of_cores(2, no_gpu(), one).unwrap().to_string();
+    assert!(text.contains("auto    workers 1\n"), "{text}");
+    assert!(!text.contains("prefetch"), "{text}");
+    let fixed = of_cores(2, no_gpu(), |settings| settings.loader.workers = 2.into()).unwrap();
+    assert!(!fixed.to_string().contains("auto"), "{fixed}");
+}

@@ -1,0 +1,141 @@
+//! What is on the CPU and what on the GPU.
+
+use super::*;
+
+#[test]
+fn auto_is_the_cpu_where_there_is_no_gpu() {
+    let plan = placed(AUTO, [AUTO; 3], &no_gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Cpu; 3]));
+    assert!(!plan.uses_gpu());
+    assert_eq!(plan.cpu_steps(), 3);
+}
+
+#[test]
+fn auto_is_the_gpu_where_there_is_one() {
+    let plan = placed(AUTO, [AUTO; 3], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Gpu, vec![Gpu; 3]));
+    assert!(plan.uses_gpu());
+    assert_eq!(plan.cpu_steps(), 0);
+}
+
+#[test]
+fn without_nvjpeg_decoding_alone_is_on_the_cpu() {
+    let plan = placed(AUTO, [AUTO; 3], &gpu_without_nvjpeg()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Gpu; 3]));
+    assert!(plan.uses_gpu());
+}
+
+fn in_use(plan: &Plan) -> Vec<Route> {
+    plan.device.as_ref().unwrap().routes.iter().map(|it| it.route).collect()
+}
+
+#[test]
+fn the_routes_in_use_are_those_that_are_allowed_and_offered() {
+    use Route::{Cuda, Hardware, Host};
+    for (allowed, offered, used) in [
+        (&Route::ALL[..], &ENGINES[..], &Route::ALL[..]),
+        (&[Route::Cpu, Host, Hardware], &ENGINES, &[Hardware, Host, Route::Cpu]),
+        (&Route::ALL, &[Host, Cuda], &[Cuda, Host, Route::Cpu]),
+        (&[Hardware, Cuda], &ENGINES, &[Hardware, Cuda]),
+    ] {
+        let plan = decode_with(AUTO, allowed, offered).unwrap();
+        assert_eq!((plan.decode, in_use(&plan)), (Gpu, used.to_vec()), "{allowed:?}");
+    }
+    for facts in [gpu(), gpu_without_nvjpeg()] {
+        let plan = placed(Placement::Cpu, [AUTO; 3], &facts).unwrap();
+        assert_eq!((plan.decode, in_use(&plan)), (Cpu, vec![Route::Cpu]));
+    }
+}
+
+#[test]
+fn decoding_is_on_the_cpu_where_no_route_that_is_allowed_is_offered() {
+    for (allowed, offered) in [(&[Route::Cpu], &ENGINES[..]), (&[Route::Hardware], &[Route::Host])]
+    {
+        let plan = decode_with(AUTO, allowed, offered).unwrap();
+        assert_eq!((plan.decode, in_use(&plan)), (Cpu, vec![Route::Cpu]), "{allowed:?}");
+    }
+    let refused = decode_with(Placement::Gpu, &[Route::Hardware], &[Route::Cuda, Route::Host]);
+    assert_eq!(
+        refused.unwrap_err().to_string(),
+        "nvJPEG is not available: decode.routes allows hardware, the device offers cuda, host: allow one of \
+         these; decode.placement asks for it: write cpu or auto"
+    );
+}
+
+#[test]
+fn threads_that_decode_on_the_cpu_can_be_few() {
+    let with = |most| {
+        let mut settings = Settings::default();
+        settings.loader.workers = 6.into();
+        settings.decode.max_cpu_threads = most;
+        let device = Plan::new(&training(), &settings, &gpu()).unwrap().device.unwrap();
+        let of = |route| device.routes.iter().find(|it| it.route == route).unwrap().decoders;
+        (of(Route::Cuda), of(Route::Host), of(Route::Cpu), device.uploads)
+    };
+    assert_eq!(with(None), (4, 4, 6, 7));
+    assert_eq!(with(Some(2)), (4, 2, 2, 3));
+    assert_eq!(with(Some(9)), (4, 4, 6, 7));
+}
+
+#[test]
+fn what_comes_before_an_operator_on_the_cpu_is_on_the_cpu_too() {
+    let plan = placed(AUTO, [AUTO, Placement::Cpu, AUTO], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Cpu, Cpu, Gpu]));
+    assert_eq!(plan.cpu_steps(), 2);
+    let plan = placed(Placement::Cpu, [AUTO; 3], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Gpu; 3]));
+    let plan = placed(AUTO, [AUTO, AUTO, Placement::Cpu], &gpu()).unwrap();
+    assert_eq!(places(&plan), (Cpu, vec![Cpu; 3]));
+    assert!(!plan.uses_gpu());
+}
+
+#[test]
+fn cpu_after_gpu_is_refused_with_both_fixes() {
+    let [cpu, gpu_] = [Placement::Cpu, Placement::Gpu];
+    let error = placed(AUTO, [gpu_, AUTO, cpu], &gpu()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "chain: normalize (chain[2]) is on cpu after resize (chain[0]) on gpu; data goes to the gpu \
+         once: put normalize on gpu or resize on cpu"
+    );
+    let error = placed(gpu_, [cpu, AUTO, AUTO], &gpu()).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "chain: resize (chain[0]) is on cpu after decode (decode) on gpu; data goes to the gpu once: \
+         put resize on gpu or decode on cpu"
+    );
+}
+
+#[test]
+fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
+    let error = placed(AUTO, [AUTO, Placement::Gpu, AUTO], &no_gpu()).unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }));
+    let text = error.to_string();
+    assert!(text.starts_with("a gpu is not available: no driver"), "{text}");
+    assert!(text.contains("chain[1].placement asks for flip on it"), "{text}");
+    assert!(text.ends_with("write cpu or auto"), "{text}");
+    let text = placed(Placement::Gpu, [AUTO; 3], &no_gpu()).unwrap_err().to_string();
+    assert!(text.contains("decode.placement asks for decode on it"), "{text}");
+    let text = placed(Placement::Gpu, [AUTO; 3], &gpu_without_nvjpeg()).unwrap_err().to_string();
+    assert!(text.starts_with("nvJPEG is not available: libnvjpeg.so is not there"), "{text}");
+}
+
+#[test]
+fn refusals_name_the_key_and_the_way_out() {
+    let zero = Normalize { std: [1.0, 0.0, 1.0], ..Normalize::IMAGENET };
+    let chain = Chain::new().then(Resize::to(8, 8)).then(Flip::default()).then(zero);
+    assert_eq!(refused(&chain, |_| ()), "chain[2].std[1]: must be a number over 0, is 0");
+    let chain = training().then(Normalize::IMAGENET);
+    let text = refused(&chain, |_| ());
+    assert!(text.starts_with("chain[3]: normalize works on bytes"), "{text}");
+    let text = refused(&Chain::new().then(Resize::shorter(8)), |_| ());
+    assert!(text.starts_with("chain: samples leave with different sizes"), "{text}");
+    assert!(text.contains("center_crop"), "{text}");
+    let text = refused(&training(), |settings| settings.output.dtype = DType::U8);
+    assert!(text.starts_with("output.dtype: is u8, but normalize makes floats"), "{text}");
+    assert!(text.contains("f16"), "{text}");
+    let text = refused(&training(), |settings| settings.loader.prefetch = 0.into());
+    assert_eq!(text, "loader.prefetch: must be at least 1, is 0");
+    let text = refused(&training(), |settings| settings.limits.max_pixels = 0);
+    assert_eq!(text, "limits.max_pixels: must be at least 1, is 0");
+}

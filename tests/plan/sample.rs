@@ -1,0 +1,169 @@
+//! What is read of a picture for a sample.
+
+use super::*;
+
+#[test]
+fn a_crop_at_the_head_is_all_that_is_decoded() {
+    let chain = Chain::new().then(Crop { x: 100, y: 50, width: 64, height: 32 });
+    let plan = plan(&chain, |_| ());
+    let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
+    assert_eq!(out.window, Roi::new(100, 50, 64, 32));
+    assert_eq!(out.stored_window, out.window);
+    assert_eq!(out.trace.roi, out.window);
+}
+
+#[test]
+fn crops_and_flips_in_a_row_are_one_window() {
+    let chain = Chain::new()
+        .then(Crop { x: 100, y: 50, width: 64, height: 32 })
+        .then(Flip { horizontal: 1.0, vertical: 1.0 })
+        .then(Crop { x: 4, y: 5, width: 10, height: 6 });
+    let plan = plan(&chain, |_| ());
+    let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
+    // Columns 4 to 13 from the right of the first crop, rows 5 to 10 from its bottom.
+    assert_eq!(out.window, Roi::new(100 + 64 - 14, 50 + 32 - 11, 10, 6));
+}
+
+#[test]
+fn random_resized_crop_reads_its_own_box_and_nothing_else() {
+    let plan = plan(&training(), |_| ());
+    let header = header(Size::new(500, 375), Format::Jpeg, 1);
+    let mut smaller = 0;
+    for index in 0..200 {
+        let out = sample(&plan, &header, index);
+        assert_eq!(out.window, out.trace.roi, "sample {index}");
+        assert!(header.size.window().contains(out.window), "sample {index}");
+        smaller += u32::from(out.window.size().pixels() < header.size.pixels() / 2);
+    }
+    assert!(smaller > 40, "{smaller} of 200 crops are less than half of the picture");
+}
+
+#[test]
+fn resize_and_center_crop_read_less_than_the_picture() {
+    let chain =
+        Chain::new().then(Resize::shorter(256)).then(feedwater::op::CenterCrop::to(224, 224));
+    let plan = plan(&chain, |_| ());
+    let out = sample(&plan, &header(Size::new(500, 375), Format::Jpeg, 1), 0);
+    // 256 output rows are 375 input rows, of which 224 are wanted: 328 and the filter's reach on both sides.
+    for (first, len, whole) in
+        [(out.window.x, out.window.width, 500), (out.window.y, out.window.height, 375)]
+    {
+        assert!((328..=334).contains(&len), "{}", out.window);
+        let after = whole - first - len;
+        assert!(first.abs_diff(after) <= 3, "{} is in the middle", out.window);
+    }
+}
+
+#[test]
+fn prescale_takes_the_largest_reduction_that_leaves_the_wanted_size() {
+    let chain = Chain::new().then(RandomResizedCrop::to(224, 224));
+    let with = plan(&chain, |settings| settings.decode.prescale = true);
+    let without = plan(&chain, |_| ());
+    let mut seen = std::collections::BTreeSet::new();
+    for (width, height) in [(500, 375), (2047, 1535), (4096, 3072)] {
+        let header = header(Size::new(width, height), Format::Jpeg, 1);
+        for index in 0..200 {
+            let out = sample(&with, &header, index);
+            let roi = out.trace.roi;
+            let leaves = |by: u32| roi.width / by >= 224 && roi.height / by >= 224;
+            assert!(out.reduction == 1 || leaves(out.reduction), "sample {index}");
+            assert!(out.reduction == 8 || !leaves(2 * out.reduction), "sample {index}");
+            let stored = [width, height].map(|side| side.div_ceil(out.reduction));
+            assert_eq!(out.stored, Size::new(stored[0], stored[1]));
+            assert!(out.stored.window().contains(out.window));
+            let full = sample(&without, &header, index);
+            assert_eq!((full.reduction, full.trace), (1, out.trace));
+            seen.insert(out.reduction);
+        }
+    }
+    assert!(seen.into_iter().eq([1, 2, 4, 8]), "every reduction is taken");
+}
+
+#[test]
+fn only_a_jpeg_whose_first_operator_resamples_is_reduced() {
+    let prescale = |settings: &mut Settings| settings.decode.prescale = true;
+    let size = Size::new(2048, 1536);
+    let reduction = |chain: &Chain, format| {
+        let plan = plan(chain, prescale);
+        sample(&plan, &header(size, format, 1), 0).reduction
+    };
+    let resize = Chain::new().then(Resize::to(224, 224));
+    assert_eq!(reduction(&resize, Format::Jpeg), 4);
+    assert_eq!(reduction(&resize, Format::Png), 1);
+    assert_eq!(reduction(&resize, Format::WebP), 1);
+    let crop = Crop { x: 0, y: 0, width: 2000, height: 1500 };
+    assert_eq!(reduction(&Chain::new().then(crop).then(Resize::to(8, 8)), Format::Jpeg), 1);
+}
+
+#[test]
+fn the_stored_window_is_the_upright_window_turned_back() {
+    let chain = Chain::new().then(Crop { x: 10, y: 20, width: 30, height: 40 });
+    let upright = plan(&chain, |_| ());
+    let size = Size::new(200, 100);
+    // EXIF 6: the stored picture's left column is the upright picture's top row, read from below.
+    let out = sample(&upright, &header(size, Format::Jpeg, 6), 0);
+    assert_eq!((out.upright, out.stored), (Size::new(100, 200), size));
+    assert_eq!(out.window, Roi::new(10, 20, 30, 40));
+    assert_eq!(out.stored_window, Roi::new(20, 100 - 10 - 30, 40, 30));
+    // EXIF 3: half a turn.
+    let out = sample(&upright, &header(size, Format::Jpeg, 3), 0);
+    assert_eq!(out.stored_window, Roi::new(200 - 40, 100 - 60, 30, 40));
+    for exif in 1..=8 {
+        let out = sample(&upright, &header(size, Format::Jpeg, exif), 0);
+        assert_eq!(out.stored_window, out.orientation.stored_window(out.stored, out.window));
+        assert!(size.window().contains(out.stored_window));
+    }
+    let as_stored = plan(&chain, |settings| settings.decode.orientation = false);
+    let out = sample(&as_stored, &header(size, Format::Jpeg, 6), 0);
+    assert_eq!((out.upright, out.stored_window), (size, Roi::new(10, 20, 30, 40)));
+}
+
+#[test]
+fn a_reduced_picture_is_turned_after_the_reduction() {
+    let chain = Chain::new().then(Resize::to(20, 30));
+    let plan = plan(&chain, |settings| settings.decode.prescale = true);
+    let out = sample(&plan, &header(Size::new(1001, 501), Format::Jpeg, 8), 0);
+    assert_eq!((out.upright, out.reduction), (Size::new(501, 1001), 8));
+    assert_eq!(out.stored, Size::new(126, 63));
+    assert_eq!(out.stored_window, out.stored.window());
+    assert_eq!(out.window, Roi::new(0, 0, 63, 126));
+}
+
+#[test]
+fn a_picture_over_max_pixels_is_refused_and_one_at_the_limit_is_not() {
+    let plan = plan(&training(), |settings| settings.limits.max_pixels = 10_000);
+    let key = SampleKey::default();
+    let mut out = SamplePlan::default();
+    plan.sample(key, &header(Size::new(100, 100), Format::Png, 1), &mut out).unwrap();
+    let fault =
+        plan.sample(key, &header(Size::new(101, 100), Format::Png, 1), &mut out).unwrap_err();
+    assert_eq!(fault.reason, Reason::Oversized);
+    assert_eq!(fault.problem, "101x100 is 10100 pixels, limits.max_pixels is 10000");
+}
+
+/// Nothing of the sample before is left in the memory of the next.
+#[test]
+fn a_sample_plan_that_is_filled_again_is_as_good_as_new() {
+    let plan = plan(&evaluation(), |settings| settings.decode.prescale = true);
+    let headers = [(900, 700, 6), (31, 47, 1), (500, 375, 3)];
+    let mut reused = SamplePlan::default();
+    for (index, (width, height, exif)) in headers.into_iter().enumerate() {
+        let header = header(Size::new(width, height), Format::Jpeg, exif);
+        let key = SampleKey { seed: 1, epoch: 0, index: index as u64 };
+        plan.sample(key, &header, &mut reused).unwrap();
+        let new = sample(&plan, &header, index as u64);
+        assert_eq!(reused.table, new.table);
+        assert_eq!((reused.stored_window, reused.trace), (new.stored_window, new.trace));
+        for (a, b) in reused.steps.iter().zip(&new.steps) {
+            assert_eq!(a.params.as_bytes(), b.params.as_bytes());
+            assert_eq!((&a.table, a.input, a.output), (&b.table, b.input, b.output));
+        }
+    }
+}
+
+#[test]
+fn a_real_header_plans_as_well() {
+    let plan = plan(&training(), |_| ());
+    let header = Header::parse(&jpeg(3, 57, 43)).unwrap();
+    assert_eq!(sample(&plan, &header, 3).upright, Size::new(57, 43));
+}

@@ -1,0 +1,180 @@
+//! What is chosen, and what it is measured by.
+
+use super::*;
+
+#[test]
+fn the_choice_is_nearly_the_best_there_is_within_fifty_batches_and_does_not_swing() {
+    let mut bad = Vec::new();
+    for mix in mixes() {
+        let (run, automatic) = automatic(&mix);
+        println!("{}:", mix.name);
+        automatic.decisions.iter().for_each(|it| println!("    {it}"));
+        for (span, (best, shortest)) in mix.spans().into_iter().zip(mix.best()) {
+            let share = run.rate(mix.batch, span) / best;
+            let window = automatic.at(span.0);
+            let changes = automatic.changes(span);
+            println!(
+                "  {share:.3} of the best, {best:.0} samples/s, which {shortest} reach; {window} after 50 batches, then {changes} changes"
+            );
+            if share < 0.95 || changes > 3 {
+                bad.push(format!("{}: {share:.3}, {changes} changes", mix.name));
+            }
+        }
+        let (least, most) = automatic.least_most;
+        assert_eq!(most, mix.most(), "{}: it begins with the most", mix.name);
+        assert!(mix.workers.min(mix.most()) <= least, "{}: {least}", mix.name);
+    }
+    assert!(bad.is_empty(), "{bad:#?}");
+}
+
+/// The window after 50 batches of a mix of one phase.
+fn window(mix: &Mix) -> usize {
+    automatic(mix).1.at(50)
+}
+
+#[test]
+fn where_the_consumer_limits_the_window_is_what_requests_need() {
+    let far = |mean: f64, cv: f64| {
+        let world = World { request: (mean, cv), step: (160.0, 0.1), ..world() };
+        Mix { workers: 4, connections: 128, ..mix("200 samples a second", world) }
+    };
+    let windows = [far(1.0, 0.3), far(50.0, 0.3), far(200.0, 0.3)].map(|mix| window(&mix));
+    // 200 a second, and so many milliseconds: 0.2, 10 and 40 in flight.
+    assert_eq!(windows[0], 4, "{windows:?}");
+    assert!((10..30).contains(&windows[1]) && (40..130).contains(&windows[2]), "{windows:?}");
+    // At first 128 requests wait for 64 connections, later ones do not.
+    let at_first = window(&Mix { connections: 64, ..far(220.0, 0.1) });
+    assert!((44..80).contains(&at_first), "{at_first}");
+    let stragglers = World { stragglers: (10, 400.0), ..*far(20.0, 0.2).world(0) };
+    let plain = window(&far(20.0, 0.2));
+    let longer = window(&mix("one in a hundred is late", stragglers));
+    assert!(longer >= 3 * plain, "{plain} without, {longer} with requests that are very late");
+}
+
+#[test]
+fn more_than_a_storage_serves_is_not_kept_in_flight() {
+    // 400 a second, each 20 ms: 8 in flight.
+    let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
+    let chosen = window(&mix("a rate limit", limited));
+    assert!((8..=24).contains(&chosen), "{chosen}");
+    // Whenever that begins: what was measured while it did is not compared.
+    let free = World { request: (20.0, 0.2), ..world() };
+    for onset in 250..260 {
+        let (_, automatic) = automatic(&then(mix("a limit", free), &[(onset, limited)]));
+        let chosen = automatic.at(onset + 60);
+        assert!(chosen <= 48, "from {onset} on: {:#?}", automatic.decisions);
+    }
+    // What is as slow since it is far away needs all there are.
+    let far = World { request: (320.0, 0.2), ..world() };
+    let mix = Mix { connections: 512, ..mix("the same rate", far) };
+    let most = mix.most();
+    let (_, automatic) = automatic(&Mix { batches: 400, ..mix });
+    assert!(2 * automatic.at(400) > most, "{:#?}", automatic.decisions);
+}
+
+#[test]
+fn where_measurements_say_little_there_is_the_most() {
+    let lumps = World { stragglers: (20, 600.0), decode: (16.0, 0.3), ..world() };
+    let mix = mix("one in fifty takes 600 ms", lumps);
+    let (_, automatic) = automatic(&mix);
+    let [decision] = &automatic.decisions[..] else { panic!("{:#?}", automatic.decisions) };
+    assert_eq!((decision.window, decision.settled), (mix.most(), true));
+    assert!(decision.batch >= 20, "measured for longer: {decision}");
+}
+
+#[test]
+fn a_pause_of_the_consumer_changes_nothing() {
+    let steady = World { step: (80.0, 0.1), ..world() };
+    let pausing = World { pause: (150, 60_000.0), ..steady };
+    let decisions = |world: World| automatic(&mix("a pause", world)).1.decisions;
+    let (expected, paused) = (decisions(steady), decisions(pausing));
+    assert!(!expected.is_empty());
+    assert_eq!(paused, expected);
+}
+
+#[test]
+fn no_shorter_window_is_tried_while_something_else_is() {
+    let limited = World { request: (20.0, 0.2), limit: 400.0, ..world() };
+    let mix = mix("a rate limit", limited);
+    let mut chooser = Automatic { alone: false, ..Automatic::new(&mix) };
+    run(&mix, &mut chooser);
+    assert_eq!(chooser.least_most, (mix.most(), mix.most()), "{:#?}", chooser.decisions);
+}
+
+#[test]
+fn where_nothing_tells_when_samples_came_nothing_changes() {
+    let mix = mix("a slow consumer", World { step: (500.0, 0.0), ..world() });
+    let mut chooser = Automatic { told: false, ..Automatic::new(&mix) };
+    run(&mix, &mut chooser);
+    assert!(chooser.decisions.is_empty() && chooser.window() == mix.most());
+}
+
+/// A chooser of at most 100, whose consumer takes a batch of 10 every 0.1 seconds, after this many batches: with how many
+/// workers each, and how long a worker and the consumer waited for it, and how long requests take.
+fn fed(
+    batches: usize,
+    each: impl Fn(usize) -> (usize, f64),
+    request: f64,
+) -> (ReadAhead, Vec<AheadDecision>) {
+    let mut chooser = ReadAhead::new(100);
+    let mut decisions = Vec::new();
+    for number in 0..batches {
+        let (workers, waited) = each(number);
+        for _ in 0..10 {
+            chooser.handed_out();
+            chooser.read(Some(request), 0.1 * waited);
+        }
+        let samples = 10;
+        let now = 0.1 * number as f64;
+        let taken = TakenBatch { samples, now, waited, begun: 2, workers, alone: true };
+        decisions.extend(chooser.batch(&taken));
+    }
+    (chooser, decisions)
+}
+
+#[test]
+fn what_was_asked_for_under_another_window_or_by_other_workers_is_not_measured() {
+    let quiet = |workers: usize| move |_: usize| (workers, 0.0);
+    // What was asked for at first, what had been begun then, the beginning, and five that are measured.
+    let first = 9 + 2 + 1 + 5;
+    assert_eq!(fed(first - 1, quiet(2), 0.02).1, []);
+    let (chooser, decisions) = fed(first, quiet(2), 0.02);
+    assert_eq!((decisions.len(), decisions[0].batch as usize), (1, first), "{decisions:#?}");
+    // 100 a second, 20 ms, and a quarter more.
+    assert_eq!((chooser.window(), decisions[0].settled), (3, true), "{decisions:#?}");
+    // As much as was asked for and begun before; one more would be seen.
+    let waits = |from: usize, to: usize| {
+        let waited = move |number: usize| if (from..to).contains(&number) { 0.08 } else { 0.0 };
+        fed(100, move |number| (2, waited(number)), 0.02).1.len()
+    };
+    assert_eq!((waits(0, 11), waits(first, first + 12)), (1, 1));
+    assert!(waits(first, first + 17) > 1, "longer as soon as that is measured");
+    let changing = fed(200, |number| (1 + number / 4 % 2, 0.0), 0.02).1;
+    assert_eq!(changing, [], "never the same workers for long");
+    let (chooser, decisions) = fed(60, |number| (if number < 50 { 2 } else { 30 }, 0.0), 0.02);
+    assert_eq!(chooser.window(), 30, "one for each worker: {decisions:#?}");
+    assert_eq!(fed(60, quiet(200), 0.02).0.window(), 100, "as far as there is room");
+}
+
+#[test]
+fn a_window_stays_as_long_as_the_loop_does() {
+    for mix in mixes().into_iter().filter(|mix| mix.phases.len() == 1) {
+        let mix = Mix { batches: 3000, ..mix };
+        let (_, automatic) = automatic(&mix);
+        let (all, last) = (automatic.changes((50, 3000)), automatic.changes((1500, 3000)));
+        println!("{}: {all} changes after 50 batches, {last} after 1500", mix.name);
+        // Each new beginning comes after twice the time of the one before.
+        assert!(all <= 12 && last <= 4, "{}: {:#?}", mix.name, automatic.decisions);
+    }
+}
+
+#[test]
+fn a_loop_at_the_edge_does_not_swing() {
+    // Late samples cost something in every other measurement, or so.
+    let each = |number: usize| (2, if (number / 33).is_multiple_of(2) { 0.01 } else { 0.0 });
+    let (_, decisions) = fed(4000, each, 0.9);
+    assert!(decisions.len() <= 12, "{decisions:#?}");
+    // 100 a second, and 0.9 seconds.
+    let settled = |it: &&AheadDecision| it.settled;
+    assert!(decisions.iter().filter(settled).all(|it| it.window == 100), "{decisions:#?}");
+}

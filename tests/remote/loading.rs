@@ -1,0 +1,160 @@
+//! Loaders of remote files.
+
+use super::*;
+
+/// Pictures in a bucket, and the same on a disk.
+fn pictures(bucket: &str, count: u64) -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {
+        let name = format!("{label}/{number:04}.jpg");
+        BUCKETS.put(&format!("/{bucket}/{name}"), &jpeg[..]);
+        fs::create_dir_all(root.path().join(label.to_string())).unwrap();
+        fs::write(root.path().join(name), jpeg).unwrap();
+    }
+    root
+}
+
+fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
+    let loader = Loader::builder(source, common::training())
+        .batch(5)
+        .workers(2)
+        .seed(3)
+        .shuffle(true)
+        // What is given up at the end makes room for what is given up next.
+        .epochs(Some(epochs as u32))
+        .device(DeviceChoice::Cpu)
+        .build()
+        .unwrap();
+    let mut batches = Vec::new();
+    for _ in 0..epochs {
+        for batch in &loader {
+            batches.push(batch.unwrap().to_host().unwrap());
+        }
+    }
+    batches
+}
+
+/// Two workers read one sample at a time: what is more in flight was asked for ahead of them.
+#[test]
+fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files() {
+    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let local = pictures("ahead", 60);
+    let source = || Directory::open("s3://ahead").unwrap();
+    let expected = batches(Directory::open(local.path()).unwrap(), 2);
+    BUCKETS.latency(Duration::from_millis(30));
+    for (connections, fewest) in [(1, 1), (8, 8), (32, 32)] {
+        storage::configure(&StorageSettings { connections, ..settings() }).unwrap();
+        let source = source();
+        BUCKETS.forget("/ahead/");
+        assert!(batches(source, 2) == expected);
+        let most = BUCKETS.most_in_flight();
+        assert!(most >= fewest && most <= connections, "{most} of {connections}");
+    }
+    BUCKETS.latency(Duration::ZERO);
+    storage::configure(&settings()).unwrap();
+}
+
+/// Forty milliseconds for each batch of five, from a server that is 30 ms away: four are in flight then.
+#[test]
+fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
+    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let local = pictures("chosen", 60);
+    let storage = StorageSettings { connections: 32, ..settings() };
+    storage::configure(&storage).unwrap();
+    let build = |source: Directory, tune: bool| {
+        let all = feedwater::plan::Settings { storage: storage.clone(), ..Default::default() };
+        let builder = Loader::builder(source, common::training()).settings(all).tune(tune);
+        let builder = builder.batch(5).workers(2).seed(3).shuffle(true).epochs(Some(8));
+        builder.device(DeviceChoice::Cpu).build().unwrap()
+    };
+    let mut bytes = Vec::new();
+    let mut epochs = |loader: &Loader, count: usize, step: Duration| {
+        bytes.clear();
+        for _ in 0..count {
+            for batch in loader {
+                bytes.push(batch.unwrap().to_host().unwrap());
+                std::thread::sleep(step);
+            }
+        }
+        std::mem::take(&mut bytes)
+    };
+    let files = build(Directory::open(local.path()).unwrap(), true);
+    assert_eq!(files.read_ahead(), None);
+    let expected = epochs(&files, 8, Duration::ZERO);
+
+    BUCKETS.latency(Duration::from_millis(30));
+    let fixed = build(Directory::open("s3://chosen").unwrap(), false);
+    assert!(epochs(&fixed, 2, Duration::ZERO) == expected[..24]);
+    let report = fixed.read_ahead().unwrap();
+    assert_eq!((report.window, report.most, report.decisions), (64, 64, vec![]));
+    assert_eq!(fixed.profile().setup.read_ahead, 64);
+    drop(fixed);
+
+    let loader = build(Directory::open("s3://chosen").unwrap(), true);
+    assert_eq!(loader.read_ahead().unwrap().window, 64, "generous at first");
+    let step = Duration::from_millis(40);
+    let first = epochs(&loader, 5, step);
+    let report = loader.read_ahead().unwrap();
+    // 125 a second, 30 ms, and room for a machine that has other things to do.
+    assert!(report.window <= 32 && report.decisions[0].batch <= 50, "{report:#?}");
+    assert!(report.decisions.iter().any(|it| it.why.contains("requests take")), "{report:#?}");
+    assert_eq!(loader.profile().setup.read_ahead as usize, report.window);
+    BUCKETS.forget("/chosen/");
+    let last = epochs(&loader, 3, step);
+    // Besides those ahead the two that the workers have.
+    let report = loader.read_ahead().unwrap();
+    let longest = report.decisions.iter().map(|it| it.window).max().unwrap();
+    let most = BUCKETS.most_in_flight();
+    assert!(most <= longest + 2, "{most} in flight: {report:#?}");
+    assert!([first, last].concat() == expected);
+    BUCKETS.latency(Duration::ZERO);
+    storage::configure(&settings()).unwrap();
+}
+
+#[test]
+fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
+    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    pictures("hanging", 64);
+    storage::configure(&StorageSettings { timeout: 30, ..settings() }).unwrap();
+    let source = Directory::open("s3://hanging").unwrap();
+    for index in (0..64).filter(|index| index % 4 != 0) {
+        // All but those that the plan looks at.
+        let path = source.path(index).to_str().unwrap().replace("s3:/", "");
+        BUCKETS.fail(&path, [Fault::Hang; 8]);
+    }
+    let builder = Loader::builder(source, common::training()).batch(5).workers(2).shuffle(false);
+    let loader = builder.device(DeviceChoice::Cpu).build().unwrap();
+    // Until the workers wait for what never comes.
+    while BUCKETS.log("/hanging/").iter().filter(|it| it.method == "GET").count() < 16 + 40 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let begin = Instant::now();
+    drop(loader);
+    assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
+    storage::configure(&settings()).unwrap();
+}
+
+#[test]
+fn the_footprint_has_what_is_fetched_ahead() {
+    let (_, _guard) = buckets();
+    let local = pictures("footprint", 12);
+    let rows = |source: Directory, storage: StorageSettings| {
+        let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
+        let settings = feedwater::plan::Settings { storage, ..Default::default() };
+        builder.settings(settings).workers(3).plan().unwrap().footprint
+    };
+    let footprint = rows(Directory::open(local.path()).unwrap(), settings());
+    assert!(footprint.row("read ahead").is_none() && footprint.row("connections").is_none());
+    let source = || Directory::open("s3://footprint").unwrap();
+    let largest = source().largest_bytes();
+    let ahead = |storage: StorageSettings| {
+        let footprint = rows(source(), storage);
+        let row = footprint.row("read ahead").unwrap().clone();
+        assert_eq!(row.each_bytes, largest);
+        (row.count, footprint.row("connections").unwrap().count)
+    };
+    assert_eq!(ahead(StorageSettings { connections: 20, ..settings() }), (2 * 20 + 2 * 3, 20));
+    let little = StorageSettings { connections: 20, read_ahead: 5 * largest + 1, ..settings() };
+    assert_eq!(ahead(little), (5 + 2 * 3, 20));
+    assert_eq!(ahead(StorageSettings { read_ahead: 0, ..settings() }).0, 1 + 2 * 3);
+}

@@ -1,0 +1,273 @@
+//! What `storage`, the sources and the loader say of URLs, on a server of the tests' own that fails where it is told to.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod loading;
+mod requests;
+#[path = "../servers/mod.rs"]
+mod servers;
+
+use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, RwLock, RwLockReadGuard};
+use std::time::{Duration, Instant};
+
+use feedwater::error::Reason;
+use feedwater::gpu::kernel::override_cache_directory;
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::source::{
+    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
+    WebDatasetSettings,
+};
+use feedwater::storage::{self, File, StorageSettings};
+
+use servers::{Fault, Server};
+
+/// Enough to be sent again three times, within a second and a half.
+fn settings() -> StorageSettings {
+    StorageSettings { retries: 3, timeout: 1, ..Default::default() }
+}
+
+/// Which settings hold is the process's: who changes them does so alone.
+static SETTINGS: RwLock<()> = RwLock::new(());
+
+/// The one server for `s3://`, `gs://` and `az://`, since the environment names it.
+#[allow(unsafe_code)]
+static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
+    let server = Server::start();
+    // Several pages for most listings.
+    server.names_in_a_page(10);
+    let (root, cache) = (server.url(""), tempfile::tempdir().unwrap().keep());
+    override_cache_directory(cache);
+    storage::configure(&settings()).unwrap();
+    let variables = [
+        ("AWS_ENDPOINT_URL", root.as_str()),
+        ("AWS_REGION", "us-east-1"),
+        ("AWS_ACCESS_KEY_ID", "key"),
+        ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("GOOGLE_BASE_URL", &root),
+        ("GOOGLE_SKIP_SIGNATURE", "true"),
+        ("AZURE_STORAGE_ENDPOINT", &root),
+        ("AZURE_STORAGE_ACCOUNT_NAME", "account"),
+        ("AZURE_SKIP_SIGNATURE", "true"),
+    ];
+    for (name, value) in variables {
+        // SAFETY: every test comes here before it does anything else, and nothing else reads the environment meanwhile.
+        unsafe { std::env::set_var(name, value) };
+    }
+    server
+});
+
+/// The buckets' server, with the usual settings for as long as the guard lives.
+fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
+    let guard = SETTINGS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    (&BUCKETS, guard)
+}
+
+fn golden(name: &str) -> Vec<u8> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records");
+    fs::read(folder.join(name)).unwrap()
+}
+
+fn some_bytes(len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at * at + at / 7) as u8).collect()
+}
+
+fn part(url: &str, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
+    let mut bytes = vec![0; len];
+    File::open(Path::new(url))?.read_exact_at(&mut bytes, offset)?;
+    Ok(bytes)
+}
+
+fn read(source: &dyn Source, index: u64) -> Result<Vec<u8>, (Reason, String)> {
+    let mut page = HostPage::default();
+    source.read(index, &mut page, 1 << 30).map_err(|fault| (fault.reason, fault.problem))?;
+    Ok(page.bytes().to_vec())
+}
+
+/// Names of a folder tree in which every rule of a listing matters.
+const TREE: [&str; 12] = [
+    "beside.txt",
+    "cat/b.jpg",
+    "cat/a.jpg",
+    "cat/sub/x.jpg",
+    "cat/sub-2/x.jpg",
+    "cat/z.jpg",
+    "cat/.hidden",
+    "dog/1.jpg",
+    "dog-2/1.jpg",
+    "dog-2/Ü ?#%41.jpg",
+    ".git/config",
+    "ant/deep/er/1.jpg",
+];
+
+#[test]
+fn a_directory_in_a_bucket_is_what_it_is_on_a_disk() {
+    let (server, _guard) = buckets();
+    let root = tempfile::tempdir().unwrap();
+    for (number, name) in TREE.iter().enumerate() {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, [number as u8; 3]).unwrap();
+        server.put(&format!("/tree/train/{name}"), [number as u8; 3]);
+    }
+    // What consoles put there for a folder, and what only begins with the same letters.
+    server.put("/tree/train/cat/", []);
+    server.put("/tree/train", []);
+    server.put("/tree/train-2/x.jpg", [1]);
+    let local = Directory::open(root.path()).unwrap();
+    for url in ["s3://tree/train", "s3://tree/train/", "gs://tree/train"] {
+        let remote = Directory::open(url).unwrap();
+        assert_eq!((remote.len(), remote.classes()), (local.len(), local.classes()), "{url}");
+        for index in 0..local.len() {
+            let at = |path: PathBuf, root: &Path| path.strip_prefix(root).unwrap().to_path_buf();
+            assert_eq!(remote.label(index), local.label(index));
+            assert_eq!(
+                at(remote.path(index), Path::new(url)),
+                at(local.path(index), root.path()),
+                "{url} {index}"
+            );
+            assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
+        }
+        assert_eq!(remote.largest_bytes(), 3);
+        assert!(
+            remote.describe().contains("1 files beside the class folders"),
+            "{}",
+            remote.describe()
+        );
+    }
+    let names = |path: &Path| {
+        let entries = storage::list(path).unwrap();
+        entries.into_iter().map(|it| (it.name, it.folder)).collect::<Vec<_>>()
+    };
+    assert_eq!(names(Path::new("s3://tree/train/cat")), names(&root.path().join("cat")));
+    let error = Directory::open("s3://tree/nothing").err().unwrap().to_string();
+    assert!(error.contains("no files in s3://tree/nothing"), "{error}");
+}
+
+#[test]
+fn a_listing_goes_on_where_a_page_fails() {
+    let (server, _guard) = buckets();
+    for number in 0..35 {
+        server.put(&format!("/paged/{number:02}.jpg"), [number]);
+    }
+    // More often than one request is sent again, and now and then a page comes.
+    let page = Fault::Late(Duration::ZERO);
+    let broken = [Fault::Status(503), Fault::Cut(10)];
+    server.fail("/paged", [broken[0], page, broken[0], broken[1], page, broken[1], Fault::Close]);
+    let found = storage::list_all(Path::new("s3://paged")).unwrap();
+    let names: Vec<String> = found.into_iter().map(|(name, _)| name).collect();
+    let expected: Vec<String> = (0..35).map(|number| format!("{number:02}.jpg")).collect();
+    assert_eq!(names, expected);
+}
+
+#[test]
+fn an_object_that_changed_since_the_listing_is_a_sample_that_cannot_be_read() {
+    let (server, _guard) = buckets();
+    server.put("/relisted/a", [1, 2, 3]);
+    let source = Directory::open("s3://relisted").unwrap();
+    server.put("/relisted/a", [3, 2, 1]);
+    let (reason, problem) = read(&source, 0).unwrap_err();
+    assert_eq!(reason, Reason::Unreadable);
+    assert!(problem.contains("changed on the server"), "{problem}");
+}
+
+#[test]
+fn a_list_may_lie_behind_a_url_and_name_others() {
+    let (server, _guard) = buckets();
+    server.put("/lists/pictures/a b.jpg", [1]);
+    server.put("/lists/b.jpg", [2]);
+    let other = server.url("/lists/b.jpg");
+    server.put("/lists/train.txt", format!("pictures/a b.jpg\t3\n{other}\t4\nmissing.jpg\t5\n"));
+    for list in [server.url("/lists/train.txt"), "s3://lists/train.txt".into()] {
+        let source = FileList::open(&list).unwrap();
+        assert!(source.is_remote());
+        let labels: Vec<i64> = (0..source.len()).map(|index| source.label(index)).collect();
+        assert_eq!(labels, [3, 4, 5]);
+        assert_eq!((read(&source, 0).unwrap(), read(&source, 1).unwrap()), (vec![1], vec![2]));
+        let (reason, problem) = read(&source, 2).unwrap_err();
+        assert_eq!(reason, Reason::Unreadable);
+        assert!(problem.contains("404"), "{problem}");
+    }
+    let mut page = HostPage::default();
+    server.put("/lists/large", vec![0; 100]);
+    server.put("/lists/large.txt", "large\n");
+    let source = FileList::open(server.url("/lists/large.txt")).unwrap();
+    let fault = source.read(0, &mut page, 99).unwrap_err();
+    assert_eq!(fault.to_string(), "oversized: 100 bytes, limits.max_file_bytes is 99");
+    // The same where it was asked for before, and the whole of it where more is allowed then.
+    let mut read_after = |held: u64, limit: u64| {
+        let expected = source.expect(0, held).unwrap();
+        expected(&mut page, limit).map(|()| page.bytes().len())
+    };
+    assert_eq!(read_after(99, 99).unwrap_err().reason, Reason::Oversized);
+    assert_eq!(read_after(50, 99).unwrap_err().reason, Reason::Oversized);
+    assert_eq!(read_after(50, 100).unwrap(), 100);
+    assert_eq!(read_after(100, 100).unwrap(), 100);
+}
+
+#[test]
+fn record_files_are_walked_once_and_then_read_a_range_for_a_sample() {
+    let (server, _guard) = buckets();
+    let names = ["train-00000-of-00002", "train-00001-of-00002"];
+    for name in names {
+        server.put(&format!("/records/tf/{name}"), golden(name));
+    }
+    for name in ["train-000000.tar", "train-000001.tar"] {
+        server.put(&format!("/records/tar/{name}"), golden(name));
+    }
+    let settings = TfRecordSettings::default();
+    let listed: Vec<PathBuf> =
+        names.map(|name| server.url(&format!("/records/tf/{name}")).into()).into();
+    let ways: [&[PathBuf]; 3] =
+        [&["s3://records/tf".into()], &["s3://records/tf/train-*-of-00002".into()], &listed];
+    for paths in ways {
+        let source = TfRecord::open(paths, &settings).unwrap();
+        assert_eq!(source.len(), 4);
+        server.forget("/records/tf/");
+        for index in 0..4 {
+            let picture = golden(&format!("{index}.jpg"));
+            assert_eq!(read(&source, index).unwrap(), picture);
+            let mut page = HostPage::default();
+            let expected = source.expect(index, 1 << 20).unwrap();
+            expected(&mut page, 1 << 20).unwrap();
+            assert_eq!(page.bytes(), picture);
+        }
+        let ranges = server.log("/records/tf/");
+        assert!(
+            ranges.len() == 8 && ranges.iter().all(|it| it.method == "GET" && it.range.is_some())
+        );
+        // The table is in the cache's directory: nothing but the length is asked for again.
+        server.forget("/records/tf/");
+        TfRecord::open(paths, &settings).unwrap();
+        let again = server.log("/records/tf/");
+        assert!(again.iter().all(|it| it.method == "HEAD"), "{again:?}");
+    }
+    let local = tempfile::tempdir().unwrap();
+    for name in ["train-000000.tar", "train-000001.tar"] {
+        fs::write(local.path().join(name), golden(name)).unwrap();
+    }
+    let settings = WebDatasetSettings::default();
+    let local = WebDataset::open(&[local.path().into()], &settings).unwrap();
+    let remote = WebDataset::open(&["s3://records/tar".into()], &settings).unwrap();
+    assert_eq!(remote.len(), local.len());
+    for index in 0..local.len() {
+        assert_eq!(remote.label(index), local.label(index));
+        assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
+    }
+}
+
+#[test]
+fn bits_that_turn_on_the_way_are_found_by_the_record_s_checksum() {
+    let (server, _guard) = buckets();
+    server.put("/flipped/file", golden("train-00000-of-00002"));
+    let paths = [server.url("/flipped/file").into()];
+    let source = TfRecord::open(&paths, &TfRecordSettings::default()).unwrap();
+    server.fail("/flipped/file", [Fault::Flipped(200), Fault::Flipped(200)]);
+    assert_eq!(read(&source, 0).unwrap_err().0, Reason::Corrupt);
+    let expected = source.expect(0, 1 << 20).unwrap();
+    let fault = expected(&mut HostPage::default(), 1 << 20).unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+    assert_eq!(read(&source, 0).unwrap(), golden("0.jpg"));
+}

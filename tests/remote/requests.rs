@@ -1,0 +1,165 @@
+//! Single requests, and what becomes of them.
+
+use super::*;
+
+#[test]
+fn a_file_of_any_service_is_read_in_parts_and_whole() {
+    let (server, _guard) = buckets();
+    let bytes = some_bytes(100_000);
+    server.put("/any/a b/file.bin", &bytes[..]);
+    let urls = [
+        server.url("/any/a%20b/file.bin"),
+        "s3://any/a b/file.bin".into(),
+        "gs://any/a b/file.bin".into(),
+        "az://any/a b/file.bin".into(),
+    ];
+    for url in urls {
+        let file = File::open(Path::new(&url)).unwrap();
+        assert_eq!(file.stamp().unwrap().len, 100_000, "{url}");
+        let mut buffer = vec![0; 500];
+        file.read_exact_at(&mut buffer, 70_000).unwrap();
+        assert_eq!(buffer, bytes[70_000..70_500]);
+        assert_eq!(file.read_at(&mut buffer, 99_900).unwrap(), 100);
+        assert_eq!(buffer[..100], bytes[99_900..]);
+        assert_eq!(file.read_at(&mut buffer, 1 << 40).unwrap(), 0);
+        let kind = file.read_exact_at(&mut buffer, 99_900).unwrap_err().kind();
+        assert_eq!(kind, std::io::ErrorKind::UnexpectedEof);
+        assert_eq!(storage::read(Path::new(&url)).unwrap(), bytes);
+    }
+}
+
+#[test]
+fn an_empty_file_is_read_without_a_request_for_its_bytes() {
+    let (server, _guard) = buckets();
+    server.put("/empty/file", []);
+    let url = server.url("/empty/file");
+    assert!(part(&url, 0, 0).unwrap().is_empty());
+    assert_eq!(server.log("/empty/").len(), 1);
+    assert!(storage::read(Path::new(&url)).unwrap().is_empty());
+}
+
+#[test]
+fn a_request_that_fails_by_the_way_is_sent_again() {
+    let (server, _guard) = buckets();
+    let bytes = some_bytes(50_000);
+    let faults = [
+        Fault::Status(500),
+        Fault::Status(503),
+        Fault::Status(429),
+        Fault::Close,
+        Fault::Cut(0),
+        Fault::Cut(4_000),
+        Fault::Hang,
+        Fault::Short(1),
+        Fault::OtherRange,
+        // A second and what so many bytes may take are over.
+        Fault::Slow(1_000, Duration::from_millis(100)),
+    ];
+    for (number, fault) in faults.into_iter().enumerate() {
+        let path = format!("/again/{number}");
+        server.put(&path, &bytes[..]);
+        let url = server.url(&path);
+        let file = File::open(Path::new(&url)).unwrap();
+        server.fail(&path, [fault]);
+        let mut buffer = vec![0; 40_000];
+        file.read_exact_at(&mut buffer, 10_000).unwrap();
+        assert_eq!(buffer, bytes[10_000..], "{fault:?}");
+        assert_eq!(server.log(&path).len(), 3, "{fault:?}: one for the length, two for the bytes");
+    }
+    // What is merely slow is not.
+    for fault in
+        [Fault::Late(Duration::from_millis(300)), Fault::Slow(10_000, Duration::from_millis(20))]
+    {
+        server.put("/again/slow", &bytes[..]);
+        let url = server.url("/again/slow");
+        let before = server.log("/again/slow").len();
+        server.fail("/again/slow", [fault]);
+        assert_eq!(storage::read(Path::new(&url)).unwrap(), bytes);
+        assert_eq!(server.log("/again/slow").len(), before + 1, "{fault:?}");
+    }
+}
+
+#[test]
+fn a_request_is_given_up_after_the_last_try() {
+    let (server, _guard) = buckets();
+    server.put("/down/file", [1]);
+    server.fail("/down/file", [Fault::Status(503); 4]);
+    let error = storage::read(Path::new(&server.url("/down/file"))).unwrap_err().to_string();
+    assert_eq!(error, "the server answers 503 (after 3 retries)");
+    assert_eq!(server.log("/down/").len(), 4);
+    assert_eq!(storage::read(Path::new(&server.url("/down/file"))).unwrap(), [1]);
+}
+
+#[test]
+fn nobody_at_the_other_end_is_an_error_after_the_last_try() {
+    let _buckets = buckets();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let error = File::open(Path::new(&format!("http://{address}/file"))).unwrap_err().to_string();
+    assert!(error.ends_with("(after 3 retries)"), "{error}");
+    assert!(error.to_lowercase().contains("connect"), "{error}");
+}
+
+#[test]
+fn a_request_that_is_refused_is_an_error_at_once_that_says_what_to_do() {
+    let (server, _guard) = buckets();
+    for (status, words) in [
+        (400, "400"),
+        (401, "check the credentials (AWS_ACCESS_KEY_ID"),
+        (403, "check the credentials (AWS_ACCESS_KEY_ID"),
+        (404, "no such object (404); check the bucket and the key"),
+    ] {
+        for root in [server.url("/refused"), "s3://refused".into()] {
+            server.put("/refused/file", some_bytes(100));
+            let file = File::open(Path::new(&format!("{root}/file"))).unwrap();
+            let before = server.log("/refused/").len();
+            server.fail("/refused/file", [Fault::Status(status)]);
+            let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
+            assert!(error.contains(words), "{root} {status}: {error}");
+            assert_eq!(server.log("/refused/").len(), before + 1, "{status}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_changes_is_an_error_and_never_a_mixture() {
+    let (server, _guard) = buckets();
+    let path = "/changed/file";
+    for url in [server.url(path), "s3://changed/file".into()] {
+        server.put(path, some_bytes(1000));
+        let file = File::open(Path::new(&url)).unwrap();
+        server.put(path, vec![7; 1000]);
+        let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
+        assert_eq!(error, "changed on the server since it was opened; open the source again");
+        assert_eq!(part(&url, 5, 2).unwrap(), [7, 7]);
+    }
+}
+
+#[test]
+fn a_server_that_knows_no_ranges_gives_whole_files_only() {
+    let _buckets = buckets();
+    let server = Server::start();
+    server.whole_files_only();
+    server.put("/file", some_bytes(1000));
+    let url = server.url("/file");
+    assert_eq!(storage::read(Path::new(&url)).unwrap(), some_bytes(1000));
+    let error = part(&url, 5, 10).unwrap_err().to_string();
+    assert!(error.contains("the server gives only whole files"), "{error}");
+    assert_eq!(server.log("/file").len(), 3);
+}
+
+#[test]
+fn what_is_no_url_of_a_known_kind_is_an_error_with_the_way_out() {
+    let _buckets = buckets();
+    for (url, words) in [
+        ("ftp://host/file", "write s3://, gs://"),
+        ("http://host/file?token=1", "without a query"),
+        ("s3:///file", "names no bucket"),
+    ] {
+        let error = File::open(Path::new(url)).unwrap_err().to_string();
+        assert!(error.contains(words), "{url}: {error}");
+    }
+    let error = storage::list(Path::new("http://host/folder")).unwrap_err().to_string();
+    assert!(error.contains("cannot be listed; name the files"), "{error}");
+}
