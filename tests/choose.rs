@@ -13,11 +13,13 @@ use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
-use common::{jpegs, training};
+use common::{jpeg, jpegs, training};
 use feedwater::error::{Fault, Result};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::plan::Offload;
 use feedwater::source::{Memory, Page, Source};
 use feedwater::tune::Choice;
+use serde_json::Value;
 use simulated::pictures::{assert_clean, libjpeg};
 use simulated::{Schedule, exclusive};
 
@@ -234,6 +236,44 @@ fn choosing_what_is_on_the_device() {
             run(on_gpu, if seed % 2 == 0 { BEGINS } else { ENDS }, seed);
             assert_clean(&machine, "after choosing");
         }
+    });
+}
+
+/// Whether two workers decode at one time, while only operators are on the device.
+fn decode_together(most: Option<usize>) -> bool {
+    let pictures = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
+    let loader = Loader::builder(Memory::new(pictures).unwrap(), training()).batch(4).workers(2);
+    let loader = loader.device(DeviceChoice::Gpu(0)).max_cpu_threads(most).trace(1000);
+    let loader = loader.build().unwrap();
+    let offload = Offload { operators: 3, decode: false };
+    loader.choose(Choice { offload, ..loader.choice() }).unwrap();
+    for _ in 0..EPOCHS {
+        (&loader).into_iter().for_each(|batch| drop(batch.unwrap()));
+    }
+    assert!(loader.stats().outcomes["cpu"] > 0, "{:?}", loader.stats().outcomes);
+    let mut text = Vec::new();
+    loader.trace_json(&mut text).unwrap();
+    let trace: Value = serde_json::from_slice(&text).unwrap();
+    let spans = trace["traceEvents"].as_array().unwrap().iter().filter(|it| it["name"] == "decode");
+    let mut spans: Vec<(f64, f64)> = spans
+        .map(|it| (it["ts"].as_f64().unwrap(), it["dur"].as_f64().unwrap()))
+        .map(|(since, took)| (since, since + took))
+        .collect();
+    assert!(spans.len() > 40, "{}", spans.len());
+    spans.sort_by(|a, b| a.0.total_cmp(&b.0));
+    // Written to a nanosecond, in microseconds.
+    spans.windows(2).any(|pair| pair[1].0 + 0.002 < pair[0].1)
+}
+
+/// None is left to read for a device that does not decode, unless the settings say so.
+#[test]
+fn all_workers_decode_where_only_operators_are_on_the_device() {
+    ends(|| {
+        let machine = exclusive();
+        machine.set_decoder(Some(libjpeg));
+        assert!(!decode_together(Some(1)));
+        assert!(decode_together(None));
+        assert_clean(&machine, "after decoding on the CPU");
     });
 }
 

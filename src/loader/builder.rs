@@ -202,7 +202,7 @@ impl LoaderBuilder {
     }
 
     /// Most workers that decode on the CPU at one time where anything runs on the GPU; `None`, the default, is all, or
-    /// all but one where the routes `hardware` or `cuda` are there to be read for.
+    /// all but one while the routes `hardware` or `cuda` decode and are to be read for.
     pub fn max_cpu_threads(mut self, threads: Option<usize>) -> Self {
         self.settings.decode.max_cpu_threads = threads;
         self

@@ -126,10 +126,7 @@ pub struct DecodeSettings {
     /// sample is counted.
     pub routes: Vec<Route>,
     /// Most workers that decode on the CPU (routes `host` and `cpu`) at one time where anything runs on the
-    /// GPU. Default: all workers, or all but one where the routes `hardware` or `cuda` are there to be read for.
-    /// The default is the plan's: a loader that tries decoding on the CPU, with only operators on the GPU, leaves that one to
-    /// read as well, and one with two workers decodes with one. Where a set is known to be decoded on the CPU, write
-    /// `decode.placement = "cpu"`, which spares none, or the number of workers here.
+    /// GPU. Default: all workers, or all but one while the routes `hardware` or `cuda` decode and are to be read for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_cpu_threads: Option<usize>,
     /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the size that

@@ -31,10 +31,19 @@ pub(in crate::loader) struct Lanes {
     balancer: Balancer,
     decoders: Decoders,
     /// Most threads that decode on the CPU at a time.
-    max_cpu_threads: usize,
+    cpu_threads: CpuThreads,
     state: Mutex<State>,
     /// Something was finished or given up.
     changed: Condvar,
+}
+
+/// Most threads that decode on the CPU at a time.
+#[derive(Clone, Copy)]
+pub(in crate::loader) struct CpuThreads {
+    /// While the device decodes too.
+    pub beside: usize,
+    /// While only operators are on the device.
+    pub alone: usize,
 }
 
 struct State {
@@ -53,7 +62,7 @@ impl Lanes {
         device: &Arc<Device>,
         lanes: &[Lane],
         decoders: Decoders,
-        max_cpu_threads: usize,
+        cpu_threads: CpuThreads,
         workers: usize,
     ) -> Result<Self> {
         let capacity = lanes.iter().map(|lane| lane.capacity).sum();
@@ -63,7 +72,7 @@ impl Lanes {
         let running = Vec::with_capacity(capacity);
         let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
         let balancer = Balancer::new(lanes);
-        Ok(Self { balancer, decoders, max_cpu_threads, state, changed: Condvar::new() })
+        Ok(Self { balancer, decoders, cpu_threads, state, changed: Condvar::new() })
     }
 
     /// The decoders of a route, where it is one on which workers call nvJPEG.
@@ -95,12 +104,20 @@ impl Lanes {
         }
     }
 
-    /// Gives a picture to one of the routes in `allowed`, which holds at least one; waits until one has room.
-    pub fn submit(self: &Arc<Self>, allowed: &[Route], work: PictureWork) -> Result<Submitted> {
+    /// Gives a picture to one of the routes in `allowed`, which holds at least one; waits until one has room. Whether the device
+    /// `decodes` says how many threads may decode on the CPU.
+    pub fn submit(
+        self: &Arc<Self>,
+        allowed: &[Route],
+        decodes: bool,
+        work: PictureWork,
+    ) -> Result<Submitted> {
+        let CpuThreads { beside, alone } = self.cpu_threads;
+        let most = if decodes { beside } else { alone };
         loop {
             let mut state = self.lock();
             self.observe(&mut state)?;
-            let cpu_is_free = state.cpu_threads < self.max_cpu_threads;
+            let cpu_is_free = state.cpu_threads < most;
             let may = |route| allowed.contains(&route) && (cpu_is_free || !on_cpu(route));
             if let Some(ticket) = self.balancer.choose(may, work, Instant::now()) {
                 let on_cpu = on_cpu(ticket.route());

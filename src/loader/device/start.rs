@@ -10,7 +10,7 @@ use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorS
 use crate::loader::balance::Lane;
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
 
-use super::lanes::{Decoders, Software};
+use super::lanes::{CpuThreads, Decoders, Software};
 use super::{Clocks, Depot, DevicePage, DeviceSlot, Lanes};
 
 /// Buffers, decoders, streams and kernels.
@@ -149,9 +149,9 @@ impl Pools {
                 }
                 Route::Host => {
                     decoders.host = Some(self.software(device, planned, Backend::Host)?);
-                    lanes.push(lane(planned.decoders.min(threads), planned.decoders));
+                    lanes.push(lane(planned.decoders.min(threads.beside), planned.decoders));
                 }
-                Route::Cpu => lanes.push(lane(threads, threads)),
+                Route::Cpu => lanes.push(lane(threads.alone, threads.alone)),
             }
         }
         let workers = plan.workers.most;
@@ -172,11 +172,12 @@ impl Pools {
     }
 }
 
-/// Most workers that decode on the CPU at a time. Where the GPU decodes too, one of several workers is left to read
+/// Most workers that decode on the CPU at a time. While the GPU decodes too, one of several workers is left to read
 /// for it, unless the settings say otherwise.
-fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> usize {
+fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> CpuThreads {
     let workers = plan.workers.most;
     let gpu = on_device.has(Route::Hardware) || on_device.has(Route::Cuda);
     let spared = if gpu { workers.saturating_sub(1).max(1) } else { workers };
-    plan.settings.decode.max_cpu_threads.map_or(spared, |most| most.min(workers))
+    let most = |unsaid| plan.settings.decode.max_cpu_threads.map_or(unsaid, |it| it.min(workers));
+    CpuThreads { beside: most(spared), alone: most(workers) }
 }

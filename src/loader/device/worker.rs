@@ -197,7 +197,11 @@ impl PageWorker {
         let why = self.find_routes(header, bytes, in_page, offload);
         if !self.routes.is_empty() {
             let begin = Instant::now();
-            let submitted = lanes.submit(&self.routes, work(header, &self.maker.sample, bytes))?;
+            let submitted = lanes.submit(
+                &self.routes,
+                offload.decode,
+                work(header, &self.maker.sample, bytes),
+            )?;
             self.parts.lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
             if let Some(made) = self.bring(target, header, bytes, submitted)? {
@@ -355,7 +359,11 @@ impl PageWorker {
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
-            _room = Some(lanes.submit(&[Route::Cpu], work(header, &self.maker.sample, bytes))?);
+            _room = Some(lanes.submit(
+                &[Route::Cpu],
+                false,
+                work(header, &self.maker.sample, bytes),
+            )?);
             lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         }
         self.finish(key, header, bytes, BY_CHOICE)
