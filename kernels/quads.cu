@@ -148,7 +148,7 @@ template <> struct Pieces<Roi> {
     __device__ Sixteen at(int place, int row) const {
         Sixteen it;
         if (aligned && row < whole) {
-            const Words* from = (const Words*)global(pixels + pitch * row + 48 * place);
+            const Words* from = (const Words*)global(pixels + (long long)pitch * row + 48 * place);
             const Words a = from[0], b = from[1], c = from[2];
             it.put(0, quad_of_words(a.of[0], a.of[1], a.of[2]));
             it.put(1, quad_of_words(a.of[3], b.of[0], b.of[1]));
@@ -161,7 +161,7 @@ template <> struct Pieces<Roi> {
     }
     NOT_INLINE __device__ Quad quad(int word, int row) const {
         if (row >= whole) return quad_of_pixels(src, x + 4 * word, y + row, first, end);
-        const unsigned long long from = (unsigned long long)(pixels + pitch * row + 12 * word);
+        const unsigned long long from = (unsigned long long)(pixels + (long long)pitch * row + 12 * word);
         const unsigned* aligned = global((const unsigned*)(from & ~3ull));
         const unsigned bits = 8 * ((unsigned)from & 3), b = aligned[1], c = aligned[2];
         return quad_of_words(shifted(aligned[0], b, bits), shifted(b, c, bits), shifted(c, aligned[3], bits));

@@ -72,7 +72,7 @@ impl Shape {
     /// is a quarter of a multiprocessor's, but 32 to 56 KiB: with less, tiles are made in strips of few columns, and
     /// 56 KiB hold what a tile of a photograph needs. A tile is at most 112 columns wide and each warp has 16 of them,
     /// which is what its products are wide. It is as high as can be, since the source rows at its edge are summed for its
-    /// neighbour too, as long as there are about twice as many blocks as run at once; and 16 to 112 rows high, in steps of
+    /// neighbour too, as long as there are half as many blocks again as run at once; and 16 to 112 rows high, in steps of
     /// the 16 rows of a product.
     pub fn tiles(on: Multiprocessors, count: u32, width: u32, height: u32) -> Self {
         const BLOCKS: u32 = 4;
@@ -82,7 +82,7 @@ impl Shape {
         let columns = width.div_ceil(width.div_ceil(112).max(1)).next_multiple_of(16).max(16);
         let across = width.div_ceil(columns).max(1);
         let threads = 32 * (columns / 16).clamp(4, 8);
-        let wanted = (2 * BLOCKS * on.count.max(1)).div_ceil(count.max(1) * across);
+        let wanted = (3 * BLOCKS / 2 * on.count.max(1)).div_ceil(count.max(1) * across);
         let rows = height.div_ceil(wanted).next_multiple_of(16).clamp(16, 112);
         let grid = (across, height.div_ceil(rows), count);
         Self { grid, block: (threads, 1), shared_bytes }
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn tiles_are_as_high_as_there_are_blocks_enough() {
         let rows = |count| Shape::tiles(H200, count, 224, 224).grid.1;
-        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [14, 14, 5, 3, 2]);
+        assert_eq!([rows(1), rows(8), rows(64), rows(256), rows(10_000)], [14, 14, 7, 2, 2]);
     }
 
     #[test]
