@@ -23,6 +23,9 @@ const BACKENDS: [Backend; 2] = [Backend::Cuda, Backend::Host];
 /// Bytes of the coefficients that the simulated nvJPEG keeps for a picture with [`Backend::Host`].
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
+/// Room for the rows of a whole picture.
+const PAGE_BYTES: u64 = 8192;
+
 struct Setup {
     decoders: Vec<PageDecoder>,
     destinations: Vec<DeviceBuffer>,
@@ -35,7 +38,7 @@ struct Setup {
 fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
     let device = Device::open(0)?;
     let mut footprint = Footprint::default();
-    footprint.add(Memory::Device, "pages", 4096, pages as u64, "");
+    footprint.add(Memory::Device, "pages", PAGE_BYTES, pages as u64, "");
     footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
     footprint.add(Memory::Pinned, "nvjpeg", row_bytes, 1, "");
     footprint.add(Memory::Pinned, "encoded", 4096, 1, "");
@@ -46,7 +49,7 @@ fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
     let jpeg = Jpeg::open(&device, backend, &source)?;
     let decoders = (0..pages).map(|_| PageDecoder::new(&jpeg, 0, 0)).collect::<Result<_>>()?;
-    let destinations = (0..pages).map(|_| memory.buffer("pages", 4096)).collect::<Result<_>>()?;
+    let destinations = (0..pages).map(|_| memory.buffer("pages", PAGE_BYTES as usize)).collect::<Result<_>>()?;
     Ok(Setup { decoders, destinations, stream, jpeg, memory, pinned })
 }
 
@@ -57,10 +60,16 @@ impl Setup {
     }
 
     fn pixels(&self, page: usize, window: Roi) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; 3 * window.size().pixels() as usize];
+        let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&self.stream, &self.destinations[page], 0, &mut bytes)?;
-        Ok(bytes)
+        Ok(dense(&bytes, window))
     }
+}
+
+/// The pixels without what is between rows.
+fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
+    let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
+    rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
 }
 
 #[test]
@@ -144,14 +153,14 @@ fn a_decoder_waits_for_its_picture_before() {
         machine.schedule(Schedule::Lazy);
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         let window = PICTURE.window();
-        let first = setup.memory.buffer("nvjpeg", 4096).unwrap();
+        let first = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
         assert!(setup.decoders[0].is_idle().unwrap());
         setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), window, &first).unwrap();
         // Nothing has run yet; the second picture would overwrite the first one's buffers.
         setup.decode(0, &file(PICTURE, 2), window).unwrap();
-        let mut bytes = vec![0; 3600];
+        let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&setup.stream, &first, 0, &mut bytes).unwrap();
-        assert_eq!(bytes, pattern(&file(PICTURE, 1), window), "{backend:?}");
+        assert_eq!(dense(&bytes, window), pattern(&file(PICTURE, 1), window), "{backend:?}");
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&file(PICTURE, 2), window));
         assert!(setup.decoders[0].is_idle().unwrap());
         setup.decode(0, &file(PICTURE, 3), window).unwrap();
@@ -319,12 +328,12 @@ fn only_a_failed_state_is_made_anew() {
 fn a_window_needs_room_and_a_backend_for_single_pictures() {
     let machine = exclusive();
     let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
-    let small = setup.memory.buffer("nvjpeg", 3599).unwrap();
+    let small = setup.memory.buffer("nvjpeg", 4319).unwrap();
     let result =
         setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), PICTURE.window(), &small);
     match result {
         Err(DecodeFault::Fatal(Error::Internal { problem })) => {
-            assert!(problem.contains("needs 3600 bytes, its destination has 3599"), "{problem}");
+            assert!(problem.contains("needs 4320 bytes, its destination has 4319"), "{problem}");
         }
         other => panic!("{other:?}"),
     }
@@ -380,9 +389,9 @@ fn buffers_of_a_stated_size_are_taken_at_start_and_do_not_grow() {
         let used = || (setup.memory.used_bytes(), setup.pinned.used_bytes());
         let mut decoder = PageDecoder::new(&setup.jpeg, 8192, 16 * 1024).unwrap();
         assert_eq!(used(), (8192, 16 * 1024));
-        let destination = setup.memory.buffer("nvjpeg", 4096).unwrap();
+        let destination = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
         decoder.decode(&setup.stream, &file(PICTURE, 1), PICTURE.window(), &destination).unwrap();
-        assert_eq!(used(), (8192 + 4096, 16 * 1024));
+        assert_eq!(used(), (8192 + PAGE_BYTES, 16 * 1024));
         for (device_bytes, pinned_bytes) in [(1 << 20, 0), (0, 1 << 20)] {
             let error = PageDecoder::new(&setup.jpeg, device_bytes, pinned_bytes).unwrap_err();
             assert!(matches!(error, Error::Budget { needed: 1048576, .. }), "{error}");
@@ -451,9 +460,9 @@ fn threads_decode_at_the_same_time() {
             drop(ready);
             for (page, tag, decoder) in collected {
                 stream.wait(decoder.done()).unwrap();
-                let mut bytes = vec![0; 3 * 600];
+                let mut bytes = vec![0; window.pitched_bytes()];
                 read_back(&stream, &destinations[page], 0, &mut bytes).unwrap();
-                assert_eq!(bytes, pattern(&file(PICTURE, tag), window), "{page} {tag}");
+                assert_eq!(dense(&bytes, window), pattern(&file(PICTURE, tag), window), "{page} {tag}");
                 // The last round's decoder comes back to nobody.
                 let _ = free[page].send(decoder);
             }
