@@ -286,7 +286,13 @@ fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
             setup.decode(0, &file(PICTURE, tag), whole).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(0, &file(PICTURE, tag + 1), whole) {
-                Err(DecodeFault::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
+                // The phases may fail by the file, whatever the status; nothing else may.
+                Err(DecodeFault::Failed(why, Error::Device { call, .. })) if of_the_file(phase) => {
+                    assert_eq!((call, why), (phase, "nvJPEG failed at it: execution failed"));
+                }
+                Err(DecodeFault::Fatal(Error::Device { call, .. })) if !of_the_file(phase) => {
+                    assert_eq!(call, phase);
+                }
                 other => panic!("{phase}: {other:?}"),
             }
             setup.decode(0, &file(PICTURE, tag + 2), whole).unwrap();
@@ -295,6 +301,27 @@ fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
         }
         drop(setup);
         assert_clean(&machine, "recovery");
+    }
+}
+
+/// Whether a call of nvJPEG is one in which the file decides.
+fn of_the_file(call: &str) -> bool {
+    call.starts_with("nvjpegDecodeJpeg") || call.starts_with("nvjpegJpegStream")
+}
+
+/// What nvJPEG fails at is told from a device that is lost by the driver's own word.
+#[test]
+fn a_device_that_is_lost_while_a_picture_fails_is_what_went_wrong() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        machine.fail("nvjpegDecodeJpegDevice", 1, LAUNCH_FAILED);
+        machine.lose_device(LAUNCH_FAILED);
+        match setup.decode(0, &file(PICTURE, 1), PICTURE.window()) {
+            Err(DecodeFault::Fatal(Error::Device { .. })) => {}
+            other => panic!("{backend:?}: {other:?}"),
+        }
+        machine.restart();
     }
 }
 
@@ -414,10 +441,28 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
             match path() {
                 Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
                 Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
+                Err(DecodeFault::Failed(_, Error::Device { call, .. })) => {
+                    assert!(of_the_file(call), "{call}");
+                }
                 Err(other) => panic!("call {nth}: {other:?}"),
             }
             assert_clean(&machine, "after a failure");
         }
+    }
+}
+
+/// The stream of the last picture is gone when nvJPEG's buffers are destroyed, and nvJPEG may name it all the same.
+#[test]
+fn a_decoder_may_outlive_its_stream() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 2, 1 << 20).unwrap();
+        setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        setup.decode(1, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        let Setup { decoders, destinations, stream, jpeg, memory, pinned } = setup;
+        drop(stream);
+        drop((decoders, destinations, jpeg, memory, pinned));
+        assert_clean(&machine, "outlived");
     }
 }
 

@@ -261,7 +261,7 @@ fn what_is_within_the_tolerance_passes_and_what_is_not_is_found() {
         ),
         (a_level_everywhere, Outcome::Fail, "differs by 1.000 levels on average, 0.5 are allowed"),
         (a_column_off, Outcome::Fail, ": differs by up to "),
-        (unable, Outcome::Fail, "went by cpu (nvJPEG refused it)"),
+        (unable, Outcome::Fail, "went by cpu (nvJPEG refused it: corrupt)"),
     ];
     for (decoder, outcome, words) in decoders {
         machine.set_decoder(Some(decoder));

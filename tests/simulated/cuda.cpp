@@ -22,7 +22,11 @@
     if (current != &context || counts.contexts == 0) return INVALID_CONTEXT;
 #define STREAM(handle)                                         \
     Stream* stream = stream_of(handle);                        \
-    if (!stream) return INVALID_HANDLE;
+    /* What a real driver does with a stream that is gone is undefined. */ \
+    if (!stream) {                                             \
+        counts.misused++;                                      \
+        return INVALID_HANDLE;                                 \
+    }
 #define API extern "C" __attribute__((visibility("default")))
 
 API int cuInit(unsigned) { ENTER("cuInit") return devices ? SUCCESS : NO_DEVICE; }

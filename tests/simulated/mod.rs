@@ -153,6 +153,7 @@ impl Simulated {
         self.nvjpeg_version(13, 3, 2);
         self.nvjpeg_scratch(false);
         self.hardware_engines(7);
+        self.nvjpeg_own(0);
         self.hopper(true);
         self.lenient(false);
         self.set_decoder(None);
@@ -262,6 +263,11 @@ impl Simulated {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
+    }
+
+    /// Bytes on the device that each decode state of one picture takes for itself; none after the reset.
+    pub fn nvjpeg_own(&self, bytes: usize) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_own", |f: extern "C" fn(usize)| f(bytes));
     }
 
     /// How many JPEG engines the GPU has; 7 after the reset. With 0 there is no hardware backend.

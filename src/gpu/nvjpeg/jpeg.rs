@@ -74,11 +74,11 @@ impl Jpeg {
     /// nvJPEG refuses the device.
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(Some(device.driver_version() / 1000))?;
-        let allocators = Box::new(Allocators::new(device, memory));
-        let (mut for_device, mut for_pinned) = (allocators.for_device(), allocators.for_pinned());
+        let allocators = Allocators::new(device, memory);
         device.bind()?;
-        // The allocators are copied; what they point to is boxed and dropped after the handle.
-        let handle = create(&library, backend, &mut for_device, &mut for_pinned)?;
+        // The allocators are boxed and dropped after the handle.
+        let handle = create(&library, backend, allocators.for_device(), allocators.for_pinned())
+            .map_err(|error| allocators.refusal().unwrap_or(error))?;
         // From here on `drop` destroys what there is.
         let mut jpeg = Self {
             library,
@@ -93,11 +93,8 @@ impl Jpeg {
             jpeg.engines = Some(find_engines(&library, handle)?);
             return Ok(Arc::new(jpeg));
         }
-        // SAFETY: the handle is alive; writes one handle.
-        let status = unsafe {
-            (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut jpeg.decoder)
-        };
-        check("nvjpegDecoderCreate", status)?;
+        let decoder = create_decoder(&library, handle, backend);
+        jpeg.decoder = decoder.map_err(|error| jpeg.allocators.refusal().unwrap_or(error))?;
         Ok(Arc::new(jpeg))
     }
 
@@ -188,9 +185,15 @@ pub(super) fn probe(library: &Library, backend: Backend) -> Result<()> {
     let handle = create(library, backend, ptr::null_mut(), ptr::null_mut())?;
     let found = match backend {
         Backend::Hardware => find_engines(library, handle).map(|_| ()),
-        Backend::Cuda | Backend::Host => Ok(()),
+        Backend::Cuda | Backend::Host => {
+            create_decoder(library, handle, backend).and_then(|decoder| {
+                // SAFETY: just created, and nothing was made with it.
+                let status = unsafe { (library.calls.nvjpegDecoderDestroy)(decoder) };
+                check("nvjpegDecoderDestroy", status)
+            })
+        }
     };
-    // SAFETY: just created, and nothing was made with it.
+    // SAFETY: just created, and nothing that was made with it is left.
     let status = unsafe { (library.calls.nvjpegDestroy)(handle) };
     found.and(check("nvjpegDestroy", status))
 }
@@ -203,14 +206,32 @@ fn create(
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
-    // SAFETY: the device is bound; the allocators are null, or alive and copied during the call; writes one handle.
-    let status = unsafe {
-        (library.calls.nvjpegCreateExV2)(backend.raw(), device, pinned, flags, &mut handle)
+    // A handle's backend is for batches (nvJPEG's documentation); decoders of single pictures have theirs, and NVIDIA's
+    // own programs make them of a handle of the default one.
+    let of_handle = match backend {
+        Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
+        Backend::Cuda | Backend::Host => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
     };
+    // SAFETY: the device is bound; the allocators are null, or live as long as the handle; writes one handle.
+    let status =
+        unsafe { (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle) };
     match status {
         Status::NVJPEG_STATUS_ARCH_MISMATCH if backend == Backend::Hardware => Err(no_engines()),
         _ => check("nvjpegCreateExV2", status).map(|()| handle),
     }
+}
+
+/// A decoder of single pictures; the handle's device is bound.
+fn create_decoder(
+    library: &Library,
+    handle: sys::nvjpegHandle_t,
+    backend: Backend,
+) -> Result<sys::nvjpegJpegDecoder_t> {
+    let mut decoder = ptr::null_mut();
+    // SAFETY: the handle is alive; writes one handle.
+    let status =
+        unsafe { (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut decoder) };
+    check("nvjpegDecoderCreate", status).map(|()| decoder)
 }
 
 /// The engines of a handle of [`Backend::Hardware`].
