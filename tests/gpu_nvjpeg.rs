@@ -12,6 +12,11 @@ use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{self, Backend, DecodeFault, Jpeg, PageDecoder, Window};
 use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Stream, read_back};
+use feedwater::loader::{DeviceChoice, Loader, Outcome};
+use feedwater::op::{Chain, Placement, Resize};
+use feedwater::plan::Route;
+use feedwater::source::Memory as MemorySource;
+use feedwater::synth;
 use simulated::pictures::{assert_clean, cut, file, file_with, pattern};
 use simulated::{LAUNCH_FAILED, Schedule, exclusive};
 
@@ -448,6 +453,29 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
             }
             assert_clean(&machine, "after a failure");
         }
+    }
+}
+
+/// What nvJPEG takes for states, beside the buffers that are attached to them, has its room in the planned rows.
+#[test]
+fn a_loaders_rows_have_room_for_what_states_take_themselves() {
+    let machine = exclusive();
+    machine.nvjpeg_own(64 << 10);
+    let rgb = synth::picture(1, 1, 96, 80);
+    let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
+    for route in [Route::Cuda, Route::Host] {
+        let source = MemorySource::new(vec![(jpeg.clone(), 0); 12]).unwrap();
+        let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
+        let builder = builder.batch(4).workers(3).tune(false).device(DeviceChoice::Gpu(0));
+        let loader =
+            builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
+        for batch in &loader {
+            for record in batch.unwrap().samples() {
+                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.finished_on_cpu);
+            }
+        }
+        drop(loader);
+        assert_clean(&machine, "own memory");
     }
 }
 

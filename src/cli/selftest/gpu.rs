@@ -8,7 +8,8 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::{Check, Found, decode, files, hazard, kernels, life, loaders, memory, words};
+use super::super::Failure;
+use super::{Check, Found, Report, decode, files, hazard, kernels, life, loaders, memory, words};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -59,31 +60,38 @@ impl Gpu {
 }
 
 /// All checks, where there is a GPU. What is missing is a failure where a GPU is required.
-pub fn checks(found: &Result<Gpu, (&'static str, String)>, required: bool) -> Vec<Check> {
+pub fn checks(
+    found: &Result<Gpu, (&'static str, String)>,
+    required: bool,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let absent = |name: &str, why: &str| match required {
         true => Check::new(name, Err(why.into())),
         false => Check::skip(name, why),
     };
     let gpu = match found {
         Ok(gpu) => gpu,
-        Err((name, why)) => return vec![absent(name, why)],
+        Err((name, why)) => return report.add(vec![absent(name, why)]),
     };
     let (major, minor) = gpu.compiler;
-    let mut checks = vec![
+    report.add(vec![
         Check::new("gpu/device", Ok(gpu.name())),
         Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
-    ];
-    checks.push(match &gpu.routes {
-        Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
-        Err(why) => absent("gpu/nvjpeg", why),
-    });
-    checks.extend(kernels::checks(gpu));
-    checks.extend(decode::checks(gpu));
-    checks.extend(hazard::checks(gpu));
-    checks.extend(files::on_gpu(gpu));
-    checks.extend(memory::on_gpu(gpu));
-    checks.extend(life::on_gpu());
-    checks
+        match &gpu.routes {
+            Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
+            Err(why) => absent("gpu/nvjpeg", why),
+        },
+    ])?;
+    report.add(kernels::checks(gpu))?;
+    for checks in decode::checks(gpu) {
+        report.add(checks)?;
+    }
+    report.add(hazard::checks(gpu))?;
+    for checks in files::on_gpu(gpu) {
+        report.add(checks)?;
+    }
+    report.add(memory::on_gpu(gpu))?;
+    report.add(life::on_gpu())
 }
 
 /// The loader of the checks on the CPU, on the GPU with all that it can do.

@@ -31,7 +31,7 @@ pub struct Options {
     /// Fail where there is no GPU
     #[arg(long)]
     require_gpu: bool,
-    /// Print the result as one line of JSON
+    /// Print the result as one line of JSON; the checks are told on standard error as they come
     #[arg(long)]
     json: bool,
 }
@@ -83,14 +83,14 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     report.add(files::on_cpu())?;
     report.add(operators::checks())?;
     let found = gpu::Gpu::find();
-    report.add(gpu::checks(&found, options.require_gpu))?;
+    gpu::checks(&found, options.require_gpu, &mut report)?;
     let (rates, failed) = throughput::measure(found.as_ref().ok());
     report.add(failed)?;
     report.end(&rates, begin.elapsed().as_secs_f64())
 }
 
-/// The checks so far; told as they come, or all at the end as JSON.
-struct Report {
+/// The checks so far, told as they come: where a library brings the process down, what went before is known.
+pub struct Report {
     checks: Vec<Check>,
     json: bool,
 }
@@ -98,15 +98,17 @@ struct Report {
 impl Report {
     fn add(&mut self, checks: Vec<Check>) -> Result<(), Failure> {
         for check in &checks {
-            if self.json {
-                break;
-            }
             let result = match check.result {
                 Outcome::Pass => "pass",
                 Outcome::Fail => "FAIL",
                 Outcome::Skip => "skip",
             };
-            print(format!("{result}  {:<46}{}", check.name, check.detail))?;
+            let line = format!("{result}  {:<46}{}", check.name, check.detail);
+            if self.json {
+                eprintln!("{line}");
+            } else {
+                print(line)?;
+            }
         }
         self.checks.extend(checks);
         Ok(())
