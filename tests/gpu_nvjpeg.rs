@@ -5,6 +5,7 @@
 mod simulated;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use feedwater::Error;
 use feedwater::error::{Reason, Result};
@@ -476,6 +477,35 @@ fn a_loaders_rows_have_room_for_what_states_take_themselves() {
         }
         drop(loader);
         assert_clean(&machine, "own memory");
+    }
+}
+
+/// The consumer captures a graph while the loader's threads fill the next batches.
+#[test]
+fn a_loader_goes_on_beside_a_capture() {
+    let machine = exclusive();
+    let rgb = synth::picture(1, 1, 96, 80);
+    let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
+    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+        let source = MemorySource::new(vec![(jpeg.clone(), 0); 40]).unwrap();
+        let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
+        let builder = builder.batch(4).prefetch(2).workers(2).tune(false).routes([route]);
+        let builder = builder.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+        let loader = builder.epochs(Some(1)).build().unwrap();
+        let mut batches = loader.into_iter();
+        drop(batches.next().unwrap().unwrap());
+        machine.capturing(true);
+        let before = machine.calls("cuLaunchKernel");
+        // The slots that are free are filled meanwhile.
+        let until = Instant::now() + Duration::from_secs(2);
+        while machine.calls("cuLaunchKernel") < before + 1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        machine.capturing(false);
+        assert_eq!(batches.map(|batch| batch.unwrap().len()).sum::<usize>(), 36);
+        drop(loader);
+        assert_clean(&machine, route.name());
     }
 }
 

@@ -13,6 +13,7 @@
 
 #![allow(unsafe_code)]
 
+use std::ffi::c_int;
 use std::sync::Arc;
 
 use cudarc::driver::result::{self, DriverError};
@@ -112,6 +113,23 @@ impl Device {
     fn make_current(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
+    }
+
+    /// Lets this thread's calls through while another thread of the process captures a graph in the usual, global mode:
+    /// the driver refuses, as it is, what might be unsafe then (asking events, taking memory), and ends the capture for it.
+    /// Only for threads of ours, whose streams nobody captures; where the driver does not do it, nothing changes.
+    pub fn work_beside_captures(&self) {
+        type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
+        const RELAXED: c_int = 2;
+        let Ok(driver) = library::open(library::Name::Driver, None) else { return };
+        // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
+        let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
+        if let Ok(exchange) = exchange {
+            let mut mode = RELAXED;
+            // SAFETY: reads one number and writes one, for the calling thread alone.
+            unsafe { exchange(&mut mode) };
+        }
     }
 
     /// Its number.

@@ -27,6 +27,11 @@
         counts.misused++;                                      \
         return INVALID_HANDLE;                                 \
     }
+#define BESIDE_A_CAPTURE                                       \
+    if (capturing && capture_mode != 2) {                      \
+        counts.misused++;                                      \
+        return CAPTURE_UNSUPPORTED;                            \
+    }
 #define API extern "C" __attribute__((visibility("default")))
 
 API int cuInit(unsigned) { ENTER("cuInit") return devices ? SUCCESS : NO_DEVICE; }
@@ -76,6 +81,16 @@ API int cuDevicePrimaryCtxRelease_v2(int) {
 
 API int cuCtxGetCurrent(void** out) { ENTER("cuCtxGetCurrent") *out = current; return SUCCESS; }
 API int cuCtxSetCurrent(void* wanted) { ENTER("cuCtxSetCurrent") current = wanted; return SUCCESS; }
+
+API int cuThreadExchangeStreamCaptureMode(int* mode) {
+    ENTER("cuThreadExchangeStreamCaptureMode")
+    if (*mode < 0 || *mode > 2) return INVALID_VALUE;
+    std::swap(*mode, capture_mode);
+    return SUCCESS;
+}
+
+// Another thread captures a graph in the global mode: what is called from a thread of that mode is refused, and counted.
+API void sim_capture(int wanted) { capturing = wanted; }
 
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
@@ -191,6 +206,7 @@ API int cuStreamDestroy_v2(void* handle) {
 
 API int cuStreamSynchronize(void* handle) {
     ENTER("cuStreamSynchronize")
+    BESIDE_A_CAPTURE
     NEED_CONTEXT
     STREAM(handle)
     schedule();
@@ -278,6 +294,7 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
 // A host that polls sees one more operation done with each look, so that polling ends.
 API int cuEventQuery(void* event) {
     ENTER("cuEventQuery")
+    BESIDE_A_CAPTURE
     NEED_CONTEXT
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
@@ -293,6 +310,7 @@ API int cuEventQuery(void* event) {
 
 API int cuEventSynchronize(void* event) {
     ENTER("cuEventSynchronize")
+    BESIDE_A_CAPTURE
     NEED_CONTEXT
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@
 namespace {
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
-       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
+       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
@@ -96,6 +97,8 @@ int devices = 1, sticky = SUCCESS;
 unsigned long long memory_limit = ~0ull;
 char context;                              // its address is the context
 thread_local void* current = nullptr;
+thread_local int capture_mode = 0;         // global
+std::atomic<bool> capturing{false};
 thread_local char thread_stream;           // its address is the handle of the thread's default stream
 std::set<void*> thread_streams;
 

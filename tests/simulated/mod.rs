@@ -150,6 +150,7 @@ impl Simulated {
     /// The machine as it was first: nothing counted, nothing to fail.
     pub fn restart(&self) {
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
+        self.capturing(false);
         self.nvjpeg_version(13, 3, 2);
         self.nvjpeg_scratch(false);
         self.hardware_engines(7);
@@ -212,6 +213,16 @@ impl Simulated {
     /// Device memory, and page-locked memory, of the machine; unlimited after the reset.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
+    }
+
+    /// Whether another thread captures a graph in the global mode; not so after the reset. Waiting, and asking events, is
+    /// then refused in threads that have not said that they work beside it, and counted as misuse.
+    pub fn capturing(&self, wanted: bool) {
+        self.call(
+            &self.libraries.driver,
+            "sim_capture",
+            |f: extern "C" fn(c_int)| f(wanted.into()),
+        );
     }
 
     /// From now on every wait reports this error, as after a kernel that faulted.

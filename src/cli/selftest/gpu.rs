@@ -9,7 +9,9 @@ use feedwater::op::Placement;
 use feedwater::plan::Route;
 
 use super::super::Failure;
-use super::{Check, Found, Report, decode, files, hazard, kernels, life, loaders, memory, words};
+use super::{
+    Check, Found, Group, Report, decode, files, hazard, kernels, life, loaders, memory, words,
+};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -59,10 +61,11 @@ impl Gpu {
     }
 }
 
-/// All checks, where there is a GPU. What is missing is a failure where a GPU is required.
+/// All checks of these groups, where there is a GPU. What is missing is a failure where a GPU is required.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
+    wanted: impl Fn(Group) -> bool,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let absent = |name: &str, why: &str| match required {
@@ -82,16 +85,30 @@ pub fn checks(
             Err(why) => absent("gpu/nvjpeg", why),
         },
     ])?;
-    report.add(kernels::checks(gpu))?;
-    for checks in decode::checks(gpu) {
-        report.add(checks)?;
+    if wanted(Group::Decode) {
+        for checks in decode::checks(gpu) {
+            report.add(checks)?;
+        }
     }
-    report.add(hazard::checks(gpu))?;
-    for checks in files::on_gpu(gpu) {
-        report.add(checks)?;
+    if wanted(Group::Hazard) {
+        report.add(hazard::checks(gpu))?;
     }
-    report.add(memory::on_gpu(gpu))?;
-    report.add(life::on_gpu())
+    if wanted(Group::Files) {
+        for checks in files::on_gpu(gpu) {
+            report.add(checks)?;
+        }
+    }
+    if wanted(Group::Memory) {
+        report.add(memory::on_gpu(gpu))?;
+    }
+    if wanted(Group::Life) {
+        report.add(life::on_gpu())?;
+    }
+    // Last, since compiling hundreds of kernels takes minutes.
+    if wanted(Group::Kernels) {
+        report.add(kernels::checks(gpu))?;
+    }
+    Ok(())
 }
 
 /// The loader of the checks on the CPU, on the GPU with all that it can do.

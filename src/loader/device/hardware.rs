@@ -49,6 +49,7 @@ impl Hardware {
     /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
     /// is empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
+        self.stream.device().work_beside_captures();
         let decoded = self.decode_all(waiting);
         let emptied = self.stream.synchronize();
         drop(pages);
