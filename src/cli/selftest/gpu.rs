@@ -9,9 +9,7 @@ use feedwater::op::Placement;
 use feedwater::plan::Route;
 
 use super::super::Failure;
-use super::{
-    Check, Found, Group, Report, decode, files, hazard, kernels, life, loaders, memory, words,
-};
+use super::{Check, Found, Group, decode, files, hazard, kernels, life, loaders, memory, words};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -61,12 +59,12 @@ impl Gpu {
     }
 }
 
-/// All checks of these groups, where there is a GPU. What is missing is a failure where a GPU is required.
+/// All checks of these groups, told one after another, where there is a GPU. What is missing is a failure where a GPU is required.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
     wanted: impl Fn(Group) -> bool,
-    report: &mut Report,
+    mut tell: impl FnMut(Vec<Check>) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let absent = |name: &str, why: &str| match required {
         true => Check::new(name, Err(why.into())),
@@ -74,10 +72,10 @@ pub fn checks(
     };
     let gpu = match found {
         Ok(gpu) => gpu,
-        Err((name, why)) => return report.add(vec![absent(name, why)]),
+        Err((name, why)) => return tell(vec![absent(name, why)]),
     };
     let (major, minor) = gpu.compiler;
-    report.add(vec![
+    tell(vec![
         Check::new("gpu/device", Ok(gpu.name())),
         Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
         match &gpu.routes {
@@ -87,26 +85,26 @@ pub fn checks(
     ])?;
     if wanted(Group::Decode) {
         for checks in decode::checks(gpu) {
-            report.add(checks)?;
+            tell(checks)?;
         }
     }
     if wanted(Group::Hazard) {
-        report.add(hazard::checks(gpu))?;
+        tell(hazard::checks(gpu))?;
     }
     if wanted(Group::Files) {
         for checks in files::on_gpu(gpu) {
-            report.add(checks)?;
+            tell(checks)?;
         }
     }
     if wanted(Group::Memory) {
-        report.add(memory::on_gpu(gpu))?;
+        tell(memory::on_gpu(gpu))?;
     }
     if wanted(Group::Life) {
-        report.add(life::on_gpu())?;
+        tell(life::on_gpu())?;
     }
     // Last, since compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
-        report.add(kernels::checks(gpu))?;
+        tell(kernels::checks(gpu))?;
     }
     Ok(())
 }

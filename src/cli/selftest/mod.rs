@@ -114,7 +114,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         report.add(operators::checks())?;
     }
     let found = gpu::Gpu::find();
-    gpu::checks(&found, options.require_gpu, wanted, &mut report)?;
+    gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
     let (rates, failed) = match wanted(Group::Throughput) {
         true => throughput::measure(found.as_ref().ok()),
         false => (Vec::new(), Vec::new()),
@@ -124,7 +124,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 /// The checks so far, told as they come: where a library brings the process down, what went before is known.
-pub struct Report {
+struct Report {
     checks: Vec<Check>,
     json: bool,
 }
