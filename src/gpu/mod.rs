@@ -14,7 +14,7 @@
 #![allow(unsafe_code)]
 
 use std::ffi::c_int;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -129,6 +129,17 @@ impl Device {
             let mut mode = RELAXED;
             // SAFETY: reads one number and writes one, for the calling thread alone.
             unsafe { exchange(&mut mode) };
+        }
+    }
+
+    /// Keeps the primary context until the process ends, as frameworks do. nvJPEG has CUDA's runtime inside, whose code and
+    /// handles are of the context in which it was first used; once that is destroyed its calls fail, in a new one too
+    /// (CUDA runtime API, "Interactions with the CUDA Driver API").
+    fn keep_context(self: &Arc<Self>) {
+        static KEPT: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.iter().any(|it| it.ordinal == self.ordinal) {
+            kept.push(self.clone());
         }
     }
 

@@ -75,7 +75,13 @@ API int cuDevicePrimaryCtxRetain(void** out, int) {
 API int cuDevicePrimaryCtxRelease_v2(int) {
     ENTER_DESTROY("cuDevicePrimaryCtxRelease")
     if (counts.contexts == 0) return INVALID_CONTEXT;
-    if (--counts.contexts == 0) drain_all();
+    if (--counts.contexts == 0) {
+        drain_all();
+        if (context_used) {
+            fprintf(stderr, "simulated driver: nvJPEG's context is destroyed under it\n");
+            counts.misused++;
+        }
+    }
     return injected;
 }
 
@@ -450,7 +456,7 @@ API unsigned long long sim_calls(const char* name) {
 
 API void sim_counts(SimCounts* out) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
-    *out = counts;
+    *out = told();
 }
 
 // For processes of their own: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and where SIM_COUNTS names a file,
@@ -469,7 +475,7 @@ static struct Environment {
         const char* path = getenv("SIM_COUNTS");
         FILE* file = path ? fopen(path, "w") : nullptr;
         if (!file) return;
-        const SimCounts& it = counts;
+        const SimCounts it = told();
         unsigned long live = it.device.allocations + it.pinned.allocations + it.contexts + it.streams + it.events +
                              it.modules + it.nvjpeg_objects;
         unsigned long faults = it.overruns + it.write_combined + it.timed_waits + it.destroyed_in_use + it.misused;
@@ -522,6 +528,12 @@ API void sim_destroyed_in_use() {
 }
 
 // A call that the real library does not survive, or answers with wrong pixels.
+// nvJPEG has CUDA's runtime inside, which does not survive the end of the context: it must be kept, and is not counted.
+API void sim_context_used() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    context_used = true;
+}
+
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     fprintf(stderr, "simulated nvJPEG: %s\n", what);

@@ -93,6 +93,7 @@ std::vector<Failure> failures;
 std::mt19937_64 scheduler;
 sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
+bool context_used = false;                 // by nvJPEG
 int devices = 1, sticky = SUCCESS;
 unsigned long long memory_limit = ~0ull;
 char context;                              // its address is the context
@@ -101,6 +102,13 @@ thread_local int capture_mode = 0;         // global
 std::atomic<bool> capturing{false};
 thread_local char thread_stream;           // its address is the handle of the thread's default stream
 std::set<void*> thread_streams;
+
+// What is told of the counts: the context that is kept for nvJPEG is not left behind by anybody.
+SimCounts told() {
+    SimCounts it = counts;
+    if (context_used && it.contexts > 0) it.contexts--;
+    return it;
+}
 
 bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size_t bytes) {
     uintptr_t start = (uintptr_t)pointer;

@@ -235,6 +235,7 @@ API int nvjpegGetProperty(unsigned property, int* value) {
 }
 
 API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
+    sim_context_used();
     ENTER("nvjpegCreateExV2")
     // Interpolated chroma is what this crate asks for; anything else is a mistake.
     if ((backend != DEFAULT && backend != HARDWARE) || flags != 32 || !device != !pinned) return INVALID_PARAMETER;

@@ -76,6 +76,7 @@ impl Jpeg {
         let library = Library::open(Some(device.driver_version() / 1000))?;
         let allocators = Allocators::new(device, memory);
         device.bind()?;
+        device.keep_context();
         // The allocators are boxed and dropped after the handle.
         let handle = create(&library, backend, allocators.for_device(), allocators.for_pinned())
             .map_err(|error| allocators.refusal().unwrap_or(error))?;
@@ -180,7 +181,9 @@ impl Drop for Jpeg {
 }
 
 /// Whether a backend can be had here; leaves nothing behind.
-pub(super) fn probe(library: &Library, backend: Backend) -> Result<()> {
+pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -> Result<()> {
+    device.bind()?;
+    device.keep_context();
     // Without allocators nvJPEG uses its own.
     let handle = create(library, backend, ptr::null_mut(), ptr::null_mut())?;
     let found = match backend {

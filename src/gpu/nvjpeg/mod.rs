@@ -125,8 +125,7 @@ const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 /// [`Error::Device`](crate::error::Error::Device) where the device is lost; never for an engine that is not there.
 pub fn backends(device: &Arc<Device>) -> Result<Vec<(Backend, Result<(), String>)>> {
     let library = Library::open(Some(device.driver_version() / 1000))?;
-    device.bind()?;
-    let probe = |backend| jpeg::probe(&library, backend).map_err(|error| error.to_string());
+    let probe = |backend| jpeg::probe(&library, device, backend).map_err(|error| error.to_string());
     Ok(Backend::ALL.map(|backend| (backend, probe(backend))).into())
 }
 
