@@ -578,9 +578,12 @@ fn the_backends_that_a_device_has_are_told_with_the_reasons_for_the_others() {
     let problem = found[0].1.as_ref().unwrap_err();
     assert!(problem.contains("finds none on this GPU"), "{problem}");
     assert!(problem.contains("libnvcuvid"), "{problem}");
-    machine.fail("nvjpegCreateExV2", 3, LAUNCH_FAILED);
+    machine.fail("nvjpegCreateEx", 3, LAUNCH_FAILED);
     let found = nvjpeg::backends(&device).unwrap();
-    assert!(found[2].1.as_ref().unwrap_err().contains("nvjpegCreateExV2"));
+    assert!(found[2].1.as_ref().unwrap_err().contains("nvjpegCreateEx"));
+    machine.fail("nvjpegDecoderCreate", 1, LAUNCH_FAILED);
+    let found = nvjpeg::backends(&device).unwrap();
+    assert!(found[1].1.as_ref().unwrap_err().contains("nvjpegDecoderCreate"));
     machine.hardware_engines(1);
     machine.fail("nvjpegGetHardwareDecoderInfo", 1, LAUNCH_FAILED);
     let found = nvjpeg::backends(&device).unwrap();

@@ -234,14 +234,26 @@ API int nvjpegGetProperty(unsigned property, int* value) {
     return SUCCESS;
 }
 
-API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
+static int create_handle(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     sim_context_used();
-    ENTER("nvjpegCreateExV2")
     // Interpolated chroma is what this crate asks for; anything else is a mistake.
-    if ((backend != DEFAULT && backend != HARDWARE) || flags != 32 || !device != !pinned) return INVALID_PARAMETER;
+    if ((backend != DEFAULT && backend != HARDWARE) || flags != 32) return INVALID_PARAMETER;
     if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
-    // The allocators are declared malloc, free, context: as in nvjpeg.h. Without them nothing can be decoded here.
     return create(out, new Handle{device, pinned, flags, backend});
+}
+
+API int nvjpegCreateEx(int backend, void* device, void* pinned, unsigned flags, Handle** out) {
+    ENTER("nvjpegCreateEx")
+    // Its own allocators are not simulated: with such a handle nothing can be decoded here.
+    if (device || pinned) return INVALID_PARAMETER;
+    return create_handle(backend, nullptr, nullptr, flags, out);
+}
+API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
+    ENTER("nvjpegCreateExV2")
+    // As the real one, which takes no null for an allocator. They are declared malloc, free, context: as in nvjpeg.h.
+    if (!device || !pinned || !device->allocate || !device->release || !pinned->allocate || !pinned->release)
+        return INVALID_PARAMETER;
+    return create_handle(backend, device, pinned, flags, out);
 }
 API int nvjpegGetHardwareDecoderInfo(Handle* handle, unsigned* count, unsigned* cores) {
     ENTER("nvjpegGetHardwareDecoderInfo")

@@ -78,7 +78,7 @@ impl Jpeg {
         device.bind()?;
         device.keep_context();
         // The allocators are boxed and dropped after the handle.
-        let handle = create(&library, backend, allocators.for_device(), allocators.for_pinned())
+        let handle = create(&library, backend, Some(&*allocators))
             .map_err(|error| allocators.refusal().unwrap_or(error))?;
         // From here on `drop` destroys what there is.
         let mut jpeg = Self {
@@ -184,8 +184,7 @@ impl Drop for Jpeg {
 pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -> Result<()> {
     device.bind()?;
     device.keep_context();
-    // Without allocators nvJPEG uses its own.
-    let handle = create(library, backend, ptr::null_mut(), ptr::null_mut())?;
+    let handle = create(library, backend, None)?;
     let found = match backend {
         Backend::Hardware => find_engines(library, handle).map(|_| ()),
         Backend::Cuda | Backend::Host => {
@@ -201,11 +200,11 @@ pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -
     found.and(check("nvjpegDestroy", status))
 }
 
+/// A handle; the device is bound. Without allocators nvJPEG uses its own.
 fn create(
     library: &Library,
     backend: Backend,
-    device: *mut sys::nvjpegDevAllocatorV2_t,
-    pinned: *mut sys::nvjpegPinnedAllocatorV2_t,
+    allocators: Option<&Allocators>,
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
@@ -215,12 +214,28 @@ fn create(
         Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
         Backend::Cuda | Backend::Host => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
     };
-    // SAFETY: the device is bound; the allocators are null, or live as long as the handle; writes one handle.
-    let status =
-        unsafe { (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle) };
+    let (call, status) = match allocators {
+        Some(allocators) => {
+            let (device, pinned) = (allocators.for_device(), allocators.for_pinned());
+            // SAFETY: the allocators live as long as the handle; writes one handle.
+            let status = unsafe {
+                (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle)
+            };
+            ("nvjpegCreateExV2", status)
+        }
+        None => {
+            let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
+            // The second version takes no null for an allocator: "invalid parameter", from 12.4 to 13.3 at least.
+            // SAFETY: writes one handle.
+            let status = unsafe {
+                (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)
+            };
+            ("nvjpegCreateEx", status)
+        }
+    };
     match status {
         Status::NVJPEG_STATUS_ARCH_MISMATCH if backend == Backend::Hardware => Err(no_engines()),
-        _ => check("nvjpegCreateExV2", status).map(|()| handle),
+        _ => check(call, status).map(|()| handle),
     }
 }
 
