@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
 use cudarc::driver::{result, sys as cuda};
 use nvjpeg_sys as sys;
@@ -66,7 +67,8 @@ struct Source<M: Place> {
     pool: Pool<M>,
     row: String,
     live: Mutex<HashMap<u64, Buffer<M>>>,
-    refused: Mutex<Option<Error>>,
+    /// By thread, since several decode at a time.
+    refused: Mutex<HashMap<ThreadId, Error>>,
     under_way: UnderWay,
 }
 
@@ -115,12 +117,14 @@ impl Allocators {
         self.pinned.pool.holds(bytes)
     }
 
-    /// Why the last allocation was refused, once.
+    /// Why an allocation of this thread was refused, once.
     pub fn refusal(&self) -> Option<Error> {
-        let take = |slot: &Mutex<Option<Error>>| {
-            slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let of = thread::current().id();
+        let take = |refused: &Mutex<HashMap<ThreadId, Error>>| {
+            refused.lock().unwrap_or_else(PoisonError::into_inner).remove(&of)
         };
-        take(&self.device.refused).or_else(|| take(&self.pinned.refused))
+        let (device, pinned) = (take(&self.device.refused), take(&self.pinned.refused));
+        device.or(pinned)
     }
 }
 
@@ -184,7 +188,8 @@ unsafe extern "C" fn allocate<M: Place>(
                 0
             }
             Err(error) => {
-                *source.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                let mut refused = source.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                refused.insert(thread::current().id(), error);
                 1
             }
         }

@@ -156,9 +156,17 @@ impl Jpeg {
             .map_err(|fault| self.refusal(status).map_or(fault, DecodeFault::Fatal))
     }
 
+    /// Why this thread's allocation was refused, where that may be behind a status: which one nvJPEG makes of it is not
+    /// documented, but not one by which it judges a file.
     fn refusal(&self, status: Status) -> Option<Error> {
-        let refused = status == Status::NVJPEG_STATUS_ALLOCATOR_FAILURE;
-        if refused { self.allocators.refusal() } else { None }
+        use Status as S;
+        match status {
+            S::NVJPEG_STATUS_BAD_JPEG
+            | S::NVJPEG_STATUS_INCOMPLETE_BITSTREAM
+            | S::NVJPEG_STATUS_JPEG_NOT_SUPPORTED
+            | S::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED => None,
+            _ => self.allocators.refusal(),
+        }
     }
 }
 

@@ -27,7 +27,7 @@ impl DecodeFault {
                 _ => "nvJPEG refused it: not supported",
             }),
             DecodeFault::Failed(why, _) => Ok(why),
-            DecodeFault::Fatal(Error::Budget { .. }) => Ok("nvJPEG's memory has no room for it"),
+            DecodeFault::Fatal(Error::Budget { .. }) => Ok(NO_ROOM),
             DecodeFault::Fatal(error) => Err(error),
         }
     }
@@ -43,6 +43,8 @@ impl DecodeFault {
         }
     }
 }
+
+const NO_ROOM: &str = "nvJPEG's memory has no room for it";
 
 impl From<Error> for DecodeFault {
     fn from(error: Error) -> Self {
@@ -74,6 +76,8 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
                 Status::NVJPEG_STATUS_INVALID_PARAMETER => "nvJPEG failed at it: invalid parameter",
                 Status::NVJPEG_STATUS_EXECUTION_FAILED => "nvJPEG failed at it: execution failed",
                 Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
+                // nvJPEG's own threads may have asked, and then who was refused is not known.
+                Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
                 _ => return Err(DecodeFault::Fatal(error)),
             };
             return Err(DecodeFault::Failed(why, error));
