@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use feedwater::gpu::nvjpeg::Backend;
+use feedwater::gpu::nvjpeg::{self, Backend};
 use feedwater::gpu::{Stream, kernel, library};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
@@ -149,6 +149,7 @@ pub fn exclusive() -> Simulated {
 impl Simulated {
     /// The machine as it was first: nothing counted, nothing to fail.
     pub fn restart(&self) {
+        nvjpeg::forget_backends();
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
         self.capturing(false);
         self.nvjpeg_version(13, 3, 2);
@@ -178,6 +179,7 @@ impl Simulated {
     /// Makes the `nth` call from now on (1 is the next) of a function fail with a code; `""` counts every call.
     /// Names are without version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed".
     pub fn fail(&self, name: &str, nth: u64, code: c_int) {
+        nvjpeg::forget_backends();
         let name = CString::new(name).unwrap();
         self.call(
             &self.libraries.driver,
@@ -283,6 +285,7 @@ impl Simulated {
 
     /// How many JPEG engines the GPU has; 7 after the reset. With 0 there is no hardware backend.
     pub fn hardware_engines(&self, count: c_int) {
+        nvjpeg::forget_backends();
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_engines", |f: extern "C" fn(c_int)| {
             f(count)
         });
