@@ -34,7 +34,7 @@ pub struct Options {
     /// Only these groups of checks
     #[arg(long, value_enum, value_delimiter = ',', value_name = "GROUPS")]
     only: Vec<Group>,
-    /// Print the result as one line of JSON; the checks are told on standard error as they come
+    /// Print the result as one line of JSON
     #[arg(long)]
     json: bool,
 }
@@ -123,7 +123,8 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     report.end(&rates, begin.elapsed().as_secs_f64())
 }
 
-/// The checks so far, told as they come: where a library brings the process down, what went before is known.
+/// The checks so far: told as they come, so that what went before is known where a library brings the process down; or all
+/// at the end as JSON.
 struct Report {
     checks: Vec<Check>,
     json: bool,
@@ -132,17 +133,15 @@ struct Report {
 impl Report {
     fn add(&mut self, checks: Vec<Check>) -> Result<(), Failure> {
         for check in &checks {
+            if self.json {
+                break;
+            }
             let result = match check.result {
                 Outcome::Pass => "pass",
                 Outcome::Fail => "FAIL",
                 Outcome::Skip => "skip",
             };
-            let line = format!("{result}  {:<46}{}", check.name, check.detail);
-            if self.json {
-                eprintln!("{line}");
-            } else {
-                print(line)?;
-            }
+            print(format!("{result}  {:<46}{}", check.name, check.detail))?;
         }
         self.checks.extend(checks);
         Ok(())
