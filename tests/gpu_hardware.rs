@@ -97,13 +97,18 @@ fn pixel(x: u32, y: u32) -> [u8; 3] {
 }
 
 fn encoded() -> Vec<u8> {
+    encoded_as(SamplingFactor::F_2_2, ColorType::Rgb)
+}
+
+fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
+    let channels = if color == ColorType::Luma { 1 } else { 3 };
     let rgb: Vec<u8> = (0..PICTURE.height)
-        .flat_map(|y| (0..PICTURE.width).flat_map(move |x| pixel(x, y)))
+        .flat_map(|y| (0..PICTURE.width).flat_map(move |x| pixel(x, y).into_iter().take(channels)))
         .collect();
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, 95);
-    encoder.set_sampling_factor(SamplingFactor::F_2_2);
-    encoder.encode(&rgb, PICTURE.width as u16, PICTURE.height as u16, ColorType::Rgb).unwrap();
+    encoder.set_sampling_factor(sampling);
+    encoder.encode(&rgb, PICTURE.width as u16, PICTURE.height as u16, color).unwrap();
     file
 }
 
@@ -274,4 +279,101 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
     println!(
         "the engines wrote ahead of the stream in {betrayed} of 20 rounds without a wait on the host"
     );
+}
+
+/// What the engines make of every sampling, window and reduction alone, and how long calls of many pictures take: told, and
+/// not asserted, for nobody documents it. The device works on afterwards, which is.
+#[test]
+fn what_the_engines_take_is_told() {
+    let Some(device) = device() else { return };
+    let Some(ready) = ready(&device, Backend::Hardware) else { return };
+    let mut decoder = BatchDecoder::new(&ready.jpeg, 64, PICTURE).unwrap();
+    let page = ready.memory.buffer("pages", PAGE_BYTES).unwrap();
+    let unused = Event::new(&device).unwrap();
+    let sorts = [
+        ("4:4:4", SamplingFactor::F_1_1, ColorType::Rgb),
+        ("4:2:2", SamplingFactor::F_2_1, ColorType::Rgb),
+        ("4:2:0", SamplingFactor::F_2_2, ColorType::Rgb),
+        ("4:4:0", SamplingFactor::F_1_2, ColorType::Rgb),
+        ("gray", SamplingFactor::F_1_1, ColorType::Luma),
+    ];
+    for (name, sampling, color) in sorts {
+        let file = encoded_as(sampling, color);
+        let mut bytes = ready.pinned.buffer("encoded", file.len()).unwrap();
+        bytes.copy_from_slice(&file);
+        let windows = WINDOWS.into_iter().chain([Roi::new(7, 91, 5, 1), Roi::new(0, 0, 1, 200)]);
+        let reduced = |by: u32| Size::new(PICTURE.width / by, PICTURE.height / by).window();
+        let cases = windows.map(|it| (it, 1)).chain([2, 4, 8].map(|by| (reduced(by), by)));
+        for (wanted, reduction) in cases {
+            fill(&ready.stream, &page, 0..PAGE_BYTES, 0xee).unwrap();
+            ready.stream.synchronize().unwrap();
+            let destination = SeenFree::wait(&page, &unused).unwrap();
+            let job = BatchJob { bytes: &bytes, picture: PICTURE, wanted, reduction, destination };
+            let window = job.window(&ready.jpeg);
+            let told = match decoder.decode(&ready.stream, &[job]) {
+                Err(fault) => format!("{fault:?}"),
+                Ok(()) => format!("{:?}", ready.farthest(&page, window, reduction, color)),
+            };
+            println!("hardware {name} {wanted} of {PICTURE} by {reduction}: {told}");
+        }
+    }
+    let file = encoded();
+    let mut bytes = ready.pinned.buffer("encoded", file.len()).unwrap();
+    bytes.copy_from_slice(&file);
+    for count in [1, 7, 14, 32, 64] {
+        let mut best = std::time::Duration::MAX;
+        for _ in 0..5 {
+            // All into one page: only the time counts.
+            let job = |_| BatchJob {
+                bytes: &bytes,
+                picture: PICTURE,
+                wanted: PICTURE.window(),
+                reduction: 1,
+                destination: SeenFree::wait(&page, &unused).unwrap(),
+            };
+            let jobs: Vec<_> = (0..count).map(job).collect();
+            decoder.done().synchronize().unwrap();
+            let begin = std::time::Instant::now();
+            decoder.decode(&ready.stream, &jobs).unwrap();
+            let called = begin.elapsed();
+            decoder.done().synchronize().unwrap();
+            best = best.min(begin.elapsed());
+            println!(
+                "hardware, {count} in a call: {called:?} for the call, {:?} in all",
+                begin.elapsed()
+            );
+        }
+        println!("hardware, {count} in a call: {best:?} at best");
+    }
+    ready.report();
+    device.synchronize().unwrap();
+}
+
+impl Ready {
+    /// The most levels between decoded pixels and those that were encoded, and how many bytes behind the window were written.
+    fn farthest(
+        &self,
+        page: &DeviceBuffer,
+        window: Window,
+        by: u32,
+        color: ColorType,
+    ) -> (u8, usize) {
+        let mut bytes = vec![0; page.len()];
+        read_back(&self.stream, page, 0, &mut bytes).unwrap();
+        let mut most = 0;
+        let wanted = window.wanted;
+        for y in wanted.y..wanted.bottom() {
+            for x in wanted.x..wanted.right() {
+                let row = (y - window.decoded.y) as usize * window.pitch_bytes();
+                let at = row + 3 * (x - window.decoded.x) as usize;
+                let expected = pixel(x * by + by / 2, y * by + by / 2);
+                let expected = if color == ColorType::Luma { [expected[0]; 3] } else { expected };
+                for (seen, expected) in bytes[at..at + 3].iter().zip(expected) {
+                    most = most.max(seen.abs_diff(expected));
+                }
+            }
+        }
+        let end = window.pitch_bytes() * window.decoded.height as usize;
+        (most, bytes[end..].iter().filter(|byte| **byte != 0xee).count())
+    }
 }

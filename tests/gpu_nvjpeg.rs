@@ -5,6 +5,7 @@
 mod simulated;
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use feedwater::Error;
 use feedwater::error::{Reason, Result};
@@ -12,6 +13,11 @@ use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{self, Backend, DecodeFault, Jpeg, PageDecoder, Window};
 use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Stream, read_back};
+use feedwater::loader::{DeviceChoice, Loader, Outcome};
+use feedwater::op::{Chain, Placement, Resize};
+use feedwater::plan::Route;
+use feedwater::source::Memory as MemorySource;
+use feedwater::synth;
 use simulated::pictures::{assert_clean, cut, file, file_with, pattern};
 use simulated::{LAUNCH_FAILED, Schedule, exclusive};
 
@@ -295,7 +301,13 @@ fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
             setup.decode(0, &file(PICTURE, tag), whole).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
             match setup.decode(0, &file(PICTURE, tag + 1), whole) {
-                Err(DecodeFault::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
+                // The phases may fail by the file, whatever the status; nothing else may.
+                Err(DecodeFault::Failed(why, Error::Device { call, .. })) if of_the_file(phase) => {
+                    assert_eq!((call, why), (phase, "nvJPEG failed at it: execution failed"));
+                }
+                Err(DecodeFault::Fatal(Error::Device { call, .. })) if !of_the_file(phase) => {
+                    assert_eq!(call, phase);
+                }
                 other => panic!("{phase}: {other:?}"),
             }
             setup.decode(0, &file(PICTURE, tag + 2), whole).unwrap();
@@ -304,6 +316,27 @@ fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
         }
         drop(setup);
         assert_clean(&machine, "recovery");
+    }
+}
+
+/// Whether a call of nvJPEG is one in which the file decides.
+fn of_the_file(call: &str) -> bool {
+    call.starts_with("nvjpegDecodeJpeg") || call.starts_with("nvjpegJpegStream")
+}
+
+/// What nvJPEG fails at is told from a device that is lost by the driver's own word.
+#[test]
+fn a_device_that_is_lost_while_a_picture_fails_is_what_went_wrong() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 1, 1 << 20).unwrap();
+        machine.fail("nvjpegDecodeJpegDevice", 1, LAUNCH_FAILED);
+        machine.lose_device(LAUNCH_FAILED);
+        match setup.decode(0, &file(PICTURE, 1), PICTURE.window()) {
+            Err(DecodeFault::Fatal(Error::Device { .. })) => {}
+            other => panic!("{backend:?}: {other:?}"),
+        }
+        machine.restart();
     }
 }
 
@@ -423,10 +456,80 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
             match path() {
                 Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
                 Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
+                Err(DecodeFault::Failed(_, Error::Device { call, .. })) => {
+                    assert!(of_the_file(call), "{call}");
+                }
                 Err(other) => panic!("call {nth}: {other:?}"),
             }
             assert_clean(&machine, "after a failure");
         }
+    }
+}
+
+/// What nvJPEG takes for states, beside the buffers that are attached to them, has its room in the planned rows.
+#[test]
+fn a_loaders_rows_have_room_for_what_states_take_themselves() {
+    let machine = exclusive();
+    machine.nvjpeg_own(64 << 10);
+    let rgb = synth::picture(1, 1, 96, 80);
+    let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
+    for route in [Route::Cuda, Route::Host] {
+        let source = MemorySource::new(vec![(jpeg.clone(), 0); 12]).unwrap();
+        let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
+        let builder = builder.batch(4).workers(3).tune(false).device(DeviceChoice::Gpu(0));
+        let loader =
+            builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
+        for batch in &loader {
+            for record in batch.unwrap().samples() {
+                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.finished_on_cpu);
+            }
+        }
+        drop(loader);
+        assert_clean(&machine, "own memory");
+    }
+}
+
+/// The consumer captures a graph while the loader's threads fill the next batches.
+#[test]
+fn a_loader_goes_on_beside_a_capture() {
+    let machine = exclusive();
+    let rgb = synth::picture(1, 1, 96, 80);
+    let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
+    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+        let source = MemorySource::new(vec![(jpeg.clone(), 0); 40]).unwrap();
+        let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
+        let builder = builder.batch(4).prefetch(2).workers(2).tune(false).routes([route]);
+        let builder = builder.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+        let loader = builder.epochs(Some(1)).build().unwrap();
+        let mut batches = loader.into_iter();
+        drop(batches.next().unwrap().unwrap());
+        machine.capturing(true);
+        let before = machine.calls("cuLaunchKernel");
+        // The slots that are free are filled meanwhile.
+        let until = Instant::now() + Duration::from_secs(2);
+        while machine.calls("cuLaunchKernel") < before + 1 && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        machine.capturing(false);
+        assert_eq!(batches.map(|batch| batch.unwrap().len()).sum::<usize>(), 36);
+        drop(loader);
+        assert_clean(&machine, route.name());
+    }
+}
+
+/// The stream of the last picture is gone when nvJPEG's buffers are destroyed, and nvJPEG may name it all the same.
+#[test]
+fn a_decoder_may_outlive_its_stream() {
+    let machine = exclusive();
+    for backend in BACKENDS {
+        let mut setup = setup(backend, 2, 1 << 20).unwrap();
+        setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        setup.decode(1, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        let Setup { decoders, destinations, stream, jpeg, memory, pinned } = setup;
+        drop(stream);
+        drop((decoders, destinations, jpeg, memory, pinned));
+        assert_clean(&machine, "outlived");
     }
 }
 
@@ -484,9 +587,12 @@ fn the_backends_that_a_device_has_are_told_with_the_reasons_for_the_others() {
     let problem = found[0].1.as_ref().unwrap_err();
     assert!(problem.contains("finds none on this GPU"), "{problem}");
     assert!(problem.contains("libnvcuvid"), "{problem}");
-    machine.fail("nvjpegCreateExV2", 3, LAUNCH_FAILED);
+    machine.fail("nvjpegCreateEx", 3, LAUNCH_FAILED);
     let found = nvjpeg::backends(&device).unwrap();
-    assert!(found[2].1.as_ref().unwrap_err().contains("nvjpegCreateExV2"));
+    assert!(found[2].1.as_ref().unwrap_err().contains("nvjpegCreateEx"));
+    machine.fail("nvjpegDecoderCreate", 1, LAUNCH_FAILED);
+    let found = nvjpeg::backends(&device).unwrap();
+    assert!(found[1].1.as_ref().unwrap_err().contains("nvjpegDecoderCreate"));
     machine.hardware_engines(1);
     machine.fail("nvjpegGetHardwareDecoderInfo", 1, LAUNCH_FAILED);
     let found = nvjpeg::backends(&device).unwrap();

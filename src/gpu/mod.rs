@@ -13,7 +13,8 @@
 
 #![allow(unsafe_code)]
 
-use std::sync::Arc;
+use std::ffi::c_int;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use cudarc::driver::result::{self, DriverError};
 use cudarc::driver::sys;
@@ -112,6 +113,34 @@ impl Device {
     fn make_current(&self) -> Result<()> {
         // SAFETY: the context is retained as long as `self` lives.
         driver("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context) })
+    }
+
+    /// Lets this thread's calls through while another thread of the process captures a graph in the usual, global mode:
+    /// the driver refuses, as it is, what might be unsafe then (asking events, taking memory), and ends the capture for it.
+    /// Only for threads of ours, whose streams nobody captures; where the driver does not do it, nothing changes.
+    pub fn work_beside_captures(&self) {
+        type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
+        /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
+        const RELAXED: c_int = 2;
+        let Ok(driver) = library::open(library::Name::Driver, None) else { return };
+        // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
+        let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
+        if let Ok(exchange) = exchange {
+            let mut mode = RELAXED;
+            // SAFETY: reads one number and writes one, for the calling thread alone.
+            unsafe { exchange(&mut mode) };
+        }
+    }
+
+    /// Keeps the primary context until the process ends, as frameworks do. nvJPEG has CUDA's runtime inside, whose code and
+    /// handles are of the context in which it was first used; once that is destroyed its calls fail, in a new one too
+    /// (CUDA runtime API, "Interactions with the CUDA Driver API").
+    fn keep_context(self: &Arc<Self>) {
+        static KEPT: Mutex<Vec<Arc<Device>>> = Mutex::new(Vec::new());
+        let mut kept = KEPT.lock().unwrap_or_else(PoisonError::into_inner);
+        if !kept.iter().any(|it| it.ordinal == self.ordinal) {
+            kept.push(self.clone());
+        }
     }
 
     /// Its number.

@@ -441,7 +441,7 @@ pub(super) struct Resolved {
 
 /// The routes that nvJPEG offers on a device.
 fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
-    let offered = nvjpeg::backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
+    let offered = nvjpeg::known_backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
     let route = |backend| match backend {
         Backend::Hardware => Route::Hardware,
         Backend::Cuda => Route::Cuda,

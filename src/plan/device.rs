@@ -292,6 +292,16 @@ impl Cut {
     }
 }
 
+impl RoutePlan {
+    /// Bytes on the device and in page-locked memory that each decode state's buffers begin with. Half of the slack is
+    /// left in the row, for what nvJPEG takes for handles and states: were all of it in buffers, the first byte of that
+    /// would be one too many.
+    pub fn buffers(&self) -> (usize, usize) {
+        let device = self.device_bytes.saturating_sub(DEVICE_SLACK_BYTES / 2);
+        (device, self.pinned_bytes.saturating_sub(PINNED_SLACK_BYTES / 2))
+    }
+}
+
 impl fmt::Display for RoutePlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.route.name())?;

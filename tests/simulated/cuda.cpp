@@ -22,7 +22,16 @@
     if (current != &context || counts.contexts == 0) return INVALID_CONTEXT;
 #define STREAM(handle)                                         \
     Stream* stream = stream_of(handle);                        \
-    if (!stream) return INVALID_HANDLE;
+    /* What a real driver does with a stream that is gone is undefined. */ \
+    if (!stream) {                                             \
+        counts.misused++;                                      \
+        return INVALID_HANDLE;                                 \
+    }
+#define BESIDE_A_CAPTURE                                       \
+    if (capturing && capture_mode != 2) {                      \
+        counts.misused++;                                      \
+        return CAPTURE_UNSUPPORTED;                            \
+    }
 #define API extern "C" __attribute__((visibility("default")))
 
 API int cuInit(unsigned) { ENTER("cuInit") return devices ? SUCCESS : NO_DEVICE; }
@@ -66,12 +75,28 @@ API int cuDevicePrimaryCtxRetain(void** out, int) {
 API int cuDevicePrimaryCtxRelease_v2(int) {
     ENTER_DESTROY("cuDevicePrimaryCtxRelease")
     if (counts.contexts == 0) return INVALID_CONTEXT;
-    if (--counts.contexts == 0) drain_all();
+    if (--counts.contexts == 0) {
+        drain_all();
+        if (context_used) {
+            fprintf(stderr, "simulated driver: nvJPEG's context is destroyed under it\n");
+            counts.misused++;
+        }
+    }
     return injected;
 }
 
 API int cuCtxGetCurrent(void** out) { ENTER("cuCtxGetCurrent") *out = current; return SUCCESS; }
 API int cuCtxSetCurrent(void* wanted) { ENTER("cuCtxSetCurrent") current = wanted; return SUCCESS; }
+
+API int cuThreadExchangeStreamCaptureMode(int* mode) {
+    ENTER("cuThreadExchangeStreamCaptureMode")
+    if (*mode < 0 || *mode > 2) return INVALID_VALUE;
+    std::swap(*mode, capture_mode);
+    return SUCCESS;
+}
+
+// Another thread captures a graph in the global mode: what is called from a thread of that mode is refused, and counted.
+API void sim_capture(int wanted) { capturing = wanted; }
 
 API int cuCtxSynchronize() {
     ENTER("cuCtxSynchronize")
@@ -187,6 +212,7 @@ API int cuStreamDestroy_v2(void* handle) {
 
 API int cuStreamSynchronize(void* handle) {
     ENTER("cuStreamSynchronize")
+    BESIDE_A_CAPTURE
     NEED_CONTEXT
     STREAM(handle)
     schedule();
@@ -274,6 +300,7 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
 // A host that polls sees one more operation done with each look, so that polling ends.
 API int cuEventQuery(void* event) {
     ENTER("cuEventQuery")
+    BESIDE_A_CAPTURE
     NEED_CONTEXT
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
@@ -289,6 +316,7 @@ API int cuEventQuery(void* event) {
 
 API int cuEventSynchronize(void* event) {
     ENTER("cuEventSynchronize")
+    BESIDE_A_CAPTURE
     NEED_CONTEXT
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
@@ -437,7 +465,7 @@ API unsigned long long sim_calls(const char* name) {
 
 API void sim_counts(SimCounts* out) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
-    *out = counts;
+    *out = told();
 }
 
 // For processes of their own: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and where SIM_COUNTS names a file,
@@ -456,7 +484,7 @@ static struct Environment {
         const char* path = getenv("SIM_COUNTS");
         FILE* file = path ? fopen(path, "w") : nullptr;
         if (!file) return;
-        const SimCounts& it = counts;
+        const SimCounts it = told();
         unsigned long live = it.device.allocations + it.pinned.allocations + it.contexts + it.streams + it.events +
                              it.modules + it.nvjpeg_objects;
         unsigned long faults = it.overruns + it.write_combined + it.timed_waits + it.destroyed_in_use + it.misused;
@@ -509,6 +537,12 @@ API void sim_destroyed_in_use() {
 }
 
 // A call that the real library does not survive, or answers with wrong pixels.
+// nvJPEG has CUDA's runtime inside, which does not survive the end of the context: it must be kept, and is not counted.
+API void sim_context_used() {
+    std::lock_guard<std::recursive_mutex> guard(mutex);
+    context_used = true;
+}
+
 API void sim_misused(const char* what) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     fprintf(stderr, "simulated nvJPEG: %s\n", what);

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,7 +24,7 @@
 namespace {
 
 enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVALID_DEVICE = 101, INVALID_IMAGE = 200,
-       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600 };
+       INVALID_CONTEXT = 201, INVALID_HANDLE = 400, NOT_FOUND = 500, NOT_READY = 600, CAPTURE_UNSUPPORTED = 900 };
 
 constexpr size_t GUARD_BYTES = 64;
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
@@ -93,12 +94,22 @@ std::vector<Failure> failures;
 std::mt19937_64 scheduler;
 sim_schedule_mode mode = SIM_LAZY;
 SimCounts counts;
+bool context_used = false;                 // by nvJPEG
 int devices = 1, sticky = SUCCESS;
 unsigned long long memory_limit = ~0ull;
 char context;                              // its address is the context
 thread_local void* current = nullptr;
+thread_local int capture_mode = 0;         // global
+std::atomic<bool> capturing{false};
 thread_local char thread_stream;           // its address is the handle of the thread's default stream
 std::set<void*> thread_streams;
+
+// What is told of the counts: the context that is kept for nvJPEG is not left behind by anybody.
+SimCounts told() {
+    SimCounts it = counts;
+    if (context_used && it.contexts > 0) it.contexts--;
+    return it;
+}
 
 bool within(const std::map<uintptr_t, size_t>& memory, const void* pointer, size_t bytes) {
     uintptr_t start = (uintptr_t)pointer;

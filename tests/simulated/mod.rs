@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use feedwater::gpu::nvjpeg::Backend;
+use feedwater::gpu::nvjpeg::{self, Backend};
 use feedwater::gpu::{Stream, kernel, library};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
@@ -149,10 +149,13 @@ pub fn exclusive() -> Simulated {
 impl Simulated {
     /// The machine as it was first: nothing counted, nothing to fail.
     pub fn restart(&self) {
+        nvjpeg::forget_backends();
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
+        self.capturing(false);
         self.nvjpeg_version(13, 3, 2);
         self.nvjpeg_scratch(false);
         self.hardware_engines(7);
+        self.nvjpeg_own(0);
         self.hopper(true);
         self.lenient(false);
         self.set_decoder(None);
@@ -176,6 +179,7 @@ impl Simulated {
     /// Makes the `nth` call from now on (1 is the next) of a function fail with a code; `""` counts every call.
     /// Names are without version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed".
     pub fn fail(&self, name: &str, nth: u64, code: c_int) {
+        nvjpeg::forget_backends();
         let name = CString::new(name).unwrap();
         self.call(
             &self.libraries.driver,
@@ -211,6 +215,16 @@ impl Simulated {
     /// Device memory, and page-locked memory, of the machine; unlimited after the reset.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
+    }
+
+    /// Whether another thread captures a graph in the global mode; not so after the reset. Waiting, and asking events, is
+    /// then refused in threads that have not said that they work beside it, and counted as misuse.
+    pub fn capturing(&self, wanted: bool) {
+        self.call(
+            &self.libraries.driver,
+            "sim_capture",
+            |f: extern "C" fn(c_int)| f(wanted.into()),
+        );
     }
 
     /// From now on every wait reports this error, as after a kernel that faulted.
@@ -264,8 +278,14 @@ impl Simulated {
         });
     }
 
+    /// Bytes on the device that each decode state of one picture takes for itself; none after the reset.
+    pub fn nvjpeg_own(&self, bytes: usize) {
+        self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_own", |f: extern "C" fn(usize)| f(bytes));
+    }
+
     /// How many JPEG engines the GPU has; 7 after the reset. With 0 there is no hardware backend.
     pub fn hardware_engines(&self, count: c_int) {
+        nvjpeg::forget_backends();
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_engines", |f: extern "C" fn(c_int)| {
             f(count)
         });

@@ -29,7 +29,7 @@ namespace {
 
 enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3, NOT_SUPPORTED = 4, ALLOCATOR_FAILURE = 5, EXECUTION_FAILED = 6,
        ARCH_MISMATCH = 7, NOT_IMPLEMENTED = 9, INCOMPLETE = 10 };
-enum { HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
+enum { DEFAULT = 0, HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
 
 // Largest side for the engines.
 constexpr int ENGINE_SIDE = 16000;
@@ -47,7 +47,8 @@ struct Allocator {
     void* context;
 };
 
-struct Handle { Allocator device, pinned; unsigned flags; int backend; };
+// The allocators are the caller's: kept as pointers, since nothing promises a copy.
+struct Handle { Allocator *device, *pinned; unsigned flags; int backend; };
 struct Decoder { int backend; };
 struct Params { int format, scale, x, y, width, height; };
 
@@ -55,23 +56,25 @@ struct Params { int format, scale, x, y, width, height; };
 typedef std::shared_ptr<int> InUse;
 
 struct Buffer {
-    Allocator allocator;
+    Allocator* allocator;
     InUse in_use = std::make_shared<int>(0);
     void* data = nullptr;
     size_t bytes = 0;
+    void* last_stream = nullptr;                   // that is named when it is destroyed, alive or not
 
     int grow(size_t wanted, void* stream) {
+        last_stream = stream;
         if (wanted <= bytes) return SUCCESS;
-        if (data && allocator.release(allocator.context, data, bytes, stream)) return ALLOCATOR_FAILURE;
+        if (data && allocator->release(allocator->context, data, bytes, stream)) return ALLOCATOR_FAILURE;
         data = nullptr;
         bytes = 0;
-        if (allocator.allocate(allocator.context, &data, wanted, stream)) return ALLOCATOR_FAILURE;
+        if (allocator->allocate(allocator->context, &data, wanted, stream)) return ALLOCATOR_FAILURE;
         bytes = wanted;
         return SUCCESS;
     }
 
     ~Buffer() {
-        if (data) allocator.release(allocator.context, data, bytes, nullptr);
+        if (data) allocator->release(allocator->context, data, bytes, last_stream);
     }
 };
 
@@ -92,7 +95,7 @@ struct State {
     const uint8_t* bytes = nullptr;                // of the file, for GPU_HYBRID
     size_t count = 0;
     bool decoded = false, transferred = false, tainted = false;
-    std::unique_ptr<Buffer> own;                   // for HARDWARE
+    std::unique_ptr<Buffer> own;                   // what is not attached
     int batch = 0;
 };
 
@@ -100,6 +103,7 @@ int version[3] = {13, 3, 2};
 Decode decode = nullptr;
 bool scratch = false, hopper = true, lenient = false;
 int engines = 7;
+size_t own_bytes = 0;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_pictures[4];
 
@@ -216,6 +220,8 @@ API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
 API void sim_nvjpeg_set_hopper(int wanted) { hopper = wanted; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
 API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
+// Bytes on the device that a decode state takes for itself, besides the buffers that are attached to it.
+API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_pictures[backend]; }
 API void sim_nvjpeg_reset() {
@@ -228,13 +234,26 @@ API int nvjpegGetProperty(unsigned property, int* value) {
     return SUCCESS;
 }
 
+static int create_handle(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
+    sim_context_used();
+    // Interpolated chroma is what this crate asks for; anything else is a mistake.
+    if ((backend != DEFAULT && backend != HARDWARE) || flags != 32) return INVALID_PARAMETER;
+    if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
+    return create(out, new Handle{device, pinned, flags, backend});
+}
+
+API int nvjpegCreateEx(int backend, void* device, void* pinned, unsigned flags, Handle** out) {
+    ENTER("nvjpegCreateEx")
+    // Its own allocators are not simulated: with such a handle nothing can be decoded here.
+    if (device || pinned) return INVALID_PARAMETER;
+    return create_handle(backend, nullptr, nullptr, flags, out);
+}
 API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateExV2")
-    // Interpolated chroma is what this crate asks for; anything else is a mistake.
-    if (backend < HYBRID || backend > HARDWARE || flags != 32 || !device != !pinned) return INVALID_PARAMETER;
-    if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
-    // The allocators are declared malloc, free, context: as in nvjpeg.h. Without them nothing can be decoded here.
-    return create(out, new Handle{device ? *device : Allocator(), pinned ? *pinned : Allocator(), flags, backend});
+    // As the real one, which takes no null for an allocator. They are declared malloc, free, context: as in nvjpeg.h.
+    if (!device || !pinned || !device->allocate || !device->release || !pinned->allocate || !pinned->release)
+        return INVALID_PARAMETER;
+    return create_handle(backend, device, pinned, flags, out);
 }
 API int nvjpegGetHardwareDecoderInfo(Handle* handle, unsigned* count, unsigned* cores) {
     ENTER("nvjpegGetHardwareDecoderInfo")
@@ -247,7 +266,7 @@ API int nvjpegDestroy(Handle* it) { sim_enter("nvjpegDestroy"); return destroy(i
 API int nvjpegDecoderCreate(Handle* handle, int backend, Decoder** out) {
     ENTER("nvjpegDecoderCreate")
     if (backend == HARDWARE) sim_misused("a decoder of the engines by itself: crashes on Hopper when given a window");
-    if (!handle || backend != handle->backend) return INVALID_PARAMETER;
+    if (!handle || backend < HYBRID || handle->backend == HARDWARE) return INVALID_PARAMETER;
     return create(out, new Decoder{backend});
 }
 API int nvjpegDecoderDestroy(Decoder* it) { sim_enter("nvjpegDecoderDestroy"); return destroy(it); }
@@ -255,7 +274,12 @@ API int nvjpegDecoderDestroy(Decoder* it) { sim_enter("nvjpegDecoderDestroy"); r
 API int nvjpegDecoderStateCreate(Handle* handle, Decoder* decoder, State** out) {
     ENTER("nvjpegDecoderStateCreate")
     if (!handle || !decoder) return INVALID_PARAMETER;
-    return create(out, new State());
+    auto state = std::make_unique<State>();
+    if (own_bytes) {
+        state->own = std::make_unique<Buffer>(Buffer{handle->device});
+        if (int code = state->own->grow(own_bytes, nullptr)) return code;
+    }
+    return create(out, state.release());
 }
 API int nvjpegJpegStateCreate(Handle* handle, State** out) {
     ENTER("nvjpegJpegStateCreate")
@@ -291,7 +315,7 @@ API int nvjpegJpegStreamGetFrameDimensions(Stream* stream, unsigned* width, unsi
 API int nvjpegBufferPinnedCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferPinnedCreateV2")
     if (!handle) return INVALID_PARAMETER;
-    return create(out, new Buffer{*allocator});
+    return create(out, new Buffer{allocator});
 }
 API int nvjpegBufferPinnedResize(Buffer* buffer, size_t bytes, void* stream) {
     ENTER("nvjpegBufferPinnedResize")
@@ -302,7 +326,7 @@ API int nvjpegBufferPinnedDestroy(Buffer* it) { sim_enter("nvjpegBufferPinnedDes
 API int nvjpegBufferDeviceCreateV2(Handle* handle, Allocator* allocator, Buffer** out) {
     ENTER("nvjpegBufferDeviceCreateV2")
     if (!handle) return INVALID_PARAMETER;
-    return create(out, new Buffer{*allocator});
+    return create(out, new Buffer{allocator});
 }
 API int nvjpegBufferDeviceResize(Buffer* buffer, size_t bytes, void* stream) {
     ENTER("nvjpegBufferDeviceResize")
@@ -456,7 +480,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
         if (enqueue(stream, copy)) return EXECUTION_FAILED;
         copy = {image[0], between.data, row_bytes, rows, pitch, state->in_use, {}, {}};
         if (enqueue(stream, copy)) return EXECUTION_FAILED;
-        Allocator& allocator = between.allocator;
+        Allocator& allocator = *between.allocator;
         if (allocator.release(allocator.context, between.data, between.bytes, stream)) return ALLOCATOR_FAILURE;
         between.data = nullptr;
     } else if (enqueue(stream, copy)) {

@@ -27,6 +27,7 @@ struct SimImage {
 #ifdef SIM_NVJPEG
 extern "C" {
 int sim_enter(const char* name);
+void sim_context_used();
 void sim_objects(long change);
 void sim_destroyed_in_use();
 void sim_misused(const char* what);

@@ -57,14 +57,14 @@ const WINDOWS: [[u32; 4]; 11] = {
 /// Sizes after resizing, for which the decoder reduces by 2, 4 and 8.
 const REDUCED: [(u32, u32); 3] = [(100, 70), (50, 37), (25, 18)];
 
-/// A check for every route and sort of JPEG, and for every route that reduces.
-pub fn checks(gpu: &Gpu) -> Vec<Check> {
+/// A check for every route and sort of JPEG, and for every route that reduces; route by route, when asked for.
+pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let expected = WINDOWS.iter().map(|&window| {
         let builder = builder(source()?, &crop(window)).decode(Placement::Cpu);
         epoch(builder.device(DeviceChoice::Cpu))
     });
     let expected: Vec<_> = expected.collect();
-    Route::ALL.into_iter().flat_map(|route| route_checks(gpu, route, &expected)).collect()
+    Route::ALL.into_iter().map(move |route| route_checks(gpu, route, &expected))
 }
 
 fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Check> {

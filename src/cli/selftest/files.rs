@@ -25,28 +25,33 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// By every route against the CPU.
-pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
-    let mut checks = Vec::new();
-    for route in Route::ALL {
-        let name = |what: &str| format!("gpu/files/route={}/{what}", route.name());
-        if let Err(why) = gpu.offers(route) {
-            checks.push(Check::skip(name("odd"), why.clone()));
-            checks.push(Check::skip(name("damaged"), why));
-            continue;
-        }
-        let way = |builder| on_route(builder, route);
-        let bound = if route == Route::Cpu { EXACT } else { BOUND };
-        checks.push(Check::new(name("odd"), odd_on_gpu(way, bound)));
-        checks.push(Check::new(name("damaged"), damaged_on_gpu(way, bound, OnError::Skip)));
+/// By every route against the CPU, when asked for, and then under every policy.
+pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
+    let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
+    by_route.chain(std::iter::once_with(policies))
+}
+
+fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
+    let name = |what: &str| format!("gpu/files/route={}/{what}", route.name());
+    if let Err(why) = gpu.offers(route) {
+        return ["odd", "damaged"].map(|what| Check::skip(name(what), why.clone())).into();
     }
+    let way = |builder| on_route(builder, route);
+    let bound = if route == Route::Cpu { EXACT } else { BOUND };
+    vec![
+        Check::new(name("odd"), odd_on_gpu(way, bound)),
+        Check::new(name("damaged"), damaged_on_gpu(way, bound, OnError::Skip)),
+    ]
+}
+
+fn policies() -> Vec<Check> {
     let balanced = |builder: LoaderBuilder| builder.device(DeviceChoice::Gpu(0));
-    let found = damaged_on_gpu(balanced, BOUND, OnError::Skip);
-    checks.push(Check::new("gpu/policy/skip", found));
-    let found = damaged_on_gpu(balanced, BOUND, OnError::Substitute);
-    checks.push(Check::new("gpu/policy/substitute", found));
-    checks.push(Check::new("gpu/policy/stop", stop(balanced)));
-    checks
+    let damaged = |policy| damaged_on_gpu(balanced, BOUND, policy);
+    vec![
+        Check::new("gpu/policy/skip", damaged(OnError::Skip)),
+        Check::new("gpu/policy/substitute", damaged(OnError::Substitute)),
+        Check::new("gpu/policy/stop", stop(balanced)),
+    ]
 }
 
 const EXACT: Bound = Bound { most: 0, mean: 0.0 };

@@ -8,7 +8,8 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::{Check, Found, decode, files, hazard, kernels, life, loaders, memory, words};
+use super::super::Failure;
+use super::{Check, Found, Group, decode, files, hazard, kernels, life, loaders, memory, words};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -58,32 +59,54 @@ impl Gpu {
     }
 }
 
-/// All checks, where there is a GPU. What is missing is a failure where a GPU is required.
-pub fn checks(found: &Result<Gpu, (&'static str, String)>, required: bool) -> Vec<Check> {
+/// All checks of these groups, told one after another, where there is a GPU. What is missing is a failure where a GPU is required.
+pub fn checks(
+    found: &Result<Gpu, (&'static str, String)>,
+    required: bool,
+    wanted: impl Fn(Group) -> bool,
+    mut tell: impl FnMut(Vec<Check>) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let absent = |name: &str, why: &str| match required {
         true => Check::new(name, Err(why.into())),
         false => Check::skip(name, why),
     };
     let gpu = match found {
         Ok(gpu) => gpu,
-        Err((name, why)) => return vec![absent(name, why)],
+        Err((name, why)) => return tell(vec![absent(name, why)]),
     };
     let (major, minor) = gpu.compiler;
-    let mut checks = vec![
+    tell(vec![
         Check::new("gpu/device", Ok(gpu.name())),
         Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
-    ];
-    checks.push(match &gpu.routes {
-        Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
-        Err(why) => absent("gpu/nvjpeg", why),
-    });
-    checks.extend(kernels::checks(gpu));
-    checks.extend(decode::checks(gpu));
-    checks.extend(hazard::checks(gpu));
-    checks.extend(files::on_gpu(gpu));
-    checks.extend(memory::on_gpu(gpu));
-    checks.extend(life::on_gpu());
-    checks
+        match &gpu.routes {
+            Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
+            Err(why) => absent("gpu/nvjpeg", why),
+        },
+    ])?;
+    if wanted(Group::Decode) {
+        for checks in decode::checks(gpu) {
+            tell(checks)?;
+        }
+    }
+    if wanted(Group::Hazard) {
+        tell(hazard::checks(gpu))?;
+    }
+    if wanted(Group::Files) {
+        for checks in files::on_gpu(gpu) {
+            tell(checks)?;
+        }
+    }
+    if wanted(Group::Memory) {
+        tell(memory::on_gpu(gpu))?;
+    }
+    if wanted(Group::Life) {
+        tell(life::on_gpu())?;
+    }
+    // Last, since compiling hundreds of kernels takes minutes.
+    if wanted(Group::Kernels) {
+        tell(kernels::checks(gpu))?;
+    }
+    Ok(())
 }
 
 /// The loader of the checks on the CPU, on the GPU with all that it can do.

@@ -2,19 +2,23 @@
 //!
 //! nvJPEG frees in stream order (as `cudaFreeAsync` does), while a pool hands bytes that were given back to the
 //! next taker at once. So freeing waits for the stream. That happens only where a buffer grows or is
-//! destroyed: never in the steady state.
+//! destroyed: never in the steady state. Destroying a buffer takes no stream, and the one that nvJPEG then names may be
+//! that of the last picture, which is long gone; the driver must never be asked about it. So a stream is waited for only
+//! while a call that was given it is under way, and the whole device otherwise.
 
+use std::cell::UnsafeCell;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, ThreadId};
 
 use cudarc::driver::{result, sys as cuda};
 use nvjpeg_sys as sys;
 
 use crate::error::{Error, Result};
-use crate::gpu::Device;
 use crate::gpu::pool::{Buffer, DevicePool, OnDevice, Pinned, PinnedPool, Place, Pool};
+use crate::gpu::{Device, Stream};
 
 /// Where nvJPEG's buffers come from.
 #[derive(Clone, Debug)]
@@ -32,6 +36,29 @@ pub struct Memory {
 pub(super) struct Allocators {
     device: Source<OnDevice>,
     pinned: Source<Pinned>,
+    /// What nvJPEG is given. Its documentation does not say whether it copies them or keeps the pointers.
+    for_device: UnsafeCell<sys::nvjpegDevAllocatorV2_t>,
+    for_pinned: UnsafeCell<sys::nvjpegPinnedAllocatorV2_t>,
+    under_way: UnderWay,
+}
+
+/// Addresses of the streams of calls that are under way; of a stream as often as there are such calls.
+type UnderWay = Arc<Mutex<Vec<usize>>>;
+
+/// A call with a stream; it ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    under_way: &'a UnderWay,
+    stream: usize,
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        let mut streams = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(at) = streams.iter().position(|it| *it == self.stream) {
+            streams.swap_remove(at);
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -40,33 +67,49 @@ struct Source<M: Place> {
     pool: Pool<M>,
     row: String,
     live: Mutex<HashMap<u64, Buffer<M>>>,
-    refused: Mutex<Option<Error>>,
+    /// By thread, since several decode at a time.
+    refused: Mutex<HashMap<ThreadId, Error>>,
+    under_way: UnderWay,
 }
 
 impl Allocators {
-    pub fn new(gpu: &Arc<Device>, memory: &Memory) -> Self {
-        Self {
-            device: Source::new(gpu, &memory.device, &memory.row),
-            pinned: Source::new(gpu, &memory.pinned, &memory.row),
-        }
+    pub fn new(gpu: &Arc<Device>, memory: &Memory) -> Box<Self> {
+        let under_way = UnderWay::default();
+        let mut all = Box::new(Self {
+            device: Source::new(gpu, &memory.device, &memory.row, &under_way),
+            pinned: Source::new(gpu, &memory.pinned, &memory.row, &under_way),
+            for_device: UnsafeCell::new(sys::nvjpegDevAllocatorV2_t {
+                dev_malloc: Some(allocate::<OnDevice>),
+                dev_free: Some(free::<OnDevice>),
+                dev_ctx: std::ptr::null_mut(),
+            }),
+            for_pinned: UnsafeCell::new(sys::nvjpegPinnedAllocatorV2_t {
+                pinned_malloc: Some(allocate::<Pinned>),
+                pinned_free: Some(free::<Pinned>),
+                pinned_ctx: std::ptr::null_mut(),
+            }),
+            under_way,
+        });
+        all.for_device.get_mut().dev_ctx = all.device.pointer();
+        all.for_pinned.get_mut().pinned_ctx = all.pinned.pointer();
+        all
     }
 
     /// For device memory; valid as long as `self` is alive and does not move.
-    pub fn for_device(&self) -> sys::nvjpegDevAllocatorV2_t {
-        sys::nvjpegDevAllocatorV2_t {
-            dev_malloc: Some(allocate::<OnDevice>),
-            dev_free: Some(free::<OnDevice>),
-            dev_ctx: self.device.pointer(),
-        }
+    pub fn for_device(&self) -> *mut sys::nvjpegDevAllocatorV2_t {
+        self.for_device.get()
     }
 
     /// For page-locked memory; valid as long as `self` is alive and does not move.
-    pub fn for_pinned(&self) -> sys::nvjpegPinnedAllocatorV2_t {
-        sys::nvjpegPinnedAllocatorV2_t {
-            pinned_malloc: Some(allocate::<Pinned>),
-            pinned_free: Some(free::<Pinned>),
-            pinned_ctx: self.pinned.pointer(),
-        }
+    pub fn for_pinned(&self) -> *mut sys::nvjpegPinnedAllocatorV2_t {
+        self.for_pinned.get()
+    }
+
+    /// A call of nvJPEG with this stream begins.
+    pub fn call(&self, stream: &Stream) -> Call<'_> {
+        let stream = stream.raw() as usize;
+        self.under_way.lock().unwrap_or_else(PoisonError::into_inner).push(stream);
+        Call { under_way: &self.under_way, stream }
     }
 
     /// Whether these bytes lie in the pool of page-locked memory.
@@ -74,18 +117,21 @@ impl Allocators {
         self.pinned.pool.holds(bytes)
     }
 
-    /// Why the last allocation was refused, once.
+    /// Why an allocation of this thread was refused, once.
     pub fn refusal(&self) -> Option<Error> {
-        let take = |slot: &Mutex<Option<Error>>| {
-            slot.lock().unwrap_or_else(PoisonError::into_inner).take()
+        let of = thread::current().id();
+        let take = |refused: &Mutex<HashMap<ThreadId, Error>>| {
+            refused.lock().unwrap_or_else(PoisonError::into_inner).remove(&of)
         };
-        take(&self.device.refused).or_else(|| take(&self.pinned.refused))
+        let (device, pinned) = (take(&self.device.refused), take(&self.pinned.refused));
+        device.or(pinned)
     }
 }
 
 impl<M: Place> Source<M> {
-    fn new(gpu: &Arc<Device>, pool: &Pool<M>, row: &str) -> Self {
+    fn new(gpu: &Arc<Device>, pool: &Pool<M>, row: &str, under_way: &UnderWay) -> Self {
         Self {
+            under_way: under_way.clone(),
             gpu: gpu.clone(),
             pool: pool.clone(),
             row: row.to_owned(),
@@ -108,10 +154,17 @@ impl<M: Place> Source<M> {
     fn free(&self, address: u64, stream: sys::cudaStream_t) -> Result<()> {
         let buffer = self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
         if buffer.is_some() {
-            self.gpu.bind()?;
-            // SAFETY: nvJPEG passes a stream that it was given, or null for the default stream. Where waiting fails
-            // the device is lost, and no work of it reads the memory any more.
-            let _ = unsafe { result::stream::synchronize(stream.cast::<cuda::CUstream_st>()) };
+            let calls = self.under_way.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_there = calls.contains(&(stream as usize));
+            drop(calls);
+            // Where waiting fails the device is lost, and no work of it reads the memory any more.
+            let _ = if is_there {
+                self.gpu.bind()?;
+                // SAFETY: the stream of a call that is under way, which borrows it.
+                unsafe { result::stream::synchronize(stream.cast::<cuda::CUstream_st>()) }.is_ok()
+            } else {
+                self.gpu.synchronize().is_ok()
+            };
         }
         drop(buffer);
         Ok(())
@@ -135,7 +188,8 @@ unsafe extern "C" fn allocate<M: Place>(
                 0
             }
             Err(error) => {
-                *source.refused.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+                let mut refused = source.refused.lock().unwrap_or_else(PoisonError::into_inner);
+                refused.insert(thread::current().id(), error);
                 1
             }
         }

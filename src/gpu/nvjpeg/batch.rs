@@ -92,10 +92,11 @@ impl<'a> SeenFree<'a> {
 
 impl BatchDecoder {
     /// A decoder for up to `capacity` pictures per call, with nvJPEG's buffers for pictures of `largest` pixels each,
-    /// without subsampling. Larger ones may make the buffers grow, as far as nvJPEG's rows have room.
+    /// without subsampling, or of as many as nvJPEG's rows have room for. Larger ones may make the buffers grow, as far as
+    /// the rows have room.
     ///
     /// # Errors
-    /// [`Error::Budget`] where nvJPEG's rows have not that much left, [`Error::Internal`] for another backend than
+    /// [`Error::Budget`] where the rows have no room for pictures of one pixel, [`Error::Internal`] for another backend than
     /// [`Backend::Hardware`], for no pictures and for pictures without pixels.
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         let sides = [largest.width, largest.height];
@@ -139,8 +140,8 @@ impl BatchDecoder {
     ///
     /// # Errors
     /// They hold for the whole batch: what is in the destinations is unspecified, and nothing writes there any more.
-    /// [`DecodeFault::Sample`] where nvJPEG does not take one of the files; it does not tell which, so each of them
-    /// goes another way. [`Error::Internal`] for more pictures than [`capacity`](Self::capacity), bytes that are not
+    /// [`DecodeFault::Sample`] and [`DecodeFault::Failed`] where nvJPEG does not take one of the files; it does not tell
+    /// which, so each of them goes another way. [`Error::Internal`] for more pictures than [`capacity`](Self::capacity), bytes that are not
     /// page-locked, windows that are not within their pictures, other reductions than 1, 2, 4, 8, and destinations that
     /// are too small; nothing has been called then. The decoder can be used again after any failure.
     pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeFault> {
@@ -172,8 +173,7 @@ impl BatchDecoder {
         let called = self.call(&state, stream);
         if let Err(fault) = called.and_then(|()| Ok(self.done.record(stream)?)) {
             // Some of it may be under way, in the stream or, on Hopper, ahead of it.
-            let _ = stream.synchronize();
-            return Err(fault);
+            return Err(fault.behind(stream));
         }
         self.state = Some(state);
         Ok(())
@@ -268,6 +268,7 @@ impl BatchDecoder {
         stream: &Stream,
     ) -> Result<(), DecodeFault> {
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
+        let call = self.jpeg.allocators.call(stream);
         // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each picture
         // that the state is initialised for, and are read during the call. The files lie in the pool of page-locked
         // memory, which outlives the state; the windows fit in the destinations, which are of the pool on the device.
@@ -282,6 +283,7 @@ impl BatchDecoder {
                 stream.raw().cast::<sys::CUstream_st>(),
             )
         };
+        drop(call);
         self.arguments.clear();
         self.jpeg.check_decode("nvjpegDecodeBatchedEx", status)
     }
@@ -313,9 +315,26 @@ impl Arguments {
     }
 }
 
-/// A state with room for so many pictures. nvJPEG's pool of buffers is in use only after `PreAllocate` (nvImageCodec
-/// calls it even for single pixels, for "more than 20 %").
+/// A state with buffers for so many pictures, or for smaller ones where the rows have no room for these: how much nvJPEG
+/// takes for a picture is its own affair. One that then has no room when its turn comes fails alone. nvJPEG's pool of
+/// buffers is in use only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
+    jpeg: &Arc<Jpeg>,
+    pictures: usize,
+    largest: Size,
+) -> Result<Handle<sys::nvjpegJpegState_t>> {
+    let mut largest = largest;
+    loop {
+        match state_for(jpeg, pictures, largest) {
+            Err(Error::Budget { .. }) if largest.pixels() > 1 => {
+                largest = Size::new(largest.width.div_ceil(2), largest.height.div_ceil(2));
+            }
+            other => return other,
+        }
+    }
+}
+
+fn state_for(
     jpeg: &Arc<Jpeg>,
     pictures: usize,
     largest: Size,

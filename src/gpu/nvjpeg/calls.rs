@@ -138,6 +138,13 @@ macro_rules! calls {
 
 calls! {
     nvjpegGetProperty(sys::libraryPropertyType_t, *mut std::ffi::c_int);
+    nvjpegCreateEx(
+        sys::nvjpegBackend_t,
+        *mut sys::nvjpegDevAllocator_t,
+        *mut sys::nvjpegPinnedAllocator_t,
+        std::ffi::c_uint,
+        *mut sys::nvjpegHandle_t
+    );
     nvjpegCreateExV2(
         sys::nvjpegBackend_t,
         *mut sys::nvjpegDevAllocatorV2_t,

@@ -73,11 +73,12 @@ impl Jpeg {
     /// nvJPEG refuses the device.
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
         let library = Library::open(Some(device.driver_version() / 1000))?;
-        let allocators = Box::new(Allocators::new(device, memory));
-        let (mut for_device, mut for_pinned) = (allocators.for_device(), allocators.for_pinned());
+        let allocators = Allocators::new(device, memory);
         device.bind()?;
-        // The allocators are copied; what they point to is boxed and dropped after the handle.
-        let handle = create(&library, backend, &mut for_device, &mut for_pinned)?;
+        device.keep_context();
+        // The allocators are boxed and dropped after the handle.
+        let handle = create(&library, backend, Some(&*allocators))
+            .map_err(|error| allocators.refusal().unwrap_or(error))?;
         // From here on `drop` destroys what there is.
         let mut jpeg = Self {
             library,
@@ -92,11 +93,8 @@ impl Jpeg {
             jpeg.engines = Some(find_engines(&library, handle)?);
             return Ok(Arc::new(jpeg));
         }
-        // SAFETY: the handle is alive; writes one handle.
-        let status = unsafe {
-            (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut jpeg.decoder)
-        };
-        check("nvjpegDecoderCreate", status)?;
+        let decoder = create_decoder(&library, handle, backend);
+        jpeg.decoder = decoder.map_err(|error| jpeg.allocators.refusal().unwrap_or(error))?;
         Ok(Arc::new(jpeg))
     }
 
@@ -157,9 +155,17 @@ impl Jpeg {
             .map_err(|fault| self.refusal(status).map_or(fault, DecodeFault::Fatal))
     }
 
+    /// Why this thread's allocation was refused, where that may be behind a status: which one nvJPEG makes of it is not
+    /// documented, but not one by which it judges a file.
     fn refusal(&self, status: Status) -> Option<Error> {
-        let refused = status == Status::NVJPEG_STATUS_ALLOCATOR_FAILURE;
-        if refused { self.allocators.refusal() } else { None }
+        use Status as S;
+        match status {
+            S::NVJPEG_STATUS_BAD_JPEG
+            | S::NVJPEG_STATUS_INCOMPLETE_BITSTREAM
+            | S::NVJPEG_STATUS_JPEG_NOT_SUPPORTED
+            | S::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED => None,
+            _ => self.allocators.refusal(),
+        }
     }
 }
 
@@ -182,34 +188,75 @@ impl Drop for Jpeg {
 }
 
 /// Whether a backend can be had here; leaves nothing behind.
-pub(super) fn probe(library: &Library, backend: Backend) -> Result<()> {
-    // Without allocators nvJPEG uses its own.
-    let handle = create(library, backend, ptr::null_mut(), ptr::null_mut())?;
+pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -> Result<()> {
+    device.bind()?;
+    device.keep_context();
+    let handle = create(library, backend, None)?;
     let found = match backend {
         Backend::Hardware => find_engines(library, handle).map(|_| ()),
-        Backend::Cuda | Backend::Host => Ok(()),
+        Backend::Cuda | Backend::Host => {
+            create_decoder(library, handle, backend).and_then(|decoder| {
+                // SAFETY: just created, and nothing was made with it.
+                let status = unsafe { (library.calls.nvjpegDecoderDestroy)(decoder) };
+                check("nvjpegDecoderDestroy", status)
+            })
+        }
     };
-    // SAFETY: just created, and nothing was made with it.
+    // SAFETY: just created, and nothing that was made with it is left.
     let status = unsafe { (library.calls.nvjpegDestroy)(handle) };
     found.and(check("nvjpegDestroy", status))
 }
 
+/// A handle; the device is bound. Without allocators nvJPEG uses its own.
 fn create(
     library: &Library,
     backend: Backend,
-    device: *mut sys::nvjpegDevAllocatorV2_t,
-    pinned: *mut sys::nvjpegPinnedAllocatorV2_t,
+    allocators: Option<&Allocators>,
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
-    // SAFETY: the device is bound; the allocators are null, or alive and copied during the call; writes one handle.
-    let status = unsafe {
-        (library.calls.nvjpegCreateExV2)(backend.raw(), device, pinned, flags, &mut handle)
+    // A handle's backend is for batches (nvJPEG's documentation); decoders of single pictures have theirs, and NVIDIA's
+    // own programs make them of a handle of the default one.
+    let of_handle = match backend {
+        Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
+        Backend::Cuda | Backend::Host => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
+    };
+    let (call, status) = match allocators {
+        Some(allocators) => {
+            let (device, pinned) = (allocators.for_device(), allocators.for_pinned());
+            // SAFETY: the allocators live as long as the handle; writes one handle.
+            let status = unsafe {
+                (library.calls.nvjpegCreateExV2)(of_handle, device, pinned, flags, &mut handle)
+            };
+            ("nvjpegCreateExV2", status)
+        }
+        None => {
+            let (device, pinned) = (ptr::null_mut(), ptr::null_mut());
+            // The second version takes no null for an allocator: "invalid parameter", from 12.4 to 13.3 at least.
+            // SAFETY: writes one handle.
+            let status = unsafe {
+                (library.calls.nvjpegCreateEx)(of_handle, device, pinned, flags, &mut handle)
+            };
+            ("nvjpegCreateEx", status)
+        }
     };
     match status {
         Status::NVJPEG_STATUS_ARCH_MISMATCH if backend == Backend::Hardware => Err(no_engines()),
-        _ => check("nvjpegCreateExV2", status).map(|()| handle),
+        _ => check(call, status).map(|()| handle),
     }
+}
+
+/// A decoder of single pictures; the handle's device is bound.
+fn create_decoder(
+    library: &Library,
+    handle: sys::nvjpegHandle_t,
+    backend: Backend,
+) -> Result<sys::nvjpegJpegDecoder_t> {
+    let mut decoder = ptr::null_mut();
+    // SAFETY: the handle is alive; writes one handle.
+    let status =
+        unsafe { (library.calls.nvjpegDecoderCreate)(handle, backend.raw(), &mut decoder) };
+    check("nvjpegDecoderCreate", status).map(|()| decoder)
 }
 
 /// The engines of a handle of [`Backend::Hardware`].

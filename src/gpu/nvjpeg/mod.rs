@@ -18,7 +18,7 @@
 //! that needs more than is left in the row fails with [`Error::Budget`](crate::error::Error::Budget), and nothing else
 //! is ever taken.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use nvjpeg_sys as sys;
 
@@ -117,18 +117,44 @@ const COEFFICIENT_BYTES: u64 = 6;
 const DEVICE_BYTES_BESIDES: u64 = 512 << 10;
 const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 
+/// Every backend, and whether a device has it, or why not.
+pub type Backends = Vec<(Backend, Result<(), String>)>;
+
 /// Which backends this device and its driver really have, and for the others why not: a handle of each is made, with
 /// nvJPEG's own allocators, and destroyed.
 ///
 /// # Errors
 /// [`Error::Unavailable`](crate::error::Error::Unavailable) where nvJPEG is not installed,
 /// [`Error::Device`](crate::error::Error::Device) where the device is lost; never for an engine that is not there.
-pub fn backends(device: &Arc<Device>) -> Result<Vec<(Backend, Result<(), String>)>> {
+pub fn backends(device: &Arc<Device>) -> Result<Backends> {
     let library = Library::open(Some(device.driver_version() / 1000))?;
-    device.bind()?;
-    let probe = |backend| jpeg::probe(&library, backend).map_err(|error| error.to_string());
+    let probe = |backend| jpeg::probe(&library, device, backend).map_err(|error| error.to_string());
     Ok(Backend::ALL.map(|backend| (backend, probe(backend))).into())
 }
+
+/// As [`backends`], from memory where all that could be asked was answered before: making a handle of each takes long, and
+/// a process may build many loaders.
+///
+/// # Errors
+/// Those of [`backends`].
+pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
+    let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, found)) = known().iter().find(|(ordinal, _)| *ordinal == device.ordinal()) {
+        return Ok(found.clone());
+    }
+    let found = backends(device)?;
+    known().push((device.ordinal(), found.clone()));
+    Ok(found)
+}
+
+/// Forgets what [`known_backends`] knows. Tests use it, whose machines change.
+#[doc(hidden)]
+pub fn forget_backends() {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
+}
+
+/// By the number of the device.
+static KNOWN: Mutex<Vec<(usize, Backends)>> = Mutex::new(Vec::new());
 
 #[cfg(test)]
 mod tests {

@@ -65,7 +65,7 @@ impl PageDecoder {
     ///
     /// # Errors
     /// [`DecodeFault::Sample`] where the file is at fault, or where `wanted` is not within the picture that nvJPEG
-    /// sees; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the picture is in
+    /// sees; [`DecodeFault::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the picture is in
     /// the stream any more then.
     pub fn decode(
         &mut self,
@@ -102,14 +102,12 @@ impl PageDecoder {
             Some(state) => state,
             None => new_state(&self.jpeg, &self.buffers)?,
         };
-        self.decode_on_host(&state, &bitstream)?;
-        lap.map_or(Ok(()), |lap| lap.start(stream))?;
-        let decoded = self.decode_on_device(&state, &bitstream, stream, window, destination);
+        let decoded = self.decode_on_host(&state, &bitstream).and_then(|()| {
+            lap.map_or(Ok(()), |lap| lap.start(stream))?;
+            self.decode_on_device(&state, &bitstream, stream, window, destination)
+        });
         if let Err(fault) = decoded.and_then(|()| Ok(self.done.record(stream)?)) {
-            // Some of it may be in the stream: nothing is given back before that is over. Where waiting fails the
-            // device is lost, and `fault` or the next call says so.
-            let _ = stream.synchronize();
-            return Err(fault);
+            return Err(fault.behind(stream));
         }
         (self.state, self.bitstream) = (Some(state), Some(bitstream));
         Ok(window)
@@ -193,6 +191,7 @@ impl PageDecoder {
     ) -> Result<(), DecodeFault> {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let raw_stream = stream.raw().cast::<sys::CUstream_st>();
+        let _call = jpeg.allocators.call(stream);
         // SAFETY: all handles are alive; one picture at a time uses the state, for `decode` has waited for `done`.
         let status = unsafe {
             (calls.nvjpegDecodeJpegTransferToDevice)(
@@ -319,17 +318,15 @@ impl Buffers {
     fn new(jpeg: &Arc<Jpeg>, device_bytes: usize, pinned_bytes: usize) -> Result<Self> {
         let calls = &jpeg.library.calls;
         let pinned = Handle::new(jpeg, calls.nvjpegBufferPinnedDestroy, |it| {
-            let mut allocator = jpeg.allocators.for_pinned();
-            // SAFETY: the handle is alive; the allocator is copied and what it points to outlives the buffer.
-            let status =
-                unsafe { (calls.nvjpegBufferPinnedCreateV2)(jpeg.handle, &mut allocator, it) };
+            let allocator = jpeg.allocators.for_pinned();
+            // SAFETY: the handle and the allocator are alive, and outlive the buffer.
+            let status = unsafe { (calls.nvjpegBufferPinnedCreateV2)(jpeg.handle, allocator, it) };
             check("nvjpegBufferPinnedCreateV2", status)
         })?;
         let device = Handle::new(jpeg, calls.nvjpegBufferDeviceDestroy, |it| {
-            let mut allocator = jpeg.allocators.for_device();
+            let allocator = jpeg.allocators.for_device();
             // SAFETY: as above.
-            let status =
-                unsafe { (calls.nvjpegBufferDeviceCreateV2)(jpeg.handle, &mut allocator, it) };
+            let status = unsafe { (calls.nvjpegBufferDeviceCreateV2)(jpeg.handle, allocator, it) };
             check("nvjpegBufferDeviceCreateV2", status)
         })?;
         if pinned_bytes > 0 {

@@ -3,15 +3,48 @@
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use crate::error::{Error, Fault, Reason, Result};
+use crate::gpu::Stream;
 
 /// Why a picture was not decoded.
 #[derive(Clone, Debug)]
 pub enum DecodeFault {
     /// The file's fault, or nvJPEG's view of it; of a batch, the fault of one of its files, which one is unknown.
     Sample(Fault),
+    /// nvJPEG failed at the picture, or at one of the batch's, without a word about the file; the device goes on, so the
+    /// picture can be made in another way.
+    Failed(&'static str, Error),
     /// The machine's or the plan's fault, whatever the file.
     Fatal(Error),
 }
+
+impl DecodeFault {
+    /// Why a picture goes another way, or the error that ends everything.
+    pub fn refusal(self) -> Result<&'static str> {
+        match self {
+            DecodeFault::Sample(fault) => Ok(match fault.reason {
+                Reason::Truncated => "nvJPEG refused it: incomplete",
+                Reason::Corrupt => "nvJPEG refused it: corrupt",
+                _ => "nvJPEG refused it: not supported",
+            }),
+            DecodeFault::Failed(why, _) => Ok(why),
+            DecodeFault::Fatal(Error::Budget { .. }) => Ok(NO_ROOM),
+            DecodeFault::Fatal(error) => Err(error),
+        }
+    }
+
+    /// The same when the stream is empty: some of the picture may be in it, and nothing is given back before that is over.
+    /// A device that is lost comes out there, and then that is what went wrong.
+    pub(super) fn behind(self, stream: &Stream) -> Self {
+        match (stream.synchronize(), self) {
+            (Err(lost), DecodeFault::Sample(_) | DecodeFault::Failed(..)) => {
+                DecodeFault::Fatal(lost)
+            }
+            (_, fault) => fault,
+        }
+    }
+}
+
+const NO_ROOM: &str = "nvJPEG's memory has no room for it";
 
 impl From<Error> for DecodeFault {
     fn from(error: Error) -> Self {
@@ -27,7 +60,9 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
     }
 }
 
-/// A status of a phase of decoding: the statuses by which nvJPEG judges a file are the file's fault.
+/// A status of a phase of decoding: the statuses by which nvJPEG judges a file are the file's fault. Those that it has for
+/// everything else (nvImageCodec saw "internal error" for a window within its picture) fail one picture, and not the
+/// run: where the device itself is lost, the next call of the driver says so.
 pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeFault> {
     let reason = match status {
         Status::NVJPEG_STATUS_SUCCESS => return Ok(()),
@@ -35,7 +70,18 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
         Status::NVJPEG_STATUS_INCOMPLETE_BITSTREAM => Reason::Truncated,
         Status::NVJPEG_STATUS_JPEG_NOT_SUPPORTED
         | Status::NVJPEG_STATUS_IMPLEMENTATION_NOT_SUPPORTED => Reason::Unsupported,
-        _ => return Err(DecodeFault::Fatal(Error::Device { call, problem: words(status) })),
+        _ => {
+            let error = Error::Device { call, problem: words(status) };
+            let why = match status {
+                Status::NVJPEG_STATUS_INVALID_PARAMETER => "nvJPEG failed at it: invalid parameter",
+                Status::NVJPEG_STATUS_EXECUTION_FAILED => "nvJPEG failed at it: execution failed",
+                Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
+                // nvJPEG's own threads may have asked, and then who was refused is not known.
+                Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
+                _ => return Err(DecodeFault::Fatal(error)),
+            };
+            return Err(DecodeFault::Failed(why, error));
+        }
     };
     Err(DecodeFault::Sample(Fault::new(reason, format!("{call}: {}", words(status)))))
 }

@@ -16,7 +16,6 @@ use crate::plan::Route;
 use crate::random::SampleKey;
 use crate::ring::Producer;
 
-use super::worker::{REFUSED, on_cpu_instead};
 use super::{DevicePage, OnEngine, Parts, Payload, Waiting};
 
 /// Decodes pages in groups, as many as wait.
@@ -50,6 +49,7 @@ impl Hardware {
     /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
     /// is empty afterwards.
     pub fn run(mut self, waiting: &Receiver<Waiting>, pages: Producer<DevicePage>) -> Result<()> {
+        self.stream.device().work_beside_captures();
         let decoded = self.decode_all(waiting);
         let emptied = self.stream.synchronize();
         drop(pages);
@@ -97,9 +97,9 @@ impl Hardware {
                 Ok(true)
             }
             Err(fault) => {
-                on_cpu_instead(fault)?;
+                let why = fault.refusal()?;
                 if group.len() == 1 {
-                    return self.make_anew(group);
+                    return self.make_anew(group, why);
                 }
                 for waiting in std::mem::take(group) {
                     group.push(waiting);
@@ -137,7 +137,7 @@ impl Hardware {
     }
 
     /// Makes on the CPU what the engines refuse; where that is the file's fault, the policy decides.
-    fn make_anew(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
+    fn make_anew(&mut self, group: &mut Vec<Waiting>, why: &'static str) -> Result<bool> {
         let Some(Waiting { mut page, on_engine }) = group.pop() else { return Ok(true) };
         let OnEngine { submitted, .. } = on_engine;
         drop(submitted);
@@ -151,7 +151,7 @@ impl Hardware {
         work.faults.clear();
         let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
             let record = self.maker.finish(key, out)?;
-            Ok(SampleRecord { finished_on_cpu: Some(REFUSED), ..record })
+            Ok(SampleRecord { finished_on_cpu: Some(why), ..record })
         });
         work.payload = match &result {
             Ok(record) if record.outcome != Outcome::Substituted => Payload::Finished(upload),

@@ -49,6 +49,7 @@ impl Launcher {
     /// Launches until all who publish pages are gone. The stream is empty afterwards, whatever went wrong: nothing that
     /// the device may still use is given back.
     pub fn run(mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
+        self.stream.device().work_beside_captures();
         let launched = self.launch_all(feed, pages);
         let emptied = self.stream.synchronize();
         launched.and(emptied)

@@ -19,6 +19,7 @@
 //!   the CPU judges it. Damage inside the coded data that leaves every marker right is seen only by a decoder that tells.
 //! * What the device does is timed by marks in its streams, of some spans of each sort, all of whose events are made at
 //!   start; no stream and no thread ever waits for one of them.
+//! * While another thread of the process captures a graph, these threads go on and do not end the capture.
 //! * The host waits for the device only where it must: for a page, a decoder or an upload that is still in use,
 //!   and before a picture goes to the hardware engine, which on Hopper writes when it is called and not in the order
 //!   of its stream.

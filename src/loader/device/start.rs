@@ -165,8 +165,9 @@ impl Pools {
         backend: Backend,
     ) -> Result<Software> {
         let jpeg = self.jpeg(device, planned.route, backend)?;
+        let (device_bytes, pinned_bytes) = planned.buffers();
         let decoders = (0..planned.decoders)
-            .map(|_| PageDecoder::new(&jpeg, planned.device_bytes, planned.pinned_bytes))
+            .map(|_| PageDecoder::new(&jpeg, device_bytes, pinned_bytes))
             .collect::<Result<Vec<_>>>()?;
         Ok(Software { jpeg, decoders: Depot::new(decoders) })
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
-use crate::gpu::nvjpeg::{DecodeFault, Window};
+use crate::gpu::nvjpeg::Window;
 use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
 use crate::header::{Format, Header};
 use crate::loader::balance::PictureWork;
@@ -87,6 +87,7 @@ impl PageWorker {
         pages: &Producer<DevicePage>,
         number: usize,
     ) -> Result<()> {
+        self.stream.device().work_beside_captures();
         let filled = self.fill_all(feed, pages, number);
         self.parts.controls.gate.close();
         let emptied = self.stream.synchronize();
@@ -194,7 +195,7 @@ impl PageWorker {
             return self.finish_by_choice(key, header, bytes);
         }
         self.first = offload.first(self.parts.plan.steps.len());
-        let why = self.find_routes(header, bytes, in_page, offload);
+        let mut why = self.find_routes(header, bytes, in_page, offload);
         if !self.routes.is_empty() {
             let begin = Instant::now();
             let submitted = lanes.submit(
@@ -204,13 +205,15 @@ impl PageWorker {
             )?;
             self.parts.lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
-            if let Some(made) = self.bring(target, header, bytes, submitted)? {
-                std::mem::swap(sample, &mut self.maker.sample);
-                let record = record(&*source, key.index, sample, Outcome::of(route));
-                return Ok((Payload::Pixels(made), record));
+            match self.bring(target, header, bytes, submitted)? {
+                Ok(made) => {
+                    std::mem::swap(sample, &mut self.maker.sample);
+                    let record = record(&*source, key.index, sample, Outcome::of(route));
+                    return Ok((Payload::Pixels(made), record));
+                }
+                Err(refused) => why = refused,
             }
         }
-        let why = if self.routes.is_empty() { why } else { REFUSED };
         self.finish(key, header, bytes, why)
     }
 
@@ -261,23 +264,24 @@ impl PageWorker {
         why
     }
 
-    /// Brings pixels into the page by a route; `None` where the route refuses the picture.
+    /// Brings pixels into the page by a route; or tells why the route refuses the picture.
     fn bring(
         &mut self,
         target: Target<'_>,
         header: &Header,
         bytes: &[u8],
         submitted: Submitted,
-    ) -> Result<Option<Pixels>, Trouble> {
+    ) -> Result<Result<Pixels, &'static str>, Trouble> {
         let lanes = self.parts.lanes.clone();
         let sample = &self.maker.sample;
         let SamplePlan { stored, orientation, .. } = *sample;
         let pixels = |it: Window| Pixels { window: it.decoded, stored, orientation, first: 0 };
         match submitted.route() {
-            Route::Cpu => self.upload(target, header, bytes, submitted).map(Some),
+            Route::Cpu => self.upload(target, header, bytes, submitted).map(Ok),
             Route::Hardware => {
-                let Ok(window) = lanes.window(Route::Hardware, header.size, sample) else {
-                    return Ok(None);
+                let window = match lanes.window(Route::Hardware, header.size, sample) {
+                    Ok(window) => window,
+                    Err(why) => return Ok(Err(why)),
                 };
                 self.engine = Some(OnEngine {
                     submitted,
@@ -286,10 +290,12 @@ impl PageWorker {
                     wanted: sample.stored_window,
                     reduction: sample.reduction,
                 });
-                Ok(Some(pixels(window)))
+                Ok(Ok(pixels(window)))
             }
             route @ (Route::Cuda | Route::Host) => {
-                let Some(software) = lanes.software(route) else { return Ok(None) };
+                let Some(software) = lanes.software(route) else {
+                    return Ok(Err("the route is not there"));
+                };
                 let begin = self.parts.lane.begin(Stage::DeviceDecode);
                 let idle = software.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
                 let mut decoder = idle.ok_or_else(|| Error::Internal {
@@ -308,9 +314,9 @@ impl PageWorker {
                         target.decoded.record(&self.stream)?;
                         lap.stop(&self.stream, 1)?;
                         lanes.track([submitted], &self.stream)?;
-                        Ok(Some(pixels(window)))
+                        Ok(Ok(pixels(window)))
                     }
-                    Err(fault) => Ok(on_cpu_instead(fault).map(|()| None)?),
+                    Err(fault) => Ok(Err(fault.refusal()?)),
                 }
             }
         }
@@ -406,9 +412,6 @@ impl PageWorker {
     }
 }
 
-/// Why a picture that a route should take was made on the CPU.
-pub(super) const REFUSED: &str = "nvJPEG refused it";
-
 /// Why a picture was made on the CPU that others would have taken.
 const BY_CHOICE: &str = "the CPU keeps up";
 
@@ -472,12 +475,4 @@ fn upload_bytes(cut: &Cut, sample: &SamplePlan) -> usize {
 pub(super) fn device_tables(sample: &SamplePlan, first: usize) -> &[i32] {
     let end = sample.steps.get(first).map_or(0, |first| first.table.end);
     &sample.table[..end]
-}
-
-/// What nvJPEG refuses, for whatever reason of its own, the CPU decides. Only a failure of the machine comes back.
-pub(super) fn on_cpu_instead(fault: DecodeFault) -> Result<()> {
-    match fault {
-        DecodeFault::Sample(_) | DecodeFault::Fatal(Error::Budget { .. }) => Ok(()),
-        DecodeFault::Fatal(error) => Err(error),
-    }
 }
