@@ -12,12 +12,12 @@
 //   load     up to 32 source rows of the strip's window, split into a plane for each channel, 4 pixels to a word;
 //   sum      along the rows: each source row once per tile; 32 rows by 8 columns at once. Four rows of a column become the
 //            bytes of one word, in a ring of as many words as a block of output rows needs;
-//   store    the blocks of output rows that are complete: sums along 8 or 16 columns at once, the table, four elements per
-//            store.
+//   store    the blocks of output rows that are complete: sums along the columns, 16 rows by 16 columns at once, the table,
+//            four elements per store.
 //
-// How a tile is made is decided by its sample alone (`Tile::fits`). Where not even one column's shares of shared memory
-// suffice, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated one by one as in fused.cu.
-// So one launch takes samples of every size, and an odd one costs only itself.
+// How a tile is made is decided by its sample alone (`Tile::fits`). Where shared memory does not even hold what one row of 16
+// columns needs, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated one by one as in
+// fused.cu. So one launch takes samples of every size, and an odd one costs only itself.
 //
 // What it should cost; counted in the machine code for sm_90 (NVRTC 13.5, 64 registers), measured on no device yet. A
 // multiprocessor begins 128 instructions of threads per cycle. Loading takes 75 for 16 source pixels; the sums along rows
@@ -27,6 +27,7 @@
 // 52,000 cycles of one multiprocessor, one of 2048x1536 (1303x1303; 5.4 MB) 330,000. An H200 with 132 of them at
 // 1.75 GHz, should it copy at 4.2 TB/s (read and written), copies as many bytes in 33,000 and 300,000. So where every
 // cycle begins all it can, 0.63 and 0.91 of the rate of a copy is the most that can come out, and less in practice.
+
 // A rectangle of the tensor, half open.
 struct Window {
     int left, top, right, bottom;
@@ -41,7 +42,7 @@ struct TileAxis {
     int len;
     int first, end;             // what all of them read
     int reach;                  // from the first output's first to the last one's first
-    // Of the outputs from `begin` to before `end` of the tensor; the resampled image's first one is `first`.
+    // Of the outputs from `from` to before `to` of the tensor.
     __device__ TileAxis(const ResampleParams& p, bool columns, const Origin& origin, int from, int to)
         : taps(columns ? p.h_taps : p.v_taps), len(to - from), first(0), end(0), reach(0) {
         const int place = origin.at + (origin.step > 0 ? from : 1 - to) - (columns ? p.x : p.y);

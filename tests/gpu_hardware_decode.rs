@@ -22,7 +22,10 @@ use simulated::pictures::{assert_clean, cut, file, file_with, pattern, reduced_p
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 
 const PICTURE: Size = Size::new(40, 30);
-const PAGE_BYTES: usize = 4096;
+const PAGE_BYTES: usize = 8192;
+
+/// The rows of a whole picture: 30 of 48 pixels.
+const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
 /// Bytes that the simulated engines keep for a batch of [`CAPACITY`].
@@ -105,9 +108,9 @@ impl Setup {
     }
 
     fn pixels(&self, page: usize, window: Roi) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; 3 * window.size().pixels() as usize];
+        let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&self.stream, &self.pages[page].pixels, 0, &mut bytes)?;
-        Ok(bytes)
+        Ok(dense(&bytes, window))
     }
 
     /// The next batch is right.
@@ -127,6 +130,12 @@ fn copy(stream: &Stream, target: &DeviceBuffer, source: &DeviceBuffer, bytes: us
     unsafe {
         memcpy_dtod_async(target.address(), source.address(), bytes, stream.raw().cast()).unwrap();
     }
+}
+
+/// The pixels without what is between rows.
+fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
+    let rows = bytes.chunks_exact(window.pitch_bytes() as usize);
+    rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect()
 }
 
 #[test]
@@ -193,7 +202,7 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         setup.decode(std::slice::from_ref(&first), window).unwrap();
         setup.decoder.done().synchronize().unwrap();
         // The consumer's copy of the first picture is in its stream and has not run.
-        copy(&consumer, &seen, &setup.pages[0].pixels, 3600);
+        copy(&consumer, &seen, &setup.pages[0].pixels, ROWS_BYTES);
         setup.pages[0].used.record(&consumer).unwrap();
         setup.stream.wait(&setup.pages[0].used).unwrap();
         setup.pages[0].read(&second);
@@ -209,11 +218,11 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
             destination: SeenFree::wait(&page.pixels, last_use).unwrap(),
         };
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
-        let mut bytes = vec![0; 3600];
+        let mut bytes = vec![0; ROWS_BYTES];
         read_back(&consumer, &seen, 0, &mut bytes).unwrap();
         // The second picture is right in any case: it is the reader of the first that is betrayed.
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
-        bytes == pattern(&first, window)
+        dense(&bytes, window) == pattern(&first, window)
     };
     assert!(!run(&machine, true, false), "hopper does not keep the stream's order");
     assert!(run(&machine, true, true), "hopper, and the host has seen the buffer free");
@@ -417,7 +426,7 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY + 1, 1 << 20).unwrap();
     setup.pages.iter_mut().for_each(|page| page.read(&file(PICTURE, 1)));
-    let small = setup.memory.buffer("copies", 3599).unwrap();
+    let small = setup.memory.buffer("copies", ROWS_BYTES - 1).unwrap();
     let ordinary = file(PICTURE, 1);
     let unused = Event::new(setup.stream.device()).unwrap();
     let whole = PICTURE.window();
@@ -437,7 +446,7 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
                 job(),
                 BatchJob { destination: SeenFree::wait(&small, &unused).unwrap(), ..job() },
             ],
-            "needs 3600 bytes, its destination has 3599",
+            "needs 4320 bytes, its destination has 4319",
         ),
     ];
     for (jobs, words) in cases {
@@ -562,9 +571,9 @@ fn a_decoder_that_is_dropped_lets_its_batch_finish() {
         setup.decode(&[file(PICTURE, 1)], PICTURE.window()).unwrap();
         let Setup { decoder, pages, stream, jpeg, memory, pinned } = setup;
         drop(decoder);
-        let mut bytes = vec![0; 3600];
+        let mut bytes = vec![0; ROWS_BYTES];
         read_back(&stream, &pages[0].pixels, 0, &mut bytes).unwrap();
-        assert_eq!(bytes, pattern(&file(PICTURE, 1), PICTURE.window()));
+        assert_eq!(dense(&bytes, PICTURE.window()), pattern(&file(PICTURE, 1), PICTURE.window()));
         drop((pages, stream, jpeg, memory, pinned));
         assert_clean(&machine, "dropped");
     }
@@ -656,13 +665,14 @@ fn threads_take_turns_with_their_decoders() {
                         // Waits on the host for the consumer's copies of the round before.
                         setup.decode(&files, PICTURE.window()).unwrap();
                         for (copy, bytes) in copies.iter().zip(&before) {
-                            let mut seen = vec![0; 3600];
+                            let mut seen = vec![0; ROWS_BYTES];
                             read_back(&consumer, copy, 0, &mut seen).unwrap();
+                            let seen = dense(&seen, PICTURE.window());
                             assert_eq!(seen, pattern(bytes, PICTURE.window()), "{thread} {round}");
                         }
                         consumer.wait(setup.decoder.done()).unwrap();
                         for (page, target) in setup.pages[..count].iter().zip(&copies) {
-                            copy(&consumer, target, &page.pixels, 3600);
+                            copy(&consumer, target, &page.pixels, ROWS_BYTES);
                             page.used.record(&consumer).unwrap();
                         }
                         before = files;

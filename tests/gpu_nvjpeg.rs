@@ -55,7 +55,8 @@ fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
     let jpeg = Jpeg::open(&device, backend, &source)?;
     let decoders = (0..pages).map(|_| PageDecoder::new(&jpeg, 0, 0)).collect::<Result<_>>()?;
-    let destinations = (0..pages).map(|_| memory.buffer("pages", PAGE_BYTES as usize)).collect::<Result<_>>()?;
+    let destinations =
+        (0..pages).map(|_| memory.buffer("pages", PAGE_BYTES as usize)).collect::<Result<_>>()?;
     Ok(Setup { decoders, destinations, stream, jpeg, memory, pinned })
 }
 
@@ -565,7 +566,11 @@ fn threads_decode_at_the_same_time() {
                 stream.wait(decoder.done()).unwrap();
                 let mut bytes = vec![0; window.pitched_bytes()];
                 read_back(&stream, &destinations[page], 0, &mut bytes).unwrap();
-                assert_eq!(dense(&bytes, window), pattern(&file(PICTURE, tag), window), "{page} {tag}");
+                assert_eq!(
+                    dense(&bytes, window),
+                    pattern(&file(PICTURE, tag), window),
+                    "{page} {tag}"
+                );
                 // The last round's decoder comes back to nobody.
                 let _ = free[page].send(decoder);
             }

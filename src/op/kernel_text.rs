@@ -169,7 +169,7 @@ pub fn kernel_text(
     add("fused", include_str!("../../kernels/fused.cu"));
     let tiled = is_tiled(operators);
     if tiled {
-        add("quads", include_str!("../../kernels/quads.cu"));
+        add("pieces", include_str!("../../kernels/pieces.cu"));
         add("matrix", include_str!("../../kernels/matrix.cu"));
         add("tile", include_str!("../../kernels/tile.cu"));
     }

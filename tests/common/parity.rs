@@ -262,16 +262,56 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows that begin `pitch` bytes apart, the first one at a multiple of 16; nothing behind them can be read.
-fn in_rows(image: &Image<u8>, pitch: u32) -> Vec<u128> {
+/// Rows that begin `pitch` bytes apart. They end where a page ends, and whoever reads the next one dies.
+fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
     let window = image.window();
-    let bytes = pitch as usize * window.height as usize;
-    let mut rows = vec![u128::MAX / 3; bytes.div_ceil(16)];
-    let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut rows)[..bytes];
-    for (row, y) in out.chunks_exact_mut(pitch as usize).zip(window.y..) {
+    let mut rows = Guarded::new(pitch as usize * window.height as usize);
+    for (row, y) in rows.bytes_mut().chunks_exact_mut(pitch as usize).zip(window.y..) {
         row[..image.row(y).len()].copy_from_slice(image.row(y));
     }
     rows
+}
+
+/// Bytes before a page that cannot be read. Where their number is a multiple of 16, so is their address.
+struct Guarded {
+    mapping: *mut u8,
+    mapped: usize,
+    len: usize,
+}
+
+impl Guarded {
+    fn new(len: usize) -> Self {
+        const PAGE: usize = 4096;
+        let mapped = len.next_multiple_of(PAGE) + PAGE;
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, which nothing else knows of.
+        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, kind, -1, 0) };
+        assert_ne!(mapping, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let mapping = mapping.cast::<u8>();
+        // SAFETY: the last page of the mapping.
+        let guarded =
+            unsafe { libc::mprotect(mapping.add(mapped - PAGE).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(guarded, 0, "{}", std::io::Error::last_os_error());
+        Self { mapping, mapped: mapped - PAGE, len }
+    }
+
+    fn as_ptr(&self) -> *const u8 {
+        // SAFETY: within the mapping, whose readable part is at least that long.
+        unsafe { self.mapping.add(self.mapped - self.len) }
+    }
+
+    fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the readable part's end; the mapping is this value's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().cast_mut(), self.len) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, with a page more, and unmapped once.
+        unsafe { libc::munmap(self.mapping.cast(), self.mapped + 4096) };
+    }
 }
 
 fn spread<T: Copy + Default>(image: &Image<T>, gap: usize) -> Vec<T> {

@@ -37,7 +37,8 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;
-    let page_bytes = 3 * PICTURE.pixels() as usize;
+    let window = PICTURE.window();
+    let page_bytes = window.pitched_bytes();
     let file = pictures::jpeg(0, PICTURE, SORTS[2])?;
     let run = || -> feedwater::Result<(u32, u32)> {
         let device = &gpu.device;
@@ -67,16 +68,18 @@ fn by_hand_of(gpu: &Gpu) -> Found {
             let job = BatchJob {
                 bytes: &bytes,
                 picture: PICTURE,
-                wanted: PICTURE.window(),
+                wanted: window,
                 reduction: 1,
                 destination: SeenFree::wait(&page, last_use)?,
             };
             decoder
                 .decode(&stream, &[job])
                 .map_err(|fault| feedwater::Error::Internal { problem: format!("{fault:?}") })?;
-            let mut pixels = vec![0; page_bytes];
-            read_back(&stream, &page, 0, &mut pixels)?;
-            Ok(pixels)
+            let mut rows = vec![0; page_bytes];
+            read_back(&stream, &page, 0, &mut rows)?;
+            // What is between rows is nobody's.
+            let rows = rows.chunks_exact(window.pitch_bytes() as usize);
+            Ok(rows.flat_map(|row| &row[..3 * window.width as usize]).copied().collect())
         };
         let right = decode(0, &used)?;
         let (mut ahead, mut wrong) = (0, 0);

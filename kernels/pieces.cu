@@ -1,5 +1,5 @@
 // What a tile is made with (tile.cu): phases and barriers, the instructions for four bytes at a time and what stands for
-// them on the host, how threads share out work, and pixels four at a time, a word for each channel.
+// them on the host, division, and pixels sixteen at a time, words for each channel.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
