@@ -7,7 +7,7 @@
 //! file.
 
 use std::fmt::Write;
-use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -27,6 +27,9 @@ use source::source;
 
 mod node;
 mod source;
+
+/// Bytes of a pipeline file, at most.
+const MOST_BYTES: u64 = 16 << 20;
 
 /// What a pipeline file says.
 #[derive(Clone, Debug)]
@@ -49,7 +52,9 @@ impl Pipeline {
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = fs::read_to_string(path).map_err(|error| Error::io(path, &error))?;
+        let text = storage::read_at_most(path, MOST_BYTES)
+            .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
+            .map_err(|error| Error::io(path, &error))?;
         let base = path.parent().unwrap_or(Path::new(""));
         let table = text.parse::<Table>().map_err(|error| {
             let (line, column) = position(&text, error.span().map_or(0, |span| span.start));
@@ -132,6 +137,10 @@ impl Pipeline {
 /// `[storage]`, whose folder is relative to the file as all paths are.
 fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     let mut storage: StorageSettings = settings(file, "storage")?;
+    if storage.cache_directory.as_ref().is_some_and(|it| it.as_os_str().is_empty()) {
+        let problem = "is empty; name a folder, or leave it out";
+        return Err(Error::config("storage.cache_directory", problem));
+    }
     storage.cache_directory = storage.cache_directory.map(|directory| base.join(directory));
     Ok(storage)
 }

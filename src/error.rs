@@ -1,6 +1,7 @@
 //! Errors, sorted by who must act. Texts are lower case without a full stop and carry the noun, the value
-//! and the way out.
+//! and the way out. A text that quotes a file is bounded: what is in the middle of a long one is left out.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
@@ -130,19 +131,47 @@ pub struct Fault {
 impl Fault {
     /// A fault with its words.
     pub fn new(reason: Reason, problem: impl Into<String>) -> Self {
-        Self { reason, problem: problem.into() }
+        Self { reason, problem: bounded(problem.into()) }
     }
 }
 
 impl Error {
     /// A setting that cannot be.
     pub fn config(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Config { key: key.into(), problem: problem.into() }
+        Error::Config { key: bounded(key.into()), problem: bounded(problem.into()) }
     }
 
     /// A file or directory that cannot be used.
     pub fn io(path: impl Into<PathBuf>, source: &io::Error) -> Self {
-        Error::Io { path: path.into(), problem: source.to_string() }
+        Error::Io { path: path.into(), problem: bounded(source.to_string()) }
+    }
+}
+
+/// Most bytes of a text in an error, and how many of a longer one's first and last are kept: the noun stands in front,
+/// the way out at the end.
+const MOST_BYTES: usize = 4096;
+const FIRST_BYTES: usize = 1024;
+const LAST_BYTES: usize = 1024;
+
+/// The text, or of a long one its beginning and its end.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= MOST_BYTES {
+        return text.into();
+    }
+    let (first, rest) = (beginning(text, FIRST_BYTES), beginning(text, text.len() - LAST_BYTES));
+    format!("{first} … ({} bytes in all) … {}", text.len(), &text[rest.len()..]).into()
+}
+
+/// The first characters of a text that take at most so many bytes.
+pub fn beginning(text: &str, most: usize) -> &str {
+    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
+}
+
+fn bounded(text: String) -> String {
+    match shortened(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(short) => short,
     }
 }
 
@@ -150,8 +179,16 @@ impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::Config { key, problem } => write!(f, "{key}: {problem}"),
-            Error::Sample(error) => error.fmt(f),
-            Error::Io { path, problem } => write!(f, "{}: {problem}", path.display()),
+            Error::Sample(error) => {
+                write!(
+                    f,
+                    "{error}; to go on without such samples set loader.on_error to skip or "
+                )?;
+                f.write_str("substitute; feedwater probe names all of them")
+            }
+            Error::Io { path, problem } => {
+                write!(f, "{}: {problem}", shortened(&path.to_string_lossy()))
+            }
             Error::Unavailable { what, reason } => write!(f, "{what} is not available: {reason}"),
             Error::Budget { row, needed, limit } => {
                 write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
@@ -168,6 +205,7 @@ impl std::error::Error for Error {}
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, location, reason, problem } = self;
+        let location = shortened(location);
         write!(f, "{location}: {} (sample {index}): {problem}", reason.name())
     }
 }
@@ -196,6 +234,41 @@ mod tests {
             reason: Reason::Truncated,
             problem: "no end-of-image marker".into(),
         });
-        assert_eq!(error.to_string(), "data/7.jpg: truncated (sample 7): no end-of-image marker");
+        let text = error.to_string();
+        assert!(
+            text.starts_with("data/7.jpg: truncated (sample 7): no end-of-image marker; "),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn an_error_that_stops_a_run_names_the_setting_and_the_command_that_help() {
+        let sample = SampleError {
+            index: 0,
+            location: "a.jpg".into(),
+            reason: Reason::Empty,
+            problem: "no bytes".into(),
+        };
+        let counted = sample.to_string();
+        let stops = Error::Sample(sample).to_string();
+        for words in ["loader.on_error", "feedwater probe"] {
+            assert!(stops.contains(words) && !counted.contains(words), "{stops}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_kept_to_its_beginning_and_its_end() {
+        let name = format!("begins {} ends", "日本".repeat(1 << 20));
+        let texts = [
+            Error::config("source.coco", name.clone()).to_string(),
+            Error::config(name.clone(), "is wrong").to_string(),
+            Error::io(&name, &io::Error::other(name.clone())).to_string(),
+            Fault::new(Reason::Corrupt, name.clone()).to_string(),
+        ];
+        for text in texts {
+            assert!(text.len() < 3 * MOST_BYTES, "{} bytes", text.len());
+            assert!(text.contains("begins 日") && text.contains("本 ends"), "{text}");
+        }
+        assert_eq!(shortened("short"), "short");
     }
 }

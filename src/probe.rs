@@ -11,7 +11,7 @@ use crate::error::{Fault, Reason, Result};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Header, Sampling};
 use crate::plan::{Limits, Route};
-use crate::source::{HostPage, Source};
+use crate::source::{HostPage, LeftOut, Source};
 
 /// How to look at a source.
 #[derive(Clone, Debug)]
@@ -63,6 +63,8 @@ pub struct Report {
     pub labels: BTreeMap<i64, u64>,
     /// Samples of further labels, where there are more than [`MOST_LABELS`].
     pub other_labels: u64,
+    /// What the source met and left out of its samples, with the reason.
+    pub left_out: Vec<LeftOut>,
     /// Samples that cannot be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
     /// The first of them, by index.
@@ -128,6 +130,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     });
     report.samples = samples;
     report.classes = source.classes().to_vec();
+    report.left_out = source.left_out();
     for index in 0..samples {
         let (label, full) = (source.label(index), report.labels.len() >= MOST_LABELS);
         match report.labels.get_mut(&label) {

@@ -7,7 +7,7 @@ use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
 use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::{BoundingBox, Orientation, Size, View};
-use feedwater::source::{Coco, CocoSettings, HostPage, Source};
+use feedwater::source::{Coco, CocoSettings, HostPage, Source, WhyLeftOut};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -77,7 +77,8 @@ fn samples_are_the_images_and_objects_their_annotations_in_the_order_of_the_file
     }
     assert_eq!(seen, 60);
     let described = coco.describe();
-    assert!(described.ends_with("5 pictures, 60 objects of 3 categories"), "{described}");
+    assert!(described.contains("5 images in ") && described.contains("/tests/golden/coco"));
+    assert!(described.ends_with(", 60 objects of 3 categories"), "{described}");
 }
 
 #[test]
@@ -137,6 +138,9 @@ fn pictures_without_annotations_are_kept_or_left_out() {
     let settings = CocoSettings { skip_empty: true, ..Default::default() };
     let some = open(&text, &settings).unwrap();
     assert_eq!(ids(&some), [row(1, &[2]), row(3, &[1, 3])]);
+    let [left_out] = &some.left_out()[..] else { panic!("{:?}", some.left_out()) };
+    assert_eq!((left_out.why, left_out.count), (WhyLeftOut::NoAnnotation, 3));
+    assert_eq!((&*left_out.example, all.left_out().len()), ("0.jpg", 0));
     let none = json!({"images": [{"id": 1, "file_name": "a"}]}).to_string();
     assert!(words(open(&none, &settings)).contains("has no image with an annotation"));
     assert!(words(open("{}", &CocoSettings::default())).contains("has no images"));
@@ -331,9 +335,73 @@ proptest! {
 }
 
 #[test]
+fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_annotations() {
+    let (root, path) = folder(&json!({"images": [{"id": 1, "file_name": "a.jpg"}]}).to_string());
+    let put = |folder: &str| {
+        fs::create_dir_all(root.path().join(folder)).unwrap();
+        fs::write(root.path().join(folder).join("a.jpg"), folder).unwrap();
+    };
+    put("marks");
+    fs::rename(&path, root.path().join("marks/a.json")).unwrap();
+    let text = "[source]\ncoco = \"marks/a.json\"\nimages = \"train\"\n";
+    let open = || {
+        let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
+        // What is written out means the same in another folder.
+        let again = Pipeline::from_toml(&pipeline.to_toml().unwrap(), "").unwrap();
+        let location = |pipeline: Pipeline| pipeline.source.open().map(|it| it.location(0));
+        let (one, two) = (location(pipeline), location(again));
+        assert_eq!(one.is_ok(), two.is_ok());
+        assert_eq!(one.as_ref().ok(), two.as_ref().ok());
+        one
+    };
+    let Err(Error::Config { key, problem }) = open() else { panic!("there is no such folder") };
+    assert_eq!(key, "source.images");
+    for tried in ["train".into(), root.path().to_path_buf(), root.path().join("marks")] {
+        assert!(problem.contains(tried.to_str().unwrap()), "{problem}");
+    }
+    put("marks/train");
+    let at = |folder: &str| root.path().join(folder).join("a.jpg").to_str().unwrap().to_string();
+    assert_eq!(open().unwrap(), at("marks/train"));
+    put("train");
+    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder comes first");
+    fs::remove_file(at("train")).unwrap();
+    let Err(Error::Config { key, problem }) = open() else { panic!("no image is there") };
+    assert!(key == "source.images" && problem.contains(&at("train")), "{problem}");
+}
+
+#[test]
+fn texts_and_lists_are_bounded() {
+    let long = "x".repeat(5 << 20);
+    let (name, file_name) = (&long[..5000], &long[..9000]);
+    let image = |name: &str| json!({"images": [{"id": 7, "file_name": name}]}).to_string();
+    let numbers = "0,".repeat((1 << 22) + 1);
+    let outline = |text: &str| {
+        format!(
+            "{{\"annotations\": [{{\"id\": 1, \"image_id\": 1, \"category_id\": 1, \"bbox\": [0, 0, 1, 1], \
+             \"segmentation\": {text}}}]}}"
+        )
+    };
+    for (text, expected) in [
+        (image(&long), "a text or number of more than 4194304 bytes"),
+        (format!("{{\"images\": [{{\"id\": {}", "1".repeat(5 << 20)), "a text or number of more"),
+        (image(file_name), "image 7 has a file_name of 9000 bytes"),
+        (json!({"categories": [{"id": 3, "name": name}]}).to_string(), "category 3 has a name"),
+        (outline(&format!("[[{numbers}0]]")), "more than 4194304 numbers"),
+        (outline(&format!("[{}[]]", "[],".repeat(1 << 22))), "more than 4194304 numbers"),
+        (outline(&format!("{{\"size\": [1, 1], \"counts\": [{numbers}0]}}")), "more than 4194304"),
+    ] {
+        let words = words(open(&text, &CocoSettings::default()));
+        assert!(words.contains(expected) && words.len() < 5000, "{expected}: {words:.300}");
+        assert!(words.starts_with("source.coco: "), "{words:.300}");
+    }
+}
+
+#[test]
 fn a_pipeline_file_names_it() {
     let (root, _) = folder(&json!({"images": [{"id": 1, "file_name": "a"}]}).to_string());
     let text = "[source]\ncoco = \"a.json\"\nimages = \"x\"\nskip_empty = false\ncoordinates = \"upright\"";
+    fs::create_dir(root.path().join("x")).unwrap();
+    fs::write(root.path().join("x/a"), "image").unwrap();
     let pipeline = Pipeline::from_toml(text, root.path()).unwrap();
     let source = pipeline.source.open().unwrap();
     assert_eq!(source.location(0), root.path().join("x/a").to_str().unwrap());

@@ -4,12 +4,13 @@ use std::fs;
 use std::ops::Range;
 
 use feedwater::config::Pipeline;
+use feedwater::error::Error;
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
 use feedwater::source::{
-    Directory, FileList, FileListSettings, NoSettings, SourceSettings, TfRecord, TfRecordSettings,
-    WebDataset, WebDatasetSettings,
+    Directory, DirectorySettings, FileList, FileListSettings, SourceSettings, TfRecord,
+    TfRecordSettings, WebDataset, WebDatasetSettings,
 };
 use feedwater::storage::StorageSettings;
 use feedwater::synth;
@@ -59,7 +60,10 @@ fn the_documented_file_is_read() {
     let pipeline = Pipeline::from_toml(WHOLE, "base").unwrap();
     assert_eq!(
         pipeline.source,
-        SourceSettings::new::<Directory>(vec!["base/data/train".into()], NoSettings {})
+        SourceSettings::new::<Directory>(
+            vec!["base/data/train".into()],
+            DirectorySettings::default()
+        )
     );
     let mut settings = Settings::default();
     settings.loader.workers = 2.into();
@@ -384,7 +388,10 @@ fn paths_are_relative_to_the_file_and_syntax_errors_have_a_place() {
     let pipeline = Pipeline::from_file(&file).unwrap();
     assert_eq!(
         pipeline.source,
-        SourceSettings::new::<Directory>(vec![dir.path().join("data")], NoSettings {})
+        SourceSettings::new::<Directory>(
+            vec![dir.path().join("data")],
+            DirectorySettings::default()
+        )
     );
     fs::write(&file, "[source]\ndirectory = \"a\"\nbatch = = 3\n").unwrap();
     let words = Pipeline::from_file(&file).unwrap_err().to_string();
@@ -462,4 +469,61 @@ proptest! {
             prop_assert!(error.to_string().contains(": "));
         }
     }
+}
+
+#[test]
+fn an_empty_path_is_an_error_with_its_key_and_not_the_folder_of_the_file() {
+    for (text, expected) in [
+        ("[source]\ndirectory = \"\"\n", "source.directory"),
+        ("[source]\ntfrecord = [\"a\", \"\"]\n", "source.tfrecord"),
+        ("[[source.concat]]\nlist = \"\"\n", "source.concat[0].list"),
+        ("[source]\nlist = \"a\"\n[storage]\ncache_directory = \"\"\n", "storage.cache_directory"),
+    ] {
+        let Err(Error::Config { key, .. }) = Pipeline::from_toml(text, "base") else {
+            panic!("{text}")
+        };
+        assert_eq!(key, expected);
+    }
+    let here = Pipeline::from_toml("[source]\ndirectory = \".\"\n", "base").unwrap();
+    assert_eq!(here.source.paths(), [std::path::Path::new("base/.")]);
+}
+
+/// Reading them would last for ever.
+#[test]
+fn a_pipeline_file_that_is_no_regular_file_is_an_error_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let (pipe, socket) = (dir.path().join("pipe.toml"), dir.path().join("socket.toml"));
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    for (path, kind) in [
+        ("/dev/zero".into(), "a device"),
+        (pipe, "a pipe"),
+        (socket, "a socket"),
+        (dir.path().to_path_buf(), "a folder"),
+    ] {
+        let Err(Error::Io { path: found, problem }) = Pipeline::from_file(&path) else {
+            panic!("{}", path.display())
+        };
+        assert!(found == path && problem.contains(kind), "{problem}");
+    }
+    let large = dir.path().join("large.toml");
+    fs::File::create(&large).unwrap().set_len(1 << 40).unwrap();
+    assert!(matches!(Pipeline::from_file(&large), Err(Error::Io { .. })));
+}
+
+/// Every source, wherever it reads a file.
+#[test]
+fn a_source_that_is_no_regular_file_is_an_error_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    for key in feedwater::source::KEYS {
+        for path in ["/dev/zero", "pipe"] {
+            let text = format!("[source]\n{key} = \"{path}\"\n");
+            let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
+            assert!(pipeline.source.open().is_err(), "{text}");
+        }
+    }
+    assert!(feedwater::source::detect(std::path::Path::new("/dev/zero")).is_err());
+    assert!(feedwater::source::detect(&pipe).is_err());
 }

@@ -108,10 +108,9 @@ fn texts_are_classes_in_byte_order() {
     expect(&list, &[("1", 2), ("2", 0), ("3", 1), ("4", 2)]);
     assert_eq!(list.classes(), ["Zebra", "cat", "dog"]);
     assert!(list.describe().ends_with("4 files in 3 classes"), "{}", list.describe());
-    let lines = "{\"path\": \"1\", \"label\": \"9\"}\n{\"path\": \"2\", \"label\": \"10\"}\n";
+    let lines = "{\"path\": \"1\", \"label\": \"up\"}\n{\"path\": \"2\", \"label\": \"down\"}\n";
     let list = open("a.jsonl", lines).unwrap();
     expect(&list, &[("1", 1), ("2", 0)]);
-    assert_eq!(list.classes(), ["10", "9"], "a string is a text, whatever it looks like");
     let text = FileListSettings { labels: LabelSort::Text, ..Default::default() };
     let list = with("a.csv", "path,label\n1,7\n2,up\n3,007\n", &text).unwrap();
     assert_eq!(list.classes(), ["007", "7", "up"]);
@@ -120,21 +119,87 @@ fn texts_are_classes_in_byte_order() {
     expect(&list, &[("a.jpg", 1), ("b.jpg", 0), ("c.jpg", -1)]);
 }
 
+/// As pandas writes a column of integers once a value was missing in it.
+#[test]
+fn whole_numbers_are_numbers_however_they_are_written() {
+    let labels = [0, 1, 2, 9, 10, 11, -3];
+    let expected: Vec<_> = labels.iter().map(|label| ("a.jpg", *label)).collect();
+    for write in
+        [|it: i64| format!("{it}.0"), |it: i64| format!(" {it}"), |it: i64| format!("{it}.")]
+    {
+        let rows: String = labels.iter().map(|it| format!("a.jpg,{}\n", write(*it))).collect();
+        let list = open("a.csv", &format!("path,label\n{rows}")).unwrap();
+        expect(&list, &expected);
+        assert_eq!(list.classes(), [""; 0], "numbers are no names");
+        let lines: String = labels.iter().map(|it| format!("a.jpg\t{}\n", write(*it))).collect();
+        expect(&open("a.txt", &lines).unwrap(), &expected);
+    }
+    let blanks: String = labels.iter().map(|it| format!("a.jpg {it}.0\n")).collect();
+    expect(&open("a.txt", &blanks).unwrap(), &expected);
+    let object = |label: String| format!("{{\"path\": \"a.jpg\", \"label\": {label}}}\n");
+    for quote in ["", "\""] {
+        let lines: String =
+            labels.iter().map(|it| object(format!("{quote}{it}.0{quote}"))).collect();
+        expect(&open("a.jsonl", &lines).unwrap(), &expected);
+    }
+}
+
+#[test]
+fn a_number_that_is_no_label_is_an_error_with_line_and_value() {
+    for value in ["1.5", "9223372036854775808", "1e300"] {
+        for (name, text) in [
+            ("a.csv", format!("path,label\na,1\nb,{value}\n")),
+            ("a.txt", format!("\na\t1\nb\t{value}\n")),
+            ("a.txt", format!("\na 1\nb {value}\n")),
+            (
+                "a.jsonl",
+                format!("\n{{\"path\": \"a\"}}\n").replace('}', ", \"label\": 1}")
+                    + &format!("{{\"path\": \"b\", \"label\": {value}}}"),
+            ),
+        ] {
+            let words = words(open(name, &text));
+            let shown = if name == "a.jsonl" { &value[..1] } else { value };
+            assert!(words.contains("line 3") && words.contains(shown), "{name}: {words}");
+        }
+    }
+    let names = FileListSettings { labels: LabelSort::Text, ..Default::default() };
+    let list = with("a.csv", "path,label\na,1.5\nb,0.5\nc,10\nd,9\n", &names).unwrap();
+    assert_eq!(list.classes(), ["0.5", "1.5", "10", "9"], "texts where they are asked for");
+    let list = with("a.csv", "path,label\na,10\nb,9\n", &names).unwrap();
+    assert_eq!(list.classes(), ["9", "10"], "numbers are in their own order");
+}
+
+#[test]
+fn lines_rows_paths_and_names_are_bounded() {
+    let long = "x".repeat(5 << 20);
+    let name = "n".repeat(5000);
+    let path = "p".repeat(9000);
+    for (file, text, expected) in [
+        ("a.txt", format!("a\t1\n{long}\t2\n"), "byte 4"),
+        ("a.csv", format!("path,label\na,1\n{long},2\n"), "byte 15"),
+        ("a.jsonl", format!("{{\"path\": \"a\"}}\n{{\"path\": \"{long}\"}}\n"), "byte 14"),
+        ("a.csv", format!("path,label\na,1\n\"b,{}", "c,1\n".repeat(2 << 20)), "line 3: a row"),
+        ("a.csv", format!("path,label\na,{name}\n"), "line 2: a label of 5000 bytes"),
+        ("a.txt", format!("a\t1\n{path}\t1\n"), "line 2: a path of 9000 bytes"),
+    ] {
+        let words = words(open(file, &text));
+        assert!(words.contains(expected) && words.len() < 5000, "{expected}: {words:.500}");
+    }
+}
+
 #[test]
 fn integers_and_texts_do_not_mix() {
-    let expected =
-        "a.csv, line 4: the label is the text \"cat\", and in line 2 it is the integer 3";
+    let expected = "a.csv, line 4: the label is the name \"cat\", and in line 2 it is the number 3";
     refused("a.csv", "path,label\n1,3\n2,4\n3,cat\n", expected);
-    let expected =
-        "a.csv, line 2: the label is the text \"cat\", and in line 3 it is the integer 3";
+    let expected = "a.csv, line 2: the label is the name \"cat\", and in line 3 it is the number 3";
     refused("a.csv", "path,label\n1,cat\n2,3\n", expected);
-    let lines = "{\"path\": \"1\", \"label\": \"9\"}\n{\"path\": \"2\", \"label\": 9}\n";
+    let lines = "{\"path\": \"1\", \"label\": \"x\"}\n{\"path\": \"2\", \"label\": 9}\n";
     refused("a.jsonl", lines, "write labels = \"text\"");
     let text = FileListSettings { labels: LabelSort::Text, ..Default::default() };
-    expect(&with("a.jsonl", lines, &text).unwrap(), &[("1", 0), ("2", 0)]);
+    expect(&with("a.jsonl", lines, &text).unwrap(), &[("1", 1), ("2", 0)]);
     let integers = FileListSettings { labels: LabelSort::Integer, ..Default::default() };
     let refusal = words(with("a.csv", "path,label\n1,cat\n", &integers));
-    assert!(refusal.contains("line 2: the label must be an integer, is \"cat\""), "{refusal}");
+    assert!(refusal.contains("line 2: the label must be a whole number, is \"cat\""), "{refusal}");
 }
 
 #[test]
@@ -172,13 +237,17 @@ fn what_cannot_be_is_an_error_with_the_line() {
         ("a.csv", "path,label\na,1\n\"b,2\nc,3\n", "line 3: 1 fields, the header has 2"),
         ("a.csv", "path,label\n,1\n", "line 2: the path is empty"),
         ("a.csv", "path,label\na,\n", "line 2: the label is empty"),
-        ("a.csv", "path,label\na,1\nb,1.5\n", "line 3: the label is the text \"1.5\""),
+        ("a.csv", "path,label\na,1\nb,1.5\n", "line 3: the label \"1.5\" has a fraction"),
         ("a.jsonl", "{\"path\": \"a\"}\n{\"path\": ", "line 2: EOF while parsing"),
         ("a.jsonl", "[]", "line 1: invalid type"),
         ("a.jsonl", "{\"path\": 3}", "line 1: \"path\" must be a path, is 3"),
         ("a.jsonl", "{\"label\": 3}", "line 1: must have the path under path, image"),
-        ("a.jsonl", "{\"path\": \"a\", \"label\": 1.5}", "must be an integer or a text, is 1.5"),
-        ("a.jsonl", "{\"path\": \"a\", \"label\": null}", "must be an integer or a text, is null"),
+        ("a.jsonl", "{\"path\": \"a\", \"label\": 1.5}", "the label 1.5 has a fraction"),
+        (
+            "a.jsonl",
+            "{\"path\": \"a\", \"label\": null}",
+            "must be a whole number or a text, is null",
+        ),
         ("a.jsonl", "{\"path\": \"a\", \"label\": \"\"}", "line 1: the label is empty"),
         (
             "a.jsonl",
@@ -210,9 +279,9 @@ fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     let object = |it, label: &str| format!("{{\"path\": \"{}\", \"label\": {label}}}\n", name(it));
     type Line<'a> = &'a dyn Fn(usize, &str) -> String;
     let formats: [(&str, &str, Line<'_>, &str); 3] = [
-        ("a.txt", "", &text, "line 50001: the label must be an integer, is \"\\\"x\\\"\""),
-        ("a.csv", "path,label\n", &row, "line 50002: the label is the text \"x\""),
-        ("a.jsonl", "", &object, "line 50001: the label is the text \"x\""),
+        ("a.txt", "", &text, "line 50001: the label must be a whole number, is \"\\\"x\\\"\""),
+        ("a.csv", "path,label\n", &row, "line 50002: the label is the name \"x\""),
+        ("a.jsonl", "", &object, "line 50001: the label is the name \"x\""),
     ];
     for (file, header, line, expected) in formats {
         let lines: Vec<_> = (0..LINES).map(|it| line(it, &it.to_string())).collect();

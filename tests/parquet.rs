@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use feedwater::error::{Error, Reason};
-use feedwater::source::{Configured, HostPage, Parquet, ParquetSettings, Source};
+use feedwater::source::{Configured, HostPage, LabelSort, Parquet, ParquetSettings, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -133,6 +133,51 @@ fn a_column_of_bytes_needs_no_struct_and_texts_are_numbered_in_byte_order() {
     assert_eq!(read(&dotted, 5).unwrap(), picture(5));
     let none = Parquet::open(&[file("int32")], &settings("image", "")).unwrap();
     assert_eq!(labels(&none), [-1; ROWS as usize]);
+}
+
+#[test]
+fn whole_numbers_are_labels_whatever_their_type() {
+    let of = |column: &str, settings: &ParquetSettings| {
+        let settings = ParquetSettings { label: column.into(), ..settings.clone() };
+        Parquet::open(&[file("labels")], &settings)
+    };
+    let auto = ParquetSettings::default();
+    let null = |row: u64, label: i64| if row == 4 { -1 } else { label };
+    let numbers = |label: &dyn Fn(u64) -> i64| (0..ROWS).map(label).collect::<Vec<_>>();
+    for (column, expected) in [
+        ("u64", numbers(&|row| null(row, row as i64))),
+        ("u32", numbers(&|row| i64::from(u32::MAX) - row as i64)),
+        ("f64", numbers(&|row| null(row, row as i64 % 12))),
+        ("f32", numbers(&|row| row as i64 % 12)),
+        ("digits", numbers(&|row| null(row, row as i64 % 12))),
+        ("digits-float", numbers(&|row| row as i64 % 12)),
+    ] {
+        let source = of(column, &auto).unwrap();
+        assert_eq!(labels(&source), expected, "{column}");
+        assert_eq!(source.classes(), [""; 0], "{column}");
+    }
+    let names = ParquetSettings { labels: LabelSort::Text, ..auto.clone() };
+    let source = of("digits", &names).unwrap();
+    let classes: Vec<String> = (0..12).map(|class: u64| class.to_string()).collect();
+    assert_eq!(source.classes(), classes, "numbers are in their own order");
+    assert_eq!(labels(&source), numbers(&|row| null(row, row as i64 % 12)));
+    let mixed = of("digits-and-names", &names).unwrap();
+    assert_eq!(mixed.classes().last().unwrap(), "cat");
+
+    let integers = ParquetSettings { labels: LabelSort::Integer, ..auto.clone() };
+    for (column, settings, key, value) in [
+        ("u64-large", &auto, "source.parquet", "18446744073709551615"),
+        ("f64-fraction", &auto, "source.parquet", "1.5"),
+        ("digits-fraction", &auto, "source.parquet", "1.5"),
+        ("digits-and-names", &auto, "source.parquet", "\"cat\""),
+        ("digits-and-names", &integers, "source.parquet", "\"cat\""),
+        ("u64", &names, "source.labels", "u64"),
+    ] {
+        let words = of(column, settings).err().unwrap().to_string();
+        assert!(words.starts_with(key) && words.contains("labels.parquet"), "{column}: {words}");
+        assert!(words.contains(value), "{column}: {words}");
+        assert!(key == "source.labels" || words.contains("row 11"), "{column}: {words}");
+    }
 }
 
 #[test]

@@ -196,6 +196,43 @@ fn the_command_prints_what_is_there_for_people_and_as_json() {
 }
 
 #[test]
+fn the_command_prints_the_classes_what_is_left_out_and_what_looks_wrong() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["train/cat/0.jpg", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, jpeg(1, 20, 10)).unwrap();
+    }
+    fs::write(root.path().join("train/cat/readme.txt"), "text").unwrap();
+    let above = root.path().to_str().unwrap();
+    let (done, text, words) = feedwater(&[above]);
+    assert!(done && words.contains("train (3 images), val (1 images)"), "{words}");
+    assert!(text.contains("left out  1 files have no image's extension: .txt 1"), "{text}");
+    let (_, text, words) = feedwater(&[root.path().join("train").to_str().unwrap()]);
+    assert_eq!(words, "");
+    let table: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [["0", "2", "cat"], ["1", "1", "dog"]] {
+        assert!(table.contains(&row.to_vec()), "{text}");
+    }
+    let (_, text, _) = feedwater(&[above, "--json"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["report"]["left_out"][0]["why"], "other_extension");
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn of_many_classes_the_command_prints_some() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.jpg"), jpeg(1, 20, 10)).unwrap();
+    let rows: String = (0..1000).map(|class| format!("a.jpg,class {class:04}\n")).collect();
+    fs::write(root.path().join("a.csv"), format!("path,label\n{rows}")).unwrap();
+    let (done, text, _) = feedwater(&[root.path().join("a.csv").to_str().unwrap()]);
+    assert!(done && text.contains("class 0019") && !text.contains("class 0020"), "{text}");
+    assert!(text.contains("980 labels more"), "{text}");
+}
+
+#[test]
 fn the_command_takes_a_pipeline_file_for_settings_that_are_not_the_default() {
     let root = folder(&["train-000000.tar"]);
     let file = root.path().join("set.toml");

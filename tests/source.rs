@@ -8,7 +8,9 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 
 use feedwater::error::{Error, Reason};
-use feedwater::source::{Directory, FileList, HostPage, Memory, Source};
+use feedwater::source::{
+    Directory, DirectorySettings, FileList, HostPage, LeftOut, Memory, Source, WhyLeftOut,
+};
 use tempfile::TempDir;
 
 /// A directory with these files, each holding its own name.
@@ -62,13 +64,81 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
     expect(&source, &root, &expected);
 }
 
+/// The words of a refusal, and its key.
+fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
+    match Directory::with(root.path(), settings) {
+        Err(Error::Config { key, problem }) => (key, problem),
+        other => panic!("{:?}", other.err()),
+    }
+}
+
+fn counts(source: &dyn Source) -> Vec<(WhyLeftOut, String, u64)> {
+    let one = |LeftOut { why, kind, count, .. }| (why, kind, count);
+    source.left_out().into_iter().map(one).collect()
+}
+
 #[test]
-fn a_class_without_files_keeps_its_number() {
-    let root = tree(&["b/1.jpg"]);
+fn a_class_without_images_is_an_error_unless_it_is_allowed_and_keeps_its_number() {
+    let root = tree(&["b/1.jpg", "c/readme.txt"]);
     fs::create_dir(root.path().join("a")).unwrap();
-    let source = Directory::open(root.path()).unwrap();
-    assert_eq!(source.classes(), ["a", "b"]);
+    let (key, problem) = refused(&root, &DirectorySettings::default());
+    assert_eq!(key, "source.directory");
+    assert!(problem.contains("classes a, c of") && problem.contains("allow_empty"), "{problem}");
+    let settings = DirectorySettings { allow_empty: true, ..Default::default() };
+    let source = Directory::with(root.path(), &settings).unwrap();
+    assert_eq!(source.classes(), ["a", "b", "c"]);
     expect(&source, &root, &[(1, "b/1.jpg")]);
+}
+
+#[test]
+fn class_to_index_numbers_the_classes_and_leaves_other_folders_out() {
+    let root = tree(&["cat/1.jpg", "dog/2.jpg", "kitten/3.jpg", "eel/4.jpg"]);
+    let with = |indices: &[(&str, i64)]| {
+        let indices = indices.iter().map(|(name, index)| (name.to_string(), *index)).collect();
+        DirectorySettings { class_to_index: Some(indices), ..Default::default() }
+    };
+    let settings = with(&[("cat", 2), ("kitten", 2), ("dog", 0)]);
+    let source = Directory::with(root.path(), &settings).unwrap();
+    expect(&source, &root, &[(2, "cat/1.jpg"), (0, "dog/2.jpg"), (2, "kitten/3.jpg")]);
+    assert_eq!(source.classes(), ["dog", "", "cat|kitten"]);
+    assert_eq!(counts(&source), [(WhyLeftOut::OtherClass, String::new(), 1)]);
+    let missing = refused(&root, &with(&[("cat", 0), ("horse", 1)]));
+    assert!(missing.0 == "source.directory" && missing.1.contains("horse"), "{missing:?}");
+    let negative = refused(&root, &with(&[("cat", -1)]));
+    assert_eq!(negative.0, "source.class_to_index.cat");
+    assert_eq!(refused(&root, &with(&[("cat", 1 << 20)])).0, "source.class_to_index.cat");
+    assert_eq!(refused(&root, &with(&[])).0, "source.class_to_index");
+}
+
+#[test]
+fn files_without_an_image_s_extension_are_left_out_and_counted_by_it() {
+    let root = tree(&["a/1.JPG", "a/readme.txt", "a/b.heic", "a/c.HEIC", "a/noext", "b/x.y.tiff"]);
+    let source = Directory::open(root.path()).unwrap();
+    expect(&source, &root, &[(0, "a/1.JPG"), (1, "b/x.y.tiff")]);
+    let other = |kind: &str, count| (WhyLeftOut::OtherExtension, kind.to_string(), count);
+    assert_eq!(counts(&source), [other(".heic", 2), other(".txt", 1), other("no extension", 1)]);
+    let example = &source.left_out()[0].example;
+    assert_eq!(*example, root.path().join("a/b.heic").to_str().unwrap());
+    let any = DirectorySettings { extensions: vec!["*".into()], ..Default::default() };
+    assert_eq!(Directory::with(root.path(), &any).unwrap().len(), 6);
+    let some = DirectorySettings { extensions: vec![".heic".into()], allow_empty: true, ..any };
+    assert_eq!(Directory::with(root.path(), &some).unwrap().len(), 2);
+    let none = DirectorySettings { extensions: vec![], ..Default::default() };
+    assert_eq!(refused(&root, &none).0, "source.extensions");
+}
+
+#[test]
+fn class_folders_above_folders_of_classes_are_a_warning_with_the_classes() {
+    let root = tree(&["train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"]);
+    let source = Directory::open(root.path()).unwrap();
+    let [warning] = &source.warnings()[..] else { panic!("{:?}", source.warnings()) };
+    for words in ["train (2 images)", "val (1 images)", "directory = "] {
+        assert!(warning.contains(words), "{warning}");
+    }
+    let flat = tree(&["train/cat/1.jpg", "val/3.jpg"]);
+    assert_eq!(Directory::open(flat.path()).unwrap().warnings().len(), 1, "by their names");
+    let fine = tree(&["cat/1.jpg", "cat/more/2.jpg", "train/3.jpg"]);
+    assert_eq!(Directory::open(fine.path()).unwrap().warnings(), [String::new(); 0]);
 }
 
 #[test]
@@ -120,19 +190,21 @@ fn a_dangling_link_is_a_sample_that_cannot_be_read() {
 }
 
 #[test]
-fn names_with_a_dot_in_front_are_not_seen_and_other_names_do_not_matter() {
-    let root =
-        tree(&["a/.hidden.jpg", "a/.git/1.jpg", ".cache/1.jpg", "a/picture", "a/notes.txt", ".x"]);
+fn names_with_a_dot_in_front_are_not_seen() {
+    let root = tree(&["a/.hidden.jpg", "a/.git/1.jpg", ".cache/1.jpg", "a/1.jpg", ".x"]);
     let source = Directory::open(root.path()).unwrap();
     assert_eq!(source.classes(), ["a"]);
-    expect(&source, &root, &[(0, "a/notes.txt"), (0, "a/picture")]);
+    expect(&source, &root, &[(0, "a/1.jpg")]);
+    assert_eq!(counts(&source), []);
 }
 
 #[test]
 fn what_is_neither_file_nor_folder_is_not_a_sample() {
     let root = tree(&["a/1.jpg"]);
     let _socket = UnixListener::bind(root.path().join("a/2.jpg")).unwrap();
-    expect(&Directory::open(root.path()).unwrap(), &root, &[(0, "a/1.jpg")]);
+    let source = Directory::open(root.path()).unwrap();
+    expect(&source, &root, &[(0, "a/1.jpg")]);
+    assert_eq!(counts(&source), [(WhyLeftOut::Special, String::new(), 1)]);
 }
 
 #[test]
@@ -140,9 +212,8 @@ fn files_beside_the_class_folders_are_counted_and_are_not_samples() {
     let root = tree(&["a/1.jpg", "readme.txt", "labels.csv"]);
     let source = Directory::open(root.path()).unwrap();
     expect(&source, &root, &[(0, "a/1.jpg")]);
-    let text = source.describe();
-    assert!(text.contains("1 files in 1 classes"), "{text}");
-    assert!(text.contains("2 files beside the class folders are not samples"), "{text}");
+    assert!(source.describe().contains("1 files in 1 classes"), "{}", source.describe());
+    assert_eq!(counts(&source), [(WhyLeftOut::BesideClasses, String::new(), 2)]);
 }
 
 #[test]
@@ -161,7 +232,7 @@ fn names_that_are_not_utf_8_can_be_read() {
 fn a_directory_without_files_or_that_is_not_there_is_an_error_with_its_path() {
     let root = tree(&["a/.hidden"]);
     let error = Directory::open(root.path()).err().unwrap().to_string();
-    let expected = format!("source.directory: no files in {}", root.path().display());
+    let expected = format!("source.directory: no images in {}", root.path().display());
     assert!(error.starts_with(&expected), "{error}");
     let missing = root.path().join("missing");
     let error = Directory::open(&missing).err().unwrap();
@@ -256,8 +327,8 @@ fn a_label_that_is_not_an_integer_is_an_error_with_its_line() {
         [("cat", "\"cat\""), ("1.5", "\"1.5\""), ("", "\"\""), ("1\t2", "\"1\\t2\"")]
     {
         let error = list(&root, format!("a.jpg\t1\n\nb.jpg\t{label}\n")).err().unwrap().to_string();
-        assert!(error.contains("list.tsv, line 3: the label must be an integer"), "{error}");
-        assert!(error.ends_with(shown), "{error}");
+        assert!(error.contains("list.tsv, line 3: the label "), "{error}");
+        assert!(error.contains(shown), "{error}");
     }
 }
 
@@ -276,7 +347,8 @@ fn a_folder_in_a_list_cannot_be_read() {
     let root = tree(&["folder/1.jpg"]);
     let source = list(&root, "folder\t1\n").unwrap();
     let fault = source.read(0, &mut HostPage::default(), 1 << 20).unwrap_err();
-    assert_eq!(fault.to_string(), "unreadable: not a regular file");
+    assert_eq!(fault.reason, Reason::Unreadable);
+    assert!(fault.problem.starts_with("not a regular file"), "{fault}");
 }
 
 #[test]

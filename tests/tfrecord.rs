@@ -99,6 +99,36 @@ fn label(values: &[i64]) -> Vec<u8> {
     feature("image/class/label", &field(3, &values))
 }
 
+/// A label in a list of floats.
+fn float_label(values: &[f32], packed: bool) -> Vec<u8> {
+    let bytes = |value: &f32| value.to_le_bytes().to_vec();
+    let list = match packed {
+        true => field(1, &values.iter().flat_map(bytes).collect::<Vec<u8>>()),
+        false => values.iter().flat_map(|it| [varint(1 << 3 | 5), bytes(it)].concat()).collect(),
+    };
+    feature("image/class/label", &field(2, &list))
+}
+
+#[test]
+fn a_float_that_is_a_whole_number_is_a_label() {
+    let with = |values: &[f32], packed| {
+        let data = field(1, &[image(b"picture"), float_label(values, packed)].concat());
+        let root = folder(&[("a", &record(&data))]);
+        open(root.path()).map(|source| source.label(0))
+    };
+    for packed in [true, false] {
+        assert_eq!((with(&[11.0], packed).unwrap(), with(&[-3.0], packed).unwrap()), (11, -3));
+        for (values, shown) in [(&[1.5][..], "1.5"), (&[f32::NAN], "NaN"), (&[3e9], "3000000000")] {
+            let words = with(values, packed).err().unwrap().to_string();
+            assert!(words.contains(shown) && words.contains("byte"), "{words}");
+        }
+        for values in [&[][..], &[1.0, 2.0]] {
+            let words = with(values, packed).err().unwrap().to_string();
+            assert!(words.contains(&format!("has {} values", values.len())), "{words}");
+        }
+    }
+}
+
 #[test]
 fn what_tensorflow_wrote_is_read_sample_for_sample() {
     let root = written_by_tensorflow();
@@ -296,7 +326,7 @@ fn a_feature_that_is_missing_is_an_error_with_those_that_are_there() {
     );
     assert_eq!(with("image/encoded", "").unwrap().label(0), -1);
     let words = with("image/encoded", "image/object/bbox/label").err().unwrap().to_string();
-    assert!(words.ends_with("has 3 values in its int64 list, one is needed"), "{words}");
+    assert!(words.ends_with("has 3 values in its int64 or float list, one is needed"), "{words}");
     let words = with("image/height", "").err().unwrap().to_string();
     assert!(words.ends_with("has 0 values in its bytes list, one is needed"), "{words}");
 }

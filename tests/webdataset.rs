@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use feedwater::error::{Error, Reason};
-use feedwater::source::{HostPage, Source, WebDataset, WebDatasetSettings};
+use feedwater::source::{HostPage, Source, WebDataset, WebDatasetSettings, WhyLeftOut};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -158,6 +158,126 @@ fn the_first_extension_of_the_settings_counts_and_samples_without_a_picture_are_
     assert_eq!(with("jpg"), [(1, b"jpg".to_vec())]);
 }
 
+/// A hard link to this member.
+fn hard_link(name: &str, target: &str) -> Vec<u8> {
+    let mut link = header(name, b"00000000000", b'1');
+    link[157..157 + target.len()].copy_from_slice(target.as_bytes());
+    link[148..156].fill(b' ');
+    let sum: u32 = link.iter().map(|&byte| u32::from(byte)).sum();
+    link[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    link
+}
+
+fn left_out(bytes: &[u8]) -> Vec<(WhyLeftOut, String, u64)> {
+    let root = folder(&[("a.tar", bytes)]);
+    let settings = WebDatasetSettings { image: "jpg;png".into(), ..Default::default() };
+    let counts = |_| {
+        let source = WebDataset::open(&[root.path().into()], &settings).unwrap();
+        let all = source.left_out();
+        assert!(all.iter().all(|it| it.example.contains("a.tar: ")), "{all:?}");
+        all.into_iter().map(|it| (it.why, it.kind, it.count)).collect::<Vec<_>>()
+    };
+    // The second time from the table on disk.
+    let both = [1, 2].map(counts);
+    assert_eq!(both[0], both[1]);
+    both[1].clone()
+}
+
+#[test]
+fn hard_links_are_the_files_before_them() {
+    let bytes = [
+        member("./a.jpg", b"one", b'0'),
+        member("./a.cls", b"1", b'0'),
+        hard_link("./b.jpg", "a.jpg"),
+        hard_link("./b.cls", "./a.cls"),
+        hard_link("./c.jpg", "./b.jpg"),
+        member("./c.cls", b"3", b'0'),
+        member("x", b"27 linkpath=./a.b/long.jpg\n", b'x'),
+        hard_link("d.jpg", "short"),
+        member("d.cls", b"4", b'0'),
+        vec![0; 1024],
+    ];
+    let one = |label| (label, b"one".to_vec());
+    assert_eq!(open(&bytes.concat()).unwrap(), [one(1), one(1), one(3)]);
+    let counts = left_out(&bytes.concat());
+    let expected =
+        [(WhyLeftOut::NoImage, "cls".to_string(), 1), (WhyLeftOut::LostLink, String::new(), 1)];
+    assert_eq!(counts, expected);
+}
+
+/// As GNU tar writes a file that has two names, compressed too.
+#[test]
+fn hard_links_of_gnu_tar_are_read() {
+    let root = folder(&[("a.jpg", b"one"), ("a.cls", b"1"), ("b.cls", b"2")]);
+    fs::hard_link(root.path().join("a.jpg"), root.path().join("b.jpg")).unwrap();
+    let long = format!("{}.jpg", "l".repeat(150));
+    fs::hard_link(root.path().join("a.jpg"), root.path().join(&long)).unwrap();
+    fs::write(root.path().join(&long).with_extension("cls"), "3").unwrap();
+    let tar = |options: &str, format: &str| {
+        let path = root.path().join("made");
+        let done = std::process::Command::new("tar")
+            .arg(options)
+            .arg(&path)
+            .args([format, "--sort=name", "--exclude=made", "-C"])
+            .arg(root.path())
+            .arg(".")
+            .status();
+        assert!(done.unwrap().success());
+        fs::read(path).unwrap()
+    };
+    for (options, format) in
+        [("-cf", "--format=gnu"), ("-cf", "--format=pax"), ("-czf", "--format=gnu")]
+    {
+        let samples = open(&tar(options, format)).unwrap();
+        let expected = [1, 2, 3].map(|label| (label, b"one".to_vec()));
+        assert_eq!(samples, expected, "{options} {format}");
+    }
+}
+
+#[test]
+fn keys_without_an_image_are_counted_by_what_they_have_instead() {
+    let bytes = archive(&[
+        ("d.cls", b"1"),
+        ("d.tiff", b"x"),
+        ("e.tiff", b"x"),
+        ("f.seg.jpg", b"x"),
+        ("g.cls", b"1"),
+        ("readme", b"x"),
+        ("h.jpg", b"x"),
+        ("h.cls", b"1"),
+    ]);
+    let kind = |why, kind: &str, count| (why, kind.to_string(), count);
+    let expected = [
+        kind(WhyLeftOut::NoImage, "cls", 1),
+        kind(WhyLeftOut::NoImage, "seg.jpg", 1),
+        kind(WhyLeftOut::NoImage, "tiff", 2),
+        kind(WhyLeftOut::NoKey, "no extension", 1),
+    ];
+    assert_eq!(left_out(&bytes), expected);
+    let lines = refused(&archive(&[("d.tiff", b"x")]));
+    assert!(lines.contains("1 keys have no image: tiff 1"), "{lines}");
+}
+
+#[test]
+fn a_label_is_a_whole_number_however_it_is_written() {
+    for (text, expected) in [("3.0", 3), (" 12\n", 12)] {
+        let samples = open(&archive(&[("a.jpg", b"x"), ("a.cls", text.as_bytes())])).unwrap();
+        assert_eq!(samples[0].0, expected);
+    }
+    for json in ["{\"label\": 3}", "{\"label\": 3.0}", "{\"label\": \"3\"}"] {
+        let bytes = archive(&[("a.jpg", b"x"), ("a.json", json.as_bytes())]);
+        assert_eq!(open_with(&bytes, "jpg", "json", "label").unwrap()[0].0, 3, "{json}");
+    }
+    for label in ["1.5", "18446744073709551615"] {
+        let words = refused(&archive(&[("a.jpg", b"x"), ("a.cls", label.as_bytes())]));
+        assert!(words.contains("byte 1536") && words.contains(label), "{words}");
+        let json = format!("{{\"label\": {label}}}");
+        let bytes = archive(&[("a.jpg", b"x"), ("a.json", json.as_bytes())]);
+        let words = open_with(&bytes, "jpg", "json", "label").err().unwrap().to_string();
+        assert!(words.contains("byte 1536") && words.contains(label), "{words}");
+    }
+}
+
 #[test]
 fn what_is_no_file_of_a_sample_is_not_seen() {
     let bytes = [
@@ -219,8 +339,8 @@ fn damaged_extended_headers_and_sparse_files_are_errors() {
 #[test]
 fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
     for (label, words) in [
-        ("cat", "byte 1536: the label must be an integer, is \"cat\""),
-        ("", "byte 1536: the label must be an integer, is \"\""),
+        ("cat", "byte 1536: the label must be a whole number, is \"cat\""),
+        ("", "byte 1536: the label must be a whole number, is \"\""),
     ] {
         let error = refused(&archive(&[("a.jpg", b"x"), ("a.cls", label.as_bytes())]));
         assert!(error.ends_with(words), "{error}");
@@ -234,11 +354,11 @@ fn what_is_wrong_with_a_sample_is_an_error_with_the_byte_and_the_way_out() {
         let words = format!("byte 2048: the sample has a file \"{name}\" already");
         assert!(refused(&twice).ends_with(&words), "{}", refused(&twice));
     }
-    for json in ["{\"other\": 1}", "{\"label\": 1.5}", "[1]", "{"] {
+    for json in ["{\"other\": 1}", "{\"label\": true}", "[1]", "{"] {
         let bytes = archive(&[("a.jpg", b"x"), ("a.json", json.as_bytes())]);
         let words = open_with(&bytes, "jpg", "json", "label").err().unwrap().to_string();
         assert!(
-            words.contains("byte 1536: no integer under \"label\" in the JSON text"),
+            words.contains("byte 1536: no whole number under \"label\" in the JSON text"),
             "{words}"
         );
     }

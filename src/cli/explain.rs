@@ -11,6 +11,7 @@ use clap::Args;
 use feedwater::explain::{Differential, Options as Wishes, Ranks, ReadScaling, Report, explain};
 use feedwater::loader::{Batch, Loader, LoaderBuilder};
 use feedwater::source::{HostPage, Source};
+use feedwater::storage;
 
 use super::report::warn;
 use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
@@ -78,12 +79,16 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     }
 }
 
+/// Bytes of a saved report, at most.
+const MOST_REPORT_BYTES: u64 = 64 << 20;
+
 /// Explains reports that were saved.
 fn read_reports(options: &Options) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for path in &options.files {
-        let text = fs::read_to_string(path).map_err(|error| io_failure(path, &error))?;
-        let saved: Report = serde_json::from_str(&text).map_err(|error| {
+        let text = storage::read_at_most(path, MOST_REPORT_BYTES);
+        let text = text.map_err(|error| io_failure(path, &error))?;
+        let saved: Report = serde_json::from_slice(&text).map_err(|error| {
             let path = path.display();
             Failure::Misused(format!("{path}: is no report of feedwater explain --save: {error}"))
         })?;

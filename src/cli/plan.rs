@@ -4,6 +4,7 @@ use clap::Args;
 use feedwater::config::Pipeline;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::plan::{DevicePlan, Plan};
+use feedwater::source::{LeftOut, left_out_lines};
 use serde_json::{Value, json};
 
 use super::{DeviceOption, Failure, PipelineOptions, print, print_json};
@@ -35,11 +36,19 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     if options.cuda {
         return print(kernel(&options.pipeline)?.trim_end());
     }
-    let plan = options.pipeline.builder()?.plan()?;
-    match options.json {
-        true => print_json(&describe(&plan)),
-        false => print(plan.to_string().trim_end()),
+    let builder = options.pipeline.builder()?;
+    let source = builder.source();
+    let plan = builder.plan()?;
+    for warning in source.warnings() {
+        eprintln!("warning: {warning}");
     }
+    if options.json {
+        return print_json(&describe(&plan, &source.left_out()));
+    }
+    print(plan.to_string().trim_end())?;
+    left_out_lines(&source.left_out())
+        .iter()
+        .try_for_each(|line| print(format!("left out  {line}")))
 }
 
 /// The text of the kernel that a GPU would run.
@@ -51,7 +60,7 @@ fn kernel(options: &PipelineOptions) -> Result<String, Failure> {
     })
 }
 
-fn describe(plan: &Plan) -> Value {
+fn describe(plan: &Plan, left_out: &[LeftOut]) -> Value {
     let steps = plan.steps.iter().map(|step| {
         json!({
             "op": step.operator.name(),
@@ -82,6 +91,7 @@ fn describe(plan: &Plan) -> Value {
         "offloads": plan.offloads,
         "order": plan.shuffle,
         "shard": plan.shard,
+        "left_out": left_out,
         "device": plan.device.as_ref().map(device),
         "reductions": reductions.collect::<Vec<_>>(),
         "footprint": rows(&plan.footprint),

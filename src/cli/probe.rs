@@ -7,10 +7,11 @@ use std::thread;
 
 use clap::Args;
 use feedwater::config::Pipeline;
+use feedwater::error::beginning;
 use feedwater::footprint::bytes;
 use feedwater::plan::Limits;
 use feedwater::probe::{self, Report, Settings};
-use feedwater::source::{self, Source};
+use feedwater::source::{self, Source, left_out_lines};
 use serde_json::json;
 
 use super::{Failure, print, print_json, progress};
@@ -36,6 +37,9 @@ pub struct Options {
     #[arg(long)]
     json: bool,
 }
+
+/// Labels that are shown one by one.
+const MOST_ROWS: usize = 20;
 
 /// A source, and the table under `[source]` that names it.
 pub struct Opened {
@@ -65,6 +69,9 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         limits,
     };
     let looks = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
+    for warning in source.warnings() {
+        eprintln!("warning: {warning}");
+    }
     let bar = progress(looks, "samples");
     let report = probe::run(&*source, &settings, |_| bar.inc(1));
     bar.finish_and_clear();
@@ -74,6 +81,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
             "source": table,
             "description": source.describe(),
             "memory_bytes": source.memory_bytes(),
+            "warnings": source.warnings(),
             "report": report,
         }));
     }
@@ -121,9 +129,13 @@ fn tell(report: &Report) -> Result<(), Failure> {
         print(format!("          {name:>10}  {:>8}  {bar}", bucket.images))?;
     }
     print(format!("labels    {}", labels(report)))?;
+    class_table(report).iter().try_for_each(print)?;
     print(format!("routes    {} (where the GPU has them all)", shares(&report.routes, usable)))?;
     for (why, count) in &report.cpu_because {
         print(format!("          {count} for the cpu: {why}"))?;
+    }
+    for line in left_out_lines(&report.left_out) {
+        print(format!("left out  {line}"))?;
     }
     if report.faults.is_empty() {
         return print("unusable  none");
@@ -150,11 +162,39 @@ fn labels(report: &Report) -> String {
         report.labels.iter().filter(|&(&label, _)| label != -1).map(|(_, &count)| count).collect();
     let without = report.labels.get(&-1).copied().unwrap_or(0);
     let Some((least, most)) = labelled.iter().min().zip(labelled.iter().max()) else {
-        return "none".into();
+        let objects = if report.classes.is_empty() { "" } else { "; classes of objects:" };
+        return format!("none{objects}");
     };
     let more = if report.other_labels > 0 { " or more" } else { "" };
     let without = if without > 0 { format!("; {without} without") } else { String::new() };
     format!("{}{more}, with {least} to {most} samples each{without}", labelled.len())
+}
+
+/// Rows of label, samples and class, in the order of the labels: the first of them, and how many more there are.
+fn class_table(report: &Report) -> Vec<String> {
+    let mut table: BTreeMap<i64, u64> = report.labels.clone();
+    table.remove(&-1);
+    // Classes without samples have a label too, if a name.
+    for (label, name) in (0..).zip(&report.classes) {
+        if !name.is_empty() && report.other_labels == 0 {
+            table.entry(label).or_default();
+        }
+    }
+    let labelled = report.labels.keys().any(|label| *label != -1);
+    let row = |(label, count): (&i64, &u64)| {
+        let count = if labelled { count.to_string() } else { String::new() };
+        let name = usize::try_from(*label).ok().and_then(|label| report.classes.get(label));
+        let name = name.map_or("", |name| beginning(name, 60));
+        format!("          {label:>10}  {count:>8}  {name}").trim_end().to_string()
+    };
+    let mut rows: Vec<String> = table.iter().take(MOST_ROWS).map(row).collect();
+    if table.len() > MOST_ROWS {
+        rows.push(format!(
+            "          and {} labels more (--json has them)",
+            table.len() - MOST_ROWS
+        ));
+    }
+    rows
 }
 
 fn sides([width, height]: [u32; 2]) -> String {

@@ -7,6 +7,7 @@ use std::fs;
 use feedwater::footprint::bytes;
 use feedwater::loader::{AheadReport, CacheStats, LaneReport, Loader, StageSeconds};
 use feedwater::plan::{Shard, Shuffle};
+use feedwater::source::{LeftOut, left_out_lines};
 use feedwater::storage::StorageStats;
 use feedwater::tune::{Choice, Decision};
 use serde::Serialize;
@@ -40,6 +41,8 @@ pub struct Report {
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
+    /// What the source left out of its samples, and why.
+    pub left_out: Vec<LeftOut>,
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
@@ -92,6 +95,7 @@ impl Report {
             read_ahead: loader.read_ahead(),
             outcomes: stats.outcomes,
             faults: stats.faults,
+            left_out: stats.left_out,
             finished_on_cpu: stats.finished_on_cpu,
             routes: stats.routes,
             caches: stats.caches,
@@ -172,6 +176,9 @@ impl fmt::Display for Report {
         }
         if self.faults.values().any(|&count| count > 0) {
             writeln!(f, "faults    {}", counts(&self.faults))?;
+        }
+        for line in left_out_lines(&self.left_out) {
+            writeln!(f, "left out  {line}")?;
         }
         write!(
             f,

@@ -62,13 +62,17 @@ fn single(
 ) -> Result<SourceSettings> {
     let one = |place: Value| -> Result<PathBuf> {
         let path: PathBuf = read(place).map_err(|it| it.at(key).into_error(at))?;
+        if path.as_os_str().is_empty() {
+            let problem = "is empty; name what it is to read (\".\" is the folder of this file)";
+            return Err(Error::config(format!("{at}.{key}"), problem));
+        }
         Ok(storage::join(base, &path))
     };
     let paths = match place {
         Some(Value::Array(places)) => places.into_iter().map(one).collect::<Result<_>>()?,
         place => place.into_iter().map(one).collect::<Result<_>>()?,
     };
-    source::read(key, paths, node::Node::from(Value::Table(settings)))
+    source::read(key, paths, node::Node::from(Value::Table(settings)), base)
         .unwrap_or_else(|| Err(unknown(key, KEYS)))
         .map_err(|problem: Problem| {
             problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at)

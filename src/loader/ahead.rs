@@ -21,7 +21,7 @@ use serde::Serialize;
 
 use crate::annotation::{Canvas, Object};
 use crate::error::Fault;
-use crate::source::{Expected, Page, Source};
+use crate::source::{Expected, LeftOut, Page, Source};
 use crate::storage::{self, Arrival};
 use crate::tune::{AheadDecision, ReadAhead, TakenBatch};
 
@@ -311,6 +311,14 @@ impl Source for Ahead {
 
     fn slow_shuffled(&self) -> Option<String> {
         self.source.slow_shuffled()
+    }
+
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.source.left_out()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.source.warnings()
     }
 
     fn largest_bytes(&self) -> u64 {

@@ -260,14 +260,15 @@ impl Loader {
         self.order.whole().places()
     }
 
-    /// What is known to be wrong with the libraries that this loader uses, or was asked to, what makes the source slow in the
-    /// order that was asked for, and what went wrong so far while files behind URLs were kept on disk; with the way out,
+    /// What is known to be wrong with the libraries that this loader uses, or was asked to, what looks like a mistake in the
+    /// source ([`Source::warnings`]), what makes it slow in the order that was asked for, and what went wrong so far while files behind URLs were kept on disk; with the way out,
     /// for people.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
         let slow = anywhere.then(|| self.source.slow_shuffled());
-        let mut warnings = self.warnings.clone();
+        let mut warnings = self.source.warnings();
+        warnings.extend(self.warnings.iter().cloned());
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
         if let Some(Err(error)) = &self.watch {
@@ -303,7 +304,7 @@ impl Loader {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        self.observed().stats()
+        Stats { left_out: self.source.left_out(), ..self.observed().stats() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {

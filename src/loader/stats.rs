@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::error::Reason;
 use crate::measure::{DeviceCounts, Meters, Stage, StageCounts};
+use crate::source::LeftOut;
 use crate::storage::StorageStats;
 
 use super::balance::LaneReport;
@@ -42,6 +43,8 @@ pub struct Stats {
     pub caches: Vec<CacheStats>,
     /// Bytes, predicted and measured.
     pub memory: MemoryStats,
+    /// What the source met and left out of its samples, with the reason, such as the keys of an archive without an image.
+    pub left_out: Vec<LeftOut>,
     /// What the process has asked of servers, and found on the disk that stands for them; all loaders together, and what
     /// opening the sources took.
     pub storage: StorageStats,

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Directory, HEAD_BYTES, KEYS, NoSettings, SourceSettings, recognise};
+use super::{Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
 use crate::error::{Error, Result};
 use crate::storage::{self, File};
 
@@ -27,7 +27,7 @@ pub fn detect(path: &Path) -> Result<SourceSettings> {
             let head = head(&path.join(&entry.name)).ok()?;
             recognise(path, &entry.name.to_string_lossy(), &head, true)
         });
-        let pictures = || SourceSettings::new::<Directory>(vec![path.into()], NoSettings {});
+        let pictures = || SourceSettings::new::<Directory>(vec![path.into()], Default::default());
         return Ok(found.into_iter().next().unwrap_or_else(pictures));
     }
     let head = head(path).map_err(io)?;

@@ -8,19 +8,28 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Configured, Expected, NoSettings, Page, Source, file, settings};
+use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
+use super::{file, left_out, settings};
 use crate::error::{Error, Fault, Result};
 use crate::storage::{self, Stamp};
 
-/// Pictures in class folders, as torchvision's `ImageFolder` sees them.
+pub use classes::DirectorySettings;
+
+use classes::Classes;
+
+mod classes;
+
+/// Images in class folders, as torchvision's `ImageFolder` sees them.
 ///
-/// * Every folder directly in the directory is a class; classes are numbered in the byte order of their
-///   names. Where there is no folder, the files of the directory itself are the samples, with label -1.
-/// * The samples of a class are the regular files in its folder, and then those of its sub-folders, each
-///   level in the byte order of names. Links are followed; a link to a folder above itself is not.
-/// * Names that begin with a dot are not seen. The other names do not matter: what is a picture is known
-///   by content, so a text file among the pictures is a sample that cannot be decoded.
-/// * Files beside the class folders are not samples; [`Source::describe`] counts them.
+/// * Every folder directly in the directory is a class; classes are numbered in the byte order of their names, or as
+///   `class_to_index` says. Where there is no folder, the images of the directory itself are the samples, with label -1.
+/// * The samples of a class are the images in its folder, and then those of its sub-folders, each level in the byte order of
+///   names. Links are followed; a link to a folder above itself is not.
+/// * An image is a regular file whose name ends in one of `extensions`. Other files, pipes and the like, and files beside the
+///   class folders are left out and counted ([`Source::left_out`]). What an image is decoded as is known by content.
+/// * A class without images is an error, unless `allow_empty` says otherwise: it would shift the labels of those after it.
+/// * Names that begin with a dot are not seen.
+/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Source::warnings`]).
 /// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
 ///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
 pub struct Directory {
@@ -34,7 +43,8 @@ pub struct Directory {
     /// For each sample behind a URL, which version it is; empty where the files are local.
     stamps: Vec<Stamp>,
     largest_bytes: u64,
-    beside: u64,
+    left_out: Vec<LeftOut>,
+    warning: Option<String>,
 }
 
 /// A run of samples in one folder.
@@ -46,44 +56,44 @@ struct Folder {
 }
 
 impl Directory {
-    /// Lists the directory. Fails where it cannot be read or holds no file.
+    /// Lists the directory with the settings of torchvision's `ImageFolder`. Fails as [`Self::with`] does.
     pub fn open(path: impl AsRef<Path>) -> Result<Self> {
-        let root = path.as_ref().to_path_buf();
-        let mut this = Self {
-            root: root.clone(),
-            classes: Vec::new(),
-            folders: Vec::new(),
-            names: Vec::new(),
-            ends: Vec::new(),
-            stamps: Vec::new(),
-            largest_bytes: 0,
-            beside: 0,
-        };
-        if storage::is_url(&root) {
-            this.add_objects(storage::list_all(&root).map_err(|error| Error::io(&root, &error))?);
-            return this.checked();
-        }
-        let top = list(&root)?;
-        if top.folders.is_empty() {
-            this.add_files(root.clone(), -1, &top.files);
-        } else {
-            this.beside = top.files.len() as u64;
-            let above = &mut HashSet::from([identity(&root)?]);
-            for (label, name) in top.folders.iter().enumerate() {
-                this.classes.push(name.to_string_lossy().into_owned());
-                this.walk(root.join(name), label as i64, above)?;
-            }
-        }
-        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
-        this.checked()
+        Self::with(path, &DirectorySettings::default())
     }
 
-    fn checked(self) -> Result<Self> {
-        if self.ends.is_empty() {
-            let problem = format!("no files in {} or in its folders", self.root.display());
-            return Err(Error::config("source.directory", problem));
+    /// Lists the directory.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it holds no image, a class has none, or a setting
+    /// cannot be.
+    pub fn with(path: impl AsRef<Path>, settings: &DirectorySettings) -> Result<Self> {
+        settings.check()?;
+        let root = path.as_ref();
+        let mut listing = Listing {
+            settings,
+            classes: Classes::default(),
+            left_out: LeftOuts::default(),
+            found: Self {
+                root: root.to_path_buf(),
+                classes: Vec::new(),
+                folders: Vec::new(),
+                names: Vec::new(),
+                ends: Vec::new(),
+                stamps: Vec::new(),
+                largest_bytes: 0,
+                left_out: Vec::new(),
+                warning: None,
+            },
+        };
+        match storage::is_url(root) {
+            true => {
+                let objects = storage::list_all(root).map_err(|error| Error::io(root, &error))?;
+                listing.add_objects(objects);
+            }
+            false => listing.add_folders()?,
         }
-        Ok(self)
+        listing.finish()
     }
 
     /// The path of a sample.
@@ -97,16 +107,58 @@ impl Directory {
     fn folder(&self, index: u64) -> &Folder {
         &self.folders[self.folders.partition_point(|folder| folder.end <= index)]
     }
+}
 
-    fn walk(&mut self, path: PathBuf, label: i64, above: &mut HashSet<(u64, u64)>) -> Result<()> {
+/// A directory while it is listed.
+struct Listing<'a> {
+    settings: &'a DirectorySettings,
+    classes: Classes,
+    left_out: LeftOuts,
+    found: Directory,
+}
+
+impl Listing<'_> {
+    fn add_folders(&mut self) -> Result<()> {
+        let root = self.found.root.clone();
+        let top = list(&root)?;
+        if top.folders.is_empty() {
+            self.add_files(root, -1, &top);
+            return Ok(());
+        }
+        for name in top.files.iter().chain(&top.special) {
+            self.count(WhyLeftOut::BesideClasses, "", Path::new(name));
+        }
+        let above = &mut HashSet::from([identity(&root)?]);
+        for (number, name) in top.folders.iter().enumerate() {
+            let class = name.to_string_lossy();
+            match self.settings.label(number, &class) {
+                Some(label) => {
+                    self.classes.begin(&class);
+                    self.walk(root.join(name), label, false, above)?;
+                }
+                None => self.count(WhyLeftOut::OtherClass, "", Path::new(name)),
+            }
+        }
+        Ok(())
+    }
+
+    /// `below` tells a folder below that of its class.
+    fn walk(
+        &mut self,
+        path: PathBuf,
+        label: i64,
+        below: bool,
+        above: &mut HashSet<(u64, u64)>,
+    ) -> Result<()> {
         let identity = identity(&path)?;
         if !above.insert(identity) {
             return Ok(());
         }
         let entries = list(&path)?;
-        self.add_files(path.clone(), label, &entries.files);
+        let images = self.add_files(path.clone(), label, &entries);
+        self.classes.add(images, below);
         for name in &entries.folders {
-            self.walk(path.join(name), label, above)?;
+            self.walk(path.join(name), label, true, above)?;
         }
         above.remove(&identity);
         Ok(())
@@ -115,51 +167,97 @@ impl Directory {
     /// What a walk over folders finds, from one flat list.
     fn add_objects(&mut self, mut objects: Vec<(String, Stamp)>) {
         if objects.iter().any(|(name, _)| name.contains('/')) {
-            let all = objects.len();
+            for (name, _) in objects.iter().filter(|(name, _)| !name.contains('/')) {
+                self.count(WhyLeftOut::BesideClasses, "", Path::new(name));
+            }
             objects.retain(|(name, _)| name.contains('/'));
-            self.beside = (all - objects.len()) as u64;
         }
         objects.sort_unstable_by(|(a, _), (b, _)| in_order_of_a_walk(a, b));
-        let parts = |name: &str| match name.rsplit_once('/') {
-            Some((folder, file)) => (folder.to_string(), file.to_string()),
-            None => (String::new(), name.to_string()),
-        };
-        for run in objects.chunk_by(|(a, _), (b, _)| parts(a).0 == parts(b).0) {
-            let (folder, _) = parts(&run[0].0);
-            let label = match folder.split('/').next() {
-                None | Some("") => -1,
-                Some(class) => {
-                    if self.classes.last().is_none_or(|last| last != class) {
-                        self.classes.push(class.to_string());
-                    }
-                    self.classes.len() as i64 - 1
-                }
+        let mut number = 0;
+        for class in objects.chunk_by(|(a, _), (b, _)| class_of(a) == class_of(b)) {
+            let Some(name) = class_of(&class[0].0) else {
+                self.add_class(-1, class);
+                continue;
             };
-            let names: Vec<_> = run.iter().map(|(name, _)| OsString::from(parts(name).1)).collect();
-            let path = if folder.is_empty() { self.root.clone() } else { self.root.join(folder) };
-            self.add_files(path, label, &names);
-            self.stamps.extend(run.iter().map(|(_, stamp)| *stamp));
+            match self.settings.label(number, name) {
+                Some(label) => {
+                    self.classes.begin(name);
+                    self.add_class(label, class);
+                }
+                None => self.count(WhyLeftOut::OtherClass, "", Path::new(name)),
+            }
+            number += 1;
         }
-        self.largest_bytes = self.stamps.iter().map(|stamp| stamp.len).max().unwrap_or(0);
+        let stamps = &self.found.stamps;
+        self.found.largest_bytes = stamps.iter().map(|stamp| stamp.len).max().unwrap_or(0);
     }
 
-    fn add_files(&mut self, path: PathBuf, label: i64, files: &[OsString]) {
-        for name in files {
-            self.names.extend_from_slice(name.as_bytes());
-            self.ends.push(self.names.len() as u64);
+    /// The objects of a class, in the order of a walk.
+    fn add_class(&mut self, label: i64, objects: &[(String, Stamp)]) {
+        for run in objects.chunk_by(|(a, _), (b, _)| folder_of(a) == folder_of(b)) {
+            let (folder, root) = (folder_of(&run[0].0), &self.found.root);
+            let path = if folder.is_empty() { root.clone() } else { root.join(folder) };
+            let file = |name: &str| OsString::from(name.rsplit('/').next().unwrap_or(name));
+            let is_image = |name: &str| self.settings.is_image(&file(name));
+            let stamps = run.iter().filter(|(name, _)| is_image(name)).map(|(_, stamp)| *stamp);
+            self.found.stamps.extend(stamps);
+            let files = run.iter().map(|(name, _)| file(name)).collect();
+            let entries = Entries { files, folders: Vec::new(), special: Vec::new() };
+            let images = self.add_files(path, label, &entries);
+            self.classes.add(images, folder.contains('/'));
         }
-        if !files.is_empty() {
-            self.folders.push(Folder { path, label, end: self.ends.len() as u64 });
+    }
+
+    /// Adds the images of a folder, and counts what is none. How many images there were.
+    fn add_files(&mut self, path: PathBuf, label: i64, entries: &Entries) -> u64 {
+        let before = self.found.ends.len();
+        for name in &entries.files {
+            if self.settings.is_image(name) {
+                self.found.names.extend_from_slice(name.as_bytes());
+                self.found.ends.push(self.found.names.len() as u64);
+            } else {
+                let kind = left_out::extension(&name.to_string_lossy());
+                self.count(WhyLeftOut::OtherExtension, &kind, &path.join(name));
+            }
         }
+        for name in &entries.special {
+            self.count(WhyLeftOut::Special, "", &path.join(name));
+        }
+        let end = self.found.ends.len();
+        if end > before {
+            self.found.folders.push(Folder { path, label, end: end as u64 });
+        }
+        (end - before) as u64
+    }
+
+    fn count(&mut self, why: WhyLeftOut, kind: &str, path: &Path) {
+        self.left_out.add(why, kind, 1, &path.to_string_lossy());
+    }
+
+    fn finish(self) -> Result<Directory> {
+        let Self { settings, classes, left_out, mut found } = self;
+        found.left_out = left_out.into_list();
+        if found.ends.is_empty() {
+            let (root, endings) = (found.root.display(), settings.extensions.join(", "));
+            let problem = format!("no images in {root} or in its folders, by extension ({endings})");
+            let problem = left_out::none_but(problem, &found.left_out);
+            return Err(Error::config("source.directory", problem));
+        }
+        found.classes = classes.names(&found.root, settings)?;
+        found.warning = classes.warning(&found.root);
+        if found.stamps.is_empty() {
+            found.largest_bytes = file::largest(found.len(), |index| found.path(index));
+        }
+        Ok(found)
     }
 }
 
 impl Configured for Directory {
     const KEY: &'static str = "directory";
-    type Settings = NoSettings;
+    type Settings = DirectorySettings;
 
-    fn open(paths: &[PathBuf], _: &NoSettings) -> Result<Self> {
-        Self::open(settings::only(Self::KEY, paths)?)
+    fn open(paths: &[PathBuf], settings: &DirectorySettings) -> Result<Self> {
+        Self::with(settings::only(Self::KEY, paths)?, settings)
     }
 }
 
@@ -206,18 +304,28 @@ impl Source for Directory {
         (self.names.capacity() + self.ends.capacity() * size_of::<u64>() + stamps) as u64
     }
 
-    fn describe(&self) -> String {
-        let mut text = format!(
-            "{}: {} files in {} classes",
-            self.root.display(),
-            self.ends.len(),
-            self.classes.len()
-        );
-        if self.beside > 0 {
-            text += &format!(" ({} files beside the class folders are not samples)", self.beside);
-        }
-        text
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
     }
+
+    fn warnings(&self) -> Vec<String> {
+        self.warning.iter().cloned().collect()
+    }
+
+    fn describe(&self) -> String {
+        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
+        format!("{}: {} files in {classes} classes", self.root.display(), self.ends.len())
+    }
+}
+
+/// The first folder of an object's name.
+fn class_of(name: &str) -> Option<&str> {
+    name.split_once('/').map(|(class, _)| class)
+}
+
+/// All folders of an object's name.
+fn folder_of(name: &str) -> &str {
+    name.rsplit_once('/').map_or("", |(folder, _)| folder)
 }
 
 /// The order in which a walk comes to files: those of a folder before those of its sub-folders, each in byte order.
@@ -239,6 +347,8 @@ fn in_order_of_a_walk(a: &str, b: &str) -> Ordering {
 struct Entries {
     files: Vec<OsString>,
     folders: Vec<OsString>,
+    /// Pipes, sockets and devices.
+    special: Vec<OsString>,
 }
 
 /// Device and inode: what a folder is, whatever the path that led to it.
@@ -250,8 +360,9 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
 /// The visible entries of a folder, each sort in byte order. A link that leads nowhere is a sample that cannot be read:
 /// its policy decides, not the listing.
 fn list(path: &Path) -> Result<Entries> {
-    let entries = storage::list(path).map_err(|error| Error::io(path, &error))?;
+    let listed = storage::list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
+    let (entries, special) = listed;
     let (folders, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.folder);
     let names = |entries: Vec<storage::Entry>| entries.into_iter().map(|it| it.name).collect();
-    Ok(Entries { files: names(files), folders: names(folders) })
+    Ok(Entries { files: names(files), folders: names(folders), special })
 }

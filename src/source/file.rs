@@ -7,6 +7,9 @@ use super::{Expected, Page};
 use crate::error::{Fault, Reason};
 use crate::storage::{self, Fetch, File, Stamp};
 
+/// Bytes of a path or URL, at most: twice what Linux opens.
+pub const MOST_PATH_BYTES: usize = 8 << 10;
+
 /// Reads the whole file. A file that shrinks meanwhile gives what it has; one that grows, its old size.
 pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
     if storage::is_url(path) {

@@ -16,13 +16,16 @@ pub use combine::{
     Repeated, Selection, Subset, Weighted,
 };
 pub use detect::detect;
-pub use list::{FileListSettings, LabelSort, ListFormat};
+pub use directory::DirectorySettings;
+pub use label::LabelSort;
+pub use left_out::{LeftOut, LeftOuts, WhyLeftOut, left_out_lines};
+pub use list::{FileListSettings, ListFormat};
 pub use lmdb::{LmdbSettings, LmdbValues};
 pub use memory::Memory;
 pub use npy::NpySettings;
 pub use parquet::ParquetSettings;
 pub use recordio::{RecordIoLabel, RecordIoSettings};
-pub use settings::{Configured, HEAD_BYTES, NoSettings, SourceSettings};
+pub use settings::{Configured, HEAD_BYTES, SourceSettings};
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
@@ -31,6 +34,8 @@ pub(crate) use combine::JOINED;
 mod combine;
 mod detect;
 mod file;
+mod label;
+mod left_out;
 mod memory;
 pub mod records;
 mod settings;
@@ -46,16 +51,21 @@ macro_rules! sources {
         /// The keys of `[source]`, one for each source.
         pub const KEYS: &[&str] = &[$(<$type as Configured>::KEY),+];
 
-        /// Reads the settings that stand beside the key of a source; `None` where there is no such key.
+        /// Reads the settings that stand beside the key of a source in a pipeline file of this folder; `None` where there is
+        /// no such key.
         pub fn read<'de, D: Deserializer<'de>>(
             key: &str,
             paths: Vec<PathBuf>,
             settings: D,
+            base: &Path,
         ) -> Option<Result<SourceSettings, D::Error>> {
             match key {
                 $(<$type as Configured>::KEY => Some(
                     <$type as Configured>::Settings::deserialize(settings)
-                        .map(|settings| SourceSettings::new::<$type>(paths, settings)),
+                        .map(|mut settings| {
+                            <$type as Configured>::relative_to(&mut settings, base);
+                            SourceSettings::new::<$type>(paths, settings)
+                        }),
                 ),)+
                 _ => None,
             }
@@ -151,6 +161,19 @@ pub trait Source: Send + Sync {
     /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of
     /// samples.
     fn largest_bytes(&self) -> u64;
+
+    /// What the source met and left out of its samples, counted by reason and kind: the keys of an archive that have no image,
+    /// say. Empty, the default, where that is nothing. Samples that `filter` or `subset` leave out are not counted. A source
+    /// that wraps others must hand it on.
+    fn left_out(&self) -> Vec<LeftOut> {
+        Vec::new()
+    }
+
+    /// What looks like a mistake in what was named, with the way out, for people; nothing by default. A source that wraps
+    /// others must hand it on.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Host memory that the source itself holds.
     fn memory_bytes(&self) -> u64;

@@ -1,15 +1,16 @@
 //! Sources as a pipeline file names them.
 
 use std::fmt::{self, Debug};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::Source;
 use crate::error::{Error, Result};
+use crate::storage;
 
 /// A source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings beside it.
 pub trait Configured: Source + Sized + 'static {
@@ -28,6 +29,12 @@ pub trait Configured: Source + Sized + 'static {
         false
     }
 
+    /// Makes paths in the settings, which are relative to the folder of a pipeline file where they stand in one, what they are
+    /// elsewhere.
+    fn relative_to(settings: &mut Self::Settings, base: &Path) {
+        let _ = (settings, base);
+    }
+
     /// Opens the source.
     ///
     /// # Errors
@@ -39,11 +46,6 @@ pub trait Configured: Source + Sized + 'static {
 
 /// Bytes of a file by which it is recognised.
 pub const HEAD_BYTES: usize = 1024;
-
-/// The settings of a source that has none.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NoSettings {}
 
 /// `[source]`: which source, where it lies, and its settings.
 #[derive(Clone, Debug)]
@@ -140,6 +142,14 @@ impl<S: Configured> Any for Of<S> {
 
 pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {
     Value::try_from(from).map_err(|error| Error::config(key, error.to_string()))
+}
+
+/// The whole path of what a relative path means in the folder of a pipeline file; `None` where there is nothing of that name,
+/// or the path is not relative.
+pub(super) fn beside(base: &Path, path: &Path) -> Option<PathBuf> {
+    let relative = !path.as_os_str().is_empty() && path.is_relative() && !storage::is_url(path);
+    let whole = relative.then(|| std::path::absolute(base.join(path)).ok()).flatten()?;
+    whole.exists().then_some(whole)
 }
 
 /// The path of a source that lies at one place.

@@ -1,9 +1,10 @@
 //! Files of the machine, read with `pread`.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 use super::{Entry, Stamp};
@@ -14,11 +15,22 @@ pub struct File(pub(super) fs::File);
 impl File {
     pub fn open(path: &Path) -> io::Result<Self> {
         // Without waiting: a pipe without a writer would hold up the thread for ever.
-        let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path)?;
-        if !file.metadata()?.is_file() {
-            return Err(io::Error::other("not a regular file"));
+        let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
+        // A socket cannot be opened, and the system's words for that are of devices.
+        let kind = match &file {
+            Ok(file) => file.metadata()?.file_type(),
+            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+                fs::metadata(path)?.file_type()
+            }
+            Err(_) => return Ok(Self(file?)),
+        };
+        match kind.is_file() {
+            true => Ok(Self(file?)),
+            false => {
+                let words = format!("not a regular file but {}", name_of(kind));
+                Err(io::Error::other(words))
+            }
         }
-        Ok(Self(file))
     }
 
     pub fn stamp(&self) -> io::Result<Stamp> {
@@ -46,9 +58,18 @@ pub fn len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
 }
 
-/// In no order.
-pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
-    let mut entries = Vec::new();
+fn name_of(kind: fs::FileType) -> &'static str {
+    match kind {
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a pipe",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    }
+}
+
+/// Files and folders, and the names of what is neither; in no order.
+pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
+    let (mut entries, mut special) = (Vec::new(), Vec::new());
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
         let name = entry.file_name();
@@ -68,7 +89,9 @@ pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
         }
         if kind.is_dir() || kind.is_file() {
             entries.push(Entry { name, folder: kind.is_dir() });
+        } else {
+            special.push(name);
         }
     }
-    Ok(entries)
+    Ok((entries, special))
 }

@@ -185,6 +185,22 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
+/// A whole local file of at most so many bytes: for files that people write, such as a pipeline's.
+///
+/// # Errors
+///
+/// [`io::ErrorKind::FileTooLarge`] where it has more. What is no regular file, such as a pipe or `/dev/zero`, is an
+/// error at once.
+pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    match local::File::open(path)?.stamp()?.len {
+        len if len > most => {
+            let problem = format!("the file has {len} bytes, at most {most} are read");
+            Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
+        }
+        _ => read(path),
+    }
+}
+
 /// Begins to fetch a whole object in one request, of this stamp where it is known. One of more than `most` bytes is
 /// an error of the kind [`io::ErrorKind::FileTooLarge`] before its body comes, whose text is the number of bytes.
 pub fn fetch(url: &Path, stamp: Option<Stamp>, most: u64) -> io::Result<Fetch> {
@@ -199,10 +215,19 @@ pub fn lens(paths: &[PathBuf]) -> Vec<io::Result<u64>> {
 /// The entries of a folder in the byte order of their names. Names that begin with a dot are not seen. Links are
 /// followed; one that leads nowhere is a file, and what is neither file nor folder is not seen.
 pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
-    let mut entries = if is_url(folder) { remote::list(folder)? } else { local::list(folder)? };
+    list_all_kinds(folder).map(|listing| listing.0)
+}
+
+/// The same, and the names of what is neither file nor folder: pipes, sockets and devices.
+pub fn list_all_kinds(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
+    let (mut entries, mut special) = match is_url(folder) {
+        true => (remote::list(folder)?, Vec::new()),
+        false => local::list(folder)?,
+    };
     entries.retain(|entry| !entry.name.as_encoded_bytes().starts_with(b"."));
     entries.sort_unstable_by(|a, b| a.name.cmp(&b.name));
-    Ok(entries)
+    special.sort_unstable();
+    Ok((entries, special))
 }
 
 /// Every object below a folder behind a URL: its name from there on, and its stamp, in the byte order of names. Names
@@ -346,8 +371,25 @@ mod tests {
         assert!(made.success());
         for path in [&pipe, root.path()] {
             let error = File::open(path).unwrap_err();
-            assert_eq!(error.to_string(), "not a regular file");
+            let words = if path == root.path() { "a folder" } else { "a pipe" };
+            assert_eq!(error.to_string(), format!("not a regular file but {words}"));
         }
-        assert!(list(root.path()).unwrap().is_empty());
+        let socket = root.path().join("socket");
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        assert_eq!(File::open(&socket).unwrap_err().to_string(), "not a regular file but a socket");
+        let device = File::open(Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(device.to_string(), "not a regular file but a device");
+        let (entries, special) = list_all_kinds(root.path()).unwrap();
+        assert_eq!((entries.len(), special), (0, vec!["pipe".into(), "socket".into()]));
+    }
+
+    #[test]
+    fn a_whole_file_is_read_up_to_its_limit() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("a");
+        fs::write(&path, b"0123456789").unwrap();
+        assert_eq!(read_at_most(&path, 10).unwrap(), b"0123456789");
+        let error = read_at_most(&path, 9).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 }

@@ -132,6 +132,41 @@ fn misuse_ends_with_2_and_failure_with_1() {
 }
 
 #[test]
+fn what_a_source_leaves_out_is_named_by_plan_and_run() {
+    let dir = workplace();
+    let classes: Vec<_> = fs::read_dir(dir.path().join("data")).unwrap().flatten().collect();
+    let class = classes.iter().find(|it| it.path().is_dir()).unwrap().path();
+    fs::write(class.join("readme.heic"), "text").unwrap();
+    let (plan, run) = (["plan", "pipeline.toml"], ["run", "pipeline.toml", "--device", "cpu"]);
+    for args in [&plan[..], &run] {
+        let stdout = done(dir.path(), args);
+        let line = "left out  1 files have no image's extension: .heic 1 (the first: ";
+        assert!(stdout.contains(line), "{stdout}");
+        let object = json(dir.path(), &[args, &["--json"]].concat());
+        let [.., left_out] = &object["left_out"].as_array().unwrap()[..] else { panic!() };
+        assert_eq!((&left_out["kind"], &left_out["count"]), (&".heic".into(), &1.into()));
+    }
+}
+
+#[test]
+fn a_sample_that_stops_a_run_names_the_setting_and_the_command_that_help() {
+    let dir = workplace();
+    let classes: Vec<_> = fs::read_dir(dir.path().join("data")).unwrap().flatten().collect();
+    let class = classes.iter().find(|it| it.path().is_dir()).unwrap().path();
+    fs::write(class.join("0.jpg"), "no image").unwrap();
+    let words = refused(dir.path(), &["run", "pipeline.toml", "--device", "cpu"], 1);
+    for expected in ["0.jpg: unsupported", "loader.on_error", "feedwater probe"] {
+        assert!(words.contains(expected), "{words}");
+    }
+}
+
+#[test]
+fn a_pipeline_file_that_has_no_end_is_refused_at_once() {
+    let words = refused(Path::new("/"), &["run", "/dev/zero"], 1);
+    assert!(words.contains("/dev/zero: not a regular file"), "{words}");
+}
+
+#[test]
 fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
     let dir = workplace();
     for (text, words) in [

@@ -15,7 +15,9 @@ use feedwater::config::Pipeline;
 use feedwater::error::{Error, Fault};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Last;
-use feedwater::source::{Concat, HostPage, Memory, Mixture, Page, Repeat, Source, Subset};
+use feedwater::source::{
+    Concat, Directory, HostPage, Memory, Mixture, Page, Repeat, Source, Subset, WhyLeftOut,
+};
 use proptest::prelude::*;
 
 /// A source of which sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.
@@ -61,6 +63,28 @@ fn numbered(name: &'static str, base: i64, len: u64) -> Arc<dyn Source> {
 fn classed(base: i64, len: u64, classes: &[&str]) -> Arc<dyn Source> {
     let classes = classes.iter().map(ToString::to_string).collect();
     Arc::new(Numbered { name: "classed", base, len, classes })
+}
+
+/// What a source says besides its samples comes through every rule.
+#[test]
+fn what_parts_leave_out_and_warn_of_is_that_of_the_whole() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["train/cat/1.jpg", "train/cat/readme.txt", "val/cat/2.jpg", "val/cat/readme.txt"] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let part = || -> Arc<dyn Source> { Arc::new(Directory::open(root.path()).unwrap()) };
+    let counts = |source: &dyn Source| {
+        let [left_out] = &source.left_out()[..] else { panic!("{:?}", source.left_out()) };
+        (left_out.why, left_out.count, source.warnings().len())
+    };
+    let other = WhyLeftOut::OtherExtension;
+    assert_eq!(counts(&Concat::new(vec![part(), part()]).unwrap()), (other, 4, 2));
+    let mixture = Mixture::new(vec![(part(), 1.0), (part(), 2.0)], None).unwrap();
+    assert_eq!(counts(&mixture), (other, 4, 2));
+    assert_eq!(counts(&Subset::take(part(), 1).unwrap()), (other, 2, 1));
+    assert_eq!(counts(&Repeat::new(part(), 3).unwrap()), (other, 2, 1));
 }
 
 fn labels(source: &dyn Source) -> Vec<i64> {

@@ -28,6 +28,25 @@ def table(null=lambda row: False, label=lambda row: row % 3 - 1, kind=pa.int64()
     return pa.table({"image": pa.array(images, IMAGE), "label": pa.array([label(row) for row in rows], kind)})
 
 
+def labels():
+    """Labels of every type in which whole numbers are written, and some that are none."""
+    rows = range(ROWS)
+    null = lambda value: [None if row == 4 else value(row) for row in rows]
+    return pa.table({
+        "image": pa.array([picture(row) for row in rows], pa.binary()),
+        "u64": pa.array(null(lambda row: row), pa.uint64()),
+        "u64-large": pa.array(null(lambda row: 2**64 - 1 if row == 11 else row), pa.uint64()),
+        "u32": pa.array([2**32 - 1 - row for row in rows], pa.uint32()),
+        "f64": pa.array(null(lambda row: row % 12), pa.float64()),
+        "f32": pa.array([row % 12 for row in rows], pa.float32()),
+        "f64-fraction": pa.array([1.5 if row == 11 else row for row in rows], pa.float64()),
+        "digits": pa.array(null(lambda row: str(row % 12)), pa.string()),
+        "digits-float": pa.array([f"{row % 12}.0" for row in rows], pa.string()),
+        "digits-fraction": pa.array(["1.5" if row == 11 else str(row) for row in rows], pa.string()),
+        "digits-and-names": pa.array(["cat" if row == 11 else str(row) for row in rows], pa.string()),
+    })
+
+
 def write(name, table, **settings):
     pq.write_table(table, OUT / f"{name}.parquet", **settings)
 
@@ -61,6 +80,7 @@ def main():
     flat = pa.schema([pa.field("pixels", pa.binary(), nullable=False), pa.field("kind", pa.string())])
     write("texts", pa.table([images, kinds], flat), row_group_size=9)
     write("int32", table(kind=pa.int32(), label=lambda row: None if row == 4 else row))
+    write("labels", labels(), row_group_size=9)
     # Paths instead of pictures, and neither.
     paths = [{"bytes": None, "path": "0.jpg"}, {"bytes": None, "path": None}, {"bytes": picture(2), "path": "2.jpg"}, None]
     write("paths", pa.table({"image": pa.array(paths, IMAGE), "label": [5, 6, 7, 8]}))

@@ -11,7 +11,9 @@ use feedwater::config::Pipeline;
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
-use feedwater::source::{HostPage, Lmdb, LmdbSettings, LmdbValues, Source, SourceSettings};
+use feedwater::source::{
+    HostPage, Lmdb, LmdbSettings, LmdbValues, Source, SourceSettings, WhyLeftOut,
+};
 use tempfile::TempDir;
 
 const LABELS: [i64; 5] = [7, 0, -3, 1000, 12];
@@ -275,7 +277,11 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
     let count = |keys: &str, skip: &[&str]| {
         let skip_keys = skip.iter().map(|it| it.to_string()).collect();
         let settings = LmdbSettings { keys: keys.into(), skip_keys, ..Default::default() };
-        open(&bytes, &settings).unwrap().1.len()
+        let (_root, source) = open(&bytes, &settings).unwrap();
+        let left_out: u64 = source.left_out().iter().map(|it| it.count).sum();
+        assert!(source.left_out().iter().all(|it| it.why == WhyLeftOut::OtherKey));
+        assert_eq!(source.len() + left_out, 12 + 12 + 2);
+        source.len()
     };
     assert_eq!(count("*", &[]), 12 + 12 + 2);
     assert_eq!(count("*", &["__*__"]), 12 + 12 + 1);

@@ -1,11 +1,11 @@
 //! A measured pipeline as it is and on other hardware.
 
-use std::fs;
 use std::path::Path;
 
 use clap::Args;
 use feedwater::Error;
 use feedwater::model::{self, Forecast, Model, Options as Run};
+use feedwater::storage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -135,13 +135,8 @@ pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<Report, Failure> {
-    let failed = |error: std::io::Error| io_failure(path, &error);
-    let bytes = fs::metadata(path).map_err(failed)?.len();
-    if bytes > MAX_BYTES {
-        return Err(misused(path, &format!("has {bytes} bytes, more than a report ever has")));
-    }
-    let text = fs::read_to_string(path).map_err(failed)?;
-    serde_json::from_str(&text).map_err(|error| {
+    let text = storage::read_at_most(path, MAX_BYTES).map_err(|error| io_failure(path, &error))?;
+    serde_json::from_slice(&text).map_err(|error| {
         misused(
             path,
             &format!("not a report with a field `model` (explain or simulate --json): {error}"),

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::LeftOuts;
 use super::records::{Entry, Format, Records, Window, Wrong};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -65,7 +66,12 @@ impl Format for BetonSettings {
     }
 
     /// The layout is that of ffcv/types.py, ffcv/writer.py and ffcv/fields.
-    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+    fn walk(
+        &self,
+        window: &mut Window,
+        table: &mut Vec<Entry>,
+        _: &mut LeftOuts,
+    ) -> Result<(), Wrong> {
         let head = Head::read(window)?;
         let fields = Field::read_all(window, &head)?;
         let image = self.image(&fields)?;

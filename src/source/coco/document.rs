@@ -1,32 +1,36 @@
 //! Reading the JSON file as a stream.
 
 use std::fmt;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, ErrorKind, Read};
 use std::marker::PhantomData;
 use std::path::Path;
 
 use serde::Deserialize;
+use serde::de::value::SeqAccessDeserializer;
 use serde::de::{
     DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor,
 };
 
+use super::bounds::{Corners, List, MOST_NUMBERS, Tokens, too_many};
 use super::pool::Pool;
 use super::{Category, Coco, CocoSettings, Image};
 use crate::annotation::{Object, RunLengths, Segmentation};
 use crate::error::{Error, Result};
 use crate::geometry::{BoundingBox, Size};
-use crate::storage::{self, File};
+use crate::source::label::MOST_NAME_BYTES;
+use crate::source::{LeftOuts, WhyLeftOut, file};
+use crate::storage::File;
 
 /// Reads and checks the file.
 pub fn read(json: &Path, settings: &CocoSettings) -> Result<Coco> {
     let io = |error: io::Error| Error::io(json, &error);
-    let file = Cursor { file: File::open(json).map_err(io)?, at: 0 };
+    let file = Cursor { file: File::open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
     let mut document = Document::default();
     let mut stream = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
     stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(|error| {
         match error.io_error_kind() {
-            Some(kind) => io(kind.into()),
-            None => wrong(json, error),
+            Some(ErrorKind::InvalidData) | None => wrong(json, error),
+            Some(_) => io(error.into()),
         }
     })?;
     document.finish(json, settings).map_err(|problem| wrong(json, problem))
@@ -40,12 +44,14 @@ fn wrong(json: &Path, problem: impl fmt::Display) -> Error {
 struct Cursor {
     file: File,
     at: u64,
+    tokens: Tokens,
 }
 
 impl Read for Cursor {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let len = self.file.read_at(buffer, self.at)?;
         self.at += len as u64;
+        self.tokens.pass(&buffer[..len])?;
         Ok(len)
     }
 }
@@ -59,6 +65,7 @@ struct Document {
     /// Image id of each annotation, and where that begins in the pool.
     annotations: Vec<(i64, u64)>,
     pool: Pool,
+    left_out: LeftOuts,
 }
 
 #[derive(Deserialize)]
@@ -82,7 +89,7 @@ struct AnnotationEntry {
     id: Option<i64>,
     image_id: Option<i64>,
     category_id: Option<i64>,
-    bbox: Option<Vec<f64>>,
+    bbox: Option<Corners>,
     area: Option<f64>,
     #[serde(default)]
     iscrowd: Flag,
@@ -133,6 +140,7 @@ impl<'de> Visitor<'de> for &mut Document {
 impl Document {
     fn image(&mut self, entry: ImageEntry) -> Result<(), String> {
         let ImageEntry { id, file_name, width, height } = entry;
+        bounded(&format!("image {id} has a file_name"), &file_name, file::MOST_PATH_BYTES)?;
         self.names += &file_name;
         let name_end = self.names.len() as u64;
         self.images.push(Image { id, size: Size::new(width, height), name_end, end: 0 });
@@ -141,7 +149,9 @@ impl Document {
 
     fn category(&mut self, entry: CategoryEntry) -> Result<(), String> {
         let CategoryEntry { id, name } = entry;
-        self.categories.push(Category { id, name: name.unwrap_or_else(|| id.to_string()) });
+        let name = name.unwrap_or_else(|| id.to_string());
+        bounded(&format!("category {id} has a name"), &name, MOST_NAME_BYTES)?;
+        self.categories.push(Category { id, name });
         Ok(())
     }
 
@@ -154,8 +164,8 @@ impl Document {
         let image = entry.image_id.ok_or_else(|| lacks("image_id"))?;
         let category = entry.category_id.ok_or_else(|| lacks("category_id"))?;
         let bbox = entry.bbox.ok_or_else(|| lacks("bbox"))?;
-        let Ok(bbox @ [x, y, width, height]) = <[f64; 4]>::try_from(&*bbox) else {
-            return Err(format!("annotation {id} has a bbox of {} numbers, must be 4", bbox.len()));
+        let Corners { numbers: bbox @ [x, y, width, height], count: 4 } = bbox else {
+            return Err(format!("annotation {id} has a bbox of {} numbers, must be 4", bbox.count));
         };
         if width < 0.0 || height < 0.0 {
             return Err(format!(
@@ -222,10 +232,9 @@ impl Document {
         self.pool.shrink();
         self.names.shrink_to_fit();
         self.images.shrink_to_fit();
-        let folder = json.parent().map(Path::to_path_buf).unwrap_or_default();
         Ok(Coco {
             json: json.into(),
-            folder: storage::join(&folder, &settings.images),
+            folder: settings.folder(json),
             coordinates: settings.coordinates,
             classes: self.categories.iter().map(|category| category.name.clone()).collect(),
             categories: self.categories,
@@ -234,6 +243,7 @@ impl Document {
             starts: self.annotations.into_iter().map(|annotation| annotation.1).collect(),
             pool: self.pool,
             largest_bytes: 0,
+            left_out: self.left_out.into_list(),
         })
     }
 
@@ -242,14 +252,24 @@ impl Document {
         let (mut names, mut name, mut end) = (String::new(), 0, 0);
         self.images.retain_mut(|image| {
             let keep = image.end > end;
-            if keep {
-                names += &self.names[name as usize..image.name_end as usize];
+            let own = &self.names[name as usize..image.name_end as usize];
+            match keep {
+                true => names += own,
+                false => self.left_out.add(WhyLeftOut::NoAnnotation, "", 1, own),
             }
             (name, end) = (image.name_end, image.end);
             image.name_end = names.len() as u64;
             keep
         });
         self.names = names;
+    }
+}
+
+/// Refuses a text that is longer than any that is meant.
+fn bounded(what: &str, text: &str, most: usize) -> Result<(), String> {
+    match text.len() > most {
+        true => Err(format!("{what} of {} bytes, at most {most} are read", text.len())),
+        false => Ok(()),
     }
 }
 
@@ -311,8 +331,13 @@ impl<'de> Visitor<'de> for OutlineVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Outline, A::Error> {
-        let mut polygons = Vec::new();
-        while let Some(polygon) = seq.next_element()? {
+        let (mut polygons, mut numbers) = (Vec::new(), 0);
+        while let Some(List(polygon)) = seq.next_element::<List<f64>>()? {
+            // One without a point takes memory too.
+            numbers += polygon.len() + 1;
+            if numbers > MOST_NUMBERS {
+                return Err(A::Error::custom(too_many()));
+            }
             polygons.push(polygon);
         }
         Ok(Outline::Polygons(polygons))
@@ -352,11 +377,8 @@ impl<'de> Visitor<'de> for CountsVisitor {
         Ok(Counts::Compressed(text.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Counts, A::Error> {
-        let mut lengths = Vec::new();
-        while let Some(length) = seq.next_element()? {
-            lengths.push(length);
-        }
+    fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> Result<Counts, A::Error> {
+        let List(lengths) = List::deserialize(SeqAccessDeserializer::new(seq))?;
         Ok(Counts::Lengths(lengths))
     }
 }

@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Configured, Expected, Page, Source, file, settings};
+use super::{Configured, Expected, LeftOut, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, Fault, Result};
 use crate::geometry::Size;
 use crate::storage;
 
+mod bounds;
 mod document;
 mod pool;
 
@@ -18,8 +19,8 @@ use pool::Pool;
 /// Pictures with objects in them, as COCO's `instances_*.json` tells (<https://cocodataset.org/#format-data>).
 ///
 /// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
-///   out). A picture's `file_name` is relative to the folder `images`. One that is not there is a sample that cannot be
-///   read.
+///   out and counts them). An image's `file_name` is relative to the folder `images`. That folder must be there, with at least
+///   one of the images; an image that is not there is a sample that cannot be read.
 /// * [`Source::objects`] are the `annotations` of a picture in the order of the file: box, category, `iscrowd`, `area`
 ///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
 ///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
@@ -32,7 +33,8 @@ use pool::Pool;
 ///   category that is not there, a box that has no four numbers or a negative side, a polygon of an odd number of
 ///   coordinates, run lengths for another size or beyond it. A polygon of fewer than three points is left out, and
 ///   what run lengths do not reach is background. What is no JSON (`NaN`, say) is an error with line and column.
-/// * The file is read as a stream: memory is what is kept.
+/// * The file is read as a stream: memory is what is kept. A text of more than 4 MiB, a `file_name` of more than 8 KiB, a name
+///   of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
 #[derive(Debug)]
 pub struct Coco {
     json: PathBuf,
@@ -47,18 +49,23 @@ pub struct Coco {
     starts: Vec<u64>,
     pool: Pool,
     largest_bytes: u64,
+    left_out: Vec<LeftOut>,
 }
 
 /// What stands beside `coco`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct CocoSettings {
-    /// The folder of the pictures, relative to that of the JSON file. Default: that folder itself.
+    /// The folder of the images: absolute, or relative to that of the JSON file; in a pipeline file first relative to that file,
+    /// if there is such a folder. Default: the folder of the JSON file.
     pub images: PathBuf,
     /// Leaves pictures without an annotation out. Default false.
     pub skip_empty: bool,
     /// Which picture positions mean: `stored` pixels, or the `upright` picture. Default stored.
     pub coordinates: Frame,
+    /// Where `images` was looked for before, for the error; no key.
+    #[serde(skip)]
+    pub tried: Option<PathBuf>,
 }
 
 /// A sort of object.
@@ -90,6 +97,7 @@ impl Coco {
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be, or has no images.
     pub fn open(json: impl AsRef<Path>, settings: &CocoSettings) -> Result<Self> {
         let json = json.as_ref();
+        settings.check(json)?;
         let mut this = document::read(json, settings)?;
         if this.images.is_empty() {
             let problem = match settings.skip_empty {
@@ -99,6 +107,13 @@ impl Coco {
             return Err(Error::config("source.coco", problem));
         }
         this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        let first = this.path(0);
+        let set = !settings.images.as_os_str().is_empty();
+        if set && this.largest_bytes == 0 && !storage::is_url(&first) && !first.exists() {
+            let (folder, first) = (this.folder.display(), first.display());
+            let problem = format!("no image of {} is in {folder}: there is no {first}", json.display());
+            return Err(Error::config("source.images", problem));
+        }
         Ok(this)
     }
 
@@ -129,9 +144,39 @@ impl Coco {
     }
 }
 
+impl CocoSettings {
+    /// The folder of the images of this JSON file.
+    fn folder(&self, json: &Path) -> PathBuf {
+        storage::join(json.parent().unwrap_or(Path::new("")), &self.images)
+    }
+
+    /// Refuses a folder that is not there, at once and not at the first sample.
+    fn check(&self, json: &Path) -> Result<()> {
+        let folder = self.folder(json);
+        if self.images.as_os_str().is_empty() || storage::is_url(&folder) || folder.is_dir() {
+            return Ok(());
+        }
+        let before = self.tried.as_ref().map(|it| format!("{} nor in ", it.display()));
+        let problem = format!(
+            "is {}, and there is no such folder in {}{}",
+            self.images.display(),
+            before.unwrap_or_default(),
+            json.parent().unwrap_or(Path::new("")).display()
+        );
+        Err(Error::config("source.images", problem))
+    }
+}
+
 impl Configured for Coco {
     const KEY: &'static str = "coco";
     type Settings = CocoSettings;
+
+    fn relative_to(settings: &mut CocoSettings, base: &Path) {
+        match settings::beside(base, &settings.images) {
+            Some(folder) => settings.images = folder,
+            None => settings.tried = Some(base.into()),
+        }
+    }
 
     fn recognises(name: &str, head: &[u8]) -> bool {
         name.ends_with(".json") && head.trim_ascii_start().starts_with(b"{")
@@ -172,6 +217,10 @@ impl Source for Coco {
         &self.classes
     }
 
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
+    }
+
     fn objects(&self, index: u64) -> Vec<Object> {
         let start = self.before(index).map_or(0, |image| image.end);
         let end = self.images[index as usize].end;
@@ -204,9 +253,10 @@ impl Source for Coco {
 
     fn describe(&self) -> String {
         format!(
-            "{}: {} pictures, {} objects of {} categories",
+            "{}: {} images in {}, {} objects of {} categories",
             self.json.display(),
             self.images.len(),
+            self.folder.display(),
             self.starts.len(),
             self.categories.len()
         )

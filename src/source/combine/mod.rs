@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Expected, Page, Source};
+use super::{Expected, LeftOut, LeftOuts, Page, Source};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Error, Fault, Result};
 
@@ -220,6 +220,17 @@ impl<A: Arrangement> Source for Combined<A> {
 
     fn slow_shuffled(&self) -> Option<String> {
         self.parts.iter().find_map(|part| part.source.slow_shuffled())
+    }
+
+    /// That of the parts, whatever is taken of them.
+    fn left_out(&self) -> Vec<LeftOut> {
+        let mut all = LeftOuts::default();
+        self.parts.iter().for_each(|part| all.join(&part.source.left_out()));
+        all.into_list()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.parts.iter().flat_map(|part| part.source.warnings()).collect()
     }
 
     fn original(&self, index: u64) -> u64 {

@@ -13,13 +13,16 @@ use crate::storage::{self, File};
 /// Bytes that are read at once: few enough to stay in a core's cache until their lines are read.
 pub const BLOCK: usize = 1 << 20;
 
+/// Bytes of a line, at most.
+pub const MOST_LINE_BYTES: usize = 4 << 20;
+
 /// What some lists begin with to say that they are UTF-8.
 const MARK: &[u8] = "\u{feff}".as_bytes();
 
 /// A list that is read from its first byte to its last, without the mark that it may begin with.
 ///
 /// * Lines come whole, as many at once as a block of the file has ends of; one that is longer than a block has all of the memory
-///   that it takes.
+///   that it takes, up to [`MOST_LINE_BYTES`].
 /// * Where the file cannot be read or is not UTF-8 the text ends, and [`Blocks::finish`] says why.
 /// * A file that shrinks meanwhile gives what it has; one that grows, its old size.
 pub struct Blocks<'a> {
@@ -126,7 +129,8 @@ impl<'a> Blocks<'a> {
         loop {
             // Twice as much each time, so that a long line is not read by bits.
             if self.filled > self.buffer.len() / 2 {
-                self.buffer.resize(self.buffer.len() * 2, 0);
+                let len = self.buffer.len();
+                self.buffer.resize((len * 2).min(MOST_LINE_BYTES + 1).max(len), 0);
             }
             let begin = self.filled;
             let (count, over) = match self.fill() {
@@ -140,6 +144,14 @@ impl<'a> Blocks<'a> {
             let end = memrchr(b'\n', &self.buffer[begin..self.filled]).map(|at| begin + at + 1);
             self.given = match end {
                 Some(end) => end,
+                None if self.filled > MOST_LINE_BYTES => {
+                    let (list, begin) = (self.list.display(), self.offset);
+                    let problem = format!(
+                        "{list} has a line of more than {MOST_LINE_BYTES} bytes, which begins at byte {begin}: it is no list"
+                    );
+                    self.failure = Some(Error::config("source.list", problem));
+                    return None;
+                }
                 None if over => self.filled,
                 None => continue,
             };

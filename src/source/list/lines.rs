@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, Samples, Wrong, Written};
+use super::{FileListSettings, Samples, Wrong, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
@@ -59,9 +59,10 @@ fn written<'a>(name: &str, value: Option<&'a Value>, labelled: bool) -> Result<W
         Some(_) if !labelled => Err(format!("has {name:?}, and the lines before have none")),
         Some(Value::String(text)) if text.is_empty() => Err("the label is empty".into()),
         Some(Value::String(text)) => Ok(Written::Text(text)),
-        Some(value) => match value.as_i64() {
-            Some(label) => Ok(Written::Integer(label)),
-            None => Err(format!("the label must be an integer or a text, is {value}")),
+        Some(Value::Number(number)) => match label::of_json(number) {
+            Ok(label) => Ok(Written::Number(label)),
+            Err(why) => Err(format!("the label {number} {why}")),
         },
+        Some(value) => Err(format!("the label must be a whole number or a text, is {value}")),
     }
 }

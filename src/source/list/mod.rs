@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
+use super::label::{self, LabelSort, MOST_NAME_BYTES};
 use super::{Configured, Expected, Page, Source, file, settings};
 use crate::error::{Error, Fault, Result};
 use crate::storage;
@@ -36,12 +37,13 @@ mod text;
 /// `path`, `image`, `file`, `filename`, `file_name`, `filepath`, `image_path`. `label` names that of the label; without it
 /// that is `label`, and where there is none, samples have label -1.
 ///
-/// * Labels are integers, or texts: then the classes are the texts in their byte order, and a label is the place of its text
-///   among them. In a table labels are integers where all of them can be read as such. In JSON lines a number is an
-///   integer and a string is a text. A list that has both is an error, unless `labels = "text"` says that all of them
-///   are texts.
-/// * A list is read a MiB at a time, or a few of its longest line, so that its text is never whole in memory. One behind a
-///   URL is fetched whole, in one request.
+/// * Labels are whole numbers, or names: then the classes are the names in their byte order, and a label is the place of its
+///   name among them. What is written as a whole number is that number: `3`, `3.0` (as pandas writes columns with missing
+///   values) or `"3"`. A number with a fraction, and a list that has both numbers and names, is an error, unless
+///   `labels = "text"` says that all of them are names; names that are all numbers are in the order of the numbers.
+/// * A list is read a MiB at a time, or a few of its longest line, so that its text is never whole in memory. A line (of a table,
+///   a row) of more than 4 MiB, a path of more than 8 KiB and a name of more than 4 KiB are errors. A list behind a URL is
+///   fetched whole, in one request.
 #[derive(Debug)]
 pub struct FileList {
     list: PathBuf,
@@ -91,19 +93,6 @@ pub enum ListFormat {
     Tsv,
     /// An object on each line.
     Jsonl,
-}
-
-/// What labels are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LabelSort {
-    /// What all of them look like.
-    #[default]
-    Auto,
-    /// Integers.
-    Integer,
-    /// Names of classes.
-    Text,
 }
 
 /// What paths are called where nothing is said.
@@ -314,10 +303,8 @@ struct Samples {
 enum Written<'a> {
     /// There is none.
     None,
-    Integer(i64),
+    Number(i64),
     Text(&'a str),
-    /// An integer, or a text that looks like one.
-    Either(&'a str),
 }
 
 impl Samples {
@@ -349,33 +336,42 @@ impl Samples {
     }
 
     fn push(&mut self, line: u64, path: &str, label: Written, sort: LabelSort) -> Result<(), Wrong> {
-        if path.is_empty() {
-            return Err(Wrong::new(line, "the path is empty"));
+        match path.len() {
+            0 => return Err(Wrong::new(line, "the path is empty")),
+            len if len > file::MOST_PATH_BYTES => {
+                let most = file::MOST_PATH_BYTES;
+                return Err(Wrong::new(line, format!("a path of {len} bytes, at most {most} are read")));
+            }
+            _ => {}
         }
         let label = match (label, sort) {
             (Written::None, _) => -1,
-            (Written::Integer(label), LabelSort::Text) => self.class(line, &label.to_string()),
-            (Written::Integer(label), _) => self.number_of(line, label, label),
-            (Written::Either(text), LabelSort::Auto | LabelSort::Integer) => {
-                match text.parse().or_else(|_| text.trim().parse()) {
-                    Ok(label) => self.number_of(line, label, text),
-                    Err(_) => self.class(line, text),
+            (Written::Number(label), LabelSort::Text) => self.class(line, &label.to_string())?,
+            (Written::Number(label), _) => self.number_of(line, label, label),
+            (Written::Text(text), LabelSort::Text) => self.class(line, text)?,
+            (Written::Text(text), LabelSort::Auto | LabelSort::Integer) => match label::number(text) {
+                Some(Ok(label)) => self.number_of(line, label, text),
+                Some(Err(why)) => {
+                    let problem = format!(
+                        "the label {text:?} {why}: make it one, or write labels = \"text\" where labels are names"
+                    );
+                    return Err(Wrong::new(line, problem));
                 }
-            }
-            (Written::Text(text) | Written::Either(text), _) => self.class(line, text),
+                None => self.class(line, text)?,
+            },
         };
         self.paths += path;
         self.ends.push(self.paths.len() as u64);
         self.labels.push(label);
         match (&self.integer, &self.text) {
             (_, Some((line, text))) if sort == LabelSort::Integer => {
-                Err(Wrong::new(*line, format!("the label must be an integer, is {text:?}")))
+                Err(Wrong::new(*line, format!("the label must be a whole number, is {text:?}")))
             }
             (Some((integer, number)), Some((line, text))) => Err(Wrong::new(
                 *line,
                 format!(
-                    "the label is the text {text:?}, and in line {integer} it is the integer {number}: \
-                     make them one sort, or write labels = \"text\""
+                    "the label is the name {text:?}, and in line {integer} it is the number {number}: \
+                     make them one sort, or write labels = \"text\" where all are names"
                 ),
             )),
             _ => Ok(()),
@@ -387,20 +383,24 @@ impl Samples {
         label
     }
 
-    fn class(&mut self, line: u64, text: &str) -> i64 {
+    fn class(&mut self, line: u64, text: &str) -> Result<i64, Wrong> {
+        if text.len() > MOST_NAME_BYTES {
+            let problem = format!("a label of {} bytes, at most {MOST_NAME_BYTES} are read", text.len());
+            return Err(Wrong::new(line, problem));
+        }
         self.text.get_or_insert_with(|| (line, text.to_string()));
         if let Some(&class) = self.known.get(text) {
-            return class;
+            return Ok(class);
         }
         let class = self.classes.len() as i64;
         self.known.insert(text.to_string(), class);
         self.classes.push(text.to_string());
-        class
+        Ok(class)
     }
 
-    /// Numbers the classes in the byte order of their names.
+    /// Numbers the classes in the order of their names.
     fn number(&mut self) {
-        self.classes.sort_unstable();
+        label::sort_names(&mut self.classes);
         let mut labels = vec![0; self.classes.len()];
         for (label, name) in self.classes.iter().enumerate() {
             labels[self.known[name] as usize] = label as i64;

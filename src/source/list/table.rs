@@ -1,8 +1,12 @@
 //! Tables: CSV and TSV with a header.
 
+use std::cell::Cell;
+use std::io::{self, Read};
+use std::rc::Rc;
+
 use csv::{ReaderBuilder, StringRecord};
 
-use super::blocks::Blocks;
+use super::blocks::{Blocks, MOST_LINE_BYTES};
 use super::{FileListSettings, PATHS, Samples, Wrong, Written};
 
 /// Whether the first line of a TSV names a column of paths.
@@ -17,27 +21,54 @@ pub fn read(
     samples: &mut Samples,
 ) -> Result<(), Wrong> {
     let separator = settings.separator.unwrap_or(separator);
+    let row_bytes = Rc::new(Cell::new(0));
+    let blocks = Rows { blocks, row_bytes: row_bytes.clone() };
     let mut rows = ReaderBuilder::new()
         .delimiter(separator as u8)
         .has_headers(false)
         .from_reader(blocks);
     let mut row = StringRecord::new();
-    if !rows.read_record(&mut row).map_err(wrong)? {
+    let mut next = |row: &mut StringRecord| {
+        row_bytes.set(0);
+        let begin = rows.position().line();
+        rows.read_record(row).map_err(|error| wrong(error, begin))
+    };
+    if !next(&mut row)? {
         return Ok(());
     }
     let columns = Columns::find(&row, settings)?;
-    while rows.read_record(&mut row).map_err(wrong)? {
+    while next(&mut row)? {
         let line = row.position().map_or(0, |position| position.line());
         // Every row has as many fields as the header.
         let field = |column: usize| row.get(column).unwrap_or_default();
         let label = match columns.label.map(field) {
             None => Written::None,
             Some("") => return Err(Wrong::new(line, "the label is empty")),
-            Some(label) => Written::Either(label),
+            Some(label) => Written::Text(label),
         };
         samples.push(line, field(columns.image), label, settings.labels)?;
     }
     Ok(())
+}
+
+/// The text of a table, which ends with an error in a row that is too long: a quote that is not closed makes one row of all
+/// that follows it.
+struct Rows<'a, 'b> {
+    blocks: &'a mut Blocks<'b>,
+    /// Bytes that were read since the last row began; the reader of rows has a few of them before that.
+    row_bytes: Rc<Cell<usize>>,
+}
+
+impl Read for Rows<'_, '_> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.row_bytes.get() > MOST_LINE_BYTES {
+            let problem = format!("a row of more than {MOST_LINE_BYTES} bytes: is a quote not closed?");
+            return Err(io::Error::other(problem));
+        }
+        let count = self.blocks.read(out)?;
+        self.row_bytes.set(self.row_bytes.get() + count);
+        Ok(count)
+    }
 }
 
 struct Columns {
@@ -84,8 +115,9 @@ impl Columns {
     }
 }
 
-fn wrong(error: csv::Error) -> Wrong {
-    let line = error.position().map_or(0, |position| position.line());
+/// `line` is where the row begins, for errors that have no place of their own.
+fn wrong(error: csv::Error, line: u64) -> Wrong {
+    let line = error.position().map_or(line, |position| position.line());
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             Wrong::new(line, format!("{len} fields, the header has {expected_len}"))

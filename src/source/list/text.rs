@@ -3,7 +3,7 @@
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, LabelSort, Samples, Wrong, Written};
+use super::{FileListSettings, LabelSort, Samples, Wrong, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
@@ -37,12 +37,12 @@ pub fn read(
 /// Path and label of a line.
 fn split(line: &str) -> (&str, Written<'_>) {
     if let Some(tab) = memchr(b'\t', line.as_bytes()) {
-        return (&line[..tab], Written::Either(&line[tab + 1..]));
+        return (&line[..tab], Written::Text(&line[tab + 1..]));
     }
     if let Some((path, label)) = line.rsplit_once(' ')
-        && label.parse::<i64>().is_ok()
+        && label::number(label).is_some()
     {
-        return (path.trim_end(), Written::Either(label));
+        return (path.trim_end(), Written::Text(label));
     }
     (line, Written::None)
 }

@@ -6,6 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, Format, Records, Window, Wrong, matches};
+use super::{LeftOuts, WhyLeftOut};
 use crate::header::PnmHead;
 use crate::storage::File;
 
@@ -87,7 +88,12 @@ impl Format for LmdbSettings {
         datum::head(note)
     }
 
-    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+    fn walk(
+        &self,
+        window: &mut Window,
+        table: &mut Vec<Entry>,
+        left_out: &mut LeftOuts,
+    ) -> Result<(), Wrong> {
         let mut environment = Environment::open(window)?;
         let mut values = self.values;
         let mut names = Vec::new();
@@ -96,7 +102,7 @@ impl Format for LmdbSettings {
         environment.each(window, main, &mut |window, Node { key, value, .. }| {
             match value {
                 Value::Bytes(bytes) if self.database.is_empty() => {
-                    self.sample(window, key, bytes, &mut values, table)?;
+                    self.sample(window, key, bytes, &mut values, table, left_out)?;
                 }
                 Value::Bytes(_) => {}
                 Value::Database(database) => {
@@ -136,7 +142,7 @@ impl Format for LmdbSettings {
             return Err(Wrong::new(0, problem));
         };
         environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
-            Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table),
+            Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table, left_out),
             Value::Database(_) => {
                 let problem = "a database in a named database: the file is damaged";
                 Err(Wrong::new(offset, problem))
@@ -155,7 +161,7 @@ impl Format for LmdbSettings {
 }
 
 impl LmdbSettings {
-    /// Adds a value to the table, where its key is one of those that are wanted.
+    /// Adds a value to the table, where its key is one of those that are wanted; else counts it.
     fn sample(
         &self,
         window: &mut Window,
@@ -163,9 +169,11 @@ impl LmdbSettings {
         value: Range<u64>,
         values: &mut LmdbValues,
         table: &mut Vec<Entry>,
+        left_out: &mut LeftOuts,
     ) -> Result<(), Wrong> {
         let skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));
         if !matches(self.keys.as_bytes(), key) || skipped() {
+            left_out.add(WhyLeftOut::OtherKey, "", 1, &shown(key));
             return Ok(());
         }
         if *values == LmdbValues::Auto {

@@ -74,7 +74,8 @@ impl Part {
         match (0..count).find(|&index| this.get(index).is_none()) {
             None => Ok(this),
             Some(index) => {
-                let problem = format!("label {index} is 2^63 or more, which no class number is");
+                let value = this.raw(index) as u64;
+                let problem = format!("label {index} is {value}: labels are below 2^63");
                 Err(Wrong::new(start + item.bytes * index, problem))
             }
         }
@@ -86,6 +87,11 @@ impl Part {
 
     /// `None` for what is beyond an `i64`.
     fn get(&self, index: u64) -> Option<i64> {
+        Some(self.raw(index)).filter(|&value| self.item.kind == b'i' || value >= 0)
+    }
+
+    /// The bits of a label: what is unsigned and beyond an `i64` is negative.
+    fn raw(&self, index: u64) -> i64 {
         let Item { kind, bytes: len, big_endian } = self.item;
         let (begin, len) = ((index * len) as usize, len as usize);
         let stored = &self.bytes[begin..begin + len];
@@ -94,11 +100,10 @@ impl Part {
         let mut value = [if negative { 0xff } else { 0 }; 8];
         if big_endian {
             value[8 - len..].copy_from_slice(stored);
-            Some(i64::from_be_bytes(value))
+            i64::from_be_bytes(value)
         } else {
             value[..len].copy_from_slice(stored);
-            Some(i64::from_le_bytes(value))
+            i64::from_le_bytes(value)
         }
-        .filter(|&value| kind == b'i' || value >= 0)
     }
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::records::{HELD, Wrong, expand};
-use super::{Configured, Page, Source, file};
+use super::{Configured, Page, Source, file, settings};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -44,8 +44,8 @@ pub struct Npy {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct NpySettings {
-    /// A `.npy` file with one integer a sample, of any size and byte order: relative to the folder of the first stack,
-    /// or absolute; or a pattern for several such files, whose labels follow one another. Empty (the default) where
+    /// A `.npy` file with one integer a sample, of any size and byte order: absolute, or relative to the folder of the first
+    /// stack, in a pipeline file first relative to that file, if it is there; or a pattern for several such files, whose labels follow one another. Empty (the default) where
     /// samples have none, which is label -1.
     pub labels: PathBuf,
 }
@@ -85,6 +85,12 @@ impl Configured for Npy {
 
     fn recognises(_: &str, head: &[u8]) -> bool {
         head.starts_with(b"\x93NUMPY")
+    }
+
+    fn relative_to(settings: &mut NpySettings, base: &Path) {
+        if let Some(labels) = settings::beside(base, &settings.labels) {
+            settings.labels = labels;
+        }
     }
 
     fn open(paths: &[PathBuf], settings: &NpySettings) -> Result<Self> {

@@ -28,6 +28,8 @@ pub struct Leaf {
     /// Names from the top, joined with dots.
     pub path: String,
     pub form: Form,
+    /// Whether its integers have no sign.
+    pub unsigned: bool,
     /// The definition level of a value that is there.
     pub defined: u32,
     /// Whether a row may have several values.
@@ -39,6 +41,8 @@ pub struct Leaf {
 pub enum Form {
     Int32,
     Int64,
+    Float,
+    Double,
     Bytes,
     Other,
 }
@@ -176,6 +180,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
     for number in 0..len {
         let bad = Malformed { at: thrift.at(), cut: false };
         let (mut form, mut repetition, mut name, mut children) = (Form::Other, 0, &b""[..], 0);
+        let mut unsigned = false;
         if element != Kind::Struct {
             return Err(bad);
         }
@@ -185,6 +190,9 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
                 (3, Kind::Integer) => repetition = thrift.integer()?,
                 (4, Kind::Binary) => name = thrift.binary()?,
                 (5, Kind::Integer) => children = thrift.integer()?,
+                // `UINT_8` to `UINT_64` of the types before logical ones, which writers need not repeat.
+                (6, Kind::Integer) => unsigned |= matches!(thrift.integer()?, 11..=14),
+                (10, Kind::Struct) => unsigned |= is_unsigned(thrift)?,
                 _ => return Ok(false),
             }
             Ok(true)
@@ -209,7 +217,7 @@ fn schema(thrift: &mut Thrift) -> Result<Vec<Leaf>, Malformed> {
         let defined = group.defined + u32::from(repetition != 0);
         let repeated = group.repeated || repetition == 2;
         if children == 0 {
-            leaves.push(Leaf { path, form, defined, repeated });
+            leaves.push(Leaf { path, form, unsigned, defined, repeated });
         } else if open.len() == DEPTH {
             return Err(bad);
         } else {
@@ -224,10 +232,28 @@ impl Form {
         match number {
             1 => Self::Int32,
             2 => Self::Int64,
+            4 => Self::Float,
+            5 => Self::Double,
             6 => Self::Bytes,
             _ => Self::Other,
         }
     }
+}
+
+/// Whether a logical type is that of integers without a sign.
+fn is_unsigned(thrift: &mut Thrift) -> Result<bool, Malformed> {
+    let mut unsigned = false;
+    thrift.fields(|thrift, id, kind| {
+        if (id, kind) != (10, Kind::Struct) {
+            return Ok(false);
+        }
+        thrift.fields(|_, id, kind| {
+            unsigned |= (id, kind) == (2, Kind::Bool(false));
+            Ok(false)
+        })?;
+        Ok(true)
+    })?;
+    Ok(unsigned)
 }
 
 /// What stands under the key `huggingface`.

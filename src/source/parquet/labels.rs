@@ -8,6 +8,7 @@ use super::encoding::delta;
 use super::footer::{Chunk, Form, Leaf};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
 use super::{Shard, Wrong};
+use crate::source::label::{self, MOST_NAME_BYTES};
 
 /// Different texts in a column of labels, at most.
 const MOST_TEXTS: usize = 1 << 18;
@@ -68,7 +69,14 @@ impl Labels {
         Ok(())
     }
 
-    /// The labels in a dictionary.
+    /// Puts the number of each text, by its place, where the place was.
+    pub fn rename(&mut self, numbers: &[i64]) {
+        for label in &mut self.numbers {
+            *label = usize::try_from(*label).map_or(-1, |place| numbers[place]);
+        }
+    }
+
+    /// The labels in a dictionary, as [`bits`] or places of texts.
     fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, Wrong> {
         if leaf.form == Form::Bytes {
             let values = head.entries(body)?;
@@ -77,7 +85,7 @@ impl Labels {
         if !matches!(head.encoding, 0 | 2) {
             return Err(head.unsupported("the dictionary is not written plainly"));
         }
-        integers(body, 0, leaf.form, head.values as usize, head)
+        bits(body, 0, leaf.form, head.values as usize, head)
     }
 
     /// Adds the labels of a data page.
@@ -96,22 +104,53 @@ impl Labels {
                 &own[..]
             }
             Held::Numbers { from, present } => {
-                own = integers(&body[from..], head.encoding, leaf.form, present, head)?;
+                own = bits(&body[from..], head.encoding, leaf.form, present, head)?;
                 &own
             }
             Held::Dictionary => dictionary
                 .ok_or_else(|| head.damaged("it needs a dictionary, and none is before it"))?,
         };
         let Some(rows) = rows else {
-            self.numbers.extend_from_slice(values);
-            return Ok(());
+            return values.iter().try_for_each(|value| self.push(*value, leaf, head));
         };
         for &row in &rows {
-            let label = if row == NULL { Some(&-1) } else { values.get(row as usize) };
-            self.numbers.push(*label.ok_or_else(|| {
-                head.damaged(&format!("a row has value {row} of {}", values.len()))
-            })?);
+            if row == NULL {
+                self.numbers.push(-1);
+                continue;
+            }
+            let value = values.get(row as usize);
+            let wrong = || head.damaged(&format!("a row has value {row} of {}", values.len()));
+            self.push(*value.ok_or_else(wrong)?, leaf, head)?;
         }
+        Ok(())
+    }
+
+    /// Adds the label of the next row, which is these bits or the place of a text.
+    fn push(&mut self, bits: i64, leaf: &Leaf, head: &Head) -> Result<(), Wrong> {
+        let label = match leaf.form {
+            Form::Int32 if leaf.unsigned => Ok(i64::from(bits as u32)),
+            Form::Int32 => Ok(i64::from(bits as i32)),
+            Form::Int64 if leaf.unsigned && bits < 0 => {
+                Err(((bits as u64).to_string(), "is not below 2^63"))
+            }
+            Form::Float => {
+                let float = f32::from_bits(bits as u32);
+                label::of_f32(float).map_err(|why| (float.to_string(), why))
+            }
+            Form::Double => {
+                let float = f64::from_bits(bits as u64);
+                label::of_float(float).map_err(|why| (float.to_string(), why))
+            }
+            Form::Int64 | Form::Bytes | Form::Other => Ok(bits),
+        };
+        let label = label.map_err(|(label, why)| {
+            let problem = format!(
+                "row {} has the label {label}, which {why}; name another column as source.label or none (\"\")",
+                self.numbers.len()
+            );
+            Wrong::unsupported(head.start, problem)
+        })?;
+        self.numbers.push(label);
         Ok(())
     }
 
@@ -129,6 +168,14 @@ impl Labels {
                                    none (\"\")";
                     Wrong::unsupported(head.start, problem)
                 })?;
+                if text.len() > MOST_NAME_BYTES {
+                    let problem = format!(
+                        "a label of {} bytes, at most {MOST_NAME_BYTES} are read; name another column as source.label or \
+                         none (\"\")",
+                        text.len()
+                    );
+                    return Err(Wrong::unsupported(head.start, problem));
+                }
                 self.text_bytes += text.len();
                 if self.texts.len() == MOST_TEXTS || self.text_bytes > MOST_TEXT_BYTES {
                     let problem = format!(
@@ -146,8 +193,8 @@ impl Labels {
     }
 }
 
-/// `count` integers in these bytes of a page.
-fn integers(
+/// The bits of `count` numbers in these bytes of a page.
+fn bits(
     bytes: &[u8],
     encoding: i64,
     form: Form,
@@ -155,15 +202,15 @@ fn integers(
     head: &Head,
 ) -> Result<Vec<i64>, Wrong> {
     let values: Vec<i64> = match (encoding, form) {
-        (0, Form::Int32) => {
+        (0, Form::Int32 | Form::Float) => {
             let values = bytes.as_chunks().0.iter();
             values.take(count).map(|bytes| i32::from_le_bytes(*bytes).into()).collect()
         }
-        (0, Form::Int64) => {
+        (0, Form::Int64 | Form::Double) => {
             let values = bytes.as_chunks().0.iter();
             values.take(count).map(|bytes| i64::from_le_bytes(*bytes)).collect()
         }
-        (5, _) => {
+        (5, Form::Int32 | Form::Int64) => {
             let values = delta(bytes, count);
             let wrong = || head.damaged("its values are not as many as it says");
             values.ok_or_else(wrong)?.0

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
-use super::{Configured, Page, Source, file};
+use super::{Configured, LabelSort, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::storage;
 
@@ -40,8 +40,10 @@ const MOST_PATH_BYTES: u64 = 4096;
 /// * The picture is the value of a column of bytes, which the settings name: the column itself or its field `bytes`,
 ///   as in Hugging Face's `image: struct<bytes, path>`. A row whose picture is null is read from the file that `path`
 ///   names, relative to the Parquet file; one that has neither is a sample that cannot be read.
-/// * The label is an integer, or a text. The names of the classes are those of Hugging Face's `ClassLabel`, in the
-///   file's metadata; of texts the different ones in byte order, which are numbered so. A row without has label -1.
+/// * The label is a whole number (an integer below 2^63, a float, or a text as which it is written), or a name. The names of the
+///   classes are those of Hugging Face's `ClassLabel`, in the file's metadata; of names the different ones in byte order, which
+///   are numbered so. A row without has label -1. A label that is none, and a column of numbers and names, is an error with
+///   the row.
 /// * On first use only metadata, headers of pages, and the labels are read. Where in a page its pictures are is learnt
 ///   when it is first read; that takes eight bytes for a row at most. From then on, a picture whose page is not
 ///   compressed is one read of its own bytes.
@@ -77,13 +79,15 @@ pub struct ParquetSettings {
     pub image: String,
     /// The column that holds the label; empty where samples have none, which is label -1. Default `label`.
     pub label: String,
+    /// What labels that are texts are: whole numbers, or names of classes. Default `auto`: numbers where all of them are.
+    pub labels: LabelSort,
     /// Bytes of pages in memory at most, at least those of the largest page, compressed and not. Default 256 MiB.
     pub cache_bytes: u64,
 }
 
 impl Default for ParquetSettings {
     fn default() -> Self {
-        Self { image: "image".into(), label: "label".into(), cache_bytes: 256 << 20 }
+        Self { image: "image".into(), label: "label".into(), labels: LabelSort::Auto, cache_bytes: 256 << 20 }
     }
 }
 
@@ -102,7 +106,7 @@ impl Configured for Parquet {
         let cache = Cache::new(settings.cache_bytes);
         let tables = of_each(&files, |_, path| Table::read(path, settings, &cache));
         let mut tables = tables.into_iter().collect::<Result<Vec<Table>>>()?;
-        let classes = table::name_classes(&mut tables)?;
+        let classes = table::name_classes(&mut tables, settings.labels)?;
         let mut source = Self {
             shards: Vec::with_capacity(files.len()),
             ends: Vec::with_capacity(files.len()),

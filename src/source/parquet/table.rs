@@ -1,5 +1,6 @@
 //! What is read of a file when it is opened.
 
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use super::cache::Cache;
@@ -8,6 +9,8 @@ use super::footer::{Footer, Form, Leaf};
 use super::labels::Labels;
 use super::{ParquetSettings, Shard, Wrong};
 use crate::error::{Error, Result};
+use crate::source::LabelSort;
+use crate::source::label;
 
 /// What is in one file.
 pub struct Table {
@@ -37,13 +40,20 @@ impl Table {
         if let Some(leaf) = label.map(|label| &footer.leaves[label])
             && leaf.form == Form::Other
         {
-            return Err(unfit(path, "label", leaf, "is neither a column of integers nor of texts"));
+            return Err(unfit(path, "label", leaf, "is neither a column of numbers nor of texts"));
         }
         let parent = bytes.path.strip_suffix(".bytes");
         let beside = parent.and_then(|parent| {
             let path = format!("{parent}.path");
             footer.leaves.iter().position(|leaf| leaf.path == path && !leaf.repeated)
         });
+        if let Some(leaf) = label.map(|label| &footer.leaves[label])
+            && leaf.form != Form::Bytes
+            && settings.labels == LabelSort::Text
+        {
+            let problem = format!("is text, and {:?} in {} holds numbers", leaf.path, path.display());
+            return Err(Error::config("source.labels", problem));
+        }
         let beside = beside.filter(|place| footer.leaves[*place].form == Form::Bytes);
         let mut table = Self {
             shard,
@@ -103,8 +113,9 @@ impl Table {
     }
 }
 
-/// The names of the classes of all files. Labels that are texts become places in them.
-pub fn name_classes(tables: &mut [Table]) -> Result<Vec<String>> {
+/// The names of the classes of all files. Labels that are texts become places in them, or where the texts are whole
+/// numbers these numbers, and there are no names.
+pub fn name_classes(tables: &mut [Table], sort: LabelSort) -> Result<Vec<String>> {
     let Some((first, others)) = tables.split_first() else { return Ok(Vec::new()) };
     for other in others {
         let problem = |what: &str| {
@@ -122,18 +133,62 @@ pub fn name_classes(tables: &mut [Table]) -> Result<Vec<String>> {
     if first.textual != Some(true) {
         return Ok(first.classes.clone());
     }
-    let mut classes: Vec<String> =
-        tables.iter().flat_map(|table| table.labels.texts.iter().cloned()).collect();
-    classes.sort_unstable();
-    classes.dedup();
-    for table in tables {
-        let place = |text| classes.binary_search(text).expect("all texts are classes") as i64;
-        let places: Vec<i64> = table.labels.texts.iter().map(place).collect();
-        for label in &mut table.labels.numbers {
-            *label = usize::try_from(*label).map_or(-1, |place| places[place]);
+    if sort != LabelSort::Text && hold_numbers(tables, sort)? {
+        for table in tables {
+            let number = |text: &String| label::number(text).and_then(Result::ok).unwrap_or(-1);
+            let numbers: Vec<i64> = table.labels.texts.iter().map(number).collect();
+            table.labels.rename(&numbers);
         }
+        return Ok(Vec::new());
+    }
+    let texts: HashSet<&String> = tables.iter().flat_map(|table| &table.labels.texts).collect();
+    let mut classes: Vec<String> = texts.into_iter().cloned().collect();
+    label::sort_names(&mut classes);
+    let places: HashMap<&String, i64> = classes.iter().zip(0..).collect();
+    for table in tables {
+        let places: Vec<i64> = table.labels.texts.iter().map(|text| places[text]).collect();
+        table.labels.rename(&places);
     }
     Ok(classes)
+}
+
+/// Whether the texts are whole numbers.
+///
+/// # Errors
+///
+/// Where one is a number but no whole one, or some are numbers and some names.
+fn hold_numbers(tables: &[Table], sort: LabelSort) -> Result<bool> {
+    let (mut number, mut name) = (None, None);
+    let all = tables.iter().flat_map(|table| table.labels.texts.iter().zip(0..).map(move |it| (table, it)));
+    let place = |table: &Table, text: i64| {
+        let row = table.labels.numbers.iter().position(|it| *it == text).unwrap_or(0);
+        format!("row {row} of {}", table.shard.path.display())
+    };
+    let wrong = |problem: String| {
+        let problem = format!("{problem}: make them one sort, or write labels = \"text\" where all are names");
+        Err(Error::config("source.parquet", problem))
+    };
+    for (table, (text, at)) in all {
+        match label::number(text) {
+            Some(Ok(_)) => _ = number.get_or_insert((table, text, at)),
+            Some(Err(why)) => {
+                return wrong(format!("the label {text:?} in {} {why}", place(table, at)));
+            }
+            None => _ = name.get_or_insert((table, text, at)),
+        }
+    }
+    match (number, name) {
+        (Some((table, text, at)), Some((other, word, after))) => wrong(format!(
+            "the label in {} is the number {text}, and in {} the name {word:?}",
+            place(table, at),
+            place(other, after)
+        )),
+        (None, Some((table, word, at))) if sort == LabelSort::Integer => {
+            let problem = format!("the label in {} is no whole number: {word:?}", place(table, at));
+            Err(Error::config("source.labels", problem))
+        }
+        (number, _) => Ok(number.is_some()),
+    }
 }
 
 /// The leaf that a setting names.

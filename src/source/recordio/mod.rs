@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::{LeftOuts, label};
 use super::records::{Entry, Format, Records, Window, Wrong};
 use crate::storage::File;
 
@@ -71,7 +72,12 @@ impl Format for RecordIoSettings {
         head.starts_with(&MAGIC)
     }
 
-    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+    fn walk(
+        &self,
+        window: &mut Window,
+        table: &mut Vec<Entry>,
+        _: &mut LeftOuts,
+    ) -> Result<(), Wrong> {
         window.read_ahead(4096);
         let mut at = 0;
         while at < window.file_len() {
@@ -223,13 +229,12 @@ fn join(bytes: &mut [u8]) -> Option<usize> {
 /// The class that a label, which is a float in the file, stands for.
 fn integer(bits: u32, offset: u64) -> Result<i64, Wrong> {
     let label = f32::from_bits(bits);
-    // Integers of a larger float are not exact.
-    if label.fract() == 0.0 && label.abs() <= (1 << 24) as f32 {
-        return Ok(label as i64);
-    }
-    let problem =
-        format!("the label {label} is no class; write source.label = \"none\" where classes are not needed");
-    Err(Wrong::new(offset, problem))
+    label::of_f32(label).map_err(|_| {
+        let problem = format!(
+            "the label {label} is no class; write source.label = \"none\" where classes are not needed"
+        );
+        Wrong::new(offset, problem)
+    })
 }
 
 fn not_a_record(at: u64) -> String {

@@ -6,7 +6,7 @@
 //! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
 //! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
 //! written nowhere the file is walked each time, which is no error. The entries are as they are in memory, so that they
-//! are read straight to where they stay.
+//! are read straight to where they stay; behind them is what was left out, as JSON.
 
 use std::env;
 use std::fs::{self, File};
@@ -18,17 +18,22 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
-use super::{DAMAGED, Entry};
+use super::{DAMAGED, Entry, LeftOut};
 use crate::storage::{self, Stamp};
 
 /// The last digit is the version of the format. Machines of the other byte order have tables of their own.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index1" } else { b"feedwater index!" };
-/// Magic, checksum of what follows, hash, stamp.
-const HEAD_BYTES: usize = 16 + 4 + 32 + 24;
+    if cfg!(target_endian = "little") { b"feedwater index2" } else { b"feedwater index\"" };
+/// Magic, checksum of what follows, hash, stamp, bytes of what was left out.
+const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
+/// Bytes of what was left out, at most: some ten reasons of some twenty kinds.
+const MOST_LEFT_OUT_BYTES: usize = 1 << 18;
 const ENTRY_BYTES: usize = size_of::<Entry>();
 /// Entries that are read at a time: they stay in the processor's cache until they were looked at.
 const PART: usize = (256 << 10) / ENTRY_BYTES;
+
+/// What a file holds: its samples, and what was left out.
+pub type Contents = (Box<[Entry]>, Vec<LeftOut>);
 
 /// Where the table of a file may lie.
 pub struct Index {
@@ -56,29 +61,42 @@ impl Index {
     }
 
     /// The table, if it is that of the file as it is now, and all of it lies within `len` bytes.
-    pub fn read(&self, stamp: Stamp, len: u64) -> Option<Box<[Entry]>> {
+    pub fn read(&self, stamp: Stamp, len: u64) -> Option<Contents> {
         self.places.iter().find_map(|place| self.read_from(place, stamp, len))
     }
 
     /// Keeps the table, if it can.
-    pub fn write(&self, stamp: Stamp, entries: &[Entry]) {
-        let facts = [&self.hash[..], &stamp.to_bytes()].concat();
+    pub fn write(&self, stamp: Stamp, (entries, left_out): &Contents) {
+        let Ok(left_out) = serde_json::to_vec(left_out) else { return };
+        let facts = self.facts(stamp, left_out.len());
         // The first place that takes it.
-        let _ = self.places.iter().any(|place| write_to(place, &facts, entries).is_ok());
+        let _ = self.places.iter().any(|place| write_to(place, &facts, entries, &left_out).is_ok());
     }
 
-    fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Box<[Entry]>> {
+    /// What the head says of the file and of what follows.
+    fn facts(&self, stamp: Stamp, left_out_bytes: usize) -> Vec<u8> {
+        let left_out_bytes = (left_out_bytes as u64).to_le_bytes();
+        [&self.hash[..], &stamp.to_bytes(), &left_out_bytes].concat()
+    }
+
+    fn read_from(&self, place: &Path, stamp: Stamp, len: u64) -> Option<Contents> {
+        // Opening a pipe would wait for a writer.
+        let bytes = fs::metadata(place).ok().filter(fs::Metadata::is_file)?.len();
         let mut file = File::open(place).ok()?;
-        let bytes = (file.metadata().ok()?.len() as usize).checked_sub(HEAD_BYTES)?;
-        // A sample takes a byte of its file at least: what is longer is no table, and no memory is taken for it.
-        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
-            return None;
-        }
         let mut head = [0; HEAD_BYTES];
         file.read_exact(&mut head).ok()?;
         let (magic, rest) = head.split_at(16);
         let (crc, facts) = rest.split_at(4);
-        if magic != MAGIC || facts != [&self.hash[..], &stamp.to_bytes()].concat() {
+        let left_out_bytes = u64::from_le_bytes(*facts.last_chunk()?) as usize;
+        if magic != MAGIC
+            || facts != self.facts(stamp, left_out_bytes)
+            || left_out_bytes > MOST_LEFT_OUT_BYTES
+        {
+            return None;
+        }
+        let bytes = (bytes as usize).checked_sub(HEAD_BYTES + left_out_bytes)?;
+        // A sample takes a byte of its file at least: what is longer is no table, and no memory is taken for it.
+        if bytes % ENTRY_BYTES != 0 || (bytes / ENTRY_BYTES) as u64 > len {
             return None;
         }
         let mut table = bytemuck::try_zeroed_slice_box(bytes / ENTRY_BYTES).ok()?;
@@ -90,7 +108,11 @@ impl Index {
                 return None;
             }
         }
-        (sum.to_le_bytes() == crc).then_some(table)
+        let mut left_out = vec![0; left_out_bytes];
+        file.read_exact(&mut left_out).ok()?;
+        sum = crc32c::crc32c_append(sum, &left_out);
+        let left_out = serde_json::from_slice(&left_out).ok()?;
+        (sum.to_le_bytes() == crc).then_some((table, left_out))
     }
 }
 
@@ -99,7 +121,7 @@ fn lies_within(entry: &Entry, file_len: u64) -> bool {
     entry.offset.checked_add(len).is_some_and(|end| end <= file_len)
 }
 
-fn write_to(place: &Path, facts: &[u8], entries: &[Entry]) -> io::Result<()> {
+fn write_to(place: &Path, facts: &[u8], entries: &[Entry], left_out: &[u8]) -> io::Result<()> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let mut temporary = place.as_os_str().to_owned();
@@ -107,10 +129,12 @@ fn write_to(place: &Path, facts: &[u8], entries: &[Entry]) -> io::Result<()> {
     let temporary = PathBuf::from(temporary);
     let entries = bytemuck::must_cast_slice(entries);
     let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
+    let sum = crc32c::crc32c_append(sum, left_out);
     let written = fs::create_dir_all(place.parent().unwrap_or(Path::new(""))).and_then(|()| {
         let mut file = File::create(&temporary)?;
         file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
         file.write_all(entries)?;
+        file.write_all(left_out)?;
         drop(file);
         fs::rename(&temporary, place)
     });

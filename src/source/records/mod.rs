@@ -22,9 +22,10 @@ use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Configured, Expected, Page, Source, file};
+use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Result};
 use crate::header::PnmHead;
+use crate::source::left_out::none_but;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use crate::storage::{Fetch, File, Stamp};
 
@@ -75,8 +76,14 @@ pub trait Format:
         false
     }
 
-    /// Adds every sample of the file to the table. Takes no memory for what the file merely announces.
-    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong>;
+    /// Adds every sample of the file to the table, and counts what is none. Takes no memory for what the file merely
+    /// announces.
+    fn walk(
+        &self,
+        window: &mut Window,
+        table: &mut Vec<Entry>,
+        left_out: &mut LeftOuts,
+    ) -> Result<(), Wrong>;
 
     /// Whether [`fill`](Self::fill) is one read of a sample with this note, so that its bytes can be asked for ahead of time.
     fn is_plain(_note: u32) -> bool {
@@ -125,6 +132,7 @@ pub struct Records<F> {
     unpacker: Arc<Unpacker>,
     /// Whether any of the files lies behind a URL.
     remote: bool,
+    left_out: Vec<LeftOut>,
     format: F,
 }
 
@@ -187,10 +195,12 @@ impl<F: Format> Records<F> {
         let files = expand(F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
+        let mut left_out = LeftOuts::default();
         let unpacker = Unpacker::new(Limits::default());
         let made = of_each(&files, |number, path| table_of(path, number, format, &unpacker));
         for (path, table) in files.iter().zip(made) {
-            let Table { file, packing, stamp, entries, largest } = table?;
+            let Table { file, packing, stamp, entries, left_out: of_file, largest } = table?;
+            left_out.join_file(path, &of_file);
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
@@ -203,12 +213,13 @@ impl<F: Format> Records<F> {
         if shards.iter().any(|shard| shard.packing.is_some()) {
             unpacker.list(shards.iter().map(Shard::listed).collect());
         }
+        let left_out = left_out.into_list();
         if end == 0 {
             let first = files.first().map(|path| path.display().to_string()).unwrap_or_default();
             let problem = format!("no samples in {} files, the first is {first}", files.len());
-            return Err(Error::config(format!("source.{}", F::KEY), problem));
+            return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &left_out)));
         }
-        Ok(Self { shards, largest_bytes, unpacker, remote, format: format.clone() })
+        Ok(Self { shards, largest_bytes, unpacker, remote, left_out, format: format.clone() })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -348,6 +359,10 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
+    }
+
     fn largest_bytes(&self) -> u64 {
         self.largest_bytes
     }
@@ -409,6 +424,7 @@ struct Table {
     packing: Option<Packing>,
     stamp: Stamp,
     entries: Box<[Entry]>,
+    left_out: Vec<LeftOut>,
     /// Bytes of the largest sample that is whole.
     largest: u64,
 }
@@ -418,14 +434,14 @@ impl Table {
         file: File,
         packing: Option<Packing>,
         stamp: Stamp,
-        entries: Box<[Entry]>,
+        (entries, left_out): index::Contents,
     ) -> Self {
         let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
         let bytes = whole.map(|entry| {
             u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
         });
         let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, entries, largest }
+        Self { file, packing, stamp, entries, left_out, largest }
     }
 }
 
@@ -451,16 +467,17 @@ fn table_of<F: Format>(
     // A file that has a table is not read at all here, wherever it lies.
     for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
         let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
-        if let Some(entries) = index(packing).read(stamp, len) {
+        if let Some(contents) = index(packing).read(stamp, len) {
             let (file, _) = opened(file, packing);
-            return Ok(Table::new::<F>(file, packing, stamp, entries));
+            return Ok(Table::new::<F>(file, packing, stamp, contents));
         }
     }
     let packing = packing::<F>(&file).map_err(io)?;
     let (file, len) = opened(file, packing);
-    let mut entries = Vec::new();
+    let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
     let mut window = Window::new(&file, len);
-    let walked = format.walk(&mut window, &mut entries).and_then(|()| window.drain());
+    let walked = format.walk(&mut window, &mut entries, &mut left_out);
+    let walked = walked.and_then(|()| window.drain());
     walked.map_err(|wrong| {
         let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
         Error::config(place, wrong.problem)
@@ -469,8 +486,9 @@ fn table_of<F: Format>(
         let problem = "was changed while it was indexed; wait until it is written".into();
         return Err(Error::Io { path: path.clone(), problem });
     }
-    index(packing).write(stamp, &entries);
-    Ok(Table::new::<F>(file, packing, stamp, entries.into_boxed_slice()))
+    let contents = (entries.into_boxed_slice(), left_out.into_list());
+    index(packing).write(stamp, &contents);
+    Ok(Table::new::<F>(file, packing, stamp, contents))
 }
 
 /// How the file is compressed, if it is, and the format can be.

@@ -15,8 +15,8 @@ pub struct Fields<'a> {
 pub enum Value {
     Number(u64),
     Bytes(Range<u64>),
-    /// 4 or 8 bytes, which nobody reads.
-    Fixed,
+    /// 4 or 8 bytes: a float, mostly.
+    Fixed(Range<u64>),
 }
 
 impl<'a> Fields<'a> {
@@ -39,12 +39,12 @@ impl<'a> Fields<'a> {
         let tag = self.number(window)?;
         let value = match tag & 7 {
             0 => Value::Number(self.number(window)?),
-            1 => self.skip(8).map(|_| Value::Fixed)?,
+            1 => Value::Fixed(self.skip(8)?),
             2 => {
                 let len = self.number(window)?;
                 Value::Bytes(self.skip(len)?)
             }
-            5 => self.skip(4).map(|_| Value::Fixed)?,
+            5 => Value::Fixed(self.skip(4)?),
             _ => return Err(self.no_message(start)),
         };
         Ok(Some((tag >> 3, value)))

@@ -11,8 +11,11 @@
 use std::ops::Range;
 
 use super::TfRecordSettings;
+use crate::source::label;
 use crate::source::records::protobuf::{Fields, Value};
 use crate::source::records::{Window, Wrong};
+
+const FLOAT_BYTES: u64 = 4;
 
 /// The bytes of a record's picture in its file, and its label.
 pub fn find(
@@ -20,13 +23,13 @@ pub fn find(
     record: Range<u64>,
     settings: &TfRecordSettings,
 ) -> Result<(Range<u64>, i64), Wrong> {
-    let TfRecordSettings { image, label } = settings;
+    let TfRecordSettings { image, label: label_name } = settings;
     let (mut picture, mut class) = (None, None);
     let mut names = Vec::new();
     each_feature(window, record.clone(), |window, name, feature| {
         if equal(window, &name, image)? {
             picture = Some(feature);
-        } else if !label.is_empty() && equal(window, &name, label)? {
+        } else if !label_name.is_empty() && equal(window, &name, label_name)? {
             class = Some(feature);
         } else if names.len() < 32 {
             names.push(name);
@@ -51,9 +54,9 @@ pub fn find(
     };
     let picture = one_bytes(window, picture, image)?;
     let class = match class {
-        Some(class) => one_integer(window, class, label)?,
-        None if label.is_empty() => -1,
-        None => return missing(window, label, "label", " or none (\"\")"),
+        Some(class) => one_number(window, class, label_name)?,
+        None if label_name.is_empty() => -1,
+        None => return missing(window, label_name, "label", " or none (\"\")"),
     };
     Ok((picture, class))
 }
@@ -108,11 +111,11 @@ fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Ran
     }
 }
 
-/// The one value of an integer list.
-fn one_integer(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, Wrong> {
+/// The one value of an integer list, or of a float list that is a whole number.
+fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, Wrong> {
     let start = feature.start;
     let (mut last, mut count) = (0, 0u64);
-    each_value(window, feature, 3, |window, value| {
+    each_value(window, feature.clone(), 3, |window, value| {
         match value {
             Value::Number(value) => {
                 last = value;
@@ -125,13 +128,29 @@ fn one_integer(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i
                     count += 1;
                 }
             }
-            Value::Fixed => {}
+            Value::Fixed(_) => {}
         }
         Ok(())
     })?;
-    match count {
-        1 => Ok(last as i64),
-        _ => Err(Wrong::new(start, not_one(name, count, "int64 list"))),
+    let (mut float, mut floats) = (start, 0u64);
+    each_value(window, feature, 2, |_, value| {
+        if let Value::Bytes(bytes) | Value::Fixed(bytes) = value
+            && bytes.end - bytes.start >= FLOAT_BYTES
+        {
+            floats += (bytes.end - bytes.start) / FLOAT_BYTES;
+            float = bytes.start;
+        }
+        Ok(())
+    })?;
+    match (count, floats) {
+        (1, 0) => Ok(last as i64),
+        (0, 1) => {
+            let bytes = window.at(float, FLOAT_BYTES)?.first_chunk().expect("4 bytes");
+            let label = f32::from_le_bytes(*bytes);
+            label::of_f32(label)
+                .map_err(|why| Wrong::new(start, format!("the label {label} in {name:?} {why}")))
+        }
+        _ => Err(Wrong::new(start, not_one(name, count + floats, "int64 or float list"))),
     }
 }
 

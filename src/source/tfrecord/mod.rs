@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::LeftOuts;
 use super::records::{Entry, Format, Records, Window, Wrong};
 
 mod example;
@@ -12,8 +13,8 @@ mod example;
 /// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part)
 ///   or `train-{00..15}` (braces anywhere, as in shells).
 ///   The samples are in the order of the paths, of the names, and of the records.
-/// * The picture is the one value of a bytes list, the label the one value of an integer list; the settings name
-///   both features. What a record has besides does not matter.
+/// * The picture is the one value of a bytes list, the label the one value of an integer list, or of a float list where that is
+///   a whole number; the settings name both features. What a record has besides does not matter.
 /// * The files are walked on first use, and every checksum verified; the table is kept beside each file (a hidden file
 ///   that ends in `.feedwater1`) or in the cache's directory. A picture is then one read, and is verified again.
 /// * A record whose data do not match their checksum is a sample that cannot be read (label -1): the policy for samples
@@ -55,7 +56,12 @@ impl Format for TfRecordSettings {
         first.first_chunk().is_none_or(|head| checked_len(head).is_none())
     }
 
-    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+    fn walk(
+        &self,
+        window: &mut Window,
+        table: &mut Vec<Entry>,
+        _: &mut LeftOuts,
+    ) -> Result<(), Wrong> {
         let mut at = 0;
         while !window.ends_at(at)? {
             let head: [u8; 12] = *window.at(at, 12)?.first_chunk().expect("12 bytes");

@@ -3,8 +3,12 @@
 use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::records::{Entry, Format, Records, Window, Wrong};
+use super::{LeftOuts, WhyLeftOut, label, left_out};
+
+use tar::Kind;
 
 mod tar;
 
@@ -15,8 +19,9 @@ mod tar;
 ///   samples are in the order of the paths, of the names, and of the members.
 /// * Files that follow one another and whose names are equal up to the first dot of the last part are one sample; what
 ///   follows that dot, in lower case, is a file's extension. The settings name the picture's extension and the label's.
-///   A sample without a picture is left out. Files without a dot, or with nothing before it, and what `__NAME__` leads
-///   to, are not seen.
+///   Hard links are the files that they lead to, which must be before them (GNU tar makes them by itself). Keys without an
+///   image, files without a dot, or with nothing before it, and symbolic links are left out and counted
+///   ([`Source::left_out`](super::Source::left_out)); what `__NAME__` leads to is not seen.
 /// * The headers are read on first use and their checksums verified; the table is kept beside each archive (a hidden
 ///   file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. Tar has no checksums of
 ///   contents: what was damaged before the archive was indexed is left to the picture's own format.
@@ -67,18 +72,41 @@ impl Format for WebDatasetSettings {
         !first.starts_with(b"x")
     }
 
-    fn walk(&self, window: &mut Window, table: &mut Vec<Entry>) -> Result<(), Wrong> {
+    fn walk(
+        &self,
+        window: &mut Window,
+        table: &mut Vec<Entry>,
+        left_out: &mut LeftOuts,
+    ) -> Result<(), Wrong> {
         window.read_ahead(tar::AHEAD_BYTES);
         let images: Vec<String> =
             self.image.split(';').map(|it| it.trim().to_lowercase()).collect();
         let wanted = self.label.to_lowercase();
         let mut members = tar::Members::default();
         let mut group = Group::default();
-        while let Some(tar::Member { offset, name, data }) = members.next(window)? {
-            let Some((key, extension)) = split(&name) else { continue };
+        while let Some(tar::Member { offset, name, kind }) = members.next(window)? {
+            if is_meta(&name) {
+                continue;
+            }
+            let text = || String::from_utf8_lossy(&name);
+            let why = match &kind {
+                Kind::File(_) => None,
+                Kind::LostLink => Some(WhyLeftOut::LostLink),
+                Kind::SymbolicLink => Some(WhyLeftOut::SymbolicLink),
+                Kind::Special => Some(WhyLeftOut::Special),
+            };
+            if let Some(why) = why {
+                left_out.add(why, "", 1, &text());
+            }
+            let (Some((key, extension)), Kind::File(data)) = (split(&name), kind) else {
+                if why.is_none() {
+                    left_out.add(WhyLeftOut::NoKey, &left_out::extension(&text()), 1, &text());
+                }
+                continue;
+            };
             if key != group.key {
-                std::mem::take(&mut group).finish(self, table)?;
-                group = Group { key: key.to_vec(), offset, image: None, label: None };
+                std::mem::take(&mut group).finish(self, table, left_out)?;
+                group = Group { key: key.to_vec(), offset, ..Group::default() };
             }
             let twice = || {
                 let name = String::from_utf8_lossy(&name);
@@ -96,9 +124,11 @@ impl Format for WebDatasetSettings {
                 if group.label.replace(label).is_some() {
                     return Err(twice());
                 }
+            } else if group.image.is_none() && group.other.is_empty() {
+                group.other = extension;
             }
         }
-        group.finish(self, table)
+        group.finish(self, table, left_out)
     }
 }
 
@@ -112,16 +142,26 @@ impl WebDatasetSettings {
         }
         let bytes = window.at(data.start, len)?;
         let start = || String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
+        let wrong = |problem| Wrong::new(data.start, problem);
         if self.label_key.is_empty() {
-            let label = str::from_utf8(bytes).ok().and_then(|text| text.trim().parse().ok());
-            let problem = || format!("the label must be an integer, is {:?}", start());
-            return label.ok_or_else(|| Wrong::new(data.start, problem()));
+            return match str::from_utf8(bytes).ok().and_then(label::number) {
+                Some(Ok(label)) => Ok(label),
+                Some(Err(why)) => Err(wrong(format!("the label {:?} {why}", start()))),
+                None => Err(wrong(format!("the label must be a whole number, is {:?}", start()))),
+            };
         }
         let json: Option<serde_json::Value> = serde_json::from_slice(bytes).ok();
-        let label = json.and_then(|json| json.get(&self.label_key)?.as_i64());
-        let problem =
-            || format!("no integer under {:?} in the JSON text {:?}", self.label_key, start());
-        label.ok_or_else(|| Wrong::new(data.start, problem()))
+        let label = match json.as_ref().and_then(|json| json.get(&self.label_key)) {
+            Some(Value::Number(number)) => Some(label::of_json(number)),
+            Some(Value::String(text)) => label::number(text),
+            _ => None,
+        };
+        let key = &self.label_key;
+        match label {
+            Some(Ok(label)) => Ok(label),
+            Some(Err(why)) => Err(wrong(format!("the label under {key:?} in {:?} {why}", start()))),
+            None => Err(wrong(format!("no whole number under {key:?} in the JSON text {:?}", start()))),
+        }
     }
 }
 
@@ -134,11 +174,26 @@ struct Group {
     /// Place of the extension in the settings, and the bytes.
     image: Option<(usize, Range<u64>)>,
     label: Option<i64>,
+    /// The first extension that is none of the settings'.
+    other: String,
 }
 
 impl Group {
-    fn finish(self, settings: &WebDatasetSettings, table: &mut Vec<Entry>) -> Result<(), Wrong> {
-        let Some((_, image)) = self.image else { return Ok(()) };
+    /// Adds the sample to the table, or counts a key without an image by the first extension that it has instead.
+    fn finish(
+        self,
+        settings: &WebDatasetSettings,
+        table: &mut Vec<Entry>,
+        left_out: &mut LeftOuts,
+    ) -> Result<(), Wrong> {
+        let Some((_, image)) = self.image else {
+            if !self.key.is_empty() {
+                let kind = if self.other.is_empty() { &settings.label } else { &self.other };
+                let name = format!("{}.{kind}", String::from_utf8_lossy(&self.key));
+                left_out.add(WhyLeftOut::NoImage, kind, 1, &name);
+            }
+            return Ok(());
+        };
         let label = match self.label {
             Some(label) => label,
             None if settings.label.is_empty() => -1,
@@ -156,12 +211,14 @@ impl Group {
     }
 }
 
-/// Key and extension, as `webdataset.tariterators` splits and skips names.
-fn split(name: &[u8]) -> Option<(&[u8], String)> {
+/// Whether a file is about the archive and not of a sample, as `webdataset.tariterators` has it.
+fn is_meta(name: &[u8]) -> bool {
     let first = name.split(|&byte| byte == b'/').next().unwrap_or(name);
-    if first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__") {
-        return None;
-    }
+    first.len() >= 4 && first.starts_with(b"__") && first.ends_with(b"__")
+}
+
+/// Key and extension, as `webdataset.tariterators` splits names.
+fn split(name: &[u8]) -> Option<(&[u8], String)> {
     let base = name.iter().rposition(|&byte| byte == b'/').map_or(0, |at| at + 1);
     let dot = base + name[base..].iter().position(|&byte| byte == b'.')?;
     let extension = String::from_utf8_lossy(&name[dot + 1..]).to_lowercase();

@@ -1,7 +1,9 @@
-//! The regular files of a tar archive: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), each with
-//! its checksum.
+//! The files of a tar archive: ustar, GNU and pax headers (POSIX.1-2017 "pax", GNU tar's `tar.h`), each with its checksum.
 
+use std::collections::HashMap;
 use std::ops::Range;
+
+use sha2::{Digest, Sha256};
 
 use crate::source::records::{Window, Wrong};
 
@@ -9,29 +11,46 @@ use crate::source::records::{Window, Wrong};
 pub const AHEAD_BYTES: u64 = 4096;
 const BLOCK: u64 = 512;
 
-/// A regular file.
+/// What a header stands for.
 pub struct Member {
     /// Its header's byte.
     pub offset: u64,
     pub name: Vec<u8>,
-    pub data: Range<u64>,
+    pub kind: Kind,
+}
+
+/// What a member is. Folders and volume labels are not given at all.
+pub enum Kind {
+    /// A regular file, or a hard link to one before it, with the bytes of its contents.
+    File(Range<u64>),
+    /// A hard link to a file that is not before it.
+    LostLink,
+    SymbolicLink,
+    /// A pipe or a device.
+    Special,
 }
 
 /// The members that are still to come.
 #[derive(Default)]
 pub struct Members {
     at: u64,
+    /// Where the contents of the files before are, from the first hard link on: few archives have any.
+    files: Option<Files>,
 }
+
+/// Contents by the hash of the name: names may be long.
+type Files = HashMap<[u8; 16], Range<u64>>;
 
 /// What extended headers say of the next member.
 #[derive(Default)]
 struct Extended {
     name: Option<Vec<u8>>,
+    link: Option<Vec<u8>>,
     size: Option<u64>,
 }
 
 impl Members {
-    /// The next regular file; `None` at the archive's end mark.
+    /// The next member; `None` at the archive's end mark.
     pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, Wrong> {
         let mut extended = Extended::default();
         loop {
@@ -50,20 +69,68 @@ impl Members {
             let end = start.checked_add(size).filter(|&end| end <= window.file_len());
             let end = end.ok_or_else(|| window.cut(start, size))?;
             self.at = end.next_multiple_of(BLOCK);
-            match kind {
-                b'0' | b'7' | 0 => {
-                    let name = extended.name.unwrap_or_else(|| name(&header));
-                    return Ok(Some(Member { offset, name, data: start..end }));
+            let kind = match kind {
+                b'0' | b'7' | 0 => Kind::File(start..end),
+                b'1' => {
+                    let target = extended.link.take().unwrap_or_else(|| link(&header));
+                    self.file(window, offset, &target)?.map_or(Kind::LostLink, Kind::File)
                 }
-                b'L' => extended.name = Some(until_nul(small(window, start..end)?).to_vec()),
-                b'x' => extended.read(small(window, start..end)?, start)?,
+                b'2' => Kind::SymbolicLink,
+                b'3' | b'4' | b'6' => Kind::Special,
+                b'L' => {
+                    extended.name = Some(until_nul(small(window, start..end)?).to_vec());
+                    continue;
+                }
+                b'K' => {
+                    extended.link = Some(until_nul(small(window, start..end)?).to_vec());
+                    continue;
+                }
+                b'x' => {
+                    extended.read(small(window, start..end)?, start)?;
+                    continue;
+                }
                 b'S' => return Err(sparse(offset)),
-                // What is said of all files, or of links, has nothing that is needed here.
-                b'g' | b'K' => {}
-                _ => extended = Extended::default(),
+                // What is said of all files has nothing that is needed here.
+                b'g' => continue,
+                _ => {
+                    extended = Extended::default();
+                    continue;
+                }
+            };
+            let name = extended.name.unwrap_or_else(|| name(&header));
+            if let (Some(files), Kind::File(data)) = (&mut self.files, &kind) {
+                files.insert(hash(&name), data.clone());
             }
+            return Ok(Some(Member { offset, name, kind }));
         }
     }
+
+    /// The contents of the file of this name before a header. The first time, what is before it is walked once more.
+    fn file(
+        &mut self,
+        window: &mut Window,
+        before: u64,
+        name: &[u8],
+    ) -> Result<Option<Range<u64>>, Wrong> {
+        if self.files.is_none() {
+            // With a table of its own, so that this walk meets the links as files too, and does not begin another.
+            let mut again = Members { at: 0, files: Some(Files::new()) };
+            while again.at < before && again.next(window)?.is_some_and(|it| it.offset < before) {}
+            self.files = again.files;
+        }
+        Ok(self.files.as_ref().and_then(|files| files.get(&hash(name))).cloned())
+    }
+}
+
+/// The same for names that mean one file: GNU tar takes `/` and `../` off members and not always off links.
+fn hash(mut name: &[u8]) -> [u8; 16] {
+    while let Some(rest) =
+        [&b"/"[..], b"./", b"../"].iter().find_map(|prefix| name.strip_prefix(*prefix))
+    {
+        name = rest;
+    }
+    let digest: [u8; 32] = Sha256::digest(name).into();
+    *digest.first_chunk().expect("16 of 32 bytes")
 }
 
 impl Extended {
@@ -81,6 +148,7 @@ impl Extended {
             let (key, value) = (&record[..equals], &record[equals + 1..]);
             match key {
                 b"path" => self.name = Some(value.to_vec()),
+                b"linkpath" => self.link = Some(value.to_vec()),
                 b"size" => {
                     let size = str::from_utf8(value).ok().and_then(|it| it.parse().ok());
                     self.size = Some(size.ok_or_else(damaged)?);
@@ -137,6 +205,11 @@ fn name(header: &[u8; 512]) -> Vec<u8> {
     } else {
         name.to_vec()
     }
+}
+
+/// The name of the file that a link leads to.
+fn link(header: &[u8; 512]) -> Vec<u8> {
+    until_nul(&header[157..257]).to_vec()
 }
 
 /// Octal digits between blanks and up to NUL or a blank, or binary where the first bit is set.

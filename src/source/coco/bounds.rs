@@ -1,0 +1,163 @@
+//! What keeps a hostile file from taking more memory than an honest one: bounds for texts, numbers and lists.
+
+use std::fmt;
+use std::io::{self, ErrorKind};
+
+use memchr::{memchr, memchr2};
+use serde::Deserialize;
+use serde::de::{Deserializer, Error as _, IgnoredAny, SeqAccess, Visitor};
+
+/// Bytes of a text or a number, at most: more than the run lengths of the largest mask.
+const MOST_TOKEN_BYTES: usize = 4 << 20;
+/// Numbers of an outline, at most.
+pub const MOST_NUMBERS: usize = 1 << 22;
+
+/// How long the text or number is that was last read of some JSON.
+#[derive(Default)]
+pub struct Tokens {
+    in_text: bool,
+    /// The byte before was a backslash, which takes the meaning of the next.
+    escaped: bool,
+    bytes: usize,
+}
+
+impl Tokens {
+    /// Goes on over these bytes.
+    ///
+    /// # Errors
+    ///
+    /// [`ErrorKind::InvalidData`] where a text or a number is longer than any that is meant: its reader would hold all of it.
+    pub fn pass(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while let Some(&first) = bytes.first() {
+            let mut passed = 1;
+            if self.escaped {
+                self.escaped = false;
+            } else if self.in_text {
+                match memchr2(b'"', b'\\', bytes) {
+                    Some(0) if first == b'"' => self.in_text = false,
+                    Some(0) => self.escaped = true,
+                    end => passed = end.unwrap_or(bytes.len()),
+                }
+            } else if first == b'"' {
+                (self.in_text, self.bytes) = (true, 0);
+            } else {
+                let end = memchr(b'"', bytes).unwrap_or(bytes.len());
+                let is_between = |byte: &u8| b" \t\r\n,:[]{}".contains(byte);
+                passed = bytes[..end].iter().position(is_between).unwrap_or(end);
+                if let Some(last) = bytes[..end].iter().rposition(is_between) {
+                    // What stands between the first of these and the last was read at once.
+                    self.grow(passed)?;
+                    (self.bytes, passed) = (0, 0);
+                    bytes = &bytes[last + 1..];
+                }
+            }
+            self.grow(passed)?;
+            bytes = &bytes[passed..];
+        }
+        Ok(())
+    }
+
+    fn grow(&mut self, bytes: usize) -> io::Result<()> {
+        self.bytes += bytes;
+        if self.bytes > MOST_TOKEN_BYTES {
+            let problem = format!("a text or number of more than {MOST_TOKEN_BYTES} bytes");
+            return Err(io::Error::new(ErrorKind::InvalidData, problem));
+        }
+        Ok(())
+    }
+}
+
+/// A box: its first four numbers, and how many it has.
+pub struct Corners {
+    pub numbers: [f64; 4],
+    pub count: usize,
+}
+
+/// A list of at most [`MOST_NUMBERS`].
+pub struct List<T>(pub Vec<T>);
+
+/// What is said of a longer one.
+pub fn too_many() -> String {
+    format!("an outline of more than {MOST_NUMBERS} numbers")
+}
+
+impl<'de> Deserialize<'de> for Corners {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(CornersVisitor)
+    }
+}
+
+struct CornersVisitor;
+
+impl<'de> Visitor<'de> for CornersVisitor {
+    type Value = Corners;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("four numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Corners, A::Error> {
+        let mut corners = Corners { numbers: [0.0; 4], count: 0 };
+        while corners.count < 4
+            && let Some(number) = seq.next_element()?
+        {
+            corners.numbers[corners.count] = number;
+            corners.count += 1;
+        }
+        while corners.count >= 4 && seq.next_element::<IgnoredAny>()?.is_some() {
+            corners.count += 1;
+        }
+        Ok(corners)
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for List<T> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        from.deserialize_seq(ListVisitor(Vec::new()))
+    }
+}
+
+struct ListVisitor<T>(Vec<T>);
+
+impl<'de, T: Deserialize<'de>> Visitor<'de> for ListVisitor<T> {
+    type Value = List<T>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list of numbers")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut seq: A) -> Result<List<T>, A::Error> {
+        while let Some(number) = seq.next_element()? {
+            if self.0.len() == MOST_NUMBERS {
+                return Err(A::Error::custom(too_many()));
+            }
+            self.0.push(number);
+        }
+        Ok(List(self.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pass(parts: &[&[u8]]) -> io::Result<usize> {
+        let mut tokens = Tokens::default();
+        parts.iter().try_for_each(|part| tokens.pass(part))?;
+        Ok(tokens.bytes)
+    }
+
+    #[test]
+    fn only_texts_and_numbers_that_are_too_long_are_refused_wherever_they_are_read_apart() {
+        let long = vec![b'1'; MOST_TOKEN_BYTES];
+        let short = vec![b'1'; 100];
+        assert!(pass(&[&b"[".repeat(MOST_TOKEN_BYTES * 2)]).is_ok());
+        assert!(pass(&[b"[", &[&short[..], b", "].concat().repeat(100_000), b"\"a\""]).is_ok());
+        assert!(pass(&[b"{\"a\\", b"\"", &long, b"1\""]).is_err(), "the quote is escaped");
+        assert!(pass(&[b"{\"a\\\\\"", b":", &short]).is_ok());
+        for (before, after) in [(&b"["[..], &b"11]"[..]), (b"[\"", b"1\"]"), (b"[3, \"a\", -", b"1")] {
+            assert_eq!(pass(&[before, &long, after]).unwrap_err().kind(), ErrorKind::InvalidData);
+            assert!(pass(&[before, &short, after, b","]).unwrap() < 110);
+        }
+    }
+}

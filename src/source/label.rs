@@ -1,0 +1,130 @@
+//! Labels as files write them: which texts and floats are whole numbers.
+//!
+//! A label that is written as a whole number is that number, whether it is an integer, a float (`3.0`, as pandas writes a
+//! column with a missing value) or a text. So numbers are never sorted as texts, which would put 10 before 9.
+
+use serde::{Deserialize, Serialize};
+
+/// Beyond this not every whole number is a float, so that a float may stand for another number than was meant.
+const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
+const MOST_OF_AN_F32: f32 = (1u32 << 24) as f32;
+
+/// Bytes of the name of a class, at most.
+pub const MOST_NAME_BYTES: usize = 4096;
+
+/// What labels are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LabelSort {
+    /// What all of them look like: whole numbers (`3`, `3.0`, `"3"`) or names.
+    #[default]
+    Auto,
+    /// Whole numbers.
+    Integer,
+    /// Names of classes, also where they look like numbers.
+    Text,
+}
+
+/// The number that a text stands for; `None` where it is a name.
+///
+/// # Errors
+///
+/// Why a number is no label, to follow the label.
+pub fn number(text: &str) -> Option<Result<i64, &'static str>> {
+    let text = text.trim();
+    if let Ok(number) = text.parse() {
+        return Some(Ok(number));
+    }
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let digits = digits.strip_prefix('.').unwrap_or(digits);
+    // "nan" and "inf" are read as floats too, and are names here.
+    let begins = digits.starts_with(|it: char| it.is_ascii_digit());
+    begins.then(|| text.parse().ok()).flatten().map(of_float)
+}
+
+/// The number that a float stands for.
+///
+/// # Errors
+///
+/// Why it is no label, to follow it.
+pub fn of_float(label: f64) -> Result<i64, &'static str> {
+    match label {
+        _ if label.is_nan() => Err("is no number"),
+        _ if label.abs() > MOST_OF_A_FLOAT => Err("is beyond the numbers that labels may be"),
+        _ if label.fract() != 0.0 => Err("has a fraction, and labels are whole numbers"),
+        _ => Ok(label as i64),
+    }
+}
+
+/// The number that a float of 32 bits stands for.
+///
+/// # Errors
+///
+/// Why it is no label, to follow it.
+pub fn of_f32(label: f32) -> Result<i64, &'static str> {
+    match label.abs() > MOST_OF_AN_F32 {
+        true => Err("is beyond the numbers that labels may be"),
+        false => of_float(label.into()),
+    }
+}
+
+/// The number that a JSON number stands for.
+///
+/// # Errors
+///
+/// Why it is no label, to follow it.
+pub fn of_json(label: &serde_json::Number) -> Result<i64, &'static str> {
+    match (label.as_i64(), label.as_f64()) {
+        (Some(label), _) => Ok(label),
+        (None, Some(label)) => of_float(label),
+        (None, None) => Err("is beyond the numbers that labels may be"),
+    }
+}
+
+/// Puts names of classes into the order of their labels: that of their bytes, or where all are numbers that of the numbers.
+pub fn sort_names(names: &mut [String]) {
+    let key = |name: &String| number(name).and_then(Result::ok);
+    match names.iter().all(|name| key(name).is_some()) {
+        true => names.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then_with(|| a.cmp(b))),
+        false => names.sort_unstable(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_numbers_are_numbers_however_they_are_written() {
+        for (text, expected) in [
+            ("7", 7),
+            (" -3 ", -3),
+            ("007", 7),
+            ("11.0", 11),
+            ("-2.", -2),
+            ("1e3", 1000),
+            ("+5", 5),
+            ("9223372036854775807", i64::MAX),
+            ("9007199254740992.0", 1 << 53),
+        ] {
+            assert_eq!(number(text), Some(Ok(expected)), "{text}");
+        }
+        for text in ["", "cat", "nan", "inf", "n01440764", "3d", "1.2.3", "-", ".", "0x10", "1,0"] {
+            assert_eq!(number(text), None, "{text}");
+        }
+        for text in ["1.5", ".5", "9223372036854775808", "1e300", "9007199254740994.0"] {
+            assert!(matches!(number(text), Some(Err(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_that_are_all_numbers_are_in_the_order_of_the_numbers() {
+        let sorted = |names: &[&str]| {
+            let mut names: Vec<String> = names.iter().map(ToString::to_string).collect();
+            sort_names(&mut names);
+            names
+        };
+        assert_eq!(sorted(&["10", "9", "-1", "9.0"]), ["-1", "9", "9.0", "10"]);
+        assert_eq!(sorted(&["10", "9", "up"]), ["10", "9", "up"]);
+    }
+}
