@@ -7,7 +7,6 @@
 //! file.
 
 use std::fmt::Write;
-use std::io;
 use std::path::Path;
 use std::time::Instant;
 
@@ -16,6 +15,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
+use crate::file;
 use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
@@ -28,7 +28,7 @@ use source::source;
 mod node;
 mod source;
 
-/// Bytes of a pipeline file, at most.
+/// The largest pipeline file that is read.
 const MOST_BYTES: u64 = 16 << 20;
 
 /// What a pipeline file says.
@@ -52,9 +52,7 @@ impl Pipeline {
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let text = storage::read_at_most(path, MOST_BYTES)
-            .and_then(|bytes| String::from_utf8(bytes).map_err(io::Error::other))
-            .map_err(|error| Error::io(path, &error))?;
+        let text = file::read_text(path, MOST_BYTES).map_err(|error| Error::io(path, &error))?;
         let base = path.parent().unwrap_or(Path::new(""));
         let table = text.parse::<Table>().map_err(|error| {
             let (line, column) = position(&text, error.span().map_or(0, |span| span.start));

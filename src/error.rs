@@ -57,6 +57,8 @@ pub enum Error {
         /// The compiler's log.
         log: String,
     },
+    /// The loader was ended from outside, by [`Stopper`](crate::loader::Stopper).
+    Stopped,
     /// A thread of the loader ended unexpectedly: a fault of this crate or of a user's operator.
     Internal {
         /// What happened.
@@ -195,6 +197,7 @@ impl fmt::Display for Error {
             }
             Error::Device { call, problem } => write!(f, "{call} failed: {problem}"),
             Error::Compile { log } => write!(f, "the kernel does not compile:\n{log}"),
+            Error::Stopped => f.write_str("the loader was stopped"),
             Error::Internal { problem } => f.write_str(problem),
         }
     }

@@ -5,6 +5,7 @@ pub mod config;
 pub mod decode;
 pub mod error;
 pub mod explain;
+pub mod file;
 pub mod footprint;
 pub mod geometry;
 pub mod gpu;

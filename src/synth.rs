@@ -10,6 +10,7 @@
 //! point, which IEEE 754 rounds alike everywhere, and the encoder is plain Rust without a SIMD variant.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,6 +20,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::file::{self, AtomicFile};
 
 pub use picture::picture;
 
@@ -223,19 +225,21 @@ fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<u64> {
     let Settings { width, height, quality, seed, progressive, .. } = *settings;
     let jpeg = encode(&picture(seed, index, width, height), width, height, quality, progressive)?;
     let path = dir.join(settings.file(index));
-    fs::write(&path, &jpeg).map_err(|error| Error::io(&path, &error))?;
+    // Not waited for: a set counts as complete by its manifest, and can be made again.
+    let written = AtomicFile::create(&path).and_then(|mut file| {
+        file.write_all(&jpeg)?;
+        file.commit_unsynced()
+    });
+    written.map_err(|error| Error::io(&path, &error))?;
     Ok(jpeg.len() as u64)
 }
 
-/// Under another name first: a manifest is there whole or not at all.
 fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
     let path = dir.join(MANIFEST);
-    let part = dir.join(format!("{MANIFEST}.{}", std::process::id()));
     let manifest = Manifest { version: VERSION, summary: *summary };
     let text = serde_json::to_string_pretty(&manifest)
         .map_err(|error| Error::Internal { problem: format!("manifest: {error}") })?;
-    fs::write(&part, text).map_err(|error| Error::io(&part, &error))?;
-    fs::rename(&part, &path).map_err(|error| Error::io(&path, &error))
+    file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
 /// Names do not change with the number of pictures, up to ten million.

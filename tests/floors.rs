@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Every module of the crate with its floor.
 const FLOORS: [(u32, &[&str]); 7] = [
-    (0, &["error", "footprint", "geometry", "measure", "random", "tensor"]),
+    (0, &["error", "file", "footprint", "geometry", "measure", "random", "tensor"]),
     (1, &["annotation", "header", "image", "model", "ring", "storage"]),
     (2, &["explain", "gpu", "op", "output"]),
     (3, &["plan"]),

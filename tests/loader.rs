@@ -4,16 +4,17 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
 
 use common::{evaluation, jpegs, memory, training};
-use feedwater::error::{Error, Reason};
+use feedwater::error::{Error, Fault, Reason};
 use feedwater::geometry::{Roi, Size};
 use feedwater::image::HostImage;
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::{Chain, Operator};
 use feedwater::plan::{Last, OnError};
 use feedwater::random::SampleRng;
-use feedwater::source::Memory;
+use feedwater::source::{Memory, Page, Source};
 
 fn builder(count: u64) -> LoaderBuilder {
     Loader::builder(memory(count), training())
@@ -252,6 +253,62 @@ fn a_second_loop_at_the_same_time_is_refused() {
     assert!(second.next().is_none());
     drop(second);
     assert_eq!(first.count(), 3, "the first loop goes on");
+}
+
+/// A source whose reads wait until the test lets them go, as those of a stalled disk do.
+struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
+
+impl Source for Stalled {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        let (free, changed) = &*self.1;
+        let _free = changed.wait_while(free.lock().unwrap(), |free| !*free).unwrap();
+        self.0.read(index, page, limit)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.0.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// The consumer waits for a batch whose reads never end, and is woken all the same.
+#[test]
+fn a_stopper_ends_the_wait_for_a_batch_while_reads_are_stalled() {
+    let free = Arc::new((Mutex::new(true), Condvar::new()));
+    let source = Stalled(memory(40), free.clone());
+    // Building looks at some headers.
+    let loader = Loader::builder(source, training()).device(DeviceChoice::Cpu).batch(4).workers(2);
+    let loader = loader.shuffle(false).epochs(Some(1)).prefetch(1).build().unwrap();
+    let mut epoch = (&loader).into_iter();
+    let first = epoch.next().unwrap().unwrap();
+    *free.0.lock().unwrap() = false;
+    let stopper = loader.stopper();
+    let stopping = std::thread::spawn(move || stopper.stop());
+    let ended = epoch.find_map(|batch| batch.err()).expect("an error, not the end of the epoch");
+    assert!(matches!(ended, Error::Stopped), "{ended}");
+    stopping.join().unwrap();
+    let again = (&loader).into_iter().next().unwrap();
+    assert!(matches!(again, Err(Error::Stopped)));
+    // Only dropping the loader waits for its reads.
+    *free.0.lock().unwrap() = true;
+    free.1.notify_all();
+    let stopper = loader.stopper();
+    drop((epoch, first));
+    drop(loader);
+    stopper.stop();
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use common::{jpeg, png, training};
 use feedwater::Error;
@@ -16,7 +16,7 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Resize};
 use feedwater::pack::{Manifest, Presize, Presizer, Settings, ShardFormat, gain, pack, verify};
 use feedwater::plan;
-use feedwater::source::{HostPage, Memory, Page, Source, TfRecord, WebDataset};
+use feedwater::source::{Directory, HostPage, Memory, Page, Source, TfRecord, WebDataset};
 use feedwater::tensor::{DType, Layout};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde_json::Value;
@@ -107,9 +107,9 @@ fn the_files_depend_on_the_source_and_the_settings_alone() {
 }
 
 /// A source that fails from some sample on, as one on a disk that is taken away.
-struct Failing(Memory, u64);
+struct Failing<S>(S, u64);
 
-impl Source for Failing {
+impl<S: Source> Source for Failing<S> {
     fn len(&self) -> u64 {
         self.0.len()
     }
@@ -124,6 +124,12 @@ impl Source for Failing {
             true => self.0.read(index, page, limit),
             false => Err(Fault::new(feedwater::error::Reason::Unreadable, "taken away")),
         }
+    }
+    fn version(&self, index: u64) -> Option<String> {
+        self.0.version(index)
+    }
+    fn classes(&self) -> &[String] {
+        self.0.classes()
     }
     fn largest_bytes(&self) -> u64 {
         self.0.largest_bytes()
@@ -172,11 +178,273 @@ fn a_directory_of_another_source_or_other_settings_is_refused_with_the_differenc
     let larger = Settings { shard_bytes: 7000, ..same.clone() };
     let words = refused(&source(), &larger);
     assert!(
-        words.contains("shard_bytes was 6000, is 7000") && words.contains("delete it"),
+        words.contains("shard_bytes was 6000, is 7000") && words.contains("--overwrite"),
         "{words}"
     );
     let words = refused(&Memory::new(pictures()[..5].to_vec()).unwrap(), &same);
     assert!(words.contains("samples was 11, is 5"), "{words}");
+}
+
+/// A folder of pictures in two classes, and the source that it is.
+fn folder(root: &Path) -> Directory {
+    for (number, (bytes, _)) in pictures().into_iter().enumerate() {
+        let class = root.join(format!("class{}", number / 6));
+        fs::create_dir_all(&class).unwrap();
+        fs::write(class.join(format!("{number:02}")), bytes).unwrap();
+    }
+    Directory::open(root).unwrap()
+}
+
+/// Every file of a directory with a checksum, hidden ones too, but for the lock and the indices that `verify` makes.
+fn everything(root: &Path) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .filter(|(name, _)| !name.ends_with(".lock") && !name.ends_with(".feedwater1"))
+        .map(|(name, path)| (name, crc32fast::hash(&fs::read(path).unwrap())))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Changes the time of a file, and nothing else.
+fn touch(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(7)).unwrap();
+}
+
+type Change = (&'static str, fn(&Path), &'static [&'static str]);
+
+#[test]
+fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is_written() {
+    let changes: [Change; 5] = [
+        (
+            "other bytes, as many",
+            |root| {
+                let path = root.join("class0/01");
+                let mut bytes = fs::read(&path).unwrap();
+                // Within the coded data.
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                fs::write(&path, bytes).unwrap();
+                touch(&path);
+            },
+            &["sample 1 ", "class0/01"],
+        ),
+        (
+            "a longer file",
+            |root| {
+                let path = root.join("class0/00");
+                fs::write(&path, [fs::read(&path).unwrap(), vec![0]].concat()).unwrap();
+            },
+            &["sample 0 ", "class0/00"],
+        ),
+        (
+            "another name",
+            |root| {
+                fs::rename(root.join("class0/00"), root.join("class0/000")).unwrap();
+            },
+            &["sample 0 ", "class0/00,", "class0/000"],
+        ),
+        (
+            "a file that is gone, and another one",
+            |root| {
+                fs::remove_file(root.join("class0/02")).unwrap();
+                fs::write(root.join("class1/99"), jpeg(5, 40, 40)).unwrap();
+            },
+            &["sample 2 ", "class0/02", "class0/03"],
+        ),
+        (
+            "a new sample",
+            |root| {
+                fs::write(root.join("class1/99"), jpeg(5, 40, 40)).unwrap();
+            },
+            &["samples was 11, is 12"],
+        ),
+    ];
+    for (what, change, words) in changes {
+        // Where it was stopped half way, and where it is complete.
+        for stop in [8, 11] {
+            let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let settings = settings(ShardFormat::WebDataset);
+            let source = Failing(folder(data.path()), stop);
+            assert_eq!(pack(&source, root.path(), &settings, |_| {}).is_ok(), stop == 11);
+            assert!(!files(root.path()).is_empty());
+            let before = everything(root.path());
+
+            change(data.path());
+            let source = Directory::open(data.path()).unwrap();
+            let error = pack(&source, root.path(), &settings, |_| panic!("{what}: it goes on"));
+            let error = error.unwrap_err();
+            assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+            let text = error.to_string();
+            for word in words.iter().chain(&["--overwrite"]) {
+                assert!(text.contains(word), "{what}: {word}: {text}");
+            }
+            assert_eq!(everything(root.path()), before, "{what}");
+
+            let overwrite = Settings { overwrite: true, ..settings.clone() };
+            pack(&source, root.path(), &overwrite, |_| {}).unwrap();
+            let (fresh, _) = packed(&source, &settings);
+            assert_eq!(everything(root.path()), everything(fresh.path()), "{what}");
+            verify(root.path(), |_| {}).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_on_with() {
+    let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = settings(ShardFormat::TfRecord);
+    let source = Failing(folder(data.path()), 8);
+    pack(&source, root.path(), &settings, |_| {}).unwrap_err();
+    touch(&data.path().join("class0/00"));
+    // Not packed yet.
+    let last = data.path().join("class1/10");
+    fs::write(&last, jpeg(77, 50, 50)).unwrap();
+    let source = Directory::open(data.path()).unwrap();
+    pack(&source, root.path(), &settings, |_| {}).unwrap();
+    let (fresh, _) = packed(&source, &settings);
+    assert_eq!(files(root.path()), files(fresh.path()));
+}
+
+/// A source that tells no version is read again: here pictures in memory.
+#[test]
+fn a_source_without_versions_is_compared_by_its_bytes() {
+    let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let mut pictures = pictures();
+    pictures[4].0.push(0);
+    let other = Memory::new(pictures.clone()).unwrap();
+    let same = settings(ShardFormat::WebDataset);
+    let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("sample 4 (memory[4])"), "{refused}");
+    pictures[4].0.pop();
+    pictures[6].1 += 1;
+    let other = Memory::new(pictures).unwrap();
+    let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("sample 6 (memory[6]) had label 7, has label 8"), "{refused}");
+}
+
+#[test]
+fn manifests_of_other_versions_are_told_apart() {
+    let (root, manifest) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let path = root.path().join(".feedwater-pack.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let same = settings(ShardFormat::WebDataset);
+    json["version"] = 3.into();
+    json["unknown"] = 1.into();
+    fs::write(&path, json.to_string()).unwrap();
+    let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
+    // As the first version wrote it.
+    let fields = json.as_object_mut().unwrap();
+    fields.remove("unknown");
+    fields.remove("version");
+    fs::write(&path, json.to_string()).unwrap();
+    verify(root.path(), |_| {}).unwrap();
+    let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+    let overwrite = Settings { overwrite: true, ..same };
+    assert_eq!(pack(&source(), root.path(), &overwrite, |_| {}).unwrap(), manifest);
+}
+
+#[test]
+fn shards_that_are_gone_or_foreign_are_told_before_anything_is_written() {
+    let settings = settings(ShardFormat::WebDataset);
+    let (root, manifest) = packed(&source(), &settings);
+    let shard = root.path().join(&manifest.shards[1].name);
+    fs::remove_file(&shard).unwrap();
+    let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if *path == shard), "{error}");
+
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("train-000000.tar"), "someone's").unwrap();
+    let overwrite = Settings { overwrite: true, ..settings.clone() };
+    for settings in [settings, overwrite] {
+        let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+        assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+    }
+    assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
+}
+
+/// A source during whose first read another pack into the same directory is tried.
+struct Meanwhile<'a>(Memory, &'a Path, Mutex<Option<Error>>);
+
+impl Source for Meanwhile<'_> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        if index == 0 {
+            let second = pack(&self.0, self.1, &settings(ShardFormat::WebDataset), |_| {});
+            *self.2.lock().unwrap() = second.err();
+        }
+        self.0.read(index, page, limit)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.0.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn two_packs_into_one_directory_cannot_be_and_the_second_is_told_the_first() {
+    let root = tempfile::tempdir().unwrap();
+    let source = Meanwhile(source(), root.path(), Mutex::new(None));
+    pack(&source, root.path(), &settings(ShardFormat::WebDataset), |_| {}).unwrap();
+    let second = source.2.into_inner().unwrap().expect("the second is refused");
+    assert!(matches!(&second, Error::Io { path, .. } if path == root.path()), "{second}");
+    assert!(second.to_string().contains(&format!("process {} ", std::process::id())), "{second}");
+    let (whole, _) = packed(&source.0, &settings(ShardFormat::WebDataset));
+    assert_eq!(everything(root.path()), everything(whole.path()));
+}
+
+/// However far it was: no lock is left, no temporary file, and the files are those of a run that was not killed.
+#[test]
+fn a_pack_that_is_killed_leaves_no_lock_and_is_gone_on_with() {
+    let data = tempfile::tempdir().unwrap();
+    for number in 0..24u8 {
+        let head = b"P6 512 256 255\n".to_vec();
+        let pixels = vec![number; 3 * 512 * 256];
+        fs::create_dir_all(data.path().join("data/class")).unwrap();
+        let path = data.path().join(format!("data/class/{number:02}.ppm"));
+        fs::write(path, [head, pixels].concat()).unwrap();
+    }
+    let command = |to: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+        command.args(["pack", "data", to, "--shard-mib", "1", "--workers", "1"]);
+        command.stdout(std::process::Stdio::null()).current_dir(data.path());
+        command
+    };
+    assert!(command("whole").status().unwrap().success());
+    for name in [".train-000000", "train-000000.tar", "train-000002.tar", ".feedwater-pack.json"] {
+        let to = data.path().join("killed");
+        let mut child = command("killed").spawn().unwrap();
+        let begun = || {
+            let names = fs::read_dir(&to).into_iter().flatten().map(|it| it.unwrap().file_name());
+            names.into_iter().any(|it| it.to_string_lossy().starts_with(name))
+        };
+        while !begun() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        // It may have ended by itself, which is as well.
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(command("killed").status().unwrap().success());
+        assert_eq!(everything(&to), everything(&data.path().join("whole")));
+        fs::remove_dir_all(&to).unwrap();
+    }
 }
 
 #[test]

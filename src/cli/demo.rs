@@ -10,6 +10,7 @@ use feedwater::source::Directory;
 use feedwater::synth::Settings;
 use serde_json::json;
 
+use super::interrupt::{self, Polled};
 use super::pictures::{self, cache};
 use super::report::{Report, warn};
 use super::sheet::Sheet;
@@ -43,14 +44,22 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     warn(&loader);
     let bar = progress(loader.batches_per_epoch(), "batches");
     let mut sheet = None;
+    let _polled = Polled::waiting_for(&loader);
     for batch in &loader {
+        if interrupt::requested().is_some() {
+            break;
+        }
         let batch = batch?;
         if sheet.is_none() {
             sheet = Some(Sheet::new(loader.plan(), &batch)?);
         }
         bar.inc(1);
     }
-    bar.finish_and_clear();
+    match interrupt::requested() {
+        None => bar.finish_and_clear(),
+        // Clearing it would say that all is done.
+        Some(_) => bar.abandon(),
+    }
     let report = Report::new(&loader);
     let picture = cache.join("demo.png");
     if let Some(sheet) = sheet {

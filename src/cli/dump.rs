@@ -1,11 +1,12 @@
 //! `dump`: batches as files for other tools, and as a picture.
 
-use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use feedwater::annotation::PlacedObject;
+use feedwater::file::AtomicFile;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
 use serde::Serialize;
@@ -96,15 +97,18 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         }
         entries.extend(describe(&loader, &batch));
     }
-    npy.finish().map_err(failed)?;
+    let npy = npy.finish().map_err(failed)?;
 
     let samples = out.join("samples.json");
-    let mut file =
-        BufWriter::new(File::create(&samples).map_err(|error| io_failure(&samples, &error))?);
-    serde_json::to_writer_pretty(&mut file, &entries)
-        .map_err(Into::into)
-        .and_then(|()| file.flush())
-        .map_err(|error| io_failure(&samples, &error))?;
+    let written = AtomicFile::create(&samples).and_then(|mut file| {
+        serde_json::to_writer_pretty(&mut file, &entries)?;
+        file.flush()?;
+        Ok(file)
+    });
+    let written = written.map_err(|error| io_failure(&samples, &error))?;
+    // They belong together, and neither can lack room any more.
+    npy.commit().map_err(failed)?;
+    written.commit().map_err(|error| io_failure(&samples, &error))?;
     let picture = out.join("sheet.png");
     if let Some(sheet) = sheet {
         sheet.write(&picture).map_err(|error| io_failure(&picture, &error))?;

@@ -1,18 +1,17 @@
 //! `explain`: what limits a pipeline, what to change, and what that gains.
 
-use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use feedwater::explain::{Differential, Options as Wishes, Ranks, ReadScaling, Report, explain};
-use feedwater::loader::{Batch, Loader, LoaderBuilder};
+use feedwater::file::{self, AtomicFile};
+use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::source::{HostPage, Source};
-use feedwater::storage;
 
+use super::consumer::Consumer;
+use super::interrupt::{self, Polled};
 use super::report::warn;
 use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 
@@ -34,7 +33,8 @@ pub struct Options {
     /// Milliseconds that the consumer takes for a batch
     #[arg(long, conflicts_with = "consumer_cmd", value_parser = milliseconds)]
     step_ms: Option<f64>,
-    /// A command (for sh) that is given every batch's bytes on its standard input; its pace is the consumer's
+    /// A command (for sh) that is given every batch's bytes on its standard input; its pace is the consumer's. It and all
+    /// that it starts are ended when the time is over
     #[arg(long, value_name = "COMMAND")]
     consumer_cmd: Option<String>,
     /// Seconds to measure, after a warm-up
@@ -59,6 +59,19 @@ pub struct Options {
     json: bool,
 }
 
+/// Batches that a measurement takes, at least.
+const LEAST_BATCHES: u64 = 2;
+
+/// How long a measurement may take, times the seconds that were asked for: the consumer ends the batch that it is in, if it
+/// is fast enough for [`LEAST_BATCHES`].
+const SLACK: f64 = 1.5;
+
+/// Seconds that a command has to read two batches, however few were asked for: it must start first.
+const LEAST_PATIENCE: f64 = 3.0;
+
+/// The largest file that is read as a report.
+const MAX_BYTES: u64 = 64 << 20;
+
 /// Samples that the cached run is made of, at most.
 const CACHED_SAMPLES: u64 = 4096;
 
@@ -71,24 +84,22 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         let text = "give one pipeline file, or reports whose names end in .json";
         return Err(Failure::Misused(text.into()));
     };
+    // Now, and not after a run that was for nothing.
+    let outputs = Outputs::create(options)?;
     let report = run(options, file)?;
-    save(options, &report)?;
+    outputs.write(&report)?;
     match options.json {
         true => print_json(&report),
         false => print(&report),
     }
 }
 
-/// Bytes of a saved report, at most.
-const MOST_REPORT_BYTES: u64 = 64 << 20;
-
 /// Explains reports that were saved.
 fn read_reports(options: &Options) -> Result<(), Failure> {
     let mut reports = Vec::new();
     for path in &options.files {
-        let text = storage::read_at_most(path, MOST_REPORT_BYTES);
-        let text = text.map_err(|error| io_failure(path, &error))?;
-        let saved: Report = serde_json::from_slice(&text).map_err(|error| {
+        let text = file::read_text(path, MAX_BYTES).map_err(|error| io_failure(path, &error))?;
+        let saved: Report = serde_json::from_str(&text).map_err(|error| {
             let path = path.display();
             Failure::Misused(format!("{path}: is no report of feedwater explain --save: {error}"))
         })?;
@@ -101,7 +112,7 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
         reports.push(explain(&saved.profile, &wishes)?);
     }
     if let [report] = reports.as_slice() {
-        save(options, report)?;
+        Outputs::create(options)?.write(report)?;
         return match options.json {
             true => print_json(report),
             false => print(report),
@@ -113,7 +124,7 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
     }
     let ranks = Ranks::merge(&reports)?;
     if let Some(path) = &options.html {
-        fs::write(path, ranks.to_html()).map_err(|error| io_failure(path, &error))?;
+        file::write(path, ranks.to_html()).map_err(|error| io_failure(path, &error))?;
     }
     match options.json {
         true => print_json(&ranks),
@@ -121,17 +132,37 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
     }
 }
 
-/// Writes the files that were asked for.
-fn save(options: &Options, report: &Report) -> Result<(), Failure> {
-    if let Some(path) = &options.save {
-        let json = serde_json::to_string(report);
-        let json = json.map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
-        fs::write(path, json + "\n").map_err(|error| io_failure(path, &error))?;
+/// The files that were asked for.
+struct Outputs<'a> {
+    json: Option<(&'a Path, AtomicFile)>,
+    html: Option<(&'a Path, AtomicFile)>,
+}
+
+impl<'a> Outputs<'a> {
+    fn create(options: &'a Options) -> Result<Self, Failure> {
+        let create = |path: &'a PathBuf| match AtomicFile::create(path) {
+            Ok(file) => Ok((path.as_path(), file)),
+            Err(error) => Err(io_failure(path, &error)),
+        };
+        let json = options.save.as_ref().map(create).transpose()?;
+        Ok(Self { json, html: options.html.as_ref().map(create).transpose()? })
     }
-    if let Some(path) = &options.html {
-        fs::write(path, report.to_html()).map_err(|error| io_failure(path, &error))?;
+
+    fn write(self, report: &Report) -> Result<(), Failure> {
+        let put = |(path, mut file): (&Path, AtomicFile), text: &str| {
+            let written = file.write_all(text.as_bytes()).and_then(|()| file.commit());
+            written.map_err(|error| io_failure(path, &error))
+        };
+        if let Some(output) = self.json {
+            let json = serde_json::to_string(report);
+            let json = json.map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
+            put(output, &(json + "\n"))?;
+        }
+        if let Some(output) = self.html {
+            put(output, &report.to_html())?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
@@ -141,76 +172,113 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     };
     let loader = builder()?.build()?;
     warn(&loader);
-    let mut consumer = Consumer::new(options)?;
-    warm_up(&loader, &mut consumer, 0.2 * options.seconds)?;
-    let before = loader.measured();
-    measure(&loader, &mut consumer, options.seconds)?;
-    let profile = loader.profile_since(&before);
-    let wishes = match options.probe {
-        false => Wishes { price_per_hour: options.price, ..Wishes::default() },
-        true => {
-            // The loader's own reads must not be in the way.
-            drop(loader);
-            let builder = builder()?;
-            let scaling = scaling(&*builder.source(), profile.setup.workers, options.seconds);
-            // What the consumer does in its steps alone.
-            let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
-            let cached = cached(builder, &mut consumer, options.seconds)?;
-            let cold = profile.images_per_second();
-            let differential = Some(Differential { synthetic, cached, cold });
-            Wishes {
-                price_per_hour: options.price,
-                scaling: Some(scaling),
-                differential,
-                ..Wishes::default()
-            }
-        }
+    let polled = Polled::waiting_for(&loader);
+    let mut consumer = match (&options.consumer_cmd, options.step_ms) {
+        (Some(command), _) => Consumer::run(command)?,
+        (None, Some(ms)) => Consumer::Sleeps(Duration::from_secs_f64(1e-3 * ms)),
+        (None, None) => Consumer::Idle,
     };
+    warm_up(&loader, &mut consumer, options.seconds)?;
+    let before = loader.measured();
+    let batches = measure(&loader, &mut consumer, options.seconds, SLACK * options.seconds)?;
+    if batches < LEAST_BATCHES && interrupt::requested().is_some() {
+        return Err(Failure::Interrupted);
+    }
+    if let Some(stuck) = consumer.stuck() {
+        if batches < LEAST_BATCHES {
+            let text = format!(
+                "{stuck}, and {LEAST_BATCHES} must be measured after the warm-up; give a command that reads on, or more \
+                 --seconds than {}",
+                options.seconds
+            );
+            return Err(Failure::Failed(text));
+        }
+        eprintln!("warning: {stuck}");
+    }
+    let profile = loader.profile_since(&before);
+    let mut wishes = Wishes { price_per_hour: options.price, ..Wishes::default() };
+    if options.probe && interrupt::requested().is_none() {
+        // The loader's own reads must not be in the way.
+        drop((polled, loader));
+        let builder = builder()?;
+        wishes.scaling = Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
+        // What the consumer does in its steps alone.
+        let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
+        let cached = cached(builder, &mut consumer, options.seconds)?;
+        let cold = profile.images_per_second();
+        wishes.differential = cached.map(|cached| Differential { synthetic, cached, cold });
+    }
     consumer.end();
-    Ok(explain(&profile, &wishes)?)
+    match explain(&profile, &wishes) {
+        // Too little was measured until the signal.
+        Err(_) if interrupt::requested().is_some() => Err(Failure::Interrupted),
+        explained => Ok(explained?),
+    }
 }
 
-/// The start is not measured, nor what a loader tries out that chooses for itself: up to twenty times as long.
+/// The start is not measured, nor what a loader tries out that chooses for itself: up to four times as long.
 fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), Failure> {
     for _ in 0..20 {
-        measure(loader, consumer, seconds)?;
-        if loader.is_settled() {
+        // A command may need most of the time for its own start.
+        measure(loader, consumer, 0.2 * seconds, seconds)?;
+        let over = consumer.stuck().is_some() || interrupt::requested().is_some();
+        if over || loader.is_settled() {
             break;
         }
     }
     Ok(())
 }
 
-/// Hands batches to the consumer for so many seconds, epoch after epoch; at least two batches.
-fn measure(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), Failure> {
-    let end = Instant::now() + Duration::from_secs_f64(seconds);
+/// Hands batches to the consumer for so many seconds, epoch after epoch, and gives their number: at least two, unless a
+/// signal came or a command has not read them within `most` seconds, or [`LEAST_PATIENCE`].
+fn measure(
+    loader: &Loader,
+    consumer: &mut Consumer,
+    seconds: f64,
+    most: f64,
+) -> Result<u64, Failure> {
+    let begin = Instant::now();
+    let end = begin + Duration::from_secs_f64(seconds);
+    let last = begin + Duration::from_secs_f64(most.max(LEAST_PATIENCE));
     let bar = progress((1e3 * seconds) as u64, "ms");
     let mut batches = 0;
-    while Instant::now() < end || batches < 2 {
+    loop {
         for batch in loader {
-            consumer.take(batch?)?;
+            let batch = match batch {
+                Err(_) if interrupt::requested().is_some() => return Ok(batches),
+                batch => batch?,
+            };
+            bar.set_position((1e3 * begin.elapsed().as_secs_f64().min(seconds)) as u64);
+            if !consumer.take(batch, last)? {
+                return Ok(batches);
+            }
             batches += 1;
-            let left = end.saturating_duration_since(Instant::now());
-            bar.set_position((1e3 * (seconds - left.as_secs_f64())) as u64);
-            if left.is_zero() && batches >= 2 {
-                break;
+            if Instant::now() >= end && batches >= LEAST_BATCHES {
+                bar.finish_and_clear();
+                return Ok(batches);
             }
         }
     }
-    bar.finish_and_clear();
-    Ok(())
 }
 
-/// Images a second with the bytes of the set's first samples in memory.
-fn cached(builder: LoaderBuilder, consumer: &mut Consumer, seconds: f64) -> Result<f64, Failure> {
+/// Images a second with the bytes of the set's first samples in memory; `None` where the consumer takes no more.
+fn cached(
+    builder: LoaderBuilder,
+    consumer: &mut Consumer,
+    seconds: f64,
+) -> Result<Option<f64>, Failure> {
     let loader = builder.first_samples_cached(CACHED_SAMPLES)?.build()?;
+    let _polled = Polled::waiting_for(&loader);
     for batch in &loader {
+        if batch.is_err() && interrupt::requested().is_some() {
+            return Ok(None);
+        }
         drop(batch?);
     }
-    warm_up(&loader, consumer, 0.2 * seconds)?;
+    warm_up(&loader, consumer, seconds)?;
     let before = loader.measured();
-    measure(&loader, consumer, seconds)?;
-    Ok(loader.profile_since(&before).images_per_second())
+    let batches = measure(&loader, consumer, seconds, SLACK * seconds)?;
+    Ok((batches >= LEAST_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
 }
 
 /// How fast threads read samples and do nothing else.
@@ -221,62 +289,6 @@ fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
         let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
         source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
     })
-}
-
-/// Who takes the batches.
-enum Consumer {
-    /// Nobody: they are given back at once.
-    Idle,
-    /// A step of this length.
-    Sleeps(Duration),
-    /// A command.
-    Runs(Child, ChildStdin),
-}
-
-impl Consumer {
-    fn new(options: &Options) -> Result<Self, Failure> {
-        let Some(command) = &options.consumer_cmd else {
-            let step = options.step_ms.map(|ms| Duration::from_secs_f64(1e-3 * ms));
-            return Ok(step.map_or(Consumer::Idle, Consumer::Sleeps));
-        };
-        let failed = |error| Failure::Failed(format!("--consumer-cmd {command:?}: {error}"));
-        let mut child = Command::new("sh")
-            .args(["-c", command])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .map_err(failed)?;
-        match child.stdin.take() {
-            Some(stdin) => Ok(Consumer::Runs(child, stdin)),
-            None => Err(Failure::Failed(format!("--consumer-cmd {command:?} has no input"))),
-        }
-    }
-
-    fn take(&mut self, batch: Batch) -> Result<(), Failure> {
-        match self {
-            Consumer::Idle => {}
-            Consumer::Sleeps(step) => thread::sleep(*step),
-            Consumer::Runs(_, input) => {
-                let written = match batch.host() {
-                    Some(bytes) => input.write_all(bytes),
-                    None => input.write_all(&batch.to_host()?),
-                };
-                written.map_err(|error| {
-                    Failure::Failed(format!("--consumer-cmd: takes no more batches: {error}"))
-                })?;
-            }
-        }
-        drop(batch);
-        Ok(())
-    }
-
-    /// The command's input ends; what it does then is its own affair, but it is waited for.
-    fn end(self) {
-        if let Consumer::Runs(mut child, input) = self {
-            drop(input);
-            let _ = child.wait();
-        }
-    }
 }
 
 fn milliseconds(text: &str) -> Result<f64, String> {

@@ -1,6 +1,7 @@
 //! Commands, exit codes and what is said where.
 //!
 //! * Exit code 0: done. 1: failed. 2: misused, which is a wrong argument or a wrong setting in a pipeline file.
+//!   128 and the number of a signal: interrupted (`interrupt.rs`).
 //! * Results go to standard output, progress (on a terminal only) and errors to standard error.
 //! * With `--json` the last line of standard output is one JSON object.
 //! * Standard output that is closed early ends the command quietly.
@@ -21,10 +22,13 @@ use serde::Serialize;
 
 mod bench;
 mod bench_ops;
+mod consumer;
 mod demo;
 mod doctor;
 mod dump;
 mod explain;
+mod group;
+mod interrupt;
 mod npy;
 mod pack;
 mod pictures;
@@ -53,7 +57,8 @@ Begin with:
   feedwater synth data/train --images 200         pictures for a pipeline file of your own
   feedwater simulate --loaders 7 --load-ms 2000   a training loop that waits for its loaders, as a picture
 
-Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file)";
+Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file), 129 hung up,
+130 interrupted, 143 terminated";
 
 #[derive(Subcommand)]
 enum Command {
@@ -132,6 +137,8 @@ pub enum Failure {
     Misused(String),
     /// Nobody reads standard output any more.
     Unread,
+    /// A signal came before there was anything to report.
+    Interrupted,
 }
 
 impl From<Error> for Failure {
@@ -145,7 +152,9 @@ impl From<Error> for Failure {
 
 /// Runs the command that the arguments name.
 pub fn main() -> ExitCode {
-    let done = match Cli::parse().command {
+    let command = Cli::parse().command;
+    interrupt::listen();
+    let done = match command {
         Command::Demo(options) => demo::main(&options),
         Command::Doctor(options) => doctor::main(&options),
         Command::Plan(options) => plan::main(&options),
@@ -161,7 +170,10 @@ pub fn main() -> ExitCode {
         Command::Selftest(options) => selftest::main(&options),
     };
     let (code, text) = match done {
-        Ok(()) | Err(Failure::Unread) => return ExitCode::SUCCESS,
+        Ok(()) | Err(Failure::Unread | Failure::Interrupted) => {
+            interrupt::end_if_requested();
+            return ExitCode::SUCCESS;
+        }
         Err(Failure::Failed(text)) => (1, text),
         Err(Failure::Misused(text)) => (2, text),
     };
@@ -198,7 +210,9 @@ fn progress(len: u64, unit: &str) -> ProgressBar {
     let template = format!("{{bar:40}} {{pos}}/{{len}} {unit}, {{per_sec}}, {{eta}} left");
     let style =
         ProgressStyle::with_template(&template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(len).with_style(style)
+    let bar = ProgressBar::new(len).with_style(style);
+    interrupt::show(&bar, unit);
+    bar
 }
 
 fn io_failure(path: &std::path::Path, error: &io::Error) -> Failure {

@@ -1,9 +1,9 @@
 //! NumPy's file format, version 1.0 (NEP 1): written as the data comes.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
+use feedwater::file::AtomicFile;
 use feedwater::tensor::{DType, TensorShape};
 
 /// Bytes before the data: magic, version, length and a dictionary that is padded with spaces. A multiple of
@@ -12,7 +12,7 @@ const HEADER_BYTES: usize = 192;
 
 /// A file of batches, one after another along the first axis.
 pub struct NpyWriter {
-    file: BufWriter<File>,
+    file: AtomicFile,
     samples: usize,
     shape: Option<TensorShape>,
 }
@@ -20,7 +20,7 @@ pub struct NpyWriter {
 impl NpyWriter {
     /// Begins a file.
     pub fn create(path: &Path) -> io::Result<Self> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = AtomicFile::create(path)?;
         file.write_all(&[b' '; HEADER_BYTES])?;
         Ok(Self { file, samples: 0, shape: None })
     }
@@ -42,12 +42,12 @@ impl NpyWriter {
         Ok(())
     }
 
-    /// Writes the header, now that the extents are known.
-    pub fn finish(mut self) -> io::Result<()> {
+    /// Writes the header, now that the extents are known. The file is still to be committed.
+    pub fn finish(mut self) -> io::Result<AtomicFile> {
         let shape = self.shape.map(|shape| TensorShape { batch: self.samples, ..shape });
         self.file.seek(SeekFrom::Start(0))?;
         self.file.write_all(&header(shape))?;
-        self.file.flush()
+        Ok(self.file)
     }
 }
 

@@ -11,14 +11,15 @@ use feedwater::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};
 use serde_json::json;
 
 use super::probe::{Opened, open};
-use super::{Failure, print, print_json, progress};
+use super::{Failure, interrupt, print, print_json, progress};
 
 /// Packs a folder, or any source, into shards that read fast, and makes pictures smaller on the way if asked to
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater pack data/train shards/train --shorter 400 --quality 90
 
-Stopped, it goes on where it was when it is called again. Nothing half written is ever seen under a shard's name."
+Stopped, it goes on where it was when it is called again; where the source has changed meanwhile it refuses and says what.
+Nothing half written is ever seen under a shard's name."
 )]
 pub struct Options {
     /// A folder, a file of any format that can be a source, or a pipeline file (.toml)
@@ -40,6 +41,9 @@ pub struct Options {
     /// JPEG quality of what is made smaller, 1 to 100
     #[arg(long, default_value_t = 90, requires = "shorter")]
     quality: u8,
+    /// Delete what an earlier pack has written into the directory, and pack everything again
+    #[arg(long)]
+    overwrite: bool,
     /// Leave out samples that cannot be used, and count them, instead of stopping
     #[arg(long)]
     skip: bool,
@@ -75,6 +79,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         name: options.name.clone(),
         shard_bytes: u64::from(options.shard_mib) << 20,
         presize: options.shorter.map(|shorter| Presize { shorter, quality: options.quality }),
+        overwrite: options.overwrite,
         skip: options.skip,
         threads: options.workers.map_or(cores, usize::from),
         limits,
@@ -93,6 +98,10 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     if options.dry_run {
         return if options.json { print_json(&json!({ "gain": gain })) } else { Ok(()) };
     }
+    interrupt::advise(match options.overwrite {
+        false => "the same command goes on after the last whole shard",
+        true => "the same command without --overwrite goes on after the last whole shard",
+    });
     let bar = progress(source.len(), "samples");
     let manifest = pack::pack(&*source, &options.dst, &settings, |done| bar.set_position(done))?;
     bar.finish_and_clear();

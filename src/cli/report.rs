@@ -12,9 +12,13 @@ use feedwater::storage::StorageStats;
 use feedwater::tune::{Choice, Decision};
 use serde::Serialize;
 
+use super::interrupt::{self, Signal};
+
 /// What a loader has done, and what it took.
 #[derive(Serialize)]
 pub struct Report {
+    /// The signal that ended the run before its end, as `SIGINT`; everything else is of what was done until then.
+    pub interrupted: Option<&'static str>,
     /// Samples handed out, padding not counted.
     pub images: u64,
     /// Batches handed out.
@@ -82,6 +86,7 @@ impl Report {
         let memory = stats.memory;
         let seconds = stats.seconds;
         Self {
+            interrupted: interrupt::requested().map(Signal::name),
             images: stats.images,
             batches: stats.batches,
             seconds,
@@ -113,6 +118,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(signal) = self.interrupted {
+            writeln!(f, "stopped   by {signal} after {} batches, before the end", self.batches)?;
+        }
         writeln!(f, "device    {}", self.device_reason)?;
         writeln!(f, "shard     {}", self.shard)?;
         if let Shuffle::Windows(windows) = self.order {

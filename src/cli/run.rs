@@ -1,14 +1,15 @@
 //! `run`: epochs of a pipeline file, with the rate and where the time went.
 
-use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use feedwater::file::AtomicFile;
 use feedwater::loader::Loader;
 use feedwater::plan::Count;
 
+use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
 use super::{Failure, PipelineOptions, count, io_failure, print, print_json, progress};
 
@@ -27,7 +28,8 @@ pub struct Options {
     /// Threads, instead of loader.workers; auto chooses from what is measured
     #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<Count>,
-    /// Write the latest spans of every thread, the consumer and the ring there: open it with ui.perfetto.dev
+    /// Write the latest spans of every thread, the consumer and the ring there: open it with ui.perfetto.dev. A run that is
+    /// interrupted writes it as well
     #[arg(long, value_name = "TRACE")]
     trace: Option<PathBuf>,
     /// Spans that the trace keeps of each thread
@@ -61,6 +63,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         builder = builder.trace(options.trace_spans as usize);
     }
     let loader = builder.nvtx(options.nvtx).build()?;
+    let _polled = Polled::waiting_for(&loader);
     if let Some(address) = options.metrics {
         let address = loader.serve_metrics(address)?;
         eprintln!("metrics: http://{address}/metrics");
@@ -85,28 +88,34 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn create(path: &Path) -> Result<(&Path, File), Failure> {
-    let file = File::create(path).map_err(|error| io_failure(path, &error))?;
+fn create(path: &Path) -> Result<(&Path, AtomicFile), Failure> {
+    let file = AtomicFile::create(path).map_err(|error| io_failure(path, &error))?;
     Ok((path, file))
 }
 
 fn write(
     path: &Path,
-    file: File,
-    what: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+    mut file: AtomicFile,
+    what: impl FnOnce(&mut AtomicFile) -> io::Result<()>,
 ) -> Result<(), Failure> {
-    let mut out = BufWriter::new(file);
-    let written = what(&mut out).and_then(|()| out.write_all(b"\n")).and_then(|()| out.flush());
+    let written = interrupt::saving(|| {
+        what(&mut file)?;
+        file.write_all(b"\n")?;
+        file.commit()
+    });
     written.map_err(|error| io_failure(path, &error))
 }
 
-/// Takes batches and gives them back at once, as a model does that takes no time.
+/// Takes batches and gives them back at once, as a model does that takes no time. A signal ends it.
 fn consume(loader: &Loader, epochs: u32, batches: Option<u64>) -> Result<(), Failure> {
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);
     let bar = progress(left, "batches");
-    while left > 0 {
+    while left > 0 && interrupt::requested().is_none() {
         for batch in loader {
+            if interrupt::requested().is_some() {
+                return Ok(());
+            }
             drop(batch?);
             bar.inc(1);
             left -= 1;

@@ -1,10 +1,10 @@
 //! A contact sheet: the pictures of a batch as a person would see them.
 
-use std::fs::File;
-use std::io::{self, BufWriter};
+use std::io;
 use std::path::Path;
 
 use feedwater::Result;
+use feedwater::file::AtomicFile;
 use feedwater::geometry::Size;
 use feedwater::loader::Batch;
 use feedwater::op::{Fusion, normalize};
@@ -72,14 +72,14 @@ impl Sheet {
 
     /// Writes it as a PNG.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let file = BufWriter::new(File::create(path)?);
-        let mut encoder = png::Encoder::new(file, self.width as u32, self.height as u32);
+        let mut file = AtomicFile::create(path)?;
+        let mut encoder = png::Encoder::new(&mut file, self.width as u32, self.height as u32);
         encoder.set_color(png::ColorType::Rgb);
         encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         writer.write_image_data(&self.rgb)?;
         writer.finish()?;
-        Ok(())
+        file.commit()
     }
 }
 

@@ -11,11 +11,11 @@
 use std::fs;
 use std::io::Write;
 use std::path::Path;
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::UNIX_EPOCH;
 
 use sha2::{Digest, Sha256};
+
+use crate::file::AtomicFile;
 
 const MAGIC: &[u8; 16] = b"feedwater cubin2";
 const HASH_BYTES: usize = 32;
@@ -73,22 +73,14 @@ pub(super) fn read(directory: &Path, key: &str) -> Option<Vec<u8>> {
 
 /// Keeps what a compiler made under that name, if it can.
 pub(super) fn write(directory: &Path, key: &str, Compiler(compiler): &Compiler, made: &[u8]) {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
     let content = [&(compiler.len() as u32).to_le_bytes(), compiler.as_bytes(), made].concat();
-    let temporary = directory.join(format!("{key}.{}.{number}", process::id()));
-    let written = fs::create_dir_all(directory).and_then(|()| {
-        let mut file = fs::File::create(&temporary)?;
+    let _ = fs::create_dir_all(directory).and_then(|()| {
+        let mut file = AtomicFile::create(directory.join(key))?;
         file.write_all(MAGIC)?;
         file.write_all(&Sha256::digest(&content))?;
         file.write_all(&content)?;
-        drop(file);
-        fs::rename(&temporary, directory.join(key))
+        file.commit_unsynced()
     });
-    if written.is_err() {
-        // Half a file under a name that nobody reads.
-        let _ = fs::remove_file(&temporary);
-    }
 }
 
 #[cfg(test)]

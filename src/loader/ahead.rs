@@ -285,6 +285,10 @@ impl Source for Ahead {
         })
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        self.source.version(index)
+    }
+
     fn classes(&self) -> &[String] {
         self.source.classes()
     }

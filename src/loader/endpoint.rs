@@ -9,8 +9,10 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
-/// Connections at a time; further ones wait in the system's queue.
-const CONNECTIONS: usize = 16;
+/// Connections at a time. A further one takes the place of the one that has sent no whole request for longest.
+const CONNECTIONS: usize = 64;
+/// Connections that are accepted before those that are there have their turn.
+const ACCEPTS: usize = 4 * CONNECTIONS;
 /// Bytes of a request.
 const MOST_BYTES: usize = 8 << 10;
 /// Calls for one connection before it is the others' turn.
@@ -76,18 +78,39 @@ impl Drop for Endpoint {
 }
 
 fn serve(listener: &TcpListener, stopped: &AtomicBool, text: &dyn Fn() -> String) {
-    let mut connections: Vec<Connection> = Vec::new();
+    let mut connections = Connections::default();
     while !stopped.load(Ordering::Acquire) {
-        while connections.len() < CONNECTIONS
-            && let Ok((stream, _)) = listener.accept()
-        {
+        connections.turn(listener, Instant::now(), text);
+        std::thread::park_timeout(if connections.0.is_empty() { IDLE } else { BUSY });
+    }
+}
+
+/// Those that are open, in the order in which they came.
+#[derive(Default)]
+struct Connections(Vec<Connection>);
+
+impl Connections {
+    /// Accepts all that wait, then does for each what can be done without waiting.
+    ///
+    /// Nobody waits in the system's queue behind clients that say nothing: each is accepted and its request read at
+    /// once, and where there are too many the silent one that came first is closed.
+    fn turn(&mut self, listener: &TcpListener, now: Instant, text: &dyn Fn() -> String) {
+        for _ in 0..ACCEPTS {
+            let Ok((stream, _)) = listener.accept() else { break };
             // One that cannot be made so would hold up the others: it is dropped.
-            if stream.set_nonblocking(true).is_ok() {
-                connections.push(Connection::new(stream));
+            if stream.set_nonblocking(true).is_err() {
+                continue;
+            }
+            let mut connection = Connection::new(stream, now);
+            if connection.advance(now, text) {
+                if self.0.len() == CONNECTIONS {
+                    let silent = self.0.iter().position(Connection::is_reading);
+                    self.0.remove(silent.unwrap_or(0));
+                }
+                self.0.push(connection);
             }
         }
-        connections.retain_mut(|it| it.advance(text));
-        std::thread::park_timeout(if connections.is_empty() { IDLE } else { BUSY });
+        self.0.retain_mut(|it| it.advance(now, text));
     }
 }
 
@@ -107,13 +130,18 @@ struct Connection {
 }
 
 impl Connection {
-    fn new(stream: TcpStream) -> Self {
-        Self { stream, state: State::Reading(Vec::new()), ends: Instant::now() + LIFE }
+    fn new(stream: TcpStream, now: Instant) -> Self {
+        Self { stream, state: State::Reading(Vec::new()), ends: now + LIFE }
+    }
+
+    /// Whether its request is not whole yet.
+    fn is_reading(&self) -> bool {
+        matches!(self.state, State::Reading(_))
     }
 
     /// Does what can be done without waiting; false where it is over.
-    fn advance(&mut self, text: &dyn Fn() -> String) -> bool {
-        if Instant::now() >= self.ends {
+    fn advance(&mut self, now: Instant, text: &dyn Fn() -> String) -> bool {
+        if now >= self.ends {
             return false;
         }
         // Who sends without end leaves the thread to the others as well.
@@ -195,4 +223,40 @@ fn response(status: &str, header: &str, body: &str) -> Vec<u8> {
         body.len()
     )
     .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// More silent clients than there are places, in front of the one that asks: one turn answers it. No clock is
+    /// involved, since `now` stands still.
+    #[test]
+    fn a_request_behind_a_backlog_of_silent_clients_is_answered_in_the_same_turn() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = || TcpStream::connect(address).unwrap();
+        // All wait in the listener's queue, which has 128 places.
+        let silent: Vec<TcpStream> = (0..CONNECTIONS + 16).map(|_| connect()).collect();
+        let mut scraper = connect();
+        scraper.write_all(b"GET /metrics HTTP/1.1\r\n\r\n").unwrap();
+        let late: Vec<TcpStream> = (0..16).map(|_| connect()).collect();
+
+        let now = Instant::now();
+        let mut connections = Connections::default();
+        connections.turn(&listener, now, &|| "a 1\n".into());
+        scraper.set_nonblocking(true).unwrap();
+        let mut response = [0; 1024];
+        let read = scraper.read(&mut response).expect("the answer is there after one turn");
+        assert!(response[..read].starts_with(b"HTTP/1.1 200 OK\r\n"));
+
+        assert_eq!(connections.0.len(), CONNECTIONS);
+        // The silent clients that came first had to go; the one that was answered did not.
+        let answered = connections.0.iter().filter(|it| !it.is_reading()).count();
+        assert_eq!(answered, 1);
+        connections.turn(&listener, now + LIFE, &String::new);
+        assert_eq!(connections.0.len(), 0, "every connection has its time and no more");
+        drop((silent, late));
+    }
 }

@@ -23,6 +23,7 @@ use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::order::Order;
 use super::stats::MemoryStats;
+use super::stopper::Stopper;
 use super::tuning::Apply;
 
 /// What every thread needs.
@@ -171,6 +172,14 @@ impl Engine {
         }
     }
 
+    /// What ends the loader with an error, from any thread. It keeps nothing of the engine alive.
+    pub fn stopper(&self) -> Stopper {
+        match self {
+            Engine::Host(running) => running.stopper(),
+            Engine::Device(running, ..) => running.stopper(),
+        }
+    }
+
     /// What is known to be wrong with the libraries in use.
     pub fn warnings(&self) -> Vec<String> {
         match self {
@@ -232,6 +241,15 @@ impl<S: BatchSlot + 'static> Running<S> {
             controls.set_offload(choice.offload);
             feed.withhold(slots.saturating_sub(choice.prefetch + 1));
         })
+    }
+
+    fn stopper(&self) -> Stopper {
+        let feed = Arc::downgrade(&self.feed);
+        Stopper(Arc::new(move || {
+            if let Some(feed) = feed.upgrade() {
+                feed.fail(Error::Stopped);
+            }
+        }))
     }
 
     /// Starts a thread. An error or a panic in it ends the loader with an error instead of a hang.

@@ -44,8 +44,9 @@ impl Loader {
     /// * Only addresses of this machine's loopback (127.0.0.0/8, ::1): nothing is asked of who asks.
     /// * `GET /metrics` gives the text; another path is 404, another method 405, what is not HTTP/1 400, and a request of
     ///   more than 8 KiB 431.
-    /// * One thread serves 16 connections at a time, each for two seconds at most: who sends slowly, reads slowly or sends
-    ///   nothing holds up nobody, the end of the loader neither.
+    /// * One thread serves 64 connections at a time, each for two seconds at most. A further connection is accepted at once
+    ///   and takes the place of the one that has sent no whole request for longest. So a client that sends slowly, reads
+    ///   slowly or sends nothing delays neither other clients nor the end of the loader.
     pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr> {
         let mut served = self.served.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = &*served {

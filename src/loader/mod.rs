@@ -31,6 +31,7 @@ mod policy;
 mod profile;
 mod state;
 mod stats;
+mod stopper;
 mod tuning;
 mod watch;
 
@@ -42,6 +43,7 @@ pub use order::{EpochOrder, Extent, Order, Position};
 pub use profile::ConsumerSpan;
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
+pub use stopper::Stopper;
 
 use ahead::Ahead;
 use builder::Resolved;
@@ -300,6 +302,11 @@ impl Loader {
             shuffle_window: settings.shuffle_window,
             files: self.order.files(),
         }
+    }
+
+    /// What ends this loader from another thread.
+    pub fn stopper(&self) -> Stopper {
+        self.engine.stopper()
     }
 
     /// What has been done so far.

@@ -5,6 +5,9 @@
 //!   the source and the settings, so the same source gives the same files, whatever the number of threads.
 //! * A shard is written under a hidden name and gets its own when it is on the disk, so whoever reads the directory sees
 //!   whole shards only. A hidden manifest then names it: a run that was stopped goes on after the last such shard.
+//! * What each sample was is noted beside its shard. Where the source has changed since, or the settings have, pack refuses
+//!   to go on, before it writes anything, and names the difference.
+//! * A directory is locked while it is packed into; a second pack gets an error.
 //! * A sample that cannot be used, since it cannot be read or its header cannot be parsed (or, where it is made smaller,
 //!   decoded), is an error, or is left out and counted.
 
@@ -26,10 +29,14 @@ pub use presize::{Presize, Presizer};
 pub use shard::{Shard, ShardFormat};
 pub use verify::verify;
 
+use lock::Lock;
+use origin::Origin;
 use shard::{Item, ShardWriter};
 
 mod gain;
+mod lock;
 mod manifest;
+mod origin;
 mod presize;
 mod shard;
 mod verify;
@@ -45,6 +52,9 @@ pub struct Settings {
     pub shard_bytes: u64,
     /// Makes pictures smaller. Default: they are copied.
     pub presize: Option<Presize>,
+    /// Deletes what an earlier pack has written into the directory, whatever its source and settings, and packs everything.
+    /// Default false.
+    pub overwrite: bool,
     /// Leaves out samples that cannot be used, instead of stopping. Default false.
     pub skip: bool,
     /// Threads that read, and decode and encode what is made smaller. Default: the machine's cores.
@@ -60,6 +70,7 @@ impl Default for Settings {
             name: "train".into(),
             shard_bytes: 256 << 20,
             presize: None,
+            overwrite: false,
             skip: false,
             threads: thread::available_parallelism().map_or(1, usize::from),
             limits: Limits::default(),
@@ -107,8 +118,9 @@ const AHEAD: usize = 4;
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for settings that cannot be or are not those that the directory was begun with, [`Error::Io`] where
-/// a file cannot be written, [`Error::Sample`] for a sample that cannot be used.
+/// [`Error::Config`] for settings that cannot be, and for a source or settings that are not those that the directory was
+/// begun with; [`Error::Io`] where a file cannot be written, a shard is not as it was written, or another process packs
+/// into the directory; [`Error::Sample`] for a sample that cannot be used.
 pub fn pack(
     source: &dyn Source,
     directory: &Path,
@@ -117,6 +129,7 @@ pub fn pack(
 ) -> Result<Manifest> {
     settings.check()?;
     fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
+    let _lock = Lock::take(directory)?;
     let mut manifest = Manifest::begin(directory, source, settings)?;
     if manifest.complete {
         return Ok(manifest);
@@ -158,9 +171,11 @@ fn write(
 ) -> Result<()> {
     let digits = source.len().to_string().len();
     let mut writer: Option<ShardWriter> = None;
-    let mut skipped = Vec::new();
+    let (mut skipped, mut origins) = (Vec::new(), Vec::new());
     for index in manifest.shards.last().map_or(0, |shard| shard.end)..source.len() {
-        match next()? {
+        let Sample { origin, picture } = next()?;
+        origins.push(origin);
+        match picture {
             Ok(Picture { bytes, extension }) => {
                 let writer = match &mut writer {
                     Some(writer) => writer,
@@ -187,6 +202,8 @@ fn write(
         progress(index + 1);
         let full = writer.as_ref().is_some_and(|it| it.bytes() >= settings.shard_bytes);
         if full || index + 1 == source.len() {
+            let number = manifest.shards.len() as u64;
+            origin::write(directory, &settings.name, number, &std::mem::take(&mut origins))?;
             manifest.skipped += skipped.len() as u64;
             manifest.skipped_first.append(&mut skipped);
             manifest.skipped_first.truncate(SKIPPED_KEPT);
@@ -205,7 +222,11 @@ struct Picture {
     extension: &'static str,
 }
 
-type Sample = Result<Picture, Fault>;
+/// What a sample was in the source, and what becomes of it.
+struct Sample {
+    origin: Origin,
+    picture: Result<Picture, Fault>,
+}
 
 /// Makes samples; one per thread.
 struct Maker<'a> {
@@ -222,7 +243,13 @@ impl<'a> Maker<'a> {
     }
 
     fn make(&mut self, index: u64) -> Sample {
-        self.source.read(index, &mut self.page, self.limits.max_file_bytes)?;
+        let limit = self.limits.max_file_bytes;
+        let (origin, read) = Origin::read(self.source, index, &mut self.page, limit);
+        Sample { origin, picture: read.and_then(|()| self.picture()) }
+    }
+
+    /// The picture of the sample that was read.
+    fn picture(&mut self) -> Result<Picture, Fault> {
         let bytes = self.page.bytes();
         let header = Header::parse(bytes)?;
         if header.size.pixels() > self.limits.max_pixels {

@@ -1,12 +1,12 @@
 //! Writing one shard: whole or not at all.
 
-use std::fs::{self, File};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::file::AtomicFile;
 
 /// The format of shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,11 +30,21 @@ impl ShardFormat {
 
     /// The name of a shard: `train-000012.tar`.
     pub(super) fn file_name(self, name: &str, number: u64) -> String {
-        let ending = match self {
+        format!("{name}-{number:06}.{}", self.ending())
+    }
+
+    /// Whether a file of this name is a shard of a set of this name.
+    pub(super) fn is_shard(self, name: &str, file_name: &str) -> bool {
+        let number = file_name.strip_prefix(name).and_then(|it| it.strip_prefix('-'));
+        let number = number.and_then(|it| it.strip_suffix(self.ending())?.strip_suffix('.'));
+        number.is_some_and(|it| it.len() >= 6 && it.bytes().all(|it| it.is_ascii_digit()))
+    }
+
+    const fn ending(self) -> &'static str {
+        match self {
             ShardFormat::WebDataset => "tar",
             ShardFormat::TfRecord => "tfrecord",
-        };
-        format!("{name}-{number:06}.{ending}")
+        }
     }
 }
 
@@ -65,12 +75,11 @@ pub struct Shard {
     pub end: u64,
 }
 
-/// A shard that is being written, under a hidden name that nobody reads.
+/// A shard that is being written, under a hidden temporary name that nobody reads.
 pub(super) struct ShardWriter {
     format: ShardFormat,
     path: PathBuf,
-    temporary: PathBuf,
-    out: Counted<BufWriter<File>>,
+    out: Counted<AtomicFile>,
     samples: u64,
     crc: u32,
 }
@@ -78,10 +87,9 @@ pub(super) struct ShardWriter {
 impl ShardWriter {
     pub fn create(directory: &Path, format: ShardFormat, file_name: &str) -> Result<Self> {
         let path = directory.join(file_name);
-        let temporary = directory.join(format!(".{file_name}.part"));
-        let file = File::create(&temporary).map_err(|error| Error::io(&temporary, &error))?;
-        let out = Counted { out: BufWriter::with_capacity(1 << 20, file), bytes: 0 };
-        Ok(Self { format, path, temporary, out, samples: 0, crc: 0 })
+        let file = AtomicFile::create(&path).map_err(|error| Error::io(&path, &error))?;
+        let out = Counted { out: file, bytes: 0 };
+        Ok(Self { format, path, out, samples: 0, crc: 0 })
     }
 
     pub fn append(&mut self, item: &Item) -> Result<()> {
@@ -89,7 +97,7 @@ impl ShardWriter {
             ShardFormat::WebDataset => tar_members(&mut self.out, item),
             ShardFormat::TfRecord => tf_record(&mut self.out, item),
         };
-        written.map_err(|error| Error::io(&self.temporary, &error))?;
+        written.map_err(|error| Error::io(&self.path, &error))?;
         self.samples += 1;
         self.crc = content_crc(self.crc, item.label, item.bytes);
         Ok(())
@@ -101,20 +109,16 @@ impl ShardWriter {
     }
 
     /// Ends the file, waits until it is on the disk, and gives it its name.
-    pub fn finish(mut self, end: u64) -> Result<Shard> {
-        let ended = self.end().map_err(|error| Error::io(&self.temporary, &error));
-        ended?;
-        fs::rename(&self.temporary, &self.path).map_err(|error| Error::io(&self.path, &error))?;
-        let name = self.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Shard { name, samples: self.samples, bytes: self.out.bytes, crc: self.crc, end })
-    }
-
-    fn end(&mut self) -> io::Result<()> {
-        if self.format == ShardFormat::WebDataset {
-            self.out.write_all(&[0; 1024])?;
-        }
-        self.out.flush()?;
-        self.out.out.get_ref().sync_all()
+    pub fn finish(self, end: u64) -> Result<Shard> {
+        let end_mark: &[u8] = match self.format {
+            ShardFormat::WebDataset => &[0; 1024],
+            ShardFormat::TfRecord => &[],
+        };
+        let Self { path, mut out, samples, crc, .. } = self;
+        let ended = out.write_all(end_mark).and_then(|()| out.out.commit());
+        ended.map_err(|error| Error::io(&path, &error))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Shard { name, samples, bytes: out.bytes, crc, end })
     }
 }
 

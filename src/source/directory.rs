@@ -282,6 +282,13 @@ impl Source for Directory {
         }
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        match self.stamps.get(index as usize) {
+            Some(stamp) => Some(stamp.to_string()),
+            None => file::version(&self.path(index)),
+        }
+    }
+
     fn is_remote(&self) -> bool {
         !self.stamps.is_empty()
     }

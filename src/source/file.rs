@@ -23,6 +23,14 @@ pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The length and the time of a local file.
+pub fn version(path: &Path) -> Option<String> {
+    if storage::is_url(path) {
+        return None;
+    }
+    storage::stamp(path).ok().map(|stamp| stamp.to_string())
+}
+
 /// Reads the whole object, in one request; of this stamp, where it is known.
 pub fn read_object(
     url: &Path,

@@ -116,6 +116,13 @@ pub trait Source: Send + Sync {
     /// at once. An empty sample is not a fault here: the header's parser names it.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault>;
 
+    /// What changes whenever the bytes of a sample do, without reading them: the length and the time of its file, the tag
+    /// of its object. `None`, the default, where only the bytes tell. [`pack`](crate::pack) asks it before it goes on.
+    fn version(&self, index: u64) -> Option<String> {
+        let _ = index;
+        None
+    }
+
     /// Whether samples come over a network, so that it pays to ask for many at once: [`Self::expect`] then gives something.
     fn is_remote(&self) -> bool {
         false

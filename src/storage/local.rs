@@ -54,6 +54,12 @@ impl File {
     }
 }
 
+pub fn stamp(path: &Path) -> io::Result<Stamp> {
+    let facts = rustix::fs::stat(path)?;
+    let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
+    Ok(Stamp { len: facts.st_size as u64, version })
+}
+
 pub fn len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
 }

@@ -14,6 +14,7 @@
 
 use std::collections::HashSet;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -158,6 +159,14 @@ impl Stamp {
     }
 }
 
+impl fmt::Display for Stamp {
+    /// Of a local file its length and the time of change in seconds since 1970.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { len, version: [first, second] } = self;
+        write!(f, "{len} bytes, version {first}.{second:09}")
+    }
+}
+
 /// Whether files are mapped.
 static MAP: AtomicBool = AtomicBool::new(true);
 
@@ -185,20 +194,9 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// A whole local file of at most so many bytes: for files that people write, such as a pipeline's.
-///
-/// # Errors
-///
-/// [`io::ErrorKind::FileTooLarge`] where it has more. What is no regular file, such as a pipe or `/dev/zero`, is an
-/// error at once.
-pub fn read_at_most(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    match local::File::open(path)?.stamp()?.len {
-        len if len > most => {
-            let problem = format!("the file has {len} bytes, at most {most} are read");
-            Err(io::Error::new(io::ErrorKind::FileTooLarge, problem))
-        }
-        _ => read(path),
-    }
+/// The stamp of a local file, without opening it.
+pub fn stamp(path: &Path) -> io::Result<Stamp> {
+    local::stamp(path)
 }
 
 /// Begins to fetch a whole object in one request, of this stamp where it is known. One of more than `most` bytes is
@@ -381,15 +379,5 @@ mod tests {
         assert_eq!(device.to_string(), "not a regular file but a device");
         let (entries, special) = list_all_kinds(root.path()).unwrap();
         assert_eq!((entries.len(), special), (0, vec!["pipe".into(), "socket".into()]));
-    }
-
-    #[test]
-    fn a_whole_file_is_read_up_to_its_limit() {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join("a");
-        fs::write(&path, b"0123456789").unwrap();
-        assert_eq!(read_at_most(&path, 10).unwrap(), b"0123456789");
-        let error = read_at_most(&path, 9).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
     }
 }

@@ -1,6 +1,8 @@
 //! The built program, as a user or another tool calls it.
 
 mod dump;
+mod interrupt;
+mod outputs;
 
 use std::fs;
 use std::path::Path;

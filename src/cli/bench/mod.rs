@@ -15,10 +15,13 @@ use std::{env, fs};
 
 use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
+use feedwater::file;
 use feedwater::plan::{Count, Place, Route};
 use serde::Serialize;
 use serde_json::json;
 
+use super::group::Group;
+use super::interrupt::{self, Polled};
 use super::pictures::cache;
 use super::{DeviceOption, Failure, count, print, print_json, progress};
 use case::Measured;
@@ -143,6 +146,9 @@ pub fn main(options: &Options) -> Result<(), Failure> {
             "bar_host_microseconds_per_image": table::HOST_BAR,
         }))?;
     }
+    if interrupt::requested().is_some() {
+        return Err(Failure::Interrupted);
+    }
     match (failed, measured) {
         (0, 1..) => Ok(()),
         (0, 0) => Err(Failure::Failed("no route of --routes can be measured here".into())),
@@ -153,6 +159,8 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 /// Every case of every set, one after the other.
 fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, Failure> {
     let bar = progress((sets.len() * options.routes.len()) as u64, "cases");
+    // The cases that are done are shown.
+    let _polled = Polled::begin();
     let mut cases = Vec::new();
     for set in sets {
         let ways = Ways::of(set, options)?;
@@ -161,6 +169,9 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, Failure> {
                 Some(reason) => CaseResult::Skipped { reason },
                 None => measure(set, by, &ways, options),
             };
+            if interrupt::requested().is_some() {
+                return Ok(cases);
+            }
             cases.push(Case { set: set.name.clone(), route: by, result });
             bar.inc(1);
         }
@@ -230,7 +241,8 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
             command.args([name, &value]);
         }
     }
-    let output = match command.stdin(Stdio::null()).output() {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let output = match Group::spawn(&mut command).and_then(Group::output) {
         Ok(output) => output,
         Err(error) => return failed(format!("the case could not be started: {error}")),
     };
@@ -255,5 +267,5 @@ fn keep(path: &Path, text: &str) -> Result<(), Failure> {
     if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
         return Ok(());
     }
-    fs::write(path, text).map_err(|error| super::io_failure(path, &error))
+    file::write(path, text).map_err(|error| super::io_failure(path, &error))
 }

@@ -1,7 +1,6 @@
 //! The classic picture: loaders that make a batch each, their queue, and the consumer.
 
-use std::fs;
-
+use feedwater::file;
 use feedwater::model::{
     Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
 };
@@ -36,7 +35,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let mut forecast = model.run(&run).map_err(|error| asked.refused(error))?;
     let halts = Halts::of(&forecast, asked.loaders);
     if let Some(path) = &options.html {
-        fs::write(path, asked.page(&model, &run)).map_err(|error| io_failure(path, &error))?;
+        file::write(path, asked.page(&model, &run)).map_err(|error| io_failure(path, &error))?;
     }
     if options.json {
         forecast.events.clear();

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use clap::Args;
 use feedwater::Error;
+use feedwater::file;
 use feedwater::model::{self, Forecast, Model, Options as Run};
-use feedwater::storage;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -135,8 +135,9 @@ pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
 }
 
 fn read(path: &Path) -> Result<Report, Failure> {
-    let text = storage::read_at_most(path, MAX_BYTES).map_err(|error| io_failure(path, &error))?;
-    serde_json::from_slice(&text).map_err(|error| {
+    let failed = |error: std::io::Error| io_failure(path, &error);
+    let text = file::read_text(path, MAX_BYTES).map_err(failed)?;
+    serde_json::from_str(&text).map_err(|error| {
         misused(
             path,
             &format!("not a report with a field `model` (explain or simulate --json): {error}"),

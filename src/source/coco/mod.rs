@@ -204,6 +204,10 @@ impl Source for Coco {
         file::read(&self.path(index), page, limit)
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
+    }
+
     fn is_remote(&self) -> bool {
         self.len() > 0 && storage::is_url(&self.path(0))
     }

@@ -186,6 +186,11 @@ impl<A: Arrangement> Source for Combined<A> {
         part.source.read(index, page, limit)
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        let (part, index) = self.part(index);
+        part.source.version(index)
+    }
+
     fn is_remote(&self) -> bool {
         self.parts.iter().any(|part| part.source.is_remote())
     }

@@ -182,6 +182,10 @@ impl Source for FileList {
         file::read(&self.path(index), page, limit)
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
+    }
+
     fn is_remote(&self) -> bool {
         self.remote
     }

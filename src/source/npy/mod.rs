@@ -150,6 +150,10 @@ impl Source for Npy {
         format!("{}[{}]", stack.path.display(), index - stack.samples.start)
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        Some(self.stack(index).stamp.to_string())
+    }
+
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         let stack = self.stack(index);
         let (head, bytes) = (stack.head(), stack.bytes());

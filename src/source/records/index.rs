@@ -13,12 +13,11 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::process;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest, Sha256};
 
 use super::{DAMAGED, Entry, LeftOut};
+use crate::file::AtomicFile;
 use crate::storage::{self, Stamp};
 
 /// The last digit is the version of the format. Machines of the other byte order have tables of their own.
@@ -122,27 +121,15 @@ fn lies_within(entry: &Entry, file_len: u64) -> bool {
 }
 
 fn write_to(place: &Path, facts: &[u8], entries: &[Entry], left_out: &[u8]) -> io::Result<()> {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let number = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let mut temporary = place.as_os_str().to_owned();
-    temporary.push(format!(".{}.{number}", process::id()));
-    let temporary = PathBuf::from(temporary);
     let entries = bytemuck::must_cast_slice(entries);
     let sum = crc32c::crc32c_append(crc32c::crc32c(facts), entries);
     let sum = crc32c::crc32c_append(sum, left_out);
-    let written = fs::create_dir_all(place.parent().unwrap_or(Path::new(""))).and_then(|()| {
-        let mut file = File::create(&temporary)?;
-        file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
-        file.write_all(entries)?;
-        file.write_all(left_out)?;
-        drop(file);
-        fs::rename(&temporary, place)
-    });
-    if written.is_err() {
-        // Half a file under a name that nobody reads.
-        let _ = fs::remove_file(&temporary);
-    }
-    written
+    fs::create_dir_all(place.parent().unwrap_or(Path::new("")))?;
+    let mut file = AtomicFile::create(place)?;
+    file.write_all(&[&MAGIC[..], &sum.to_le_bytes(), facts].concat())?;
+    file.write_all(entries)?;
+    file.write_all(left_out)?;
+    file.commit_unsynced()
 }
 
 fn digits(bytes: &[u8]) -> String {

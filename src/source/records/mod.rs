@@ -348,6 +348,10 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
+    fn version(&self, index: u64) -> Option<String> {
+        Some(self.shards[self.find(index).0].stamp.to_string())
+    }
+
     fn is_remote(&self) -> bool {
         self.remote
     }

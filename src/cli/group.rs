@@ -1,0 +1,104 @@
+//! Commands that the program starts, each with all processes that it starts in turn.
+
+use std::io::{self, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, ExitStatus, Output};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
+
+use super::interrupt;
+
+/// What a group has between SIGTERM and SIGKILL.
+const GRACE: Duration = Duration::from_millis(200);
+/// How often is looked whether it has ended.
+const STEP: Duration = Duration::from_millis(5);
+
+/// A command in a process group of its own. Dropping it ends the whole group; so does a signal that ends the program.
+pub struct Group {
+    child: Child,
+    leader: Pid,
+    ended: bool,
+}
+
+impl Group {
+    pub fn spawn(command: &mut Command) -> io::Result<Self> {
+        let child = command.process_group(0).spawn()?;
+        let leader = Pid::from_child(&child);
+        interrupt::add_group(leader);
+        Ok(Self { child, leader, ended: false })
+    }
+
+    /// The command itself: for its pipes.
+    pub fn child(&mut self) -> &mut Child {
+        &mut self.child
+    }
+
+    /// What the command writes to its pipes until it ends by itself.
+    pub fn output(mut self) -> io::Result<Output> {
+        let (stdout, stderr) = (self.child.stdout.take(), self.child.stderr.take());
+        let (stdout, stderr) = thread::scope(|scope| {
+            let stderr = scope.spawn(|| read(stderr));
+            (read(stdout), stderr.join().unwrap_or_default())
+        });
+        Ok(Output { status: self.end(Duration::MAX)?, stdout, stderr })
+    }
+
+    /// Waits until the command ends by itself, and no longer than `patience`; then the group gets SIGTERM, and after a
+    /// while SIGKILL.
+    pub fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
+        let begin = Instant::now();
+        let (mut asked, mut killed) = (None::<Instant>, false);
+        while !self.has_exited()? {
+            match asked {
+                None if begin.elapsed() >= patience || interrupt::requested().is_some() => {
+                    self.send(Signal::TERM);
+                    asked = Some(Instant::now());
+                }
+                Some(since) if since.elapsed() >= GRACE && !killed => {
+                    self.send(Signal::KILL);
+                    killed = true;
+                }
+                _ => thread::sleep(STEP),
+            }
+        }
+        // What the command has left behind. Until it is waited for its number remains that of its group.
+        if asked.is_none() {
+            self.send(Signal::TERM);
+            thread::sleep(STEP);
+        }
+        self.send(Signal::KILL);
+        self.ended = true;
+        interrupt::remove_group(self.leader);
+        self.child.wait()
+    }
+
+    /// Whether the command has ended; it stays a zombie.
+    pub fn has_exited(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(self.leader), options)?.is_some())
+    }
+
+    fn send(&self, signal: Signal) {
+        // Nobody may be left to get it.
+        let _ = kill_process_group(self.leader, signal);
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = self.end(Duration::ZERO);
+        }
+    }
+}
+
+fn read(pipe: Option<impl Read>) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Some(mut pipe) = pipe {
+        // What came until it broke.
+        let _ = pipe.read_to_end(&mut bytes);
+    }
+    bytes
+}

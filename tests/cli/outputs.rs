@@ -1,0 +1,126 @@
+//! Output files are complete or absent, and inputs are bounded.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// Runs the program where no file may grow beyond 4 KiB: what a full disk is, without one.
+fn on_a_full_disk(dir: &Path, args: &[&str]) -> Output {
+    // Blocks of 512 bytes in POSIX's shell, of 1024 in bash.
+    let script = "ulimit -f 4; exec \"$0\" \"$@\"";
+    Command::new("sh")
+        .args(["-c", script, env!("CARGO_BIN_EXE_feedwater")])
+        .args(args)
+        .current_dir(dir)
+        .env("FEEDWATER_CACHE", dir.join("cache"))
+        .output()
+        .unwrap()
+}
+
+/// Hidden files that a command has left behind.
+fn leftovers(dir: &Path) -> Vec<String> {
+    let names = fs::read_dir(dir).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| name.ends_with(".part")).collect()
+}
+
+const OLD: &str = "a good file of an earlier run";
+
+#[test]
+fn on_a_full_disk_the_old_files_stay_and_the_error_names_the_file() {
+    let dir = workplace();
+    let report = ["explain", "pipeline.toml", "--seconds", "0.1"];
+    done(dir.path(), &[&report[..], &["--save", "report.json"]].concat());
+    fs::create_dir(dir.path().join("out")).unwrap();
+    for (args, file) in [
+        (&["run", "pipeline.toml", "--trace", "a"][..], "a"),
+        (&["run", "pipeline.toml", "--profile", "a"], "a"),
+        (&["explain", "report.json", "--save", "a"], "a"),
+        (&["explain", "report.json", "--html", "a"], "a"),
+        (&["simulate", "--html", "a"], "a"),
+        (&["dump", "pipeline.toml", "--out", "out"], "out/images.npy"),
+    ] {
+        write(&dir, file, OLD);
+        let output = on_a_full_disk(dir.path(), args);
+        let words = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{args:?}: {words}");
+        assert!(words.starts_with(&format!("feedwater: {file}: ")), "{args:?}: {words}");
+        assert_eq!(fs::read_to_string(dir.path().join(file)).unwrap(), OLD, "{args:?}");
+        assert_eq!(leftovers(dir.path()), [""; 0], "{args:?}");
+        assert_eq!(leftovers(&dir.path().join("out")), [""; 0], "{args:?}");
+    }
+}
+
+#[test]
+fn a_run_that_fails_leaves_the_old_files() {
+    let dir = workplace();
+    write(&dir, "broken.toml", &format!("[source]\ndirectory = \"none\"\n{CHAIN}"));
+    for option in ["--trace", "--profile"] {
+        write(&dir, "a", OLD);
+        assert_ne!(
+            feedwater(dir.path(), &["run", "broken.toml", option, "a"]).status.code(),
+            Some(0)
+        );
+        assert_eq!(fs::read_to_string(dir.path().join("a")).unwrap(), OLD);
+    }
+    assert_eq!(leftovers(dir.path()), [""; 0]);
+}
+
+#[test]
+fn a_target_that_cannot_be_written_is_told_before_the_run() {
+    let dir = workplace();
+    fs::create_dir(dir.path().join("folder")).unwrap();
+    for args in [
+        &["run", "pipeline.toml", "--trace", "none/a"][..],
+        &["run", "pipeline.toml", "--profile", "folder"],
+        &["explain", "pipeline.toml", "--seconds", "1000", "--save", "none/a"],
+        &["explain", "pipeline.toml", "--seconds", "1000", "--html", "folder"],
+    ] {
+        let words = refused(dir.path(), args, 1);
+        assert!(words.contains(args[args.len() - 1]), "{words}");
+    }
+}
+
+#[test]
+fn devices_and_links_are_written_through() {
+    let dir = workplace();
+    let run = ["run", "pipeline.toml", "--profile"];
+    let stdout = done(dir.path(), &[&run[..], &["/dev/stdout", "--json"]].concat());
+    let lines: Vec<Value> = stdout.lines().map(|it| serde_json::from_str(it).unwrap()).collect();
+    assert_eq!(lines.len(), 2, "{stdout}");
+    assert!(lines[0]["setup"].is_object() && lines[1]["images"].is_u64());
+
+    // The same where standard output is a file: both lines are in it.
+    let file = fs::File::create(dir.path().join("all")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    command.args(run).args(["/dev/stdout", "--json"]).current_dir(dir.path()).stdout(file);
+    assert!(command.status().unwrap().success());
+    assert_eq!(fs::read_to_string(dir.path().join("all")).unwrap().lines().count(), 2);
+
+    done(dir.path(), &[&run[..], &["/dev/null"]].concat());
+    let words = refused(dir.path(), &[&run[..], &["/dev/full"]].concat(), 1);
+    assert!(words.starts_with("feedwater: /dev/full: "), "{words}");
+
+    write(&dir, "target", OLD);
+    symlink("target", dir.path().join("link")).unwrap();
+    done(dir.path(), &[&run[..], &["link"]].concat());
+    assert!(fs::symlink_metadata(dir.path().join("link")).unwrap().is_symlink());
+    let target = fs::read(dir.path().join("target")).unwrap();
+    assert!(serde_json::from_slice::<Value>(&target).is_ok());
+}
+
+/// A device without end is read up to a bound; before, until memory was full.
+#[test]
+fn inputs_without_end_are_refused() {
+    let dir = workplace();
+    symlink("/dev/zero", dir.path().join("zero.json")).unwrap();
+    for args in [
+        &["explain", "zero.json"][..],
+        &["simulate", "--from", "zero.json"],
+        &["plan", "/dev/zero"],
+    ] {
+        let output = feedwater(dir.path(), args);
+        let words = text(&output.stderr);
+        assert!(!output.status.success() && words.contains("bytes"), "{args:?}: {words}");
+        assert!(words.contains(args[args.len() - 1]), "{args:?}: {words}");
+    }
+}
