@@ -132,13 +132,14 @@ impl Pipeline {
     }
 }
 
-/// `[storage]`, whose folder is relative to the file as all paths are.
+/// `[storage]`, whose paths are relative to the file as all paths are.
 fn storage_settings(file: &mut Table, base: &Path) -> Result<StorageSettings> {
     let mut storage: StorageSettings = settings(file, "storage")?;
     if storage.cache_directory.as_ref().is_some_and(|it| it.as_os_str().is_empty()) {
         let problem = "is empty; name a folder, or leave it out";
         return Err(Error::config("storage.cache_directory", problem));
     }
+    storage.ca_file = storage.ca_file.map(|file| base.join(file));
     storage.cache_directory = storage.cache_directory.map(|directory| base.join(directory));
     Ok(storage)
 }

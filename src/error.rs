@@ -6,6 +6,12 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+pub use redacted::Redacted;
+#[cfg(feature = "remote")]
+pub(crate) use redacted::permits;
+
+mod redacted;
+
 /// The crate's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -133,19 +139,22 @@ pub struct Fault {
 impl Fault {
     /// A fault with its words.
     pub fn new(reason: Reason, problem: impl Into<String>) -> Self {
-        Self { reason, problem: bounded(problem.into()) }
+        Self { reason, problem: shown(problem) }
     }
 }
 
 impl Error {
     /// A setting that cannot be.
     pub fn config(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Config { key: bounded(key.into()), problem: bounded(problem.into()) }
+        Error::Config { key: shown(key), problem: shown(problem) }
     }
 
     /// A file or directory that cannot be used.
     pub fn io(path: impl Into<PathBuf>, source: &io::Error) -> Self {
-        Error::Io { path: path.into(), problem: bounded(source.to_string()) }
+        let path = path.into();
+        // A path that is not Unicode is no URL.
+        let path = path.to_str().map(|it| Redacted::new(it).into_string().into()).unwrap_or(path);
+        Error::Io { path, problem: shown(source.to_string()) }
     }
 }
 
@@ -170,7 +179,9 @@ pub fn beginning(text: &str, most: usize) -> &str {
     &text[..end.unwrap_or(0)]
 }
 
-fn bounded(text: String) -> String {
+/// The text of an error as it may be shown: without secrets, and of a bounded length.
+fn shown(text: impl Into<String>) -> String {
+    let text = Redacted::new(text).into_string();
     match shortened(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(short) => short,
@@ -189,7 +200,8 @@ impl fmt::Display for Error {
                 f.write_str("substitute; feedwater probe names all of them")
             }
             Error::Io { path, problem } => {
-                write!(f, "{}: {problem}", shortened(&path.to_string_lossy()))
+                let path = Redacted::path(path).to_string();
+                write!(f, "{}: {}", shortened(&path), Redacted::new(problem))
             }
             Error::Unavailable { what, reason } => write!(f, "{what} is not available: {reason}"),
             Error::Budget { row, needed, limit } => {
@@ -208,14 +220,15 @@ impl std::error::Error for Error {}
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, location, reason, problem } = self;
-        let location = shortened(location);
+        let (location, problem) = (Redacted::new(location).into_string(), Redacted::new(problem));
+        let location = shortened(&location);
         write!(f, "{location}: {} (sample {index}): {problem}", reason.name())
     }
 }
 
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.reason.name(), self.problem)
+        write!(f, "{}: {}", self.reason.name(), Redacted::new(&self.problem))
     }
 }
 

@@ -14,9 +14,11 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use feedwater::Error;
 use feedwater::config::Pipeline;
+use feedwater::error::Redacted;
 use feedwater::gpu::{self, Device};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::plan::Count;
+use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -35,6 +37,7 @@ mod pictures;
 mod plan;
 mod probe;
 mod report;
+mod requests;
 mod run;
 pub mod selftest;
 mod sheet;
@@ -154,6 +157,9 @@ impl From<Error> for Failure {
 pub fn main() -> ExitCode {
     let command = Cli::parse().command;
     interrupt::listen();
+    // Where the system refuses, descriptors are closed and opened again more often.
+    let _ = storage::raise_open_files_limit();
+    requests::show();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
         Command::Doctor(options) => doctor::main(&options),
@@ -191,11 +197,13 @@ fn count(text: &str) -> Result<Count, String> {
     }
 }
 
-/// A line, or several, of the result.
+/// A line, or several, of the result, without the secrets of URLs in it.
 fn print(text: impl Display) -> Result<(), Failure> {
-    writeln!(io::stdout(), "{text}").map_err(|error| match error.kind() {
-        ErrorKind::BrokenPipe => Failure::Unread,
-        _ => Failure::Failed(format!("standard output: {error}")),
+    writeln!(io::stdout(), "{}", Redacted::new(text.to_string())).map_err(|error| {
+        match error.kind() {
+            ErrorKind::BrokenPipe => Failure::Unread,
+            _ => Failure::Failed(format!("standard output: {error}")),
+        }
     })
 }
 

@@ -341,7 +341,7 @@ impl LoaderBuilder {
 
     /// Plans, checks, takes all memory and starts the threads.
     pub fn build(self) -> Result<Loader> {
-        Loader::start(self)
+        crate::storage::opening(|| Loader::start(self))
     }
 
     /// The plan, one line that says where it runs and why, and the device.

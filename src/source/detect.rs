@@ -18,6 +18,10 @@ const LOOKS: usize = 16;
 ///
 /// [`Error::Io`] where the path cannot be read, [`Error::Config`] where a file is none of any source.
 pub fn detect(path: &Path) -> Result<SourceSettings> {
+    storage::opening(|| look(path))
+}
+
+fn look(path: &Path) -> Result<SourceSettings> {
     let io = |error| Error::io(path, &error);
     let is_folder = storage::are_folders(&[path.into()]).into_iter().next();
     if is_folder.transpose().map_err(io)?.unwrap_or(false) {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
 use super::{file, left_out, settings};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage::{self, Stamp};
 
 pub use classes::DirectorySettings;
@@ -238,7 +238,7 @@ impl Listing<'_> {
         let Self { settings, classes, left_out, mut found } = self;
         found.left_out = left_out.into_list();
         if found.ends.is_empty() {
-            let (root, endings) = (found.root.display(), settings.extensions.join(", "));
+            let (root, endings) = (Redacted::path(&found.root), settings.extensions.join(", "));
             let problem = format!("no images in {root} or in its folders, by extension ({endings})");
             let problem = left_out::none_but(problem, &found.left_out);
             return Err(Error::config("source.directory", problem));
@@ -271,7 +271,7 @@ impl Source for Directory {
     }
 
     fn location(&self, index: u64) -> String {
-        self.path(index).to_string_lossy().into_owned()
+        Redacted::path(&self.path(index)).into_string()
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
@@ -321,7 +321,7 @@ impl Source for Directory {
 
     fn describe(&self) -> String {
         let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
-        format!("{}: {} files in {classes} classes", self.root.display(), self.ends.len())
+        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 }
 

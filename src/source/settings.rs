@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use super::Source;
-use crate::error::{Error, Result};
+use crate::error::{Error, Redacted, Result};
 use crate::storage;
 
 /// A source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings beside it.
@@ -95,7 +95,7 @@ impl SourceSettings {
     ///
     /// Those of [`Configured::open`].
     pub fn open(&self) -> Result<Arc<dyn Source>> {
-        self.0.open()
+        storage::opening(|| self.0.open())
     }
 }
 
@@ -108,8 +108,8 @@ impl PartialEq for SourceSettings {
 impl<S: Configured> Debug for Of<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(S::KEY)
-            .field("paths", &self.paths)
-            .field("settings", &self.settings)
+            .field("paths", &self.paths.iter().map(|it| Redacted::path(it)).collect::<Vec<_>>())
+            .field("settings", &format_args!("{}", Redacted::new(format!("{:?}", self.settings))))
             .finish()
     }
 }

@@ -4,60 +4,97 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::Path;
 
+use super::pool::{self, Pooled, with_descriptors};
 use super::{Entry, Stamp};
 
 #[derive(Debug)]
-pub struct File(pub(super) fs::File);
+pub struct File(Descriptor);
+
+#[derive(Debug)]
+enum Descriptor {
+    Own(fs::File),
+    Pooled(Pooled),
+}
 
 impl File {
     pub fn open(path: &Path) -> io::Result<Self> {
-        // Without waiting: a pipe without a writer would hold up the thread for ever.
-        let file = fs::File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
-        // A socket cannot be opened, and the system's words for that are of devices.
-        let kind = match &file {
-            Ok(file) => file.metadata()?.file_type(),
-            Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
-                fs::metadata(path)?.file_type()
-            }
-            Err(_) => return Ok(Self(file?)),
-        };
-        match kind.is_file() {
-            true => Ok(Self(file?)),
-            false => {
-                let words = format!("not a regular file but {}", name_of(kind));
-                Err(io::Error::other(words))
-            }
+        Ok(Self(Descriptor::Own(regular(path)?)))
+    }
+
+    /// With a descriptor of the pool.
+    pub fn open_pooled(path: &Path) -> io::Result<Self> {
+        Ok(Self(Descriptor::Pooled(Pooled::new(path, regular(path)?)?)))
+    }
+
+    /// Does the work with the descriptor.
+    pub fn with<T>(&self, work: impl FnOnce(&fs::File) -> io::Result<T>) -> io::Result<T> {
+        match &self.0 {
+            Descriptor::Own(file) => work(file),
+            Descriptor::Pooled(file) => file.with(work),
         }
     }
 
     pub fn stamp(&self) -> io::Result<Stamp> {
-        // `fs::File::metadata` asks for more, a third slower; this is asked after every read.
-        let facts = rustix::fs::fstat(&self.0)?;
-        let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
-        Ok(Stamp { len: facts.st_size as u64, version })
+        self.with(stamp)
+    }
+
+    /// Memory besides itself.
+    pub fn memory_bytes(&self) -> u64 {
+        match &self.0 {
+            Descriptor::Own(_) => 0,
+            Descriptor::Pooled(file) => file.memory_bytes(),
+        }
     }
 
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
-        let mut len = 0;
-        while len < buffer.len() {
-            match self.0.read_at(&mut buffer[len..], offset + len as u64) {
-                Ok(0) => break,
-                Ok(count) => len += count,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+        self.with(|file| {
+            let mut len = 0;
+            while len < buffer.len() {
+                match file.read_at(&mut buffer[len..], offset + len as u64) {
+                    Ok(0) => break,
+                    Ok(count) => len += count,
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(error),
+                }
             }
-        }
-        Ok(len)
+            Ok(len)
+        })
     }
 }
 
-pub fn stamp(path: &Path) -> io::Result<Stamp> {
-    let facts = rustix::fs::stat(path)?;
+fn regular(path: &Path) -> io::Result<fs::File> {
+    let file = pool::open(path);
+    // A socket cannot be opened, and the system's words for that are of devices.
+    let kind = match &file {
+        Ok(file) => file.metadata()?.file_type(),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => fs::metadata(path)?.file_type(),
+        Err(_) => return file,
+    };
+    match kind.is_file() {
+        true => file,
+        false => {
+            let words = format!("not a regular file but {}", name_of(kind));
+            Err(io::Error::other(words))
+        }
+    }
+}
+
+/// The stamp of what is at a path, without opening it.
+pub fn stamp_at(path: &Path) -> io::Result<Stamp> {
+    Ok(stamp_of(&rustix::fs::stat(path)?))
+}
+
+pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
+    // `fs::File::metadata` asks for more, a third slower; this is asked after every read.
+    Ok(stamp_of(&rustix::fs::fstat(file)?))
+}
+
+fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
     let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
-    Ok(Stamp { len: facts.st_size as u64, version })
+    Stamp { len: facts.st_size as u64, version }
 }
 
 pub fn len(path: &Path) -> io::Result<u64> {
@@ -76,7 +113,7 @@ fn name_of(kind: fs::FileType) -> &'static str {
 /// Files and folders, and the names of what is neither; in no order.
 pub fn list(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
     let (mut entries, mut special) = (Vec::new(), Vec::new());
-    for entry in fs::read_dir(folder)? {
+    for entry in with_descriptors(|| fs::read_dir(folder))? {
         let entry = entry?;
         let name = entry.file_name();
         if name.as_bytes().starts_with(b".") {

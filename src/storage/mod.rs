@@ -21,10 +21,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arrival::{Arrival, telling};
 pub(crate) use keep::{directory as cache_directory, override_directory};
+pub(crate) use opening::{OpeningOf, opening};
+pub use pool::raise_open_files_limit;
 pub use remote::Fetch;
-pub use settings::StorageSettings;
+pub use settings::{Redirects, StorageSettings};
 pub use stats::{StorageStats, stats, warnings};
 pub(crate) use unless::unless;
+pub use watch::{RequestEvent, watch_requests};
 
 mod arrival;
 #[cfg(feature = "remote")]
@@ -32,6 +35,8 @@ mod cache;
 mod keep;
 mod local;
 mod mapped;
+mod opening;
+mod pool;
 #[cfg(feature = "remote")]
 mod remote;
 #[cfg(not(feature = "remote"))]
@@ -41,6 +46,7 @@ mod settings;
 mod stats;
 mod unless;
 pub mod unpacked;
+mod watch;
 
 /// An open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]
@@ -82,6 +88,15 @@ impl File {
         }))
     }
 
+    /// Opens a regular file that is held open for many reads. A local one borrows its descriptor from a bounded pool of the
+    /// process: it may be closed between two reads, and is then opened again, so that any number of files can be held.
+    pub fn open_pooled(path: &Path) -> io::Result<Self> {
+        Ok(Self(match is_url(path) {
+            true => Place::Remote(remote::File::open(path)?),
+            false => Place::Local(local::File::open_pooled(path)?),
+        }))
+    }
+
     /// The same file, mapped where it is a local one that can be, [`StorageSettings::map`] is set and there are few enough mappings:
     /// for files that are held open for many reads. Reads give the same bytes and the same errors. A file that is cut
     /// meanwhile is no exception, but for the rest of the page in which it ends, which is zeros until the stamp is asked.
@@ -96,11 +111,12 @@ impl File {
         })
     }
 
-    /// Most memory for page tables of the file's mapping; 0 where it is not mapped.
+    /// Most memory for page tables of the file's mapping, and for its place in the pool of descriptors.
     pub fn memory_bytes(&self) -> u64 {
         match &self.0 {
+            Place::Local(file) => file.memory_bytes(),
             Place::Mapped(file) => file.memory_bytes(),
-            Place::Local(_) | Place::Remote(_) | Place::Unpacked(_) => 0,
+            Place::Remote(_) | Place::Unpacked(_) => 0,
         }
     }
 
@@ -196,7 +212,7 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// The stamp of a local file, without opening it.
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
-    local::stamp(path)
+    local::stamp_at(path)
 }
 
 /// Begins to fetch a whole object in one request, of this stamp where it is known. One of more than `most` bytes is

@@ -15,6 +15,17 @@ pub struct StorageSettings {
     pub retries: u32,
     /// Seconds for an answer, at least 1; a body has a second more for each 64 KiB. Default 10.
     pub timeout: u64,
+    /// Seconds for one request with all its repetitions while a source is opened, at least 1: a server that answers nothing ends
+    /// the opening after about this time. Default 60.
+    pub open_timeout: u64,
+    /// Where answers to requests by `http://` and `https://` may lead to. Default `same-host`. Requests to buckets are
+    /// signed, and are not sent elsewhere, whatever is set here.
+    pub redirects: Redirects,
+    /// A file of certificates (PEM) that are trusted besides the system's: for a server of one's own. Relative to the pipeline file.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ca_file: Option<PathBuf>,
+    /// Most names in a listing, at least 1. Default 50,000,000.
+    pub max_listed: u64,
     /// Most host memory for samples that were fetched ahead, in bytes; fewer are fetched ahead where the largest sample
     /// would exceed it, and where fewer are as good by what is measured (`loader.tune`). Default 256 MiB.
     #[serde(deserialize_with = "crate::footprint::byte_size")]
@@ -31,12 +42,30 @@ pub struct StorageSettings {
     pub map: bool,
 }
 
+/// Where an answer by HTTP may lead to instead of having the bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Redirects {
+    /// Nowhere: a redirect is an error.
+    None,
+    /// The same host and port, or the same host by https on the usual ports.
+    #[default]
+    SameHost,
+    /// Any host, without user and password; never from https to http, and never from another host to an address of this
+    /// machine or its network link.
+    Any,
+}
+
 impl Default for StorageSettings {
     fn default() -> Self {
         Self {
             connections: 64,
             retries: 8,
             timeout: 10,
+            open_timeout: 60,
+            redirects: Redirects::SameHost,
+            ca_file: None,
+            max_listed: 50_000_000,
             read_ahead: 256 << 20,
             cache: 0,
             cache_directory: None,
@@ -55,7 +84,7 @@ impl StorageSettings {
         let error = |key: &str, problem: String| {
             Err(crate::Error::config(format!("storage.{key}"), problem))
         };
-        let Self { connections, retries, timeout, .. } = *self;
+        let Self { connections, retries, timeout, open_timeout, max_listed, .. } = *self;
         if !(1..=4096).contains(&connections) {
             return error("connections", format!("must be from 1 to 4096, is {connections}"));
         }
@@ -64,6 +93,13 @@ impl StorageSettings {
         }
         if !(1..=3600).contains(&timeout) {
             return error("timeout", format!("must be from 1 to 3600 seconds, is {timeout}"));
+        }
+        if !(1..=86_400).contains(&open_timeout) {
+            let problem = format!("must be from 1 to 86400 seconds, is {open_timeout}");
+            return error("open_timeout", problem);
+        }
+        if max_listed == 0 {
+            return error("max_listed", "must be at least 1, is 0".into());
         }
         Ok(())
     }
@@ -96,6 +132,14 @@ mod tests {
             (
                 StorageSettings { timeout: 0, ..default() },
                 "storage.timeout: must be from 1 to 3600 seconds, is 0",
+            ),
+            (
+                StorageSettings { open_timeout: 0, ..default() },
+                "storage.open_timeout: must be from 1 to 86400 seconds, is 0",
+            ),
+            (
+                StorageSettings { max_listed: 0, ..default() },
+                "storage.max_listed: must be at least 1, is 0",
             ),
         ] {
             assert_eq!(settings.check().unwrap_err().to_string(), text);

@@ -2,13 +2,16 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod hostile;
 mod loading;
 mod requests;
 #[path = "../servers/mod.rs"]
 mod servers;
+mod trust;
 
 use std::fs;
 use std::net::TcpListener;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
@@ -46,6 +49,7 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
         ("AWS_REGION", "us-east-1"),
         ("AWS_ACCESS_KEY_ID", "key"),
         ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ("AWS_SESSION_TOKEN", "session"),
         ("GOOGLE_BASE_URL", &root),
         ("GOOGLE_SKIP_SIGNATURE", "true"),
         ("AZURE_STORAGE_ENDPOINT", &root),
@@ -58,6 +62,16 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     }
     server
 });
+
+/// Does the work with these settings, while no other test does anything.
+fn with_settings<T>(changed: &StorageSettings, work: impl FnOnce(&Server) -> T) -> T {
+    let _guard = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let server: &Server = &BUCKETS;
+    storage::configure(changed).unwrap();
+    let done = catch_unwind(AssertUnwindSafe(|| work(server)));
+    storage::configure(&settings()).unwrap();
+    done.unwrap_or_else(|panic| resume_unwind(panic))
+}
 
 /// The buckets' server, with the usual settings for as long as the guard lives.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {

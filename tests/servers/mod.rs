@@ -4,7 +4,7 @@
 #![allow(dead_code)]
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,6 +33,8 @@ pub enum Fault {
     OtherRange,
     /// This byte of the body has other bits.
     Flipped(usize),
+    /// Another answer: a status, more lines of the head (each with `\r\n`), and a body.
+    Other(u16, &'static str, &'static str),
 }
 
 pub struct Server {
@@ -64,19 +66,35 @@ pub struct Request {
     /// Without what stands behind `?`.
     pub path: String,
     pub range: Option<Range<usize>>,
+    /// Lines of the head: names in small letters, and values.
+    pub head: Vec<(String, String)>,
 }
 
 impl Server {
     /// A server without objects.
     pub fn start() -> Self {
+        Self::start_with(serve)
+    }
+
+    /// One that speaks TLS, with a certificate of `tests/golden/tls`.
+    pub fn start_tls(certificate: &str) -> Self {
+        let tls = Arc::new(tls(certificate));
+        Self::start_with(move |stream, shared| {
+            let connection = rustls::ServerConnection::new(tls.clone()).unwrap();
+            serve(rustls::StreamOwned::new(connection, stream), shared);
+        })
+    }
+
+    fn start_with(serve: impl Fn(TcpStream, &Shared) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Shared::default());
-        let shared = state.clone();
+        let (shared, serve) = (state.clone(), Arc::new(serve));
         // It ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                let shared = shared.clone();
+                let (shared, serve) = (shared.clone(), serve.clone());
+                stream.set_nodelay(true).unwrap();
                 thread::spawn(move || serve(stream, &shared));
             }
         });
@@ -134,8 +152,19 @@ impl Server {
     }
 }
 
-fn serve(stream: TcpStream, shared: &Shared) {
-    stream.set_nodelay(true).unwrap();
+fn tls(certificate: &str) -> rustls::ServerConfig {
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tls");
+    let at = |ending: &str| folder.join(format!("{certificate}.{ending}"));
+    let chain = vec![CertificateDer::from_pem_file(at("pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(at("key")).unwrap();
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let builder = rustls::ServerConfig::builder_with_provider(provider);
+    let builder = builder.with_safe_default_protocol_versions().unwrap();
+    builder.with_no_client_auth().with_single_cert(chain, key).unwrap()
+}
+
+fn serve(stream: impl Read + Write, shared: &Shared) {
     let mut reader = BufReader::new(stream);
     while let Some((request, if_match, query)) = next_request(&mut reader) {
         let now = shared.in_flight.fetch_add(1, Ordering::SeqCst) + 1;
@@ -164,11 +193,12 @@ fn next_request(reader: &mut impl BufRead) -> Option<(Request, Option<String>, Q
     }
     let mut words = line.split_whitespace();
     let (method, target) = (words.next()?.to_string(), words.next()?.to_string());
-    let (mut range, mut if_match) = (None, None);
+    let (mut range, mut if_match, mut head) = (None, None, Vec::new());
     loop {
         let mut line = String::new();
         reader.read_line(&mut line).ok()?;
         let Some((name, value)) = line.trim().split_once(':') else { break };
+        head.push((name.to_ascii_lowercase(), value.trim().to_string()));
         match name.to_ascii_lowercase().as_str() {
             "range" => {
                 let (start, end) = value.trim().strip_prefix("bytes=")?.split_once('-')?;
@@ -181,7 +211,7 @@ fn next_request(reader: &mut impl BufRead) -> Option<(Request, Option<String>, Q
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
     let query = query.split('&').filter_map(|pair| pair.split_once('='));
     let query = query.map(|(key, value)| (key.to_string(), decoded(value))).collect();
-    Some((Request { method, path: decoded(path), range }, if_match, query))
+    Some((Request { method, path: decoded(path), range, head }, if_match, query))
 }
 
 fn decoded(text: &str) -> String {
@@ -287,7 +317,7 @@ impl State {
 }
 
 /// Whether the connection goes on.
-fn send(stream: &mut TcpStream, request: &Request, answer: Answer, fault: Option<Fault>) -> bool {
+fn send(stream: &mut impl Write, request: &Request, answer: Answer, fault: Option<Fault>) -> bool {
     let Answer { mut status, mut head, body, part } = answer;
     let mut body = body[part].to_vec();
     match fault {
@@ -300,6 +330,10 @@ fn send(stream: &mut TcpStream, request: &Request, answer: Answer, fault: Option
             (status, head) = (code, String::new());
             body = b"<Error><Code>SlowDown</Code></Error>".to_vec();
         }
+        Some(Fault::Other(code, lines, text)) => {
+            (status, head) = (code, lines.to_string());
+            body = text.as_bytes().to_vec();
+        }
         Some(Fault::Late(time)) => thread::sleep(time),
         Some(Fault::Short(bytes)) => body.truncate(body.len() - bytes),
         Some(Fault::OtherRange) => head = head.replace("bytes ", "bytes 1"),
@@ -307,7 +341,7 @@ fn send(stream: &mut TcpStream, request: &Request, answer: Answer, fault: Option
         _ => {}
     }
     let head = format!("HTTP/1.1 {status} X\r\nContent-Length: {}\r\n{head}\r\n", body.len());
-    if stream.write_all(head.as_bytes()).is_err() {
+    if stream.write_all(head.as_bytes()).and_then(|()| stream.flush()).is_err() {
         return false;
     }
     if request.method == "HEAD" {
@@ -315,13 +349,13 @@ fn send(stream: &mut TcpStream, request: &Request, answer: Answer, fault: Option
     }
     match fault {
         Some(Fault::Cut(bytes)) => {
-            let _ = stream.write_all(&body[..bytes]);
+            let _ = stream.write_all(&body[..bytes]).and_then(|()| stream.flush());
             false
         }
         Some(Fault::Slow(bytes, pause)) => body.chunks(bytes).all(|piece| {
             thread::sleep(pause);
-            stream.write_all(piece).is_ok()
+            stream.write_all(piece).and_then(|()| stream.flush()).is_ok()
         }),
-        _ => stream.write_all(&body).is_ok(),
+        _ => stream.write_all(&body).and_then(|()| stream.flush()).is_ok(),
     }
 }

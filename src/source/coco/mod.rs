@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Configured, Expected, LeftOut, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Redacted, Result};
 use crate::geometry::Size;
 use crate::storage;
 
@@ -197,7 +197,7 @@ impl Source for Coco {
     }
 
     fn location(&self, index: u64) -> String {
-        self.path(index).to_string_lossy().into_owned()
+        Redacted::path(&self.path(index)).into_string()
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
@@ -258,9 +258,9 @@ impl Source for Coco {
     fn describe(&self) -> String {
         format!(
             "{}: {} images in {}, {} objects of {} categories",
-            self.json.display(),
+            Redacted::path(&self.json),
             self.images.len(),
-            self.folder.display(),
+            Redacted::path(&self.folder),
             self.starts.len(),
             self.categories.len()
         )

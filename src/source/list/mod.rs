@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
 use super::{Configured, Expected, Page, Source, file, settings};
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage;
 
 use blocks::{BLOCK, Blocks};
@@ -175,7 +175,7 @@ impl Source for FileList {
     }
 
     fn location(&self, index: u64) -> String {
-        self.path(index).to_string_lossy().into_owned()
+        Redacted::path(&self.path(index)).into_string()
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
@@ -215,7 +215,7 @@ impl Source for FileList {
             0 => String::new(),
             classes => format!(" in {classes} classes"),
         };
-        format!("{}: {} files{classes}", self.list.display(), self.ends.len())
+        format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
     }
 }
 

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{HELD, Wrong, expand};
+use super::records::{Wrong, expand};
 use super::{Configured, Page, Source, file, settings};
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp};
@@ -56,8 +56,7 @@ const PLANAR_PIXELS: usize = 16 << 10;
 /// A file with a stack.
 struct Stack {
     path: PathBuf,
-    /// The file, where it is one of those that stay open.
-    held: Option<File>,
+    file: File,
     /// That of the file when it was opened first.
     stamp: Stamp,
     /// Its samples: the first one, and the first after it.
@@ -106,7 +105,7 @@ impl Configured for Npy {
         let mut stacks: Vec<Stack> = Vec::new();
         for path in files {
             let first = stacks.last().map_or(0, |stack| stack.samples.end);
-            stacks.push(Stack::open(path, stacks.len() < HELD, first)?);
+            stacks.push(Stack::open(path, first)?);
         }
         let count = stacks.last().map_or(0, |stack| stack.samples.end);
         if count == 0 {
@@ -147,7 +146,7 @@ impl Source for Npy {
     /// The file and, in brackets, the number of the picture in it.
     fn location(&self, index: u64) -> String {
         let stack = self.stack(index);
-        format!("{}[{}]", stack.path.display(), index - stack.samples.start)
+        format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
     }
 
     fn version(&self, index: u64) -> Option<String> {
@@ -176,14 +175,13 @@ impl Source for Npy {
     fn memory_bytes(&self) -> u64 {
         let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
         let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
-        let held = self.stacks.iter().filter_map(|stack| stack.held.as_ref());
-        let mappings: u64 = held.map(File::memory_bytes).sum();
-        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + mappings + labels
+        let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
+        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + files + labels
     }
 
     /// The first file, and how many files and samples there are.
     fn describe(&self) -> String {
-        let (first, more) = (self.stacks[0].path.display(), self.stacks.len() - 1);
+        let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
         match more {
             0 => format!("{first}: {} samples", self.len()),
             _ => format!("{first} and {more} more: {} samples", self.len()),
@@ -193,9 +191,9 @@ impl Source for Npy {
 
 impl Stack {
     /// `first` is its first sample.
-    fn open(path: PathBuf, held: bool, first: u64) -> Result<Self> {
+    fn open(path: PathBuf, first: u64) -> Result<Self> {
         let io = |error| Error::io(&path, &error);
-        let file = File::open(&path).map_err(io)?;
+        let file = File::open_pooled(&path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
         let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
         let pictures = pictures(&array).map_err(|problem| {
@@ -203,8 +201,8 @@ impl Stack {
         })?;
         let (count, size, channels) = pictures;
         let samples = first..first + count;
-        let held = held.then(|| file.mapped());
-        Ok(Self { path, held, stamp, samples, start: array.start, size, channels })
+        let file = file.mapped();
+        Ok(Self { path, file, stamp, samples, start: array.start, size, channels })
     }
 
     fn head(&self) -> PnmHead {
@@ -225,14 +223,7 @@ impl Stack {
     /// Fills the space from this byte of the file on. The file must be the one that was opened first.
     fn read(&self, at: u64, space: &mut [u8]) -> Result<(), Fault> {
         let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
-        let opened;
-        let file = match &self.held {
-            Some(file) => file,
-            None => {
-                opened = File::open(&self.path).map_err(unreadable)?;
-                &opened
-            }
-        };
+        let file = &self.file;
         file.read_exact_at(space, at).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {
                 let end = at + space.len() as u64;

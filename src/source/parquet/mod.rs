@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
 use super::{Configured, LabelSort, Page, Source, file};
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::storage;
 
 use cache::Cache;
@@ -26,8 +26,6 @@ mod shard;
 mod table;
 mod thrift;
 
-/// Open files, as in `records`.
-const HELD: usize = 256;
 /// Bytes of pages in which the largest picture is looked for.
 const LOOKED_AT_BYTES: u64 = 64 << 20;
 /// A longer path of a picture is refused.
@@ -104,8 +102,7 @@ impl Configured for Parquet {
     fn open(paths: &[PathBuf], settings: &ParquetSettings) -> Result<Self> {
         let files = expand(Self::KEY, paths, ".parquet")?;
         let cache = Cache::new(settings.cache_bytes);
-        let tables = of_each(&files, |_, path| Table::read(path, settings, &cache));
-        let mut tables = tables.into_iter().collect::<Result<Vec<Table>>>()?;
+        let mut tables = of_each(&files, |_, path| Table::read(path, settings, &cache))?;
         let classes = table::name_classes(&mut tables, settings.labels)?;
         let mut source = Self {
             shards: Vec::with_capacity(files.len()),
@@ -130,11 +127,8 @@ impl Configured for Parquet {
 
 impl Parquet {
     fn append(&mut self, table: Table) {
-        let Table { mut shard, pictures, paths, labels, .. } = table;
+        let Table { shard, pictures, paths, labels, .. } = table;
         let (number, rows) = (self.shards.len(), self.labels.len() as u64);
-        if number >= HELD {
-            shard.release();
-        }
         self.shards.push(shard);
         self.pictures.append(pictures, number as u32, rows);
         self.paths.append(paths, number as u32, rows);
@@ -182,7 +176,7 @@ impl Source for Parquet {
     fn location(&self, index: u64) -> String {
         let number = self.shard_number(index);
         let first = if number == 0 { 0 } else { self.ends[number - 1] };
-        format!("{}[{}]", self.shards[number].path.display(), index - first)
+        format!("{}[{}]", Redacted::path(&self.shards[number].path), index - first)
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
@@ -215,7 +209,7 @@ impl Source for Parquet {
     }
 
     fn memory_bytes(&self) -> u64 {
-        let files = self.shards.iter().map(|it| it.path.capacity() + size_of::<Shard>() + 8);
+        let files = self.shards.iter().map(|it| it.memory_bytes() as usize + size_of::<Shard>() + 8);
         let names = self.classes.iter().map(|it| it.capacity() + size_of::<String>());
         let fixed = files.chain(names).sum::<usize>() + self.labels.capacity() * 8;
         let columns = [&self.pictures, &self.paths];
@@ -241,7 +235,7 @@ impl Source for Parquet {
 
     /// The first file, and how many files and samples there are.
     fn describe(&self) -> String {
-        let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
+        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
         match more {
             0 => format!("{first}: {} samples", self.len()),
             _ => format!("{first} and {more} more: {} samples", self.len()),

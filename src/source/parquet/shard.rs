@@ -10,8 +10,7 @@ use crate::storage::{File, Stamp};
 pub struct Shard {
     pub path: PathBuf,
     pub stamp: Stamp,
-    /// `None`: it is opened for each read.
-    held: Option<File>,
+    file: File,
 }
 
 /// What is wrong with a file, and where.
@@ -26,14 +25,14 @@ pub struct Wrong {
 impl Shard {
     pub fn open(path: &Path) -> Result<Self, Error> {
         let io = |error: io::Error| Error::io(path, &error);
-        let file = File::open(path).map_err(io)?;
+        let file = File::open_pooled(path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
-        Ok(Self { path: path.into(), stamp, held: Some(file) })
+        Ok(Self { path: path.into(), stamp, file })
     }
 
-    /// Closes the file until it is read.
-    pub fn release(&mut self) {
-        self.held = None;
+    /// Memory besides itself.
+    pub fn memory_bytes(&self) -> u64 {
+        self.path.capacity() as u64 + self.file.memory_bytes()
     }
 
     /// Reads these bytes of the file, which must still be what it was when it was opened.
@@ -53,14 +52,7 @@ impl Shard {
                 problem: error.to_string(),
             }
         };
-        let opened;
-        let file = match &self.held {
-            Some(file) => file,
-            None => {
-                opened = File::open(&self.path).map_err(io(0))?;
-                &opened
-            }
-        };
+        let file = &self.file;
         let done = with(&|bytes, offset| {
             file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
                 ErrorKind::UnexpectedEof => {
@@ -93,7 +85,7 @@ impl Wrong {
     pub fn into_error(self, path: &Path) -> Error {
         let Self { reason, offset, problem } = self;
         match reason {
-            Reason::Unreadable => Error::Io { path: path.into(), problem },
+            Reason::Unreadable => Error::io(path, &io::Error::other(problem)),
             _ => {
                 let place = format!("source.parquet: {}, byte {offset}", path.display());
                 Error::config(place, problem)

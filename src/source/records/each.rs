@@ -1,35 +1,72 @@
 //! The same work for many files, several at a time.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-use crate::storage;
+use crate::error::Result;
+use crate::storage::{self, OpeningOf};
 
 /// Files behind URLs that are walked at the same time: a thread mostly waits for the network.
 const WALKS: usize = 8;
 
 /// What `make` makes of each file and its number, in their order, by as many threads as there are processors.
-pub fn of_each<T: Send>(files: &[PathBuf], make: impl Fn(usize, &PathBuf) -> T + Sync) -> Vec<T> {
+///
+/// # Errors
+///
+/// That of the first file that has one. No further file is begun once there is an error: a server that refuses, or a disk that fails,
+/// does so for all of them.
+pub fn of_each<T: Send>(
+    files: &[PathBuf],
+    make: impl Fn(usize, &PathBuf) -> Result<T> + Sync,
+) -> Result<Vec<T>> {
     let threads = match files.iter().any(|path| storage::is_url(path)) {
         true => WALKS,
         false => thread::available_parallelism().map_or(1, usize::from),
     };
     let threads = threads.min(files.len());
-    let next = AtomicUsize::new(0);
+    let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let opening = OpeningOf::current();
     let work = || {
         let mut made = Vec::new();
-        while let number = next.fetch_add(1, Ordering::Relaxed)
+        while !failed.load(Ordering::Relaxed)
+            && let number = next.fetch_add(1, Ordering::Relaxed)
             && let Some(path) = files.get(number)
         {
-            made.push((number, make(number, path)));
+            let result = make(number, path);
+            failed.fetch_or(result.is_err(), Ordering::Relaxed);
+            made.push((number, result));
         }
         made
     };
-    let mut made: Vec<(usize, T)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+    let mut made: Vec<(usize, Result<T>)> = thread::scope(|scope| {
+        let help = || opening.within(work);
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(help)).collect();
         workers.into_iter().flat_map(|it| it.join().expect("a walk does not panic")).collect()
     });
+    // Every file before one that failed was begun before it, so the first error is always the same one.
     made.sort_unstable_by_key(|(number, _)| *number);
     made.into_iter().map(|(_, made)| made).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Error;
+
+    #[test]
+    fn the_first_error_is_given_and_nothing_is_begun_after_it() {
+        let files: Vec<PathBuf> = (0..10_000).map(|number| format!("{number}").into()).collect();
+        let begun = AtomicUsize::new(0);
+        let error = of_each(&files, |number, path| {
+            begun.fetch_add(1, Ordering::Relaxed);
+            match number {
+                0..100 => Ok(()),
+                _ => Err(Error::config(path.display().to_string(), "is wrong")),
+            }
+        });
+        assert_eq!(error.unwrap_err().to_string(), "100: is wrong");
+        assert!(begun.into_inner() < 10_000);
+        assert_eq!(of_each(&files, |number, _| Ok(number)).unwrap(), Vec::from_iter(0..10_000));
+    }
 }

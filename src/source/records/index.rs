@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use super::{DAMAGED, Entry, LeftOut};
+use crate::error::Redacted;
 use crate::file::AtomicFile;
 use crate::storage::{self, Stamp};
 
@@ -53,7 +54,12 @@ impl Index {
         });
         let cached = storage::cache_directory().and_then(|directory| {
             let whole = storage::join(&env::current_dir().ok()?, path);
-            let name = Sha256::new().chain_update(hash).chain_update(whole.as_os_str().as_bytes());
+            // Neither a secret nor a name that a new password changes.
+            let whole: std::ffi::OsString = match whole.to_str() {
+                Some(url) => Redacted::new(url).into_string().into(),
+                None => whole.into_os_string(),
+            };
+            let name = Sha256::new().chain_update(hash).chain_update(whole.as_bytes());
             Some(directory.join(format!("{}.feedwater1", digits(&name.finalize()))))
         });
         Self { hash, places: beside.into_iter().chain(cached).collect() }

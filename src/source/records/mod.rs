@@ -23,11 +23,11 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, file};
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::header::PnmHead;
 use crate::source::left_out::none_but;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
-use crate::storage::{Fetch, File, Stamp};
+use crate::storage::{Fetch, File, Stamp, opening};
 
 pub use files::matches;
 pub use window::Window;
@@ -113,9 +113,6 @@ pub struct Entry {
 /// The length of a sample that its file's own checksum says is not what was written.
 const DAMAGED: u32 = u32::MAX;
 
-/// Open files: as many as leave most of the usual 1024 descriptors to others. Further files are opened for each read.
-pub(super) const HELD: usize = 256;
-
 /// What is wrong with a file as a whole, so that it cannot be a source.
 #[derive(Debug)]
 pub struct Wrong {
@@ -138,7 +135,7 @@ pub struct Records<F> {
 
 struct Shard {
     path: PathBuf,
-    held: Option<File>,
+    file: File,
     packing: Option<Packing>,
     stamp: Stamp,
     entries: Box<[Entry]>,
@@ -149,7 +146,7 @@ struct Shard {
 impl Shard {
     /// What the unpacker must know of it, where it is compressed.
     fn listed(&self) -> Option<Listed> {
-        Some(Listed::new(self.path.clone(), self.packing?, self.held.as_ref()))
+        Some(Listed::new(self.path.clone(), self.packing?, Some(&self.file)))
     }
 
     /// Its first sample.
@@ -197,18 +194,16 @@ impl<F: Format> Records<F> {
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let mut left_out = LeftOuts::default();
         let unpacker = Unpacker::new(Limits::default());
-        let made = of_each(&files, |number, path| table_of(path, number, format, &unpacker));
+        let made =
+            opening(|| of_each(&files, |number, path| table_of(path, number, format, &unpacker)))?;
         for (path, table) in files.iter().zip(made) {
-            let Table { file, packing, stamp, entries, left_out: of_file, largest } = table?;
+            let Table { file, packing, stamp, entries, left_out: of_file, largest } = table;
             left_out.join_file(path, &of_file);
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
-            // What lies behind a URL has no descriptor.
-            let mapped = F::MAPPED && packing.is_none();
-            let held = (file.is_remote() || shards.len() < HELD)
-                .then(|| if mapped { file.mapped() } else { file });
-            shards.push(Shard { path: path.clone(), held, packing, stamp, entries, end });
+            let file = if F::MAPPED && packing.is_none() { file.mapped() } else { file };
+            shards.push(Shard { path: path.clone(), file, packing, stamp, entries, end });
         }
         if shards.iter().any(|shard| shard.packing.is_some()) {
             unpacker.list(shards.iter().map(Shard::listed).collect());
@@ -238,18 +233,7 @@ impl<F: Format> Records<F> {
             return Err(Fault::new(Reason::Corrupt, problem));
         }
         file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
-        let opened;
-        let file = match &shard.held {
-            Some(file) => file,
-            None => {
-                let file = File::open(&shard.path).map_err(unreadable)?;
-                opened = match shard.packing {
-                    Some(packing) => self.unpacker.open(file, number, packing),
-                    None => file,
-                };
-                &opened
-            }
-        };
+        let file = &shard.file;
         let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
         let end = offset + u64::from(len);
@@ -274,7 +258,7 @@ impl<F: Format> Records<F> {
         if len == DAMAGED || !F::is_plain(crc) || prefix.len() as u64 + u64::from(len) > limit {
             return None;
         }
-        let fetch = shard.held.as_ref()?.fetch(offset, len.into())?;
+        let fetch = shard.file.fetch(offset, len.into())?;
         let prefix = prefix.to_vec();
         Some(Box::new(move |page, most| {
             file::check_size(len.into(), most)?;
@@ -338,7 +322,7 @@ impl<F: Format> Source for Records<F> {
     /// The file and, in brackets, the number of the sample in it.
     fn location(&self, index: u64) -> String {
         let shard = &self.shards[self.find(index).0];
-        format!("{}[{}]", shard.path.display(), index - shard.first())
+        format!("{}[{}]", Redacted::path(&shard.path), index - shard.first())
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
@@ -375,15 +359,14 @@ impl<F: Format> Source for Records<F> {
         let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
         let within: usize = self.shards.iter().map(of).sum();
         let shards = self.shards.capacity() * size_of::<Shard>();
-        let held = self.shards.iter().filter_map(|shard| shard.held.as_ref());
-        let mappings: u64 = held.map(File::memory_bytes).sum();
+        let files: u64 = self.shards.iter().map(|shard| shard.file.memory_bytes()).sum();
         let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
-        (within + shards) as u64 + mappings + unpacker
+        (within + shards) as u64 + files + unpacker
     }
 
     /// The first file, how many files and samples there are, and how many files are compressed.
     fn describe(&self) -> String {
-        let (first, more) = (self.shards[0].path.display(), self.shards.len() - 1);
+        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
         let what = match more {
             0 => format!("{first}: {} samples", self.len()),
             _ => format!("{first} and {more} more: {} samples", self.len()),
@@ -404,7 +387,7 @@ impl<F: Format> Source for Records<F> {
             "{} files are compressed, the first is {}: each sample that is not read in their order unpacks some MiB \
              besides; set loader.shuffle_window, unpack them, or write them anew with feedwater pack",
             self.packed(),
-            first.path.display()
+            Redacted::path(&first.path)
         ))
     }
 }
@@ -456,7 +439,7 @@ fn table_of<F: Format>(
     unpacker: &Arc<Unpacker>,
 ) -> Result<Table> {
     let io = |error: io::Error| Error::io(path, &error);
-    let file = File::open(path).map_err(io)?;
+    let file = File::open_pooled(path).map_err(io)?;
     let stamp = file.stamp().map_err(io)?;
     let settings = serde_json::to_string(format)
         .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
@@ -487,8 +470,8 @@ fn table_of<F: Format>(
         Error::config(place, wrong.problem)
     })?;
     if file.stamp().map_err(io)? != stamp {
-        let problem = "was changed while it was indexed; wait until it is written".into();
-        return Err(Error::Io { path: path.clone(), problem });
+        let problem = "was changed while it was indexed; wait until it is written";
+        return Err(io(io::Error::other(problem)));
     }
     let contents = (entries.into_boxed_slice(), left_out.into_list());
     index(packing).write(stamp, &contents);

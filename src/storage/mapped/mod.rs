@@ -51,7 +51,7 @@ impl File {
     /// Maps the file, or gives it back where it cannot be mapped: it is empty, its file system does not say what is in
     /// memory (those of networks do not), there is no room, or there are too many mappings.
     pub fn new(file: local::File) -> Result<Self, local::File> {
-        match Mapping::new(&file.0) {
+        match file.with(|it| Ok(Mapping::new(it))).ok().flatten() {
             Some(map) => Ok(Self { file, map, trust: Trust::default() }),
             None => Err(file),
         }
@@ -61,9 +61,9 @@ impl File {
         self.file.stamp()
     }
 
-    /// The most that the page tables of the mapping take: 8 bytes for a page of 4 KiB.
+    /// The most that the page tables of the mapping take, 8 bytes for a page of 4 KiB, and what the file takes.
     pub fn memory_bytes(&self) -> u64 {
-        self.map.len() as u64 / 512
+        self.map.len() as u64 / 512 + self.file.memory_bytes()
     }
 
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
@@ -74,7 +74,8 @@ impl File {
         if self.trust.allows(read_number()) && self.map.copy(offset, buffer) {
             return Ok(buffer.len());
         }
-        let count = read_resident(&self.file.0, buffer, offset).unwrap_or(0);
+        let resident = self.file.with(|file| read_resident(file, buffer, offset));
+        let count = resident.unwrap_or(0);
         self.trust.learn(count == buffer.len());
         let rest = self.file.read_at(&mut buffer[count..], offset + count as u64)?;
         Ok(count + rest)

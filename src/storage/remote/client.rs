@@ -1,8 +1,8 @@
-//! Requests: as many at once as the settings say, each sent again where that may help.
+//! Clients of servers and buckets, and requests for objects.
 
 use std::collections::HashMap;
 use std::env;
-use std::hash::{BuildHasher, RandomState};
+use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
@@ -14,24 +14,25 @@ use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::http::HttpBuilder;
+use object_store::list::PaginatedListStore;
 use object_store::path::Path as Key;
-use object_store::{
-    ClientConfigKey, GetOptions, GetRange, ObjectMeta, ObjectStore, ObjectStoreExt, RetryConfig,
-};
+use object_store::{ClientConfigKey, GetOptions, GetRange, ObjectMeta, ObjectStore, RetryConfig};
+use reqwest::{Certificate, header::HeaderValue};
 use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use super::http::{Asked, Connector};
 use super::judge::{self, Failure, judge};
-use super::url::{Location, Service};
+use super::retry::{Attempt, Call, in_time};
+use super::url::{Location, Service, User};
+use crate::error::Redacted;
 use crate::storage::cache::Cache;
 use crate::storage::stats::Counters;
 use crate::storage::{Stamp, StorageSettings};
 
 /// A body may take so many seconds longer than an answer as it has of these.
 const BYTES_PER_SECOND: u64 = 64 << 10;
-/// Pauses before a request is sent again: from this, doubling, to that, and less by chance.
-const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
 /// A body of unknown use is not given more memory than this before it has come.
 const FIRST_CAPACITY: u64 = 16 << 20;
 
@@ -39,14 +40,23 @@ const FIRST_CAPACITY: u64 = 16 << 20;
 pub struct Client {
     pub settings: StorageSettings,
     pub cache: Option<Cache>,
-    permits: Semaphore,
-    stores: Mutex<HashMap<String, Arc<dyn ObjectStore>>>,
+    pub(super) permits: Semaphore,
+    stores: Mutex<HashMap<(String, Option<User>), Store>>,
+}
+
+/// A server or bucket.
+#[derive(Clone)]
+struct Store {
+    objects: Arc<dyn ObjectStore>,
+    lister: Option<Arc<dyn PaginatedListStore>>,
 }
 
 /// An object on a server.
 #[derive(Clone)]
 pub struct Object {
-    pub store: Arc<dyn ObjectStore>,
+    store: Arc<dyn ObjectStore>,
+    /// Lists the bucket; `None` where there is none.
+    pub lister: Option<Arc<dyn PaginatedListStore>>,
     pub key: Key,
 }
 
@@ -67,7 +77,7 @@ impl Version {
 
 /// Length, and a hash of the tag, or of the time of change where there is no tag; 0 where there is neither. A listing
 /// tells the same of an object as an answer does: but for quotes around the tag, and fractions of seconds.
-fn stamp(meta: &ObjectMeta) -> Stamp {
+pub fn stamp(meta: &ObjectMeta) -> Stamp {
     let text = match &meta.e_tag {
         Some(tag) => tag.trim_start_matches("W/").trim_matches('"').to_string(),
         None => match meta.last_modified.timestamp() {
@@ -79,9 +89,6 @@ fn stamp(meta: &ObjectMeta) -> Stamp {
     let word = |at: usize| u64::from_le_bytes(*hash[at..].first_chunk().expect("8 of 32 bytes"));
     Stamp { len: meta.size, version: [word(0), word(8)] }
 }
-
-/// What became of sending a request once.
-type Attempt<T> = std::result::Result<T, Failure>;
 
 /// What is asked of an object.
 #[derive(Clone, Debug, Default)]
@@ -138,21 +145,62 @@ impl Client {
     /// The server or bucket of a URL, and the object in it; connects to nothing.
     pub fn object(&self, location: &Location) -> Result<Object> {
         let mut stores = self.stores.lock().unwrap_or_else(PoisonError::into_inner);
-        let store = match stores.get(&location.root) {
+        let place = (location.root.clone(), location.user.clone());
+        let store = match stores.get(&place) {
             Some(store) => store.clone(),
             None => {
-                let store = self.store(location).map_err(|error| {
-                    Error::new(ErrorKind::InvalidInput, format!("{}: {error}", location.root))
+                let connector = self.connector(location)?;
+                let store = self.store(location, connector).map_err(|error| {
+                    let problem = Redacted::new(format!("{}: {error}", location.root));
+                    Error::new(ErrorKind::InvalidInput, problem.into_string())
                 })?;
-                stores.insert(location.root.clone(), store.clone());
+                stores.insert(place, store.clone());
                 store
             }
         };
-        Ok(Object { store, key: location.key.clone() })
+        let Store { objects, lister } = store;
+        Ok(Object { store: objects, lister, key: location.key.clone() })
+    }
+
+    fn connector(&self, location: &Location) -> Result<Connector> {
+        let invalid = |problem: String| Error::new(ErrorKind::InvalidInput, problem);
+        let trusted = match &self.settings.ca_file {
+            None => Vec::new(),
+            Some(path) => {
+                let wrong = |problem: &dyn std::fmt::Display| {
+                    invalid(format!("storage.ca_file: {}: {problem}", path.display()))
+                };
+                let bytes = fs::read(path).map_err(|error| wrong(&error))?;
+                let found = Certificate::from_pem_bundle(&bytes).map_err(|error| wrong(&error))?;
+                if found.is_empty() {
+                    return Err(wrong(&"has no certificate; it must be PEM (BEGIN CERTIFICATE)"));
+                }
+                found
+            }
+        };
+        let authorization = location.user.as_ref().map(|user| {
+            let mut value = HeaderValue::from_maybe_shared(user.header())
+                .map_err(|_| invalid("the user or password cannot be sent".into()))?;
+            value.set_sensitive(true);
+            Ok::<_, Error>(value)
+        });
+        let bucket = location.service != Service::Http;
+        Ok(Connector {
+            redirects: self.settings.redirects,
+            bucket,
+            authorization: authorization.transpose()?,
+            connect_timeout: Duration::from_secs(self.settings.timeout),
+            trusted,
+        })
     }
 
     /// Retries and limits of time are ours, since only we know what is asked for, and count.
-    fn store(&self, location: &Location) -> object_store::Result<Arc<dyn ObjectStore>> {
+    fn store(&self, location: &Location, connector: Connector) -> object_store::Result<Store> {
+        /// One thing that does both.
+        fn both(store: impl ObjectStore + PaginatedListStore) -> Store {
+            let store = Arc::new(store);
+            Store { objects: store.clone(), lister: Some(store) }
+        }
         let once = RetryConfig { max_retries: 0, ..RetryConfig::default() };
         let options = |endpoints: &[&str]| {
             let plain = endpoints.iter().filter_map(env::var_os).any(|url| {
@@ -174,7 +222,7 @@ impl Client {
                 {
                     builder = builder.with_config(AmazonS3ConfigKey::Client(key), value);
                 }
-                Arc::new(builder.build()?)
+                both(builder.with_http_connector(connector).build()?)
             }
             Service::Google => {
                 let builder = GoogleCloudStorageBuilder::from_env();
@@ -182,31 +230,34 @@ impl Client {
                 for (key, value) in options(&["GOOGLE_BASE_URL"]) {
                     builder = builder.with_config(GoogleConfigKey::Client(key), value);
                 }
-                Arc::new(builder.build()?)
+                both(builder.with_http_connector(connector).build()?)
             }
             Service::Azure => {
                 let mut builder = MicrosoftAzureBuilder::from_env().with_url(root).with_retry(once);
                 for (key, value) in options(&["AZURE_ENDPOINT", "AZURE_STORAGE_ENDPOINT"]) {
                     builder = builder.with_config(AzureConfigKey::Client(key), value);
                 }
-                Arc::new(builder.build()?)
+                both(builder.with_http_connector(connector).build()?)
             }
             Service::Http => {
                 let mut builder = HttpBuilder::new().with_url(root).with_retry(once);
                 for (key, value) in options(&[]) {
                     builder = builder.with_config(key, value);
                 }
-                Arc::new(builder.with_config(ClientConfigKey::AllowHttp, "true").build()?)
+                let builder = builder.with_config(ClientConfigKey::AllowHttp, "true");
+                let objects = Arc::new(builder.with_http_connector(connector).build()?);
+                Store { objects, lister: None }
             }
         })
     }
 
     /// Length and version of an object.
-    pub async fn head(&self, object: &Object) -> Result<Version> {
+    pub async fn head(&self, object: &Object, call: &Call) -> Result<Version> {
         let limit = self.limit(0);
-        self.with_retries(|| async move {
-            let meta = in_time(limit, object.store.head(&object.key)).await?;
-            Ok(Version::of(&meta.map_err(|error| judge(&error))?))
+        self.with_retries(call, || async move {
+            let options = asking(GetOptions { head: true, ..Default::default() });
+            let answer = in_time(limit, object.store.get_opts(&object.key, options)).await?;
+            Ok(Version::of(&answer.map_err(|error| judge(&error))?.meta))
         })
         .await
     }
@@ -217,6 +268,7 @@ impl Client {
         object: Object,
         url: Arc<str>,
         request: Request,
+        call: Call,
     ) -> Result<Bytes> {
         let place = match (&self.cache, &request) {
             // A server that tells neither tag nor time may have changed the object.
@@ -232,7 +284,7 @@ impl Client {
                 return Ok(bytes);
             }
         }
-        let bytes = self.with_retries(|| self.body(&object, &request)).await?;
+        let bytes = self.with_retries(&call, || self.body(&object, &request)).await?;
         if let Some(place) = place {
             let (client, kept) = (self.clone(), bytes.clone());
             let keep = move || client.cache.as_ref().map(|cache| cache.put(&place, &kept));
@@ -242,76 +294,19 @@ impl Client {
         Ok(bytes)
     }
 
-    /// Every object below a folder, with its stamp, in no certain order. Where a page fails, the listing goes on behind
-    /// what it has, as long as anything comes.
-    pub async fn list(&self, folder: &Object) -> Result<Vec<(Key, Stamp)>> {
-        let (limit, found) = (self.limit(0), Mutex::new(Vec::<(Key, Stamp)>::new()));
-        let prefix = prefix(folder);
-        let so_far = || found.lock().unwrap_or_else(PoisonError::into_inner);
-        let page = || async {
-            let last = so_far().last().map(|(key, _)| key.clone());
-            let mut objects = match &last {
-                Some(last) => folder.store.list_with_offset(prefix, last),
-                None => folder.store.list(prefix),
-            };
-            let before = so_far().len();
-            loop {
-                let next = match in_time(limit, objects.next()).await {
-                    Ok(None) => return Ok(true),
-                    Ok(Some(meta)) => meta.map_err(|error| judge(&error)),
-                    Err(late) => Err(late),
-                };
-                match next {
-                    Ok(meta) => so_far().push((meta.location.clone(), stamp(&meta))),
-                    Err(Failure::Again(_)) if so_far().len() > before => return Ok(false),
-                    Err(failure) => return Err(failure),
-                }
-            }
-        };
-        while !self.with_retries(page).await? {
-            Counters::add(&Counters::get().retries, 1);
-        }
-        Ok(found.into_inner().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The objects directly in a folder, with their stamps, and the folders in it.
-    pub async fn list_one(&self, folder: &Object) -> Result<(Vec<(Key, Stamp)>, Vec<Key>)> {
-        let (limit, prefix) = (self.limit(0), prefix(folder));
-        self.with_retries(|| async move {
-            // Pages of a thousand names come one after another in this one call.
-            let listed = in_time(30 * limit, folder.store.list_with_delimiter(prefix)).await?;
-            let listed = listed.map_err(|error| judge(&error))?;
-            let objects =
-                listed.objects.into_iter().map(|meta| (meta.location.clone(), stamp(&meta)));
-            Ok((objects.collect(), listed.common_prefixes))
-        })
-        .await
-    }
-
-    /// Whether there is any object below a folder.
-    pub async fn has_any(&self, folder: &Object) -> Result<bool> {
-        let limit = self.limit(0);
-        self.with_retries(|| async move {
-            let mut objects = folder.store.list(Some(&folder.key));
-            let first = in_time(limit, objects.next()).await?;
-            Ok(first.transpose().map_err(|error| judge(&error))?.is_some())
-        })
-        .await
-    }
-
     /// How long an attempt may take that gives so many bytes.
-    fn limit(&self, bytes: u64) -> Duration {
+    pub(super) fn limit(&self, bytes: u64) -> Duration {
         Duration::from_secs(self.settings.timeout.saturating_add(bytes / BYTES_PER_SECOND))
     }
 
     /// The body of one answer: of the length that was asked for, and of the version that was asked for.
     async fn body(&self, object: &Object, request: &Request) -> Attempt<Bytes> {
         let Request { range, stamp: wanted, tag, most } = request;
-        let options = GetOptions {
+        let options = asking(GetOptions {
             range: range.clone().map(GetRange::Bounded),
             if_match: tag.clone(),
             ..Default::default()
-        };
+        });
         let answer = in_time(self.limit(0), object.store.get_opts(&object.key, options)).await?;
         let answer = answer.map_err(|error| judge(&error))?;
         if wanted.is_some_and(|wanted| wanted != stamp(&answer.meta)) {
@@ -323,31 +318,6 @@ impl Client {
         }
         let expected = range.as_ref().map_or(len, |range| range.end - range.start);
         in_time(self.limit(expected), collect(answer.into_stream(), expected)).await?
-    }
-
-    async fn with_retries<T, F>(&self, mut attempt: impl FnMut() -> F) -> Result<T>
-    where
-        F: Future<Output = Attempt<T>>,
-    {
-        let mut retries = 0;
-        loop {
-            let permit = self.permits.acquire().await;
-            let permit = permit.map_err(|_| Error::other("the requests were closed"))?;
-            Counters::add(&Counters::get().requests, 1);
-            let problem = match attempt().await {
-                Ok(result) => return Ok(result),
-                Err(Failure::Never(error)) => return Err(error),
-                Err(Failure::Again(problem)) => problem,
-            };
-            drop(permit);
-            if retries == self.settings.retries {
-                let problem = format!("{problem} (after {retries} retries)");
-                return Err(Error::new(ErrorKind::TimedOut, problem));
-            }
-            tokio::time::sleep(pause(retries)).await;
-            retries += 1;
-            Counters::add(&Counters::get().retries, 1);
-        }
     }
 }
 
@@ -362,32 +332,19 @@ async fn collect(
         let part = part.map_err(|error| judge(&error))?;
         if whole.len() as u64 + part.len() as u64 > expected {
             let problem = format!("more than the {expected} bytes came that were asked for");
-            return Err(Failure::Again(problem));
+            return Err(Failure::again(problem));
         }
         whole.extend_from_slice(&part);
     }
     if (whole.len() as u64) < expected {
-        return Err(Failure::Again(format!("{} of {expected} bytes came", whole.len())));
+        return Err(Failure::again(format!("{} of {expected} bytes came", whole.len())));
     }
     Counters::add(&Counters::get().bytes, expected);
     Ok(whole.freeze())
 }
 
-/// A listing of everything has no prefix.
-fn prefix(folder: &Object) -> Option<&Key> {
-    (!folder.key.as_ref().is_empty()).then_some(&folder.key)
-}
-
-async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Attempt<T> {
-    tokio::time::timeout(limit, work)
-        .await
-        .map_err(|_| Failure::Again(format!("no answer within {} seconds", limit.as_secs())))
-}
-
-/// From a half of the pause to all of it, so that many requests that failed at once do not come back at once.
-fn pause(retries: u32) -> Duration {
-    let (first, most) = PAUSES;
-    let whole = first.saturating_mul(1 << retries.min(16)).min(most);
-    let chance = RandomState::new().hash_one(retries) as f64 / u64::MAX as f64;
-    whole.mul_f64(0.5 + 0.5 * chance)
+/// Of an object, for those who send it.
+fn asking(mut options: GetOptions) -> GetOptions {
+    options.extensions.insert(Asked::Object);
+    options
 }

@@ -1,56 +1,208 @@
 //! What a failed request means: whether it is worth another try, and what is to be done about it.
 
+use std::error::Error as StdError;
 use std::io::{Error, ErrorKind};
+use std::time::Duration;
+
+use super::http::{Refusal, Wrong};
+use crate::error::Redacted;
 
 /// Why an attempt failed.
 #[derive(Debug)]
 pub enum Failure {
     /// It may work the next time.
-    Again(String),
+    Again {
+        problem: String,
+        /// How long the server wants to be left alone, where it says so.
+        after: Option<Duration>,
+        /// Whether there was an answer.
+        answered: bool,
+    },
     /// It will fail in the same way.
     Never(Error),
 }
 
 impl Failure {
+    pub fn again(problem: impl Into<String>) -> Self {
+        Failure::Again {
+            problem: Redacted::new(problem).into_string(),
+            after: None,
+            answered: false,
+        }
+    }
+
     pub fn never(kind: ErrorKind, problem: impl Into<String>) -> Self {
-        Failure::Never(Error::new(kind, problem.into()))
+        Failure::Never(Error::new(kind, Redacted::new(problem).into_string()))
     }
 }
 
 /// The meaning of what the library says. Requests are not sent again where the server has refused them (4xx, but 408 and
-/// 429): everything else that can go wrong between here and a server may pass.
+/// 429), or gives what is no object and no listing: everything else that can go wrong between here and a server may pass.
 pub fn judge(error: &object_store::Error) -> Failure {
-    let text = whole_text(error);
     use object_store::Error as E;
+    let mut source = Some(error as &(dyn StdError + 'static));
+    while let Some(error) = source {
+        if let Some(refusal) = error.downcast_ref::<Refusal>() {
+            return refused(refusal);
+        }
+        source = error.source();
+    }
+    let text = whole_text(error);
     match error {
-        E::NotFound { .. } => Failure::never(
-            ErrorKind::NotFound,
-            "the server has no such object (404); check the bucket and the key",
-        ),
-        E::PermissionDenied { .. } => refused(403),
-        E::Unauthenticated { .. } => refused(401),
-        E::Precondition { .. } => Failure::never(ErrorKind::Other, CHANGED),
+        E::InvalidPath { source } => bad_name(source),
+        E::NotFound { .. } => status(None, 404, None, &text),
+        E::PermissionDenied { .. } => status(Some(""), 403, None, &text),
+        E::Unauthenticated { .. } => status(Some(""), 401, None, &text),
+        E::Precondition { .. } => status(None, 412, None, &text),
         E::Generic { .. } | E::NotSupported { .. } => generic(text),
-        _ => Failure::never(ErrorKind::Unsupported, text),
+        _ => Failure::never(ErrorKind::Unsupported, shortened(text)),
     }
 }
 
 /// The words for an object that is not what it was.
 pub const CHANGED: &str = "changed on the server since it was opened; open the source again";
 
-fn refused(status: u16) -> Failure {
-    let problem = format!(
-        "the server refuses ({status}); check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, \
-         GOOGLE_APPLICATION_CREDENTIALS, AZURE_STORAGE_ACCOUNT_KEY) and that they may read this; for public data set \
-         AWS_SKIP_SIGNATURE, GOOGLE_SKIP_SIGNATURE or AZURE_SKIP_SIGNATURE to true"
-    );
-    Failure::never(ErrorKind::PermissionDenied, problem)
+/// What our own client says.
+fn refused(Refusal { url, what }: &Refusal) -> Failure {
+    let place = url.as_ref().map(|url| format!("{url}: ")).unwrap_or_default();
+    let bucket = url.is_some();
+    match what {
+        Wrong::Connection(problem) => connection(&place, problem, bucket),
+        Wrong::Status { status: code, retry_after, text } => {
+            status(bucket.then_some(place.as_str()), *code, *retry_after, text)
+        }
+        Wrong::Redirect { to, problem, region } => {
+            let way_out = match region {
+                Some(region) => format!("; the bucket is in the region {region}: set AWS_REGION to that"),
+                None if bucket => "; set the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT) or \
+                                   AWS_REGION to the one where the bucket is"
+                    .into(),
+                None => String::new(),
+            };
+            Failure::never(
+                ErrorKind::PermissionDenied,
+                format!("{place}the server redirects to {to}, which {problem}{way_out}"),
+            )
+        }
+        Wrong::Page => Failure::never(
+            ErrorKind::InvalidData,
+            format!(
+                "{place}the server answers with a page of HTML, perhaps one to log in, and not with what was asked for; \
+                 check the URL, the proxy and the credentials"
+            ),
+        ),
+        Wrong::NoListing(start) => Failure::never(
+            ErrorKind::InvalidData,
+            format!(
+                "{place}the server answers a listing with what is none ({start:?}); check the endpoint"
+            ),
+        ),
+        Wrong::LongListing => Failure::never(
+            ErrorKind::InvalidData,
+            format!("{place}a page of the listing has more than 64 MiB; check the endpoint"),
+        ),
+    }
 }
 
-/// The library keeps the status to itself, but for its text.
+/// No answer: what can be named is, and certificates do not become valid by another try.
+fn connection(place: &str, problem: &str, bucket: bool) -> Failure {
+    let endpoint = if bucket {
+        "check the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT)"
+    } else {
+        "check the URL"
+    };
+    let certificate = [
+        (
+            "UnknownIssuer",
+            "is of an authority that this machine does not trust, or of its own: name that authority's certificate \
+                           in storage.ca_file or SSL_CERT_FILE",
+        ),
+        ("Expired", "has expired: renew it, or correct this machine's clock"),
+        ("NotValidYet", "is not valid yet: correct this machine's clock"),
+        ("NotValidForName", "is for another host name: use a name that it is for"),
+        ("not valid for", "is for another host name: use a name that it is for"),
+        ("expired", "has expired: renew it, or correct this machine's clock"),
+        ("", "is not accepted: repair the server's certificate"),
+    ];
+    if problem.contains("certificate") && !problem.contains("alert") {
+        let (_, words) = certificate
+            .iter()
+            .find(|(part, _)| problem.contains(part))
+            .expect("the last is in all");
+        let problem = format!("{place}the server's certificate {words} ({problem})");
+        return Failure::never(ErrorKind::PermissionDenied, problem);
+    }
+    if problem.contains("InvalidContentType") || problem.contains("corrupt message") {
+        let problem = format!(
+            "{place}the server does not speak TLS here: write http://, or another port ({problem})"
+        );
+        return Failure::never(ErrorKind::InvalidData, problem);
+    }
+    let way_out = match problem {
+        it if it.contains("Too many open files") => "raise ulimit -n, or lower storage.connections",
+        it if it.contains("handshake eof") => "check that the server speaks TLS there",
+        it if it.contains("cannot connect") => endpoint,
+        _ => return Failure::again(format!("{place}{problem}")),
+    };
+    Failure::again(format!("{place}{problem}; {way_out}"))
+}
+
+/// An answer with this status; `bucket` is where it came from, where that is a bucket.
+fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str) -> Failure {
+    let place = bucket.unwrap_or_default();
+    let said = match shortened(text.to_string()) {
+        text if text.is_empty() => String::new(),
+        text => format!(" ({text})"),
+    };
+    match status {
+        404 => Failure::never(
+            ErrorKind::NotFound,
+            "the server has no such object (404); check the bucket and the key",
+        ),
+        401 | 403 => {
+            let way_out = match bucket {
+                Some(_) => {
+                    "check the credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS, \
+                     AZURE_STORAGE_ACCOUNT_KEY) and that they may read this; for public data set AWS_SKIP_SIGNATURE, \
+                     GOOGLE_SKIP_SIGNATURE or AZURE_SKIP_SIGNATURE to true"
+                }
+                None => "check the credentials; they stand before the host, as user:password@host",
+            };
+            let problem = format!("{place}the server refuses ({status}); {way_out}{said}");
+            Failure::never(ErrorKind::PermissionDenied, problem)
+        }
+        412 => Failure::never(ErrorKind::Other, CHANGED),
+        416 => Failure::never(ErrorKind::UnexpectedEof, "the object ends before (416)"),
+        408 | 429 | 500.. => Failure::Again {
+            problem: format!("{place}the server answers {status}"),
+            after,
+            answered: true,
+        },
+        _ => Failure::never(ErrorKind::Other, format!("{place}the server answers {status}{said}")),
+    }
+}
+
+/// A name in a listing that is no path here.
+fn bad_name(error: &object_store::path::Error) -> Failure {
+    use object_store::path::Error as E;
+    let (name, what) = match error {
+        E::EmptySegment { path } => (path.as_str(), "has // in it"),
+        E::BadSegment { path, .. } => {
+            (path.as_str(), "has a control character, or . or .. between slashes")
+        }
+        other => return Failure::never(ErrorKind::InvalidData, shortened(other.to_string())),
+    };
+    let name = shortened(name.escape_debug().to_string());
+    let problem = format!(
+        "the listing has the name \"{name}\", which {what}: rename that object, or name a folder or a list file without it"
+    );
+    Failure::never(ErrorKind::InvalidData, problem)
+}
+
+/// What the library says in words alone.
 fn generic(text: String) -> Failure {
     if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
-        return refused(401);
+        return status(Some(""), 401, None, "there are none in the environment");
     }
     // What it says where 200 comes in the place of 206.
     if text.contains("non-partial response") || text.contains("Range request not supported") {
@@ -58,22 +210,24 @@ fn generic(text: String) -> Failure {
              use another server, or copy the files";
         return Failure::never(ErrorKind::Unsupported, problem);
     }
-    if text.contains("Received redirect without LOCATION") {
-        let problem = "the bucket is in another region; name it in AWS_REGION";
-        return Failure::never(ErrorKind::InvalidInput, problem);
+    if text.contains("Content-Length Header missing") {
+        let problem = "the server does not say how long the object is (no Content-Length); use another server, or copy the file";
+        return Failure::never(ErrorKind::Unsupported, problem);
     }
-    match status(&text) {
-        Some(408 | 429) | None => Failure::Again(shortened(text)),
-        Some(416) => Failure::never(ErrorKind::UnexpectedEof, "the object ends before (416)"),
-        Some(status) if status >= 500 => Failure::Again(format!("the server answers {status}")),
-        Some(_) => Failure::never(ErrorKind::Other, shortened(text)),
+    if text.contains("Got invalid list response") {
+        let problem = format!(
+            "the server's listing cannot be read ({}); check the endpoint",
+            shortened(text)
+        );
+        return Failure::never(ErrorKind::InvalidData, problem);
     }
+    Failure::again(shortened(text))
 }
 
 /// What the library says, and what it rests on: `Connection refused` is said by the last source alone.
 fn whole_text(error: &object_store::Error) -> String {
     let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
+    let mut source = StdError::source(error);
     while let Some(error) = source {
         let more = error.to_string();
         if !text.contains(&more) {
@@ -84,15 +238,10 @@ fn whole_text(error: &object_store::Error) -> String {
     text
 }
 
-fn status(text: &str) -> Option<u16> {
-    let (_, rest) = text.split_once("non-2xx status code: ")?;
-    rest.get(..3)?.parse().ok()
-}
-
 /// Servers put whole pages into their errors.
 fn shortened(text: String) -> String {
     const MOST: usize = 300;
-    let line = text.replace(['\n', '\r'], " ");
+    let line = text.replace(|it: char| it.is_control(), " ");
     match line.char_indices().nth(MOST) {
         Some((end, _)) => format!("{}…", &line[..end]),
         None => line,

@@ -12,16 +12,24 @@ use super::unless::receive;
 use super::{Entry, Stamp, StorageSettings, arrival};
 
 use client::{Client, Object, Request, Version, runtime};
+use list::Listed;
+use retry::Call;
 use url::Location;
 
 mod client;
+mod http;
 mod judge;
+mod list;
+mod redirect;
+mod retry;
+mod retry_after;
 mod url;
 
 /// An object on a server, as it was when it was opened.
 pub struct File {
     client: Arc<Client>,
     object: Object,
+    /// Without user and password.
     url: Arc<str>,
     version: Version,
 }
@@ -31,8 +39,8 @@ impl File {
     pub fn open(path: &Path) -> Result<Self> {
         let (client, object, url) = resolve(path)?;
         let version = wait({
-            let (client, object) = (client.clone(), object.clone());
-            async move { client.head(&object).await }
+            let (client, object, call) = (client.clone(), object.clone(), Call::new(&url));
+            async move { client.head(&object, &call).await }
         })?;
         Ok(Self { client, object, url, version })
     }
@@ -76,9 +84,9 @@ pub struct Fetch {
 impl Fetch {
     fn begin(client: Arc<Client>, object: Object, url: Arc<str>, request: Request) -> Result<Self> {
         let (sender, answer) = mpsc::sync_channel(1);
-        let arrival = arrival::current();
+        let (arrival, call) = (arrival::current(), Call::new(&url));
         let task = runtime()?.spawn(async move {
-            let result = client.get(object, url, request).await;
+            let result = client.get(object, url, request, call).await;
             if let Some(arrival) = arrival {
                 arrival.tell();
             }
@@ -117,8 +125,9 @@ pub fn lens(paths: &[&Path]) -> Vec<Result<u64>> {
     let asked: Vec<_> = paths
         .iter()
         .map(|path| {
-            let (client, object, _) = resolve(path)?;
-            spawn(async move { Ok(client.head(&object).await?.stamp.len) })
+            let (client, object, url) = resolve(path)?;
+            let call = Call::new(&url);
+            spawn(async move { Ok(client.head(&object, &call).await?.stamp.len) })
         })
         .collect();
     asked.into_iter().map(|answer| receive(&answer?)).collect()
@@ -129,11 +138,11 @@ pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
     let asked: Vec<_> = paths
         .iter()
         .map(|path| {
-            let (client, object, _) = resolve(path)?;
-            let http = is_http(path);
+            let (client, object, url) = resolve(path)?;
+            let call = Call::new(&url);
             spawn(async move {
                 // What cannot be listed is taken for a file.
-                Ok(!http && client.has_any(&object).await?)
+                Ok(object.lister.is_some() && client.has_any(&object, &call).await?)
             })
         })
         .collect();
@@ -142,12 +151,11 @@ pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
 
 /// What is directly in a folder, in no order.
 pub fn list(folder: &Path) -> Result<Vec<Entry>> {
-    listable(folder)?;
-    let (client, object, _) = resolve(folder)?;
-    let at = object.clone();
-    let (files, folders) = wait(async move { client.list_one(&at).await })?;
+    let (client, object, url) = resolve(folder)?;
+    let (at, call) = (object.clone(), Call::new(&url));
+    let Listed { objects, folders } = wait(async move { client.list(&at, false, &call).await })?;
     let names = |key: &object_store::path::Path| key.filename().map(OsString::from);
-    let files = files.iter().filter(|(key, _)| *key != object.key);
+    let files = objects.iter().filter(|(key, _)| *key != object.key);
     let files = files.filter_map(|(key, _)| Some(Entry { name: names(key)?, folder: false }));
     let folders = folders.iter().filter_map(|key| Some(Entry { name: names(key)?, folder: true }));
     Ok(files.chain(folders).collect())
@@ -155,10 +163,9 @@ pub fn list(folder: &Path) -> Result<Vec<Entry>> {
 
 /// Everything below a folder: names from there on, and stamps, in no order.
 pub fn list_all(folder: &Path) -> Result<Vec<(String, Stamp)>> {
-    listable(folder)?;
-    let (client, object, _) = resolve(folder)?;
-    let at = object.clone();
-    let found = wait(async move { client.list(&at).await })?;
+    let (client, object, url) = resolve(folder)?;
+    let (at, call) = (object.clone(), Call::new(&url));
+    let found = wait(async move { client.list(&at, true, &call).await })?.objects;
     let below = match object.key.as_ref() {
         "" => String::new(),
         key => format!("{key}/"),
@@ -167,24 +174,13 @@ pub fn list_all(folder: &Path) -> Result<Vec<(String, Stamp)>> {
     Ok(found.into_iter().filter_map(|(key, stamp)| Some((name(key)?, stamp))).collect())
 }
 
-fn is_http(path: &Path) -> bool {
-    path.to_str().is_some_and(|url| url.starts_with("http://") || url.starts_with("https://"))
-}
-
-fn listable(folder: &Path) -> Result<()> {
-    if is_http(folder) {
-        let problem = "a folder behind http:// cannot be listed; name the files one by one, or in a list file";
-        return Err(Error::new(ErrorKind::Unsupported, problem));
-    }
-    Ok(())
-}
-
 fn resolve(path: &Path) -> Result<(Arc<Client>, Object, Arc<str>)> {
     let url =
         path.to_str().ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a URL must be UTF-8"))?;
     let client = Client::current();
-    let object = client.object(&Location::parse(url)?)?;
-    Ok((client, object, url.into()))
+    let location = Location::parse(url)?;
+    let object = client.object(&location)?;
+    Ok((client, object, location.url().into()))
 }
 
 fn wait<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {

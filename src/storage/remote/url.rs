@@ -1,8 +1,12 @@
 //! What a URL names: a server or bucket, and an object in it.
 
+use std::fmt;
 use std::io::{Error, ErrorKind, Result};
 
+use bytes::Bytes;
 use object_store::path::Path as Key;
+
+use crate::error::{Redacted, permits};
 
 /// The service that answers for a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,12 +21,21 @@ pub enum Service {
     Http,
 }
 
+/// A user and a password for HTTP, which are never shown.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct User {
+    name: Vec<u8>,
+    password: Vec<u8>,
+}
+
 /// A URL, taken apart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Location {
     pub service: Service,
-    /// The URL up to the bucket or the host, without a slash behind it.
+    /// The URL up to the bucket or the host, without user and password, and without a slash behind it.
     pub root: String,
+    /// Whom requests come from, where a URL of HTTP says so.
+    pub user: Option<User>,
     /// The object, or the folder, in it.
     pub key: Key,
 }
@@ -44,19 +57,126 @@ impl Location {
             }
         };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let (user, host) = match host.rsplit_once('@') {
+            Some((user, host)) if service == Service::Http => (Some(User::parse(user)?), host),
+            Some(_) if !scheme.starts_with("abfs") || host.contains(':') => {
+                return Err(wrong(format!(
+                    "credentials in a URL of {scheme}:// are not read; give them by {}",
+                    service.credentials()
+                )));
+            }
+            _ => (None, host),
+        };
         if host.is_empty() {
-            return Err(wrong(format!("{url} names no bucket or host after {scheme}://")));
+            let shown = Redacted::new(url);
+            return Err(wrong(format!("{shown} names no bucket or host after {scheme}://")));
         }
-        if service == Service::Http && path.contains(['?', '#']) {
-            return Err(wrong("a URL with ? or # cannot be read; give one without a query".into()));
+        if service == Service::Http {
+            if path.contains(['?', '#']) || host.contains(['?', '#']) {
+                let problem = "a URL with ? or # cannot be read; give one without a query, for a file behind a signed URL \
+                               s3://, gs:// or az:// with credentials from the environment, or download it";
+                return Err(wrong(problem.into()));
+            }
+            check_host(host)?;
+        } else if let Some((_, query)) = path.split_once('?')
+            && query.split('&').filter_map(|it| it.split_once('=')).any(|(name, _)| permits(name))
+        {
+            return Err(wrong(format!(
+                "a signature or token in a URL of {scheme}:// is not read; give it by {}",
+                service.credentials()
+            )));
         }
         let key = match service {
             Service::Http => Key::from_url_path(path),
             _ => Key::parse(path),
         };
         let key = key.map_err(|error| wrong(error.to_string()))?;
-        Ok(Self { service, root: format!("{scheme}://{host}"), key })
+        Ok(Self { service, root: format!("{scheme}://{host}"), user, key })
     }
+
+    /// The URL without user and password: what stands for the object in the disk cache.
+    pub fn url(&self) -> String {
+        format!("{}/{}", self.root, self.key)
+    }
+}
+
+impl Service {
+    /// The variables that permit to read.
+    pub fn credentials(self) -> &'static str {
+        match self {
+            Self::S3 => "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+            Self::Google => "GOOGLE_APPLICATION_CREDENTIALS",
+            Self::Azure => "AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_KEY",
+            Self::Http => "the URL, as user:password@host",
+        }
+    }
+}
+
+impl User {
+    /// `user` or `user:password`, with `%40` for `@` and so on.
+    fn parse(text: &str) -> Result<Self> {
+        let (name, password) = text.split_once(':').unwrap_or((text, ""));
+        if name == "***" {
+            return Err(wrong("*** stands for a user and a password; write those".into()));
+        }
+        let decoded = |text: &str| {
+            decoded(text)
+                .ok_or_else(|| wrong("% in a user or password must be written as %25".into()))
+        };
+        Ok(Self { name: decoded(name)?, password: decoded(password)? })
+    }
+
+    /// The value of the header `Authorization` (RFC 7617).
+    pub fn header(&self) -> Bytes {
+        let pair = [&self.name[..], b":", &self.password].concat();
+        format!("Basic {}", base64(&pair)).into()
+    }
+}
+
+impl fmt::Debug for User {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("***")
+    }
+}
+
+/// Refuses what is no host with a port: after a password with a slash in it the rest of it would be one.
+fn check_host(host: &str) -> Result<()> {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !name.is_empty() && !host.ends_with(']') && port.parse::<u16>().is_err() => {
+            Err(wrong("the port is no number from 0 to 65535; in a password / is written as %2F, ? as %3F, @ as %40".into()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn decoded(text: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((&byte, after)) = rest.split_first() {
+        rest = after;
+        if byte == b'%' {
+            let digits = str::from_utf8(after.get(..2)?).ok()?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            rest = &after[2..];
+        } else {
+            bytes.push(byte);
+        }
+    }
+    Some(bytes)
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for group in bytes.chunks(3) {
+        let byte = |at: usize| u32::from(group.get(at).copied().unwrap_or(0));
+        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
+        for at in 0..4 {
+            let digit = DIGITS[(bits >> (18 - 6 * at)) as usize & 63];
+            text.push(if at <= group.len() { digit.into() } else { '=' });
+        }
+    }
+    text
 }
 
 fn wrong(problem: String) -> Error {
@@ -77,7 +197,9 @@ mod tests {
             ("http://[::1]:80/a/b%20c", Service::Http, "http://[::1]:80", "a/b c"),
         ];
         for (url, service, root, key) in cases {
-            let Location { service: found, root: at, key: name } = Location::parse(url).unwrap();
+            let Location { service: found, root: at, key: name, user } =
+                Location::parse(url).unwrap();
+            assert_eq!(user, None, "{url}");
             assert_eq!((found, at.as_str(), name.as_ref()), (service, root, key), "{url}");
         }
         for (url, word) in [
@@ -85,9 +207,36 @@ mod tests {
             ("s3:///a", "names no bucket"),
             ("https://host/a?sig=1", "without a query"),
             ("s3://bucket/a//b", "empty"),
+            ("s3://key:secret@bucket/a", "AWS_ACCESS_KEY_ID"),
+            ("abfss://a:secret@account/b", "AZURE_STORAGE_ACCOUNT_KEY"),
+            ("az://container/a?sv=1&sig=secret", "AZURE_STORAGE_SAS_KEY"),
+            ("http://user:sec/ret@host/a", "%2F"),
+            ("http://user:sec%ret@host/a", "%25"),
+            ("http://***@host/a", "stands for"),
+            ("http://user:secret@/a", "names no bucket or host"),
         ] {
             let text = Location::parse(url).unwrap_err().to_string();
-            assert!(text.contains(word), "{url}: {text}");
+            assert!(text.contains(word) && !text.contains("secret"), "{url}: {text}");
         }
+    }
+
+    #[test]
+    fn a_user_of_http_is_taken_out_of_the_url_and_never_shown() {
+        for (url, header) in [
+            ("http://user:secret@host/a", "Basic dXNlcjpzZWNyZXQ="),
+            ("http://user@host/a", "Basic dXNlcjo="),
+            ("http://us%65r:p%40s:s@host/a", "Basic dXNlcjpwQHM6cw=="),
+        ] {
+            let location = Location::parse(url).unwrap();
+            assert_eq!(
+                (location.root.as_str(), location.url()),
+                ("http://host", "http://host/a".into())
+            );
+            assert_eq!(location.user.as_ref().unwrap().header(), header);
+            assert!(format!("{location:?}").contains("user: Some(***)"), "{location:?}");
+        }
+        let container =
+            Location::parse("abfss://container@account.dfs.core.windows.net/a").unwrap();
+        assert_eq!(container.user, None);
     }
 }

@@ -1,0 +1,44 @@
+//! What becomes of requests, on standard error: a server that is silent is not passed over in silence.
+
+use std::io::{self, Write};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use feedwater::storage::{RequestEvent, watch_requests};
+
+/// Between two lines; the first comes at once. Hundreds of requests may fail for one reason.
+const PAUSE: Duration = Duration::from_secs(3);
+
+/// Shows them from now on.
+pub fn show() {
+    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    watch_requests(move |event| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|it| it.elapsed() >= PAUSE)
+            && let Some(line) = line(event)
+        {
+            *told = Some(Instant::now());
+            // Standard error may be closed.
+            let _ = writeln!(io::stderr(), "{line}");
+        }
+    });
+}
+
+/// The line of an event. That a request was given up is told by whoever asked.
+fn line(event: &RequestEvent) -> Option<String> {
+    match event {
+        RequestEvent::Waiting { url, waited, attempt, attempts } => {
+            let waited = waited.as_secs();
+            Some(format!(
+                "waiting: {url}: no answer for {waited} s (attempt {attempt} of {attempts})"
+            ))
+        }
+        RequestEvent::Failed { url, attempt, attempts, problem, pause: Some(pause) } => {
+            let pause = pause.as_secs_f64();
+            Some(format!(
+                "retrying: {url}: {problem} (attempt {attempt} of {attempts}), again in {pause:.1} s"
+            ))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,381 @@
+//! What sends requests for `object_store`: follows no redirect but those that are allowed, bounds what it reads of an answer
+//! that is no object, and says what was wrong in a type and not in a text.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{BuildHasher, RandomState};
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+};
+use object_store::{ClientConfigKey, ClientOptions};
+use reqwest::dns::{Name, Resolve, Resolving};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, ETAG, HeaderMap, HeaderValue, LOCATION};
+use reqwest::{Certificate, NoProxy, Proxy, Url, redirect::Policy};
+
+use super::redirect;
+use super::retry_after::retry_after;
+use crate::error::Redacted;
+use crate::storage::Redirects;
+
+/// Most bytes of a page of a listing: a page of 5,000 names of 1,024 bytes each takes less than a half.
+const LISTING_BYTES: usize = 64 << 20;
+/// Most bytes that are read of an answer that is an error.
+const ERROR_BYTES: usize = 16 << 10;
+
+/// What a request of ours is for. One without this is for credentials: its answer goes to the library as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// An object, or its length.
+    Object,
+    /// A page of a listing.
+    Listing,
+}
+
+/// An answer that is not what was asked for, or the lack of one.
+#[derive(Debug)]
+pub struct Refusal {
+    /// What was asked for, where that is not the URL that the user wrote.
+    pub url: Option<Redacted>,
+    pub what: Wrong,
+}
+
+/// What is wrong with an answer.
+#[derive(Debug)]
+pub enum Wrong {
+    /// No answer came.
+    Connection(String),
+    /// An answer without what was asked for.
+    Status {
+        status: u16,
+        /// How long the server wants to be left alone.
+        retry_after: Option<Duration>,
+        /// What the server says in its own words.
+        text: String,
+    },
+    /// A redirect that is not followed.
+    Redirect { to: Redacted, problem: String, region: Option<String> },
+    /// A page for people, such as one to log in.
+    Page,
+    /// A listing that is none: how it begins.
+    NoListing(String),
+    /// A listing of which a page is too long.
+    LongListing,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.what)
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Makes clients for one server or bucket.
+#[derive(Debug)]
+pub struct Connector {
+    /// Where answers may lead to; nowhere for requests that are signed.
+    pub redirects: Redirects,
+    /// Whether URLs of requests are other ones than the user's.
+    pub bucket: bool,
+    /// `Authorization`, where the URL says it.
+    pub authorization: Option<HeaderValue>,
+    pub connect_timeout: Duration,
+    /// Certificates that are trusted besides the system's.
+    pub trusted: Vec<Certificate>,
+}
+
+#[derive(Debug)]
+struct Service {
+    near: reqwest::Client,
+    /// For other hosts that redirects may lead to: reaches neither this machine nor its link.
+    far: Option<reqwest::Client>,
+    redirects: Redirects,
+    bucket: bool,
+    authorization: Option<HeaderValue>,
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let build = |far| {
+            self.client(options, far).map_err(|error| object_store::Error::Generic {
+                store: "HTTP client",
+                source: Box::new(error),
+            })
+        };
+        Ok(HttpClient::new(Service {
+            near: build(false)?,
+            far: (self.redirects == Redirects::Any && !self.bucket)
+                .then(|| build(true))
+                .transpose()?,
+            redirects: self.redirects,
+            bucket: self.bucket,
+            authorization: self.authorization.clone(),
+        }))
+    }
+}
+
+impl Connector {
+    /// As `object_store` makes its own, but for redirects, and for timeouts, which are ours.
+    fn client(&self, options: &ClientOptions, far: bool) -> reqwest::Result<reqwest::Client> {
+        let value = |key| options.get_config_value(&key);
+        let is = |key| value(key).is_some_and(|it| it == "true");
+        let seconds =
+            |text: String| Some(Duration::from_secs(text.strip_suffix('s')?.parse().ok()?));
+        let timeout = value(ClientConfigKey::ConnectTimeout).and_then(seconds);
+        let mut builder = reqwest::Client::builder()
+            .redirect(Policy::none())
+            .connect_timeout(timeout.unwrap_or(self.connect_timeout))
+            .user_agent(
+                value(ClientConfigKey::UserAgent)
+                    .unwrap_or_else(|| concat!("feedwater/", env!("CARGO_PKG_VERSION")).into()),
+            )
+            .https_only(!is(ClientConfigKey::AllowHttp))
+            .danger_accept_invalid_certs(is(ClientConfigKey::AllowInvalidCertificates))
+            .dns_resolver(Resolver { far })
+            // Compressed answers would have other lengths than their objects.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate();
+        if let Some(proxy) = value(ClientConfigKey::ProxyUrl) {
+            let mut proxy = Proxy::all(proxy)?;
+            if let Some(excludes) = value(ClientConfigKey::ProxyExcludes) {
+                proxy = proxy.no_proxy(NoProxy::from_string(&excludes));
+            }
+            builder = builder.proxy(proxy);
+        }
+        if is(ClientConfigKey::Http1Only) {
+            builder = builder.http1_only();
+        }
+        let proxy = value(ClientConfigKey::ProxyCaCertificate);
+        let proxy = proxy.map(|it| Certificate::from_pem(it.as_bytes())).transpose()?;
+        let trusted = self.trusted.iter().cloned().chain(proxy);
+        match is(ClientConfigKey::NoSystemCertificates) {
+            true => builder.tls_certs_only(trusted),
+            false => builder.tls_certs_merge(trusted),
+        }
+        .build()
+    }
+}
+
+impl HttpService for Service {
+    // As the macro `async_trait` writes it.
+    fn call<'this, 'future>(
+        &'this self,
+        request: HttpRequest,
+    ) -> Pin<Box<dyn Future<Output = Result<HttpResponse, HttpError>> + Send + 'future>>
+    where
+        'this: 'future,
+        Self: 'future,
+    {
+        Box::pin(async move {
+            match request.extensions().get::<Asked>().copied() {
+                Some(asked) => self.answer(asked, request).await,
+                None => self.near.call(request).await,
+            }
+        })
+    }
+}
+
+impl Service {
+    async fn answer(
+        &self,
+        asked: Asked,
+        mut request: HttpRequest,
+    ) -> Result<HttpResponse, HttpError> {
+        if let Some(value) = &self.authorization {
+            request.headers_mut().insert(AUTHORIZATION, value.clone());
+        }
+        let first = parse(&request)?;
+        let mut now = first.clone();
+        for _ in 0..=redirect::MOST {
+            let home = redirect::is_same(&first, &now);
+            let client = self.far.as_ref().filter(|_| !home).unwrap_or(&self.near);
+            let response = match client.call(request.clone()).await {
+                Ok(response) => response,
+                Err(error) => return Err(self.refusal(&now, Wrong::Connection(words(&error)))),
+            };
+            let status = response.status();
+            if status.is_success() {
+                return self.checked(asked, &now, response).await;
+            }
+            let headers = response.headers();
+            let Some(to) = headers.get(LOCATION).filter(|_| status.is_redirection()) else {
+                let wrong = status_of(response).await;
+                return Err(self.refusal(&now, wrong));
+            };
+            let to = to.to_str().ok().and_then(|to| now.join(to).ok());
+            let checked = match &to {
+                _ if self.bucket => Err("is not followed, since requests are signed".to_string()),
+                None => Err("leads to what is no URL".into()),
+                Some(to) => redirect::check(self.redirects, &first, &now, to),
+            };
+            if let Err(problem) = checked {
+                let region = headers.get("x-amz-bucket-region").and_then(|it| it.to_str().ok());
+                let region = region.map(Into::into);
+                let to = Redacted::new(to.map(String::from).unwrap_or_default());
+                return Err(self.refusal(&now, Wrong::Redirect { to, problem, region }));
+            }
+            now = to.expect("it was checked");
+            if !redirect::is_same(&first, &now) {
+                request.headers_mut().remove(AUTHORIZATION);
+            }
+            *request.uri_mut() = now.as_str().parse().map_err(decode)?;
+        }
+        let problem = format!("is the last of {}: they lead nowhere", redirect::MOST);
+        let to = Redacted::new(now.to_string());
+        Err(self.refusal(&first, Wrong::Redirect { to, problem, region: None }))
+    }
+
+    /// The answer, unless it is a page for people, or no listing where one was asked for.
+    async fn checked(
+        &self,
+        asked: Asked,
+        url: &Url,
+        response: HttpResponse,
+    ) -> Result<HttpResponse, HttpError> {
+        match asked {
+            Asked::Object => match is_page(response.headers(), url, self.bucket) {
+                true => Err(self.refusal(url, Wrong::Page)),
+                false => Ok(response),
+            },
+            Asked::Listing => {
+                let (head, body) = response.into_parts();
+                let (bytes, whole) = read(body.bytes_stream(), LISTING_BYTES).await?;
+                if !whole {
+                    return Err(self.refusal(url, Wrong::LongListing));
+                }
+                let start = String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned();
+                if !["<ListBucketResult", "<EnumerationResults"].iter().any(|it| start.contains(it))
+                {
+                    let wrong = match looks_like_a_page(&start) {
+                        true => Wrong::Page,
+                        false => Wrong::NoListing(start.chars().take(60).collect()),
+                    };
+                    return Err(self.refusal(url, wrong));
+                }
+                Ok(HttpResponse::from_parts(head, bytes.into()))
+            }
+        }
+    }
+
+    fn refusal(&self, url: &Url, what: Wrong) -> HttpError {
+        let url = self.bucket.then(|| {
+            // What stands behind `?` says how it is asked, and who asks.
+            let mut url = url.clone();
+            url.set_query(None);
+            Redacted::new(url.to_string())
+        });
+        HttpError::new(HttpErrorKind::Unknown, Refusal { url, what })
+    }
+}
+
+/// Resolves names; a resolver for hosts that others name gives no address of this machine or its link.
+#[derive(Clone, Copy, Debug)]
+struct Resolver {
+    far: bool,
+}
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let far = self.far;
+        Box::pin(async move {
+            let host = name.as_str().to_string();
+            let found = move || (host.as_str(), 0).to_socket_addrs().map(Vec::from_iter);
+            let mut addresses: Vec<SocketAddr> = tokio::task::spawn_blocking(found).await??;
+            if far && addresses.iter().any(|it| redirect::is_within(it.ip())) {
+                let problem = "a redirect leads to an address of this machine or network link, which is never followed";
+                return Err(io::Error::other(problem).into());
+            }
+            // Requests are spread over the servers behind a name.
+            let state = RandomState::new();
+            addresses.sort_by_cached_key(|it| state.hash_one(it));
+            Ok(Box::new(addresses.into_iter()) as Box<dyn Iterator<Item = SocketAddr> + Send>)
+        })
+    }
+}
+
+fn parse(request: &HttpRequest) -> Result<Url, HttpError> {
+    request.uri().to_string().parse().map_err(decode)
+}
+
+fn decode(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
+    HttpError::new(HttpErrorKind::Decode, error)
+}
+
+async fn status_of(response: HttpResponse) -> Wrong {
+    let status = response.status().as_u16();
+    let retry_after = retry_after(response.headers());
+    let read = read(response.into_body().bytes_stream(), ERROR_BYTES);
+    // Whoever refuses and then says nothing more is not waited for.
+    let body = tokio::time::timeout(Duration::from_secs(1), read).await;
+    let body = body.ok().and_then(Result::ok).map(|(bytes, _)| bytes).unwrap_or_default();
+    Wrong::Status { status, retry_after, text: message(&String::from_utf8_lossy(&body)) }
+}
+
+/// What an error's body says: the message of S3's and Azure's XML, nothing of pages for people.
+fn message(body: &str) -> String {
+    let element = |name: &str| {
+        let (_, rest) = body.split_once(&format!("<{name}>"))?;
+        rest.split_once("</").map(|(text, _)| text.trim().to_string())
+    };
+    let told: Vec<String> = ["Code", "Message"].into_iter().filter_map(element).collect();
+    match told.is_empty() {
+        false => told.join(": "),
+        true if looks_like_a_page(body) => String::new(),
+        true => body.trim().to_string(),
+    }
+}
+
+/// All of the bytes, or at least so many of them; and whether they are all.
+async fn read(
+    mut parts: impl futures_util::Stream<Item = Result<bytes::Bytes, HttpError>> + Unpin,
+    most: usize,
+) -> Result<(Vec<u8>, bool), HttpError> {
+    let mut whole = Vec::new();
+    while let Some(part) = parts.next().await {
+        whole.extend_from_slice(&part?);
+        if whole.len() > most {
+            return Ok((whole, false));
+        }
+    }
+    Ok((whole, true))
+}
+
+/// Whether an answer to a request for an object is a page of HTML instead. Buckets say what they were told when the object was
+/// written; but their objects have tags, and pages to log in have none.
+fn is_page(headers: &HeaderMap, url: &Url, bucket: bool) -> bool {
+    let kind = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok()).unwrap_or_default();
+    let path = url.path().to_ascii_lowercase();
+    let meant = [".html", ".htm", ".xhtml"].iter().any(|it| path.ends_with(it));
+    let html = kind.trim_start().to_ascii_lowercase().starts_with("text/html");
+    html && !meant && !(bucket && headers.contains_key(ETAG))
+}
+
+fn looks_like_a_page(body: &str) -> bool {
+    let start: String = body.trim_start_matches('\u{feff}').trim_start().chars().take(64).collect();
+    let start = start.to_ascii_lowercase();
+    start.starts_with("<!doctype html") || start.contains("<html")
+}
+
+/// What the library says, and what it rests on: `Connection refused` is said by the last source alone.
+fn words(error: &HttpError) -> String {
+    let what = match error.kind() {
+        HttpErrorKind::Connect => "cannot connect",
+        HttpErrorKind::Timeout => "no answer in time",
+        _ => "the connection failed",
+    };
+    let mut last = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        last = error.to_string();
+        source = error.source();
+    }
+    format!("{what}: {last}")
+}

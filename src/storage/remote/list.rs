@@ -1,0 +1,167 @@
+//! Listings: page after page, and never without end.
+
+use std::collections::HashSet;
+use std::io::{Error, ErrorKind, Result};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::path::Path as Key;
+
+use super::client::{Client, Object, stamp};
+use super::http::Asked;
+use super::judge::judge;
+use super::retry::{Call, in_time};
+use crate::storage::Stamp;
+
+/// Most pages in a row without anything on them.
+const EMPTY_PAGES: usize = 1_000;
+
+/// Objects, with their stamps, and folders.
+#[derive(Default)]
+pub struct Listed {
+    pub objects: Vec<(Key, Stamp)>,
+    pub folders: Vec<Key>,
+}
+
+impl Client {
+    /// Every object below a folder, in no certain order; or, where it is not `deep`, what is directly in it. A page that fails is
+    /// asked for again.
+    pub async fn list(&self, folder: &Object, deep: bool, call: &Call) -> Result<Listed> {
+        let (lister, limit) = (lister(folder)?, self.limit(0));
+        let prefix = prefix(folder);
+        let (mut listed, mut pages) = (Listed::default(), Pages::default());
+        let mut token = None;
+        loop {
+            let options = || options(token.clone(), (!deep).then_some("/"));
+            let page =
+                self.with_retries(call, || page(lister, prefix.as_deref(), options(), limit));
+            let (page, next) = page.await?;
+            let first = page.objects.first().map(|(key, _)| key);
+            pages.check(first, first.is_none() && page.folders.is_empty(), next.as_deref())?;
+            listed.objects.extend(page.objects);
+            listed.folders.extend(page.folders);
+            let count = (listed.objects.len() + listed.folders.len()) as u64;
+            let most = self.settings.max_listed;
+            if count > most {
+                return Err(endless(format!(
+                    "the listing has more than {most} names; name a folder within, or raise storage.max_listed"
+                )));
+            }
+            match next {
+                Some(next) => token = Some(next),
+                None => break,
+            }
+        }
+        // Servers that count names page by page tell of a folder once for each page.
+        listed.folders.sort_unstable();
+        listed.folders.dedup();
+        Ok(listed)
+    }
+
+    /// Whether there is any object below a folder.
+    pub async fn has_any(&self, folder: &Object, call: &Call) -> Result<bool> {
+        let (lister, limit) = (lister(folder)?, self.limit(0));
+        let prefix = prefix(folder);
+        let (mut token, mut pages) = (None, Pages::default());
+        loop {
+            let options = || options(token.clone(), None);
+            let page =
+                self.with_retries(call, || page(lister, prefix.as_deref(), options(), limit));
+            let (page, next) = page.await?;
+            let first = page.objects.first().map(|(key, _)| key);
+            pages.check(first, first.is_none(), next.as_deref())?;
+            match next {
+                Some(next) if first.is_none() => token = Some(next),
+                _ => return Ok(first.is_some()),
+            }
+        }
+    }
+}
+
+async fn page(
+    lister: &Arc<dyn PaginatedListStore>,
+    prefix: Option<&str>,
+    options: PaginatedListOptions,
+    limit: Duration,
+) -> super::retry::Attempt<(Listed, Option<String>)> {
+    let page = in_time(limit, lister.list_paginated(prefix, options)).await?;
+    let page = page.map_err(|error| judge(&error))?;
+    let objects = page.result.objects.iter().map(|meta| (meta.location.clone(), stamp(meta)));
+    let listed = Listed { objects: objects.collect(), folders: page.result.common_prefixes };
+    Ok((listed, page.page_token.filter(|it| !it.is_empty())))
+}
+
+fn options(token: Option<String>, delimiter: Option<&'static str>) -> PaginatedListOptions {
+    let mut options = PaginatedListOptions {
+        page_token: token,
+        delimiter: delimiter.map(Into::into),
+        ..Default::default()
+    };
+    options.extensions.insert(Asked::Listing);
+    options
+}
+
+fn lister(folder: &Object) -> Result<&Arc<dyn PaginatedListStore>> {
+    let problem =
+        "a folder behind http:// cannot be listed; name the files one by one, or in a list file";
+    folder.lister.as_ref().ok_or_else(|| Error::new(ErrorKind::Unsupported, problem))
+}
+
+/// A listing of everything has no prefix.
+fn prefix(folder: &Object) -> Option<String> {
+    (!folder.key.as_ref().is_empty()).then(|| format!("{}/", folder.key))
+}
+
+/// What shows that a listing has no end: the same page again, or nothing but empty pages.
+#[derive(Default)]
+struct Pages {
+    tokens: HashSet<String>,
+    first_names: HashSet<Key>,
+    empty: usize,
+}
+
+impl Pages {
+    /// Of the next page: its first object, whether there is nothing on it, and what leads to the one after it.
+    fn check(&mut self, first: Option<&Key>, empty: bool, token: Option<&str>) -> Result<()> {
+        let repeated = |what: &str| {
+            endless(format!(
+                "the server's listing has no end: {what} again; use another server, or a list file"
+            ))
+        };
+        if token.is_some_and(|it| !self.tokens.insert(it.into())) {
+            return Err(repeated("the same continuation token came"));
+        }
+        if first.is_some_and(|it| !self.first_names.insert(it.clone())) {
+            return Err(repeated("a page with the same names came"));
+        }
+        self.empty = if empty { self.empty + 1 } else { 0 };
+        match self.empty > EMPTY_PAGES {
+            true => Err(repeated("an empty page came")),
+            false => Ok(()),
+        }
+    }
+}
+
+fn endless(problem: String) -> Error {
+    Error::new(ErrorKind::InvalidData, problem)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pages_that_repeat_or_have_nothing_are_seen() {
+        let key = |name: &str| Key::from(name);
+        let mut pages = Pages::default();
+        pages.check(Some(&key("a")), false, Some("1")).unwrap();
+        pages.check(None, true, Some("2")).unwrap();
+        pages.check(Some(&key("b")), false, None).unwrap();
+        assert!(pages.check(Some(&key("c")), false, Some("1")).is_err(), "a token again");
+        assert!(pages.check(Some(&key("a")), false, Some("3")).is_err(), "names again");
+        let mut pages = Pages::default();
+        let empty = (0..).take_while(|at| pages.check(None, true, Some(&at.to_string())).is_ok());
+        assert_eq!(empty.count(), EMPTY_PAGES);
+    }
+}

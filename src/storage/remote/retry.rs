@@ -1,0 +1,173 @@
+//! Attempts: how often a request is sent, how long each may take, and what is said of those that fail.
+
+use std::hash::{BuildHasher, RandomState};
+use std::io::{Error, ErrorKind, Result};
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout};
+
+use super::client::Client;
+use super::judge::Failure;
+use crate::error::Redacted;
+use crate::storage::opening::{Opening, OpeningOf};
+use crate::storage::stats::Counters;
+use crate::storage::watch::{RequestEvent, tell};
+
+/// Pauses before a request is sent again: from this, doubling, to that, and less by chance.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// A server that wants to be left alone for longer gets no further attempt.
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+/// While a source is opened, waiting is told this often.
+const TOLD: Duration = Duration::from_secs(3);
+
+/// What became of sending a request once.
+pub type Attempt<T> = std::result::Result<T, Failure>;
+
+/// What somebody asks for.
+#[derive(Clone)]
+pub struct Call {
+    url: Redacted,
+    opening: Option<Arc<Opening>>,
+}
+
+impl Call {
+    /// By this thread, of this URL.
+    pub fn new(url: &str) -> Self {
+        Self { url: Redacted::new(url), opening: OpeningOf::current().opening() }
+    }
+}
+
+impl Client {
+    /// Sends a request until it succeeds, is refused, or was sent as often, or for as long, as the settings say.
+    pub async fn with_retries<T, F>(&self, call: &Call, mut attempt: impl FnMut() -> F) -> Result<T>
+    where
+        F: Future<Output = Attempt<T>>,
+    {
+        let attempts = self.settings.retries + 1;
+        let budget = Duration::from_secs(self.settings.open_timeout);
+        let mut deadline = None;
+        for number in 1.. {
+            let permit = self.permits.acquire().await;
+            let permit = permit.map_err(|_| Error::other("the requests were closed"))?;
+            if let Some(problem) = call.opening.as_ref().and_then(|it| it.failure()) {
+                return Err(Error::new(ErrorKind::TimedOut, problem));
+            }
+            // Waiting for one's turn is not the server's fault.
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
+            Counters::add(&Counters::get().requests, 1);
+            let what = At { call, number, attempts, deadline };
+            let (problem, asked, answered) = match what.run(attempt()).await {
+                Ok(result) => return Ok(result),
+                Err(Failure::Never(error)) => return Err(error),
+                Err(Failure::Again { problem, after, answered }) => (problem, after, answered),
+            };
+            drop(permit);
+            let pause = pause(number - 1, asked);
+            let over = match asked {
+                _ if number == attempts => {
+                    Some("raise storage.retries or storage.timeout if the server is slow".into())
+                }
+                Some(asked) if asked > LONGEST_PAUSE => {
+                    let [asked, most] = [asked, LONGEST_PAUSE].map(|it| it.as_secs());
+                    Some(format!(
+                        "the server asks for a pause of {asked} s, at most {most} s are waited; try again later"
+                    ))
+                }
+                _ if call.opening.is_some() && Instant::now() + pause >= deadline => {
+                    Some(format!("storage.open_timeout is {} s", budget.as_secs()))
+                }
+                _ => None,
+            };
+            tell(|| RequestEvent::Failed {
+                url: call.url.clone(),
+                attempt: number,
+                attempts,
+                problem: problem.clone(),
+                pause: over.is_none().then_some(pause),
+            });
+            if let Some(way_out) = over {
+                let problem = format!("{problem} (attempt {number} of {attempts}); {way_out}");
+                if let Some(opening) = call.opening.as_ref().filter(|_| !answered) {
+                    opening.fail(&format!("given up after {}: {problem}", call.url));
+                }
+                return Err(Error::new(ErrorKind::TimedOut, problem));
+            }
+            tokio::time::sleep(pause).await;
+            Counters::add(&Counters::get().retries, 1);
+        }
+        unreachable!("the last attempt ends the loop")
+    }
+}
+
+/// One attempt of a call.
+struct At<'a> {
+    call: &'a Call,
+    number: u32,
+    attempts: u32,
+    deadline: Instant,
+}
+
+impl At<'_> {
+    /// Waits for the attempt; while a source is opened, within its time, and telling of it.
+    async fn run<T>(&self, work: impl Future<Output = Attempt<T>>) -> Attempt<T> {
+        if self.call.opening.is_none() {
+            return work.await;
+        }
+        let begun = Instant::now();
+        let mut work = pin!(work);
+        loop {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            if let Ok(done) = timeout(left.min(TOLD), &mut work).await {
+                return done;
+            }
+            if left <= TOLD {
+                let waited = begun.elapsed().as_secs();
+                return Err(Failure::again(format!("no answer within {waited} seconds")));
+            }
+            tell(|| RequestEvent::Waiting {
+                url: self.call.url.clone(),
+                waited: begun.elapsed(),
+                attempt: self.number,
+                attempts: self.attempts,
+            });
+        }
+    }
+}
+
+/// What the work gives, unless it takes longer.
+pub async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Attempt<T> {
+    timeout(limit, work)
+        .await
+        .map_err(|_| Failure::again(format!("no answer within {} seconds", limit.as_secs())))
+}
+
+/// From a half of the usual pause to all of it, or what the server asks for and up to a tenth more: so that many requests that
+/// failed at once do not come back at once.
+fn pause(retries: u32, asked: Option<Duration>) -> Duration {
+    let (first, most) = PAUSES;
+    let chance = RandomState::new().hash_one(retries) as f64 / u64::MAX as f64;
+    match asked {
+        Some(asked) => asked.min(2 * LONGEST_PAUSE).mul_f64(1.0 + 0.1 * chance),
+        None => first.saturating_mul(1 << retries.min(16)).min(most).mul_f64(0.5 + 0.5 * chance),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_bound_and_a_server_gets_what_it_asks_for() {
+        for retries in 0..100 {
+            let whole = Duration::from_millis(100 << retries.min(7)).min(PAUSES.1);
+            let found = pause(retries, None);
+            assert!(whole / 2 <= found && found <= whole, "{retries}: {found:?}");
+        }
+        let asked = Duration::from_secs(7);
+        let found = pause(0, Some(asked));
+        assert!(asked <= found && found <= asked * 11 / 10, "{found:?}");
+        assert!(pause(0, Some(Duration::MAX)) <= 3 * LONGEST_PAUSE);
+    }
+}

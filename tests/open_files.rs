@@ -1,0 +1,180 @@
+//! Sources of thousands of files in a process that may have few descriptors. The limit is the process's, so each test runs
+//! itself once more in a shell that sets it.
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use feedwater::gpu::kernel::override_cache_directory;
+use feedwater::source::{
+    Configured, HostPage, Npy, NpySettings, Source, TfRecord, TfRecordSettings, WebDataset,
+    WebDatasetSettings,
+};
+
+const FILES: u64 = 3_000;
+const THREADS: u64 = 8;
+
+/// Runs the test of this name with 256 descriptors, which it can have no more of; true in the process that has them.
+fn with_few_descriptors(test: &str) -> bool {
+    with_limits(test, "ulimit -n 256")
+}
+
+/// Runs the test of this name behind these commands of a shell; true in the process that has them behind it.
+fn with_limits(test: &str, commands: &str) -> bool {
+    const MARK: &str = "FEEDWATER_FEW_DESCRIPTORS";
+    if std::env::var_os(MARK).is_some() {
+        return true;
+    }
+    let program = std::env::current_exe().unwrap();
+    let limited = format!("{commands} && exec \"$0\" \"$@\"");
+    let arguments = [test, "--exact", "--nocapture"];
+    let status = Command::new("sh")
+        .args(["-c", &limited])
+        .arg(program)
+        .args(arguments)
+        .env(MARK, "1")
+        .status()
+        .unwrap();
+    assert!(status.success(), "{test} fails behind {commands}");
+    false
+}
+
+/// The bytes of a sample: no two are alike.
+fn sample(number: u64) -> Vec<u8> {
+    (0..48).map(|at| (number.wrapping_mul(31) + at * at) as u8 ^ (number >> 8) as u8).collect()
+}
+
+/// Reads every sample by several threads, in orders in which no file is read twice in a row.
+fn read_all(source: &dyn Source, expected: impl Fn(u64) -> Vec<u8> + Sync) {
+    assert_eq!(source.len(), FILES);
+    thread::scope(|scope| {
+        for thread in 0..THREADS {
+            let expected = &expected;
+            scope.spawn(move || {
+                let mut page = HostPage::default();
+                for step in 0..FILES {
+                    let index = (step * 1_009 + thread * 377) % FILES;
+                    source.read(index, &mut page, 1 << 20).unwrap();
+                    assert_eq!(page.bytes(), expected(index), "sample {index}");
+                }
+            });
+        }
+    });
+}
+
+fn files(root: &Path, ending: &str, bytes: impl Fn(u64) -> Vec<u8>) -> Vec<PathBuf> {
+    override_cache_directory(root.join("cache"));
+    let path = |number| root.join(format!("{number:05}{ending}"));
+    (0..FILES)
+        .map(|number| {
+            fs::write(path(number), bytes(number)).unwrap();
+            path(number)
+        })
+        .collect()
+}
+
+fn masked(bytes: &[u8]) -> [u8; 4] {
+    crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+}
+
+/// A field of a protocol buffer that has bytes, fewer than 128.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
+}
+
+/// A file of one record, with `image/encoded` alone.
+fn record_file(image: &[u8]) -> Vec<u8> {
+    let feature = field(1, &field(1, image));
+    let entry = [field(1, b"image/encoded"), field(2, &feature)].concat();
+    let data = field(1, &field(1, &entry));
+    let len = (data.len() as u64).to_le_bytes();
+    [&len, &masked(&len)[..], &data, &masked(&data)].concat()
+}
+
+/// A `.npy` file of one gray image of 8x6.
+fn npy_file(pixels: &[u8]) -> Vec<u8> {
+    let head = "{'descr': '|u1', 'fortran_order': False, 'shape': (1, 6, 8), }";
+    let head = format!("{head:<117}\n");
+    [b"\x93NUMPY\x01\0", &(head.len() as u16).to_le_bytes()[..], head.as_bytes(), pixels].concat()
+}
+
+fn tar_file(name: &str, image: &[u8]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(Vec::new());
+    let mut head = tar::Header::new_gnu();
+    head.set_size(image.len() as u64);
+    archive.append_data(&mut head, name, image).unwrap();
+    archive.into_inner().unwrap()
+}
+
+#[test]
+fn record_files() {
+    if !with_few_descriptors("record_files") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let paths = files(root.path(), ".tfrecord", |number| record_file(&sample(number)));
+    let settings = TfRecordSettings { label: String::new(), ..Default::default() };
+    let source = TfRecord::open(&paths, &settings).unwrap();
+    read_all(&source, sample);
+    // Where others have taken all that are left, the pool gives up its own; where those are not enough, the error says why.
+    let mut taken = Vec::new();
+    let error = loop {
+        match feedwater::storage::File::open(&paths[0]) {
+            Ok(file) => taken.push(file),
+            Err(error) => break error,
+        }
+    };
+    assert!(taken.len() > 200 && error.to_string().contains("ulimit -n"), "{error}");
+    taken.truncate(taken.len() - 2 * THREADS as usize);
+    read_all(&source, sample);
+    // A file that was changed while it was closed is a fault of its sample, as one is that is open.
+    for (path, change) in paths.iter().zip(["cut", "other"]) {
+        match change {
+            "cut" => fs::File::options().write(true).open(path).unwrap().set_len(20).unwrap(),
+            _ => {
+                let file = fs::File::options().write(true).open(path).unwrap();
+                file.write_all_at(b"XX", 40).unwrap();
+                file.set_modified(std::time::SystemTime::UNIX_EPOCH).unwrap();
+            }
+        }
+    }
+    for index in [0, 1] {
+        assert!(source.read(index, &mut HostPage::default(), 1 << 20).is_err(), "{index}");
+    }
+}
+
+#[test]
+fn archives() {
+    if !with_few_descriptors("archives") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    files(root.path(), ".tar", |number| tar_file(&format!("{number:05}.jpg"), &sample(number)));
+    let paths = [root.path().to_path_buf()];
+    let settings = WebDatasetSettings { label: String::new(), ..Default::default() };
+    read_all(&WebDataset::open(&paths, &settings).unwrap(), sample);
+}
+
+#[test]
+fn mapped_files() {
+    if !with_few_descriptors("mapped_files") {
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let paths = files(root.path(), ".npy", |number| npy_file(&sample(number)));
+    let source = Npy::open(&paths, &NpySettings::default()).unwrap();
+    read_all(&source, |number| [b"P5\n8 6\n255\n", &sample(number)[..]].concat());
+}
+
+#[test]
+fn the_soft_limit_is_raised_to_the_hard_one() {
+    let test = "the_soft_limit_is_raised_to_the_hard_one";
+    if with_limits(test, "ulimit -Sn 100 && ulimit -Hn 200") {
+        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200);
+        let files: Vec<_> = (0..150).map(|_| fs::File::open("/dev/null")).collect();
+        assert!(files.iter().all(Result::is_ok));
+        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200, "it stays");
+    }
+}

@@ -1,0 +1,321 @@
+//! Servers that lie, stall and lead astray.
+
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use feedwater::Error;
+use feedwater::config::Pipeline;
+use feedwater::storage::{Redirects, RequestEvent};
+
+use super::*;
+
+/// An answer that leads elsewhere.
+fn redirect(status: u16, to: &str) -> Fault {
+    Fault::Other(status, format!("Location: {to}\r\n").leak(), "")
+}
+
+fn list_error(url: &str) -> String {
+    storage::list_all(Path::new(url)).unwrap_err().to_string()
+}
+
+fn read_error(url: &str) -> String {
+    storage::read(Path::new(url)).unwrap_err().to_string()
+}
+
+#[test]
+fn no_redirect_takes_a_signed_request_to_another_host() {
+    let (server, _guard) = buckets();
+    let thief = Server::start();
+    thief.put("/moved/file", [1]);
+    for status in [301, 302, 303, 307, 308] {
+        let moved = redirect(status, &thief.url("/moved/file"));
+        server.fail("/moved/file", [moved; 3]);
+        server.fail("/moved", [moved]);
+        for error in [
+            File::open(Path::new("s3://moved/file")).unwrap_err().to_string(),
+            read_error("s3://moved/file"),
+            read_error("gs://moved/file"),
+            list_error("s3://moved"),
+        ] {
+            assert!(error.contains("redirects to"), "{status}: {error}");
+        }
+    }
+    assert_eq!(thief.log(""), [], "it got a request");
+    let sent = server.log("/moved/file");
+    assert!(
+        sent.iter().any(|it| it.head.contains(&("x-amz-security-token".into(), "session".into())))
+    );
+    // Amazon's own says where the bucket is.
+    let head = "Location: https://elsewhere.example/\r\nx-amz-bucket-region: eu-north-1\r\n";
+    server.fail("/moved/file", [Fault::Other(301, head, "")]);
+    let error = read_error("s3://moved/file");
+    assert!(error.contains("AWS_REGION") && error.contains("eu-north-1"), "{error}");
+}
+
+#[test]
+fn a_redirect_of_http_stays_at_its_host() {
+    let set = |redirects| StorageSettings { redirects, ..settings() };
+    with_settings(&set(Redirects::SameHost), |server| {
+        let other = Server::start();
+        other.put("/new", [2; 9]);
+        server.put("/new", [1; 9]);
+        let old = server.url("/old");
+        // One for the length, one for the bytes.
+        server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
+        assert_eq!(part(&old, 3, 2).unwrap(), [1, 1]);
+        assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
+        server.fail("/old", [redirect(302, &other.url("/new"))]);
+        let error = read_error(&old);
+        assert!(error.contains("storage.redirects"), "{error}");
+        server.fail("/old", [redirect(302, "/old"); 12]);
+        assert!(read_error(&old).contains("lead nowhere"));
+        assert_eq!(server.log("/old").len(), 2 + 1 + 11);
+        assert_eq!(other.log(""), []);
+    });
+    with_settings(&set(Redirects::Any), |server| {
+        let other = Server::start();
+        let old = server.url("/old-any").replace("http://", "http://user:secret@");
+        server.fail("/old-any", [redirect(302, &other.url("/new"))]);
+        let error = read_error(&old);
+        assert!(error.contains("never followed"), "{error}");
+        assert_eq!(other.log(""), []);
+    });
+    with_settings(&set(Redirects::None), |server| {
+        server.fail("/old-none", [redirect(302, "/new")]);
+        let error = read_error(&server.url("/old-none"));
+        assert!(error.contains("storage.redirects"), "{error}");
+    });
+}
+
+#[test]
+fn a_user_in_a_url_is_sent_and_never_shown() {
+    let (server, _guard) = buckets();
+    let with_user = |path: &str| server.url(path).replace("http://", "http://user:se%63ret@");
+    server.put("/user/list.txt", "0.jpg\t7\nmissing.jpg\t8\n");
+    server.put("/user/0.jpg", [5; 9]);
+    let source = FileList::open(with_user("/user/list.txt")).unwrap();
+    assert_eq!(read(&source, 0).unwrap(), [5; 9]);
+    let log = server.log("/user/");
+    let basic = ("authorization".to_string(), "Basic dXNlcjpzZWNyZXQ=".to_string());
+    assert!(!log.is_empty() && log.iter().all(|it| it.head.contains(&basic)), "{log:?}");
+    server.fail("/user/0.jpg", [Fault::Status(401)]);
+    let refused = storage::read(Path::new(&with_user("/user/0.jpg"))).unwrap_err();
+    let toml = format!(
+        "[source]\nlist = \"{}\"\n[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n",
+        with_user("/user/no.txt")
+    );
+    let pipeline = Pipeline::from_toml(&toml, "").unwrap();
+    let failed = pipeline.source.open().err().unwrap();
+    let file = File::open(Path::new(&with_user("/user/0.jpg"))).unwrap();
+    for shown in [
+        source.describe(),
+        source.location(0),
+        source.location(1),
+        format!("{:?}", read(&source, 1)),
+        format!("{refused} {refused:?}"),
+        format!("{failed} {failed:?}"),
+        format!("{pipeline:?}"),
+        format!("{file:?}"),
+    ] {
+        assert!(!shown.contains("secret") && !shown.contains("se%63ret"), "{shown}");
+    }
+    assert!(pipeline.to_toml().unwrap().contains("se%63ret"), "the file must say the same");
+    assert!(source.location(0).contains("http://***@"));
+    for url in [
+        "s3://key:secret@bucket/a",
+        "https://host/a?X-Amz-Signature=secret",
+        "az://c/a?sv=1&sig=secret",
+    ] {
+        let error = FileList::open(url).err().unwrap();
+        let shown = format!("{error} {error:?}");
+        assert!(!shown.contains("secret"), "{shown}");
+    }
+}
+
+/// A page of a listing, of these names, and with what leads to the next one.
+fn page(names: &[&str], token: Option<&str>) -> Fault {
+    let names = names.iter().map(|name| {
+        format!(
+            "<Contents><Key>{name}</Key><Size>1</Size><ETag>\"1\"</ETag>\
+             <LastModified>2026-11-21T09:00:00.000Z</LastModified></Contents>"
+        )
+    });
+    let token = token.map(|it| format!("<NextContinuationToken>{it}</NextContinuationToken>"));
+    let text = names.chain(token).collect::<String>();
+    Fault::Other(
+        200,
+        "",
+        format!("<?xml version=\"1.0\"?><ListBucketResult>{text}</ListBucketResult>").leak(),
+    )
+}
+
+#[test]
+fn a_listing_without_end_or_with_what_is_no_path_is_an_error_with_its_name() {
+    let (server, _guard) = buckets();
+    let html = "<!DOCTYPE html><html><body>Log in</body></html>";
+    let cases: [(&str, Vec<Fault>, usize, &str); 9] = [
+        (
+            "same-token",
+            vec![page(&["a"], Some("1")), page(&["b"], Some("1"))],
+            2,
+            "continuation token",
+        ),
+        ("same-names", vec![page(&["a"], Some("1")), page(&["a"], Some("2"))], 2, "same names"),
+        ("parent", vec![page(&["a", "b/../c"], None)], 1, "b/../c"),
+        ("newline", vec![page(&["a&#10;b"], None)], 1, "a\\nb"),
+        ("empty-part", vec![page(&["a//b"], None)], 1, "a//b"),
+        ("login", vec![Fault::Other(200, "Content-Type: text/html\r\n", html)], 1, "HTML"),
+        ("words", vec![Fault::Other(200, "", "hello")], 1, "hello"),
+        ("nothing", vec![Fault::Other(200, "", "")], 1, "listing"),
+        ("cut", vec![Fault::Other(200, "", "<ListBucketResult><Contents>")], 1, "listing"),
+    ];
+    for (bucket, faults, requests, word) in cases {
+        let path = format!("/hostile-{bucket}");
+        server.fail(&path, faults);
+        let error = list_error(&format!("s3://hostile-{bucket}"));
+        assert!(error.contains(word), "{bucket}: {error}");
+        assert_eq!(server.log(&path).len(), requests, "{bucket}");
+    }
+}
+
+#[test]
+fn a_listing_has_a_bound() {
+    with_settings(&StorageSettings { max_listed: 25, ..settings() }, |server| {
+        let put = |number: usize| server.put(&format!("/bounded/{number:02}"), [1]);
+        (0..25).for_each(put);
+        assert_eq!(storage::list_all(Path::new("s3://bounded")).unwrap().len(), 25);
+        (25..60).for_each(put);
+        server.forget("/bounded");
+        for error in [
+            list_error("s3://bounded"),
+            storage::list(Path::new("s3://bounded")).unwrap_err().to_string(),
+        ] {
+            assert!(error.contains("storage.max_listed"), "{error}");
+        }
+        assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names a page");
+    });
+}
+
+#[test]
+fn a_page_to_log_in_is_no_object() {
+    let (server, _guard) = buckets();
+    let page =
+        Fault::Other(200, "Content-Type: text/html; charset=utf-8\r\n", "<html>Log in</html>");
+    for url in [server.url("/login/0.jpg"), "s3://login/0.jpg".into()] {
+        server.fail("/login/0.jpg", [page; 2]);
+        let before = server.log("/login/").len();
+        for error in [File::open(Path::new(&url)).unwrap_err().to_string(), read_error(&url)] {
+            assert!(error.contains("HTML"), "{url}: {error}");
+        }
+        assert_eq!(server.log("/login/").len(), before + 2, "{url}");
+    }
+    // Who asks for a page gets it.
+    server.fail("/login/list.html", [page]);
+    assert!(storage::read(Path::new(&server.url("/login/list.html"))).is_ok());
+}
+
+#[test]
+fn a_server_that_wants_to_be_left_alone_is() {
+    let (server, _guard) = buckets();
+    let date =
+        "Date: Sat, 21 Nov 2026 09:00:00 GMT\r\nRetry-After: Sat, 21 Nov 2026 09:00:01 GMT\r\n";
+    for (number, (status, head)) in
+        [(429, "Retry-After: 1\r\n"), (503, "Retry-After: 1\r\n"), (429, date)]
+            .into_iter()
+            .enumerate()
+    {
+        let path = format!("/alone/{number}");
+        server.put(&path, [1]);
+        server.fail(&path, [Fault::Other(status, head, "")]);
+        let begun = Instant::now();
+        assert_eq!(storage::read(Path::new(&server.url(&path))).unwrap(), [1]);
+        assert!(begun.elapsed() >= Duration::from_secs(1), "{head}: {:?}", begun.elapsed());
+        assert_eq!(server.log(&path).len(), 2);
+    }
+    server.put("/alone/hours", [1]);
+    server.fail("/alone/hours", [Fault::Other(429, "Retry-After: 7200\r\n", "")]);
+    let error = read_error(&server.url("/alone/hours"));
+    assert!(error.contains("429") && error.contains("7200"), "{error}");
+    assert_eq!(server.log("/alone/hours").len(), 1);
+}
+
+#[test]
+fn a_server_that_is_silent_ends_an_opening_soon_and_is_heard_of_at_once() {
+    let stalled = StorageSettings { retries: 100, timeout: 1, open_timeout: 2, ..settings() };
+    with_settings(&stalled, |server| {
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let sink = events.clone();
+        storage::watch_requests(move |event| sink.lock().unwrap().push(event.clone()));
+        let paths: Vec<PathBuf> = (0..40)
+            .map(|number| {
+                let path = format!("/stalled/{number:02}.tfrecord");
+                server.fail(&path, [Fault::Hang; 101]);
+                server.url(&path).into()
+            })
+            .collect();
+        let begun = Instant::now();
+        let error = TfRecord::open(&paths, &TfRecordSettings::default()).err().unwrap().to_string();
+        // Alone each of the 40 files would take 101 attempts of a second.
+        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+        assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
+        // The largest of a list's files is looked for, and one that does not answer is passed over; a silent server is not.
+        let list = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
+        server.put("/stalled/list.txt", list);
+        (0..40).for_each(|number| {
+            server.fail(&format!("/stalled/{number:02}.jpg"), [Fault::Hang; 101])
+        });
+        let opened = FileList::open(server.url("/stalled/list.txt")).and_then(|source| {
+            Loader::builder(source, common::training()).device(DeviceChoice::Cpu).build()
+        });
+        assert!(matches!(opened, Err(Error::Unavailable { .. })));
+        assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
+        storage::watch_requests(|_| {});
+        let log = server.log("/stalled/");
+        assert!(log.len() < 100, "{} requests", log.len());
+        let events = events.lock().unwrap();
+        let first = events.iter().find_map(|it| match it {
+            RequestEvent::Failed { url, attempt, attempts, problem, .. } => {
+                Some((url.to_string(), *attempt, *attempts, problem.clone()))
+            }
+            _ => None,
+        });
+        let (url, attempt, attempts, problem) = first.unwrap();
+        assert!(
+            url.contains("/stalled/") && problem.contains("no answer within"),
+            "{url}: {problem}"
+        );
+        assert_eq!((attempt, attempts), (1, 101));
+    });
+}
+
+#[test]
+fn the_command_line_tells_of_attempts_while_it_waits() {
+    let (server, _guard) = buckets();
+    server.fail("/silent/list.txt", [Fault::Hang; 3]);
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("pipeline.toml");
+    let url = server.url("/silent/list.txt").replace("http://", "http://user:secret@");
+    let toml = format!(
+        "[source]\nlist = \"{url}\"\n[storage]\nretries = 2\ntimeout = 1\n[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n"
+    );
+    fs::write(&file, toml).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["plan", "--device", "cpu"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(ran.stderr).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(!ran.status.success() && lines.len() >= 2, "{told}");
+    assert!(lines[0].contains("/silent/list.txt") && lines[0].contains("attempt 1 of 3"), "{told}");
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("feedwater: ") && last.contains("attempt 3 of 3"), "{told}");
+    assert!(!told.contains("secret"), "{told}");
+    let shown = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["plan", "--settings"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("/silent/list.txt") && !shown.contains("secret"), "{shown}");
+}
