@@ -2,12 +2,14 @@
 //!
 //! Keys equal the names of the Rust fields, and what is left out has the default of the Rust field: the
 //! sections are [`Settings`]' own types, and an entry of `[[chain]]` is the operator's own type, besides `op`
-//! (its name) and `placement`. Whatever is wrong is an [`Error::Config`] with the key's whole path; a key, an
-//! operator or a choice that does not exist comes with the nearest one that does. Paths are relative to the
-//! file.
+//! (its name) and `placement`. Whatever is wrong is an [`Error::Config`] with the key's whole path and its place in the
+//! file, also where it is found later: when the source is opened, or by the plan. A key, an operator or a choice that
+//! does not exist comes with the nearest one that does, and names from torchvision, DALI and albumentations with what to
+//! write for them. Paths are relative to the file.
 
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde::Serialize;
@@ -15,21 +17,24 @@ use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
 use crate::error::{Error, Result};
-use crate::file;
 use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
-use crate::source::SourceSettings;
+use crate::source::{Source, SourceSettings};
 use crate::storage::{self, StorageSettings};
 
+use document::Document;
 use node::{Problem, read, unknown};
 use source::source;
 
+mod document;
+mod equivalents;
 mod node;
 mod source;
 
-/// The largest pipeline file that is read.
-const MOST_BYTES: u64 = 16 << 20;
+/// What a pipeline file consists of.
+const SECTIONS: [&str; 8] =
+    ["source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
 
 /// What a pipeline file says.
 #[derive(Clone, Debug)]
@@ -42,24 +47,25 @@ pub struct Pipeline {
     pub chain: Chain,
     /// The operators' settings as they were written, for [`Pipeline::to_toml`].
     written: Vec<Table>,
+    origin: Arc<Origin>,
+}
+
+/// What a pipeline was read from.
+#[derive(Debug)]
+struct Origin {
+    document: Document,
+    /// As they were read.
+    settings: Settings,
 }
 
 impl Pipeline {
-    /// Reads a pipeline file.
+    /// Reads a pipeline file, of at most 16 MiB.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be.
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it is not UTF-8 or says what cannot be.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self> {
-        let path = path.as_ref();
-        let text = file::read_text(path, MOST_BYTES).map_err(|error| Error::io(path, &error))?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        let table = text.parse::<Table>().map_err(|error| {
-            let (line, column) = position(&text, error.span().map_or(0, |span| span.start));
-            let key = format!("{}:{line}:{column}", path.display());
-            Error::config(key, error.message().trim().replace('\n', ", "))
-        })?;
-        Self::from_table(table, base)
+        Self::from_document(Document::from_file(path.as_ref())?)
     }
 
     /// Reads the text of a pipeline file; paths in it are relative to `base`.
@@ -68,22 +74,33 @@ impl Pipeline {
     ///
     /// [`Error::Config`] where it says what cannot be.
     pub fn from_toml(text: &str, base: impl AsRef<Path>) -> Result<Self> {
-        let table = text.parse::<Table>().map_err(|error| {
-            let (line, column) = position(text, error.span().map_or(0, |span| span.start));
-            let key = format!("line {line}, column {column}");
-            Error::config(key, error.message().trim().replace('\n', ", "))
-        })?;
-        Self::from_table(table, base.as_ref())
+        Self::from_document(Document::from_text(text, base.as_ref()))
+    }
+
+    /// Opens the source.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SourceSettings::open`], with the key and its place in the file.
+    pub fn open(&self) -> Result<Arc<dyn Source>> {
+        self.source.open().map_err(|error| self.origin.locate(error, &self.settings))
     }
 
     /// A loader of this source and chain with these settings; opens the source. What `[storage]` says holds for every
-    /// file that the process opens from now on.
+    /// file that the process opens from now on. Errors of the loader about a setting say where the file has it.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pipeline::open`], and [`Error::Config`] where a setting of `[storage]` cannot be.
     pub fn builder(&self) -> Result<LoaderBuilder> {
-        storage::configure(&self.settings.storage)?;
+        let origin = self.origin.clone();
+        let locate = move |error, settings: &Settings| origin.locate(error, settings);
+        storage::configure(&self.settings.storage)
+            .map_err(|error| locate(error, &self.settings))?;
         let begin = Instant::now();
-        let source = self.source.open()?;
+        let source = self.open()?;
         let builder = LoaderBuilder::new(source, self.chain.clone()).opened_in(begin.elapsed());
-        Ok(builder.settings(self.settings.clone()))
+        Ok(builder.settings(self.settings.clone()).locate_errors(Arc::new(locate)))
     }
 
     /// The file that says the same with every setting of its sections written out; paths in it are relative
@@ -112,24 +129,63 @@ impl Pipeline {
         Ok(text)
     }
 
-    fn from_table(mut file: Table, base: &Path) -> Result<Self> {
-        let known = ["source", "loader", "decode", "output", "cache", "limits", "storage", "chain"];
-        if let Some(key) = file.keys().find(|key| !known.contains(&key.as_str())) {
-            return Err(unknown(key, &known).into_error(""));
-        }
-        let source = source(file.remove("source"), base)?;
-        let settings = Settings {
-            loader: settings(&mut file, "loader")?,
-            decode: settings(&mut file, "decode")?,
-            output: settings(&mut file, "output")?,
-            cache: settings(&mut file, "cache")?,
-            limits: settings(&mut file, "limits")?,
-            storage: storage_settings(&mut file, base)?,
-        };
-        settings.check()?;
-        let (chain, written) = chain(file.remove("chain"))?;
-        Ok(Self { source, settings, chain, written })
+    fn from_document(document: Document) -> Result<Self> {
+        let table = document.table()?;
+        let (source, settings, chain, written) =
+            parts(table, document.base()).map_err(|error| document.locate(error))?;
+        let origin = Arc::new(Origin { document, settings: settings.clone() });
+        Ok(Self { source, settings, chain, written, origin })
     }
+}
+
+impl Origin {
+    /// The error with the place of its key in the file, unless the program has changed that setting since.
+    fn locate(&self, error: Error, settings: &Settings) -> Error {
+        match &error {
+            Error::Config { key, .. }
+                if value_of(settings, key) != value_of(&self.settings, key) =>
+            {
+                error
+            }
+            _ => self.document.locate(error),
+        }
+    }
+}
+
+/// The value of a key below a section of [`Settings`]; `None` for any other key.
+fn value_of(settings: &Settings, key: &str) -> Option<serde_json::Value> {
+    let Settings { loader, decode, output, cache, limits, storage } = settings;
+    let (section, key) = key.split_once('.')?;
+    let section = match section {
+        "loader" => serde_json::to_value(loader),
+        "decode" => serde_json::to_value(decode),
+        "output" => serde_json::to_value(output),
+        "cache" => serde_json::to_value(cache),
+        "limits" => serde_json::to_value(limits),
+        "storage" => serde_json::to_value(storage),
+        _ => return None,
+    };
+    let key = key.split(['[', '.']).next()?;
+    section.ok()?.get(key).cloned()
+}
+
+/// What the sections of a file say.
+fn parts(mut file: Table, base: &Path) -> Result<(SourceSettings, Settings, Chain, Vec<Table>)> {
+    if let Some(key) = file.keys().find(|key| !SECTIONS.contains(&key.as_str())) {
+        return Err(unknown(key, &SECTIONS).into_error(""));
+    }
+    let source = source(file.remove("source"), base)?;
+    let settings = Settings {
+        loader: settings(&mut file, "loader")?,
+        decode: settings(&mut file, "decode")?,
+        output: settings(&mut file, "output")?,
+        cache: settings(&mut file, "cache")?,
+        limits: settings(&mut file, "limits")?,
+        storage: storage_settings(&mut file, base)?,
+    };
+    settings.check()?;
+    let (chain, written) = chain(file.remove("chain"))?;
+    Ok((source, settings, chain, written))
 }
 
 /// `[storage]`, whose paths are relative to the file as all paths are.
@@ -179,8 +235,10 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
         };
         let node = node::Node::from(Value::Table(table.clone()));
         let operator = op::read(&name, node)
-            .unwrap_or_else(|| Err(Problem::unknown_choice("operator", &name, op::NAMES).at("op")))
-            .map_err(|problem| problem.or_known(&["op", "placement"]).into_error(&key))?;
+            .unwrap_or_else(|| Err(Problem::unknown_operator(&name).at("op")))
+            .map_err(|problem| {
+                problem.or_known(&["op", "placement"]).of_operator(&name).into_error(&key)
+            })?;
         operator
             .check()
             .map_err(|error| Error::config(format!("{key}.{}", error.field), error.problem))?;
@@ -192,14 +250,6 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
 
 fn wrong_type(key: &str, wanted: &str, found: &Value) -> Error {
     Error::config(key, format!("must be {wanted}, is {}", found.type_str()))
-}
-
-/// Line and column, both from 1, of a byte of the text.
-fn position(text: &str, byte: usize) -> (usize, usize) {
-    let before = &text.as_bytes()[..byte.min(text.len())];
-    let start = before.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);
-    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
-    (line, String::from_utf8_lossy(&before[start..]).chars().count() + 1)
 }
 
 fn value(key: &str, from: &impl Serialize) -> Result<Value> {

@@ -6,10 +6,12 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+pub use location::Location;
 pub use redacted::Redacted;
 #[cfg(feature = "remote")]
 pub(crate) use redacted::permits;
 
+mod location;
 mod redacted;
 
 /// The crate's result.
@@ -21,10 +23,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The user wrote a setting that cannot be: a key and what is wrong with its value.
     Config {
-        /// The key, as in TOML: `chain[2].std[1]`.
+        /// The key, as in TOML: `chain[2].std[1]`. Empty where a pipeline file is not TOML.
         key: String,
         /// What is wrong, with the value and the way out.
         problem: String,
+        /// Where the pipeline file says so; `None` where the setting is not from a file.
+        at: Option<Box<Location>>,
     },
     /// One sample cannot be used; obeys `on_error`.
     Sample(SampleError),
@@ -146,7 +150,16 @@ impl Fault {
 impl Error {
     /// A setting that cannot be.
     pub fn config(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Config { key: shown(key), problem: shown(problem) }
+        Error::Config { key: shown(key), problem: shown(problem), at: None }
+    }
+
+    /// Where the pipeline file says what cannot be; `None` where the error is of another kind or the setting is not from
+    /// a file.
+    pub fn location(&self) -> Option<&Location> {
+        match self {
+            Error::Config { at, .. } => at.as_deref(),
+            _ => None,
+        }
     }
 
     /// A file or directory that cannot be used.
@@ -191,7 +204,15 @@ fn shown(text: impl Into<String>) -> String {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Error::Config { key, problem } => write!(f, "{key}: {problem}"),
+            Error::Config { key, problem, at } => {
+                if let Some(at) = at {
+                    write!(f, "{at}: ")?;
+                }
+                match key.as_str() {
+                    "" => f.write_str(problem),
+                    key => write!(f, "{key}: {problem}"),
+                }
+            }
             Error::Sample(error) => {
                 write!(
                     f,

@@ -3,6 +3,7 @@
 use std::fs;
 use std::ops::Range;
 
+use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::error::Error;
 use feedwater::loader::DeviceChoice;
@@ -183,6 +184,12 @@ fn every_choice_is_read() {
     assert_eq!(places, [Placement::Cpu, Placement::Gpu]);
 }
 
+/// Key and problem, without the place.
+fn said(error: &Error) -> String {
+    let Error::Config { key, problem, .. } = error else { panic!("{error:?}") };
+    format!("{key}: {problem}")
+}
+
 /// What is wrong and the words for it; `[source]` comes before each text.
 #[test]
 fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
@@ -256,7 +263,23 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         (
             "[limits]\nmax_file_bytes = \"1 mile\"",
-            "limits.max_file_bytes: must be a number of bytes, such as 65536 or \"512 MiB\", is string \"1 mile\"",
+            "limits.max_file_bytes: is 1 mile, and mile is no unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
+        ),
+        (
+            "[limits]\nmax_file_bytes = \"-5 GiB\"",
+            "limits.max_file_bytes: must be a number of bytes, such as 65536 or \"512 MiB\", is string \"-5 GiB\"",
+        ),
+        (
+            "[cache]\ndecoded = \"9999999 TiB\"",
+            "cache.decoded: is 9999999 TiB, must be at most 9223372036854775807 bytes (less than 8388608 TiB)",
+        ),
+        (
+            "[storage]\nread_ahead = \"2000000 TiB\"",
+            "storage.read_ahead: must be at most 1152921504606846976 bytes (1048576 TiB), is 2199023255552000000",
+        ),
+        (
+            "[[chain]]\nop = \"center_crop\"\nwidth = 5000000000\nheight = 3",
+            "chain[0].width: must be an integer from 0 to 4294967295, is integer `5000000000`",
         ),
         (
             "[limits]\nmax_file_bytes = -1",
@@ -268,7 +291,7 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         (
             "[limits]\ndevice_memory = \"1 mile\"",
-            "limits.device_memory: must be a number of bytes, such as 65536 or \"512 MiB\", is string \"1 mile\"",
+            "limits.device_memory: is 1 mile, and mile is no unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
         ),
         (
             "[decode]\nroutes = [\"cpu\", \"hardwre\"]",
@@ -296,11 +319,11 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
         ),
         (
             "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = -1",
-            "chain[0].padding: must be an integer from 0 up, is integer `-1`",
+            "chain[0].padding: must be an integer from 0 to 4294967295, is integer `-1`",
         ),
         (
             "[[chain]]\nop = \"random_crop\"\nwidth = 3\nheight = 3\npadding = [0, 0, \"x\", 0]",
-            "chain[0].padding[2]: must be an integer from 0 up, is string \"x\"",
+            "chain[0].padding[2]: must be an integer from 0 to 4294967295, is string \"x\"",
         ),
         ("chain = 3", "chain: must be a list: [[chain]], is integer"),
         ("loader = 3", "loader: must be a table, is integer `3`"),
@@ -312,7 +335,8 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
             format!("{text}\n{SOURCE}")
         };
         let error = Pipeline::from_toml(&text, "").unwrap_err();
-        assert_eq!(error.to_string(), words, "{text}");
+        assert_eq!(said(&error), words, "{text}");
+        assert!(error.location().is_some(), "{text}");
     }
 }
 
@@ -321,7 +345,7 @@ fn an_operators_own_check_is_made_at_once() {
     let text = format!(
         "{SOURCE}[[chain]]\nop = \"flip\"\n[[chain]]\nop = \"normalize\"\nmean = [0, 0, 0]\nstd = [1, 0, 1]"
     );
-    let words = Pipeline::from_toml(&text, "").unwrap_err().to_string();
+    let words = said(&Pipeline::from_toml(&text, "").unwrap_err());
     assert!(words.starts_with("chain[1].std[1]: must be"), "{words}");
     assert!(words.ends_with("is 0"), "{words}");
 }
@@ -329,7 +353,7 @@ fn an_operators_own_check_is_made_at_once() {
 #[test]
 fn an_operator_without_a_name_gets_the_names() {
     let text = format!("{SOURCE}[[chain]]\nwidth = 3");
-    let words = Pipeline::from_toml(&text, "").unwrap_err().to_string();
+    let words = said(&Pipeline::from_toml(&text, "").unwrap_err());
     assert!(words.starts_with("chain[0].op: is missing; name an operator: "), "{words}");
     for name in feedwater::op::NAMES {
         assert!(words.contains(name), "{words}");
@@ -353,7 +377,7 @@ fn a_file_has_exactly_one_source() {
         ("[source]\ntfrecord = [\"a\", 3]", "source.tfrecord: must be"),
         ("source = 3", "source: must be a table, is integer"),
     ] {
-        let error = Pipeline::from_toml(text, "").unwrap_err().to_string();
+        let error = said(&Pipeline::from_toml(text, "").unwrap_err());
         assert!(error.starts_with(words), "{error}");
     }
 }

@@ -179,10 +179,7 @@ fn the_shard_is_printed_and_a_wrong_one_refused() {
         let refused = run(&args, &ranked[..1]);
         assert_eq!(refused.status.code(), Some(2));
         let words = text(&refused.stderr);
-        assert!(
-            words.starts_with("feedwater: loader.shard: RANK is 1 and WORLD_SIZE is not"),
-            "{words}"
-        );
+        assert!(words.contains(": loader.shard: RANK is 1 and WORLD_SIZE is not"), "{words}");
     }
     let none = workplace("shard = \"none\"");
     let args = ["run", "partial.toml", "--device", "cpu", "--json"];

@@ -10,6 +10,7 @@ use feedwater::source::Directory;
 use feedwater::synth::Settings;
 use serde_json::json;
 
+use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::pictures::{self, cache};
 use super::report::{Report, warn};
@@ -36,6 +37,7 @@ pub struct Options {
 
 pub fn main(options: &Options) -> Result<(), Failure> {
     options.device.require()?;
+    warn_without_simd();
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
     let data = pictures::make(&cache, &settings, options.json)?;

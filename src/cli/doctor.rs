@@ -44,12 +44,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     print(format!("cpu       {cores} cores; {}", features.join(" ")))?;
     let size = |count: Option<u64>| count.map_or("unknown".into(), bytes);
     print(format!("memory    {}, {} available", size(total), size(available)))?;
-    let libjpeg = if simd {
-        "with SIMD"
-    } else {
-        "without SIMD, slower: install nasm, then run cargo clean -p mozjpeg-sys and build again"
-    };
-    print(format!("libjpeg   {libjpeg}"))?;
+    print(format!("libjpeg   {}", libjpeg(simd)))?;
     print(format!("driver    {}", library_text(&probe.driver)))?;
     for device in &probe.devices {
         print(format!("gpu       {}", device_text(device)))?;
@@ -68,6 +63,26 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         }
         (true, Ok(_), Ok(_)) => "verdict   decoding and operators run on the GPU",
     })
+}
+
+/// Tells on standard error, before anything is measured, that JPEGs are decoded without SIMD code. To be called once.
+pub fn warn_without_simd() {
+    if let Some(warning) = simd_warning(feedwater::decode::simd()) {
+        eprintln!("warning: {warning}");
+    }
+}
+
+fn simd_warning(simd: bool) -> Option<String> {
+    (!simd).then(|| format!("libjpeg is {}", libjpeg(simd)))
+}
+
+fn libjpeg(simd: bool) -> &'static str {
+    match simd {
+        true => "with SIMD",
+        false => {
+            "without SIMD, slower: install nasm, then run cargo clean -p mozjpeg-sys and build again"
+        }
+    }
 }
 
 fn library_text(found: &Result<LibraryReport, String>) -> String {
@@ -142,4 +157,16 @@ fn cpu_features() -> Vec<&'static str> {
 #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn cpu_features() -> Vec<&'static str> {
     Vec::new()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_build_without_simd_is_warned_of_with_the_line_of_doctor() {
+        assert_eq!(simd_warning(true), None);
+        let warning = simd_warning(false).unwrap();
+        assert!(warning.ends_with(libjpeg(false)) && warning.contains("nasm"), "{warning}");
+    }
 }

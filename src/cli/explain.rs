@@ -11,6 +11,7 @@ use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::source::{HostPage, Source};
 
 use super::consumer::Consumer;
+use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::warn;
 use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
@@ -171,6 +172,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
         Ok(pipeline.builder()?.device(options.device.choice()))
     };
     let loader = builder()?.build()?;
+    warn_without_simd();
     warn(&loader);
     let polled = Polled::waiting_for(&loader);
     let mut consumer = match (&options.consumer_cmd, options.step_ms) {

@@ -7,7 +7,7 @@
 //! * Standard output that is closed early ends the command quietly.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -146,11 +146,30 @@ pub enum Failure {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
+        let mut text = error.to_string();
+        // For people the line of the file too, with a marker; for programs one line.
+        if let Some(location) = error.location()
+            && io::stderr().is_terminal()
+        {
+            text = format!("{text}\n{}", location.excerpt()).trim_end().into();
+        }
         match error {
-            Error::Config { .. } => Failure::Misused(error.to_string()),
-            _ => Failure::Failed(error.to_string()),
+            Error::Config { .. } => Failure::Misused(text),
+            _ => Failure::Failed(text),
         }
     }
+}
+
+/// An error about settings, some of which options took the place of: each pair is a key and the option's name.
+fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> Failure {
+    let Error::Config { mut key, mut problem, at } = error else { return error.into() };
+    for (setting, option) in given {
+        problem = problem.replace(setting, option);
+        if key == *setting {
+            key = (*option).into();
+        }
+    }
+    Error::Config { key, problem, at }.into()
 }
 
 /// Runs the command that the arguments name.

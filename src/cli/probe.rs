@@ -50,13 +50,13 @@ pub struct Opened {
 
 /// Opens what a pipeline file names, or what lies at a path.
 pub fn open(path: &Path) -> Result<Opened, Failure> {
-    let (settings, limits) = if path.extension().is_some_and(|it| it == "toml") {
+    if path.extension().is_some_and(|it| it == "toml") {
         let pipeline = Pipeline::from_file(path)?;
-        (pipeline.source, pipeline.settings.limits)
-    } else {
-        (source::detect(path)?, Limits::default())
-    };
-    Ok(Opened { source: settings.open()?, limits, table: settings.to_table()? })
+        let (source, table) = (pipeline.open()?, pipeline.source.to_table()?);
+        return Ok(Opened { source, limits: pipeline.settings.limits, table });
+    }
+    let settings = source::detect(path)?;
+    Ok(Opened { source: settings.open()?, limits: Limits::default(), table: settings.to_table()? })
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {

@@ -9,9 +9,12 @@ use feedwater::file::AtomicFile;
 use feedwater::loader::Loader;
 use feedwater::plan::Count;
 
+use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
-use super::{Failure, PipelineOptions, count, io_failure, print, print_json, progress};
+use super::{
+    Failure, PipelineOptions, count, in_terms_of_options, io_failure, print, print_json, progress,
+};
 
 /// Loads whole epochs and shows the rate, where the time went and the memory
 #[derive(Args)]
@@ -62,7 +65,10 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     if trace.is_some() {
         builder = builder.trace(options.trace_spans as usize);
     }
-    let loader = builder.nvtx(options.nvtx).build()?;
+    warn_without_simd();
+    let given = options.workers.map(|_| ("loader.workers", "--workers"));
+    let built = builder.nvtx(options.nvtx).build();
+    let loader = built.map_err(|error| in_terms_of_options(error, given.as_slice()))?;
     let _polled = Polled::waiting_for(&loader);
     if let Some(address) = options.metrics {
         let address = loader.serve_metrics(address)?;

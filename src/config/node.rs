@@ -11,18 +11,22 @@ use serde::de::{
 use serde::forward_to_deserialize_any;
 use toml::Value;
 
+use super::equivalents;
 use crate::error::Error;
+use crate::op;
 
 /// A value of the file.
 pub struct Node(Value);
 
 /// What is wrong, and with which key below the one that is being read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Problem {
     path: String,
     text: String,
     /// The key that nobody knows, and those that are known: the text is made last.
     unknown: Option<(String, Vec<&'static str>)>,
+    /// The operator whose settings are read, where they are one's.
+    operator: Option<String>,
 }
 
 /// Reads a value.
@@ -32,17 +36,33 @@ pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
 
 /// A key that is not one of `known`.
 pub fn unknown(key: &str, known: &[&'static str]) -> Problem {
-    Problem { path: key.into(), text: String::new(), unknown: Some((key.into(), known.to_vec())) }
+    Problem { path: key.into(), unknown: Some((key.into(), known.to_vec())), ..Problem::default() }
 }
 
 impl Problem {
     /// A choice that is not one of `known`.
     pub fn unknown_choice(noun: &str, found: &str, known: &[&str]) -> Self {
-        let text = match nearest(found, known) {
+        let found = &shortened(found);
+        let text = match equivalents::choice(found, known).or_else(|| nearest(found, known)) {
             Some(name) => format!("unknown {noun} {found}, did you mean {name}?"),
             None => format!("unknown {noun} {found}, choose one of {}", known.join(", ")),
         };
         Self::custom(text)
+    }
+
+    /// An operator that there is not: with the one that is nearest, or what to write for another library's.
+    pub fn unknown_operator(found: &str) -> Self {
+        let found = &shortened(found);
+        match equivalents::operator(found) {
+            Some(answer) => Self::custom(format!("unknown operator {found}; {answer}")),
+            None => Self::unknown_choice("operator", found, op::NAMES),
+        }
+    }
+
+    /// The settings are those of this operator.
+    pub fn of_operator(mut self, name: &str) -> Self {
+        self.operator = Some(name.into());
+        self
     }
 
     /// The same problem, seen from the level above.
@@ -63,9 +83,12 @@ impl Problem {
     pub fn into_error(self, key: &str) -> Error {
         let text = match self.unknown {
             None => self.text,
-            Some((key, known)) => match nearest(&key, &known) {
-                Some(name) => format!("unknown key, did you mean {name}?"),
-                None => format!("unknown key, the keys here are {}", known.join(", ")),
+            Some((key, known)) => match equivalents::key(&key, self.operator.as_deref()) {
+                Some(answer) => format!("unknown key; {answer}"),
+                None => match nearest(&key, &known) {
+                    Some(name) => format!("unknown key, did you mean {name}?"),
+                    None => format!("unknown key, the keys here are {}", known.join(", ")),
+                },
             },
         };
         Error::config(join(key, &self.path), text)
@@ -104,6 +127,17 @@ fn distance(a: &str, b: &str) -> usize {
     above[b.len()]
 }
 
+/// A text from the file, for a message: of one that is long the beginning, and nothing that commands a terminal.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 80;
+    let printable = text.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c });
+    let mut short: String = printable.take(MOST).collect();
+    if text.chars().count() > MOST {
+        short.push('…');
+    }
+    short
+}
+
 fn join(key: &str, path: &str) -> String {
     match (key.is_empty(), path.is_empty(), path.starts_with('[')) {
         (true, _, _) => path.into(),
@@ -129,16 +163,21 @@ impl std::error::Error for Problem {}
 
 impl serde::de::Error for Problem {
     fn custom<T: fmt::Display>(text: T) -> Self {
-        Self { path: String::new(), text: text.to_string(), unknown: None }
+        Self { text: text.to_string(), ..Self::default() }
     }
 
     fn invalid_type(found: Unexpected<'_>, wanted: &dyn Expected) -> Self {
         let wanted = match wanted.to_string().as_str() {
-            "u8" | "u16" | "u32" | "u64" | "usize" => "an integer from 0 up".to_string(),
-            "i8" | "i16" | "i32" | "i64" | "isize" => "an integer".to_string(),
+            "u32" => format!("an integer from 0 to {}", u32::MAX),
+            "u64" | "usize" => "an integer from 0 up".to_string(),
+            "i64" => "an integer".to_string(),
             "f32" | "f64" => "a number".to_string(),
             other if other.starts_with("struct ") => "a table".to_string(),
             other => other.to_string(),
+        };
+        let found = match found {
+            Unexpected::Str(text) => format!("string {:?}", shortened(text)),
+            found => found.to_string(),
         };
         Self::custom(format!("must be {wanted}, is {found}"))
     }

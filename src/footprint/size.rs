@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::de::{self, Deserializer, Unexpected, Visitor};
 
-/// Reads a number of bytes: an integer, or a text such as `"512 MiB"`.
+/// Reads a number of bytes: an integer, or a text such as `"512 MiB"`, `"1.5 GiB"` or `"20 GB"`.
 pub fn byte_size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     deserializer.deserialize_any(ByteSize)
 }
@@ -32,33 +32,124 @@ impl Visitor<'_> for ByteSize {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
-        parse_bytes(text).ok_or_else(|| E::invalid_value(Unexpected::Str(text), &self))
+        let found: String = text.chars().take(40).collect();
+        parse_bytes(text).map_err(|problem| match problem {
+            Problem::NoNumber => E::invalid_value(Unexpected::Str(text), &self),
+            Problem::TooLarge => E::custom(format!(
+                "is {found}, must be at most {MOST_BYTES} bytes (less than 8388608 TiB)"
+            )),
+            Problem::Unit(unit) => {
+                let units: Vec<_> = UNITS.iter().map(|(name, _)| *name).collect();
+                E::custom(format!(
+                    "is {found}, and {unit} is no unit of bytes; choose one of {} (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
+                    units.join(", ")
+                ))
+            }
+        })
     }
 }
 
-/// The number of bytes of a text: digits, and `B`, `KiB`, `MiB` or `GiB`.
-fn parse_bytes(text: &str) -> Option<u64> {
+/// What is no number of bytes.
+#[derive(Debug, PartialEq)]
+enum Problem {
+    NoNumber,
+    Unit(String),
+    TooLarge,
+}
+
+/// The largest integer of TOML.
+const MOST_BYTES: u64 = i64::MAX as u64;
+
+/// Units with their bytes; capitals do not matter.
+const UNITS: [(&str, u64); 9] = [
+    ("B", 1),
+    ("KiB", 1 << 10),
+    ("MiB", 1 << 20),
+    ("GiB", 1 << 30),
+    ("TiB", 1 << 40),
+    ("kB", 1_000),
+    ("MB", 1_000_000),
+    ("GB", 1_000_000_000),
+    ("TB", 1_000_000_000_000),
+];
+
+/// The number of bytes of a text: digits, which may have a fraction, and a unit. Parts of a byte are left out.
+fn parse_bytes(text: &str) -> Result<u64, Problem> {
     let text = text.trim();
-    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let shift = match text[digits..].trim() {
-        "" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return None,
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = (&text[..end], text[end..].trim());
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
+    if !is_number(whole) || !is_number(fraction) {
+        return Err(Problem::NoNumber);
+    }
+    let scale = match unit {
+        "" => 1,
+        unit => match UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
+            Some((_, bytes)) => *bytes,
+            None => return Err(Problem::Unit(unit.chars().take(20).collect())),
+        },
     };
-    text[..digits].parse::<u64>().ok()?.checked_mul(1 << shift)
+    let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
+    // No unit has more than 13 digits, so further ones are parts of a byte.
+    let digits = &fraction[..fraction.len().min(18)];
+    let fraction: u128 = digits.parse().unwrap_or(0);
+    let part = fraction * u128::from(scale) / 10u128.pow(digits.len() as u32);
+    let bytes = whole.and_then(|whole| whole.checked_add(part as u64));
+    bytes.filter(|bytes| *bytes <= MOST_BYTES).ok_or(Problem::TooLarge)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::parse_bytes;
+    use super::{Problem, parse_bytes};
 
     #[test]
-    fn bytes_may_have_a_unit() {
-        assert_eq!(parse_bytes("512 MiB"), Some(512 << 20));
-        assert_eq!(parse_bytes("7"), Some(7));
-        assert_eq!(parse_bytes("1.5 GiB"), None);
-        assert_eq!(parse_bytes("99999999999999 GiB"), None);
+    fn bytes_may_have_a_unit_and_a_fraction() {
+        for (text, bytes) in [
+            ("7", 7),
+            ("0 B", 0),
+            ("512 MiB", 512 << 20),
+            ("512MiB", 512 << 20),
+            (" 512  mib ", 512 << 20),
+            ("5 GiB", 5 << 30),
+            ("5 GB", 5_000_000_000),
+            ("2 TiB", 2 << 40),
+            ("2 TB", 2_000_000_000_000),
+            ("3 kB", 3_000),
+            ("3 KiB", 3 << 10),
+            ("1.5 GiB", 3 << 29),
+            ("0.1 MB", 100_000),
+            ("0.0001 KiB", 0),
+            ("1.99999999999999999999999999 B", 1),
+            ("9223372036854775807", i64::MAX as u64),
+            ("8388607 TiB", 8_388_607 << 40),
+        ] {
+            assert_eq!(parse_bytes(text), Ok(bytes), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_of_bytes_is_told_apart() {
+        let unit = |unit: &str| Problem::Unit(unit.into());
+        for (text, problem) in [
+            ("", Problem::NoNumber),
+            ("GiB", Problem::NoNumber),
+            ("-5 GiB", Problem::NoNumber),
+            ("1e9", unit("e9")),
+            ("1. GiB", Problem::NoNumber),
+            (".5 GiB", Problem::NoNumber),
+            ("1.2.3 GiB", Problem::NoNumber),
+            ("5 G", unit("G")),
+            ("5 Gbit", unit("Gbit")),
+            ("1 mile", unit("mile")),
+            ("9999999 TiB", Problem::TooLarge),
+            ("8388608 TiB", Problem::TooLarge),
+            ("99999999999999 GiB", Problem::TooLarge),
+            ("99999999999999999999999999", Problem::TooLarge),
+            ("9223372036854775808", Problem::TooLarge),
+            ("18446744073709551615.9 B", Problem::TooLarge),
+        ] {
+            assert_eq!(parse_bytes(text), Err(problem), "{text}");
+        }
     }
 }

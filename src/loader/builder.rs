@@ -19,6 +19,7 @@ use crate::plan::{
 use crate::source::{HostPage, Source, Subset};
 use crate::tensor::{DType, Layout};
 
+use super::origin::Locate;
 use super::{Loader, LoaderState};
 
 /// Where a loader may run.
@@ -45,7 +46,8 @@ pub struct LoaderBuilder {
     pub(super) nvtx: bool,
     pub(super) watch_device: Option<Duration>,
     pub(super) chain: Chain,
-    settings: Settings,
+    pub(super) settings: Settings,
+    pub(super) locate: Option<Locate>,
     device: DeviceChoice,
 }
 
@@ -64,6 +66,7 @@ impl LoaderBuilder {
             nvtx: false,
             watch_device: None,
             settings: Settings::default(),
+            locate: None,
             device: DeviceChoice::Auto,
         }
     }
@@ -336,12 +339,13 @@ impl LoaderBuilder {
             (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(EVERY.into()) },
             (_, found) => found?.1,
         };
-        self.make_plan(facts)
+        self.make_plan(facts).map_err(self.locator())
     }
 
     /// Plans, checks, takes all memory and starts the threads.
     pub fn build(self) -> Result<Loader> {
-        crate::storage::opening(|| Loader::start(self))
+        let locate = self.locator();
+        crate::storage::opening(|| Loader::start(self)).map_err(locate)
     }
 
     /// The plan, one line that says where it runs and why, and the device.

@@ -27,6 +27,7 @@ mod feed;
 mod host;
 mod metrics;
 mod order;
+mod origin;
 mod policy;
 mod profile;
 mod state;

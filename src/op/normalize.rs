@@ -14,9 +14,10 @@ use super::{FieldError, Fusion, Operator, Tiling};
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Normalize {
-    /// Mean of red, green and blue, in terms of 0 to 1.
+    /// Mean of red, green and blue in terms of 0 to 1, from -1 to 1. DALI's are in terms of 0 to 255: divide them by 255.
     pub mean: [f32; 3],
-    /// Their standard deviations, over 0.
+    /// Their standard deviations in terms of 0 to 1: over 0, at most [`Normalize::MAX_STD`]. No set of images has one
+    /// over 0.5.
     pub std: [f32; 3],
 }
 
@@ -45,9 +46,24 @@ impl Params {
 }
 
 impl Normalize {
+    /// Largest `std`: what is larger is in terms of 0 to 255, where even a nearly uniform set has more.
+    pub const MAX_STD: f32 = 4.0;
+
     /// The statistics of ImageNet with which torchvision's models are trained.
     pub const IMAGENET: Self =
         Self { mean: [0.485, 0.456, 0.406], std: [0.229, 0.224, 0.225] };
+
+    /// The same operator where the values that look like it are in terms of 0 to 255.
+    fn divided(&self) -> Self {
+        let by_255 = |values: [f32; 3]| values.map(|value| value / 255.0);
+        let is_over_1 = |values: [f32; 3]| values.iter().any(|&value| value > 1.0);
+        let mean_is = is_over_1(self.mean);
+        let std_is = is_over_1(self.std) || mean_is && self.std.contains(&1.0);
+        Self {
+            mean: if mean_is { by_255(self.mean) } else { self.mean },
+            std: if std_is { by_255(self.std) } else { self.std },
+        }
+    }
 }
 
 impl Operator for Normalize {
@@ -58,13 +74,29 @@ impl Operator for Normalize {
     const TILING: Tiling = Tiling::Follows;
 
     fn check(&self) -> Result<(), FieldError> {
-        for (channel, (mean, std)) in self.mean.iter().zip(self.std).enumerate() {
-            if !mean.is_finite() {
-                let problem = format!("must be a number, is {mean}");
+        for (channel, (mean, std)) in self.mean.into_iter().zip(self.std).enumerate() {
+            let scale = |field: &str, value: f32| {
+                let Self { mean, std } = self.divided();
+                let problem = format!(
+                    "is {value}, and a pixel is 0 to 1 here, not 0 to 255 as in DALI; write mean = {} and std = {}",
+                    list(mean),
+                    list(std)
+                );
+                Err(FieldError::new(format!("{field}[{channel}]"), problem))
+            };
+            if mean > 1.0 && mean.is_finite() {
+                return scale("mean", mean);
+            }
+            if !(-1.0..=1.0).contains(&mean) {
+                let problem = format!("must be a number from -1 to 1, is {mean}");
                 return Err(FieldError::new(format!("mean[{channel}]"), problem));
             }
-            if !(std > 0.0 && std.is_finite()) {
-                let problem = format!("must be a number over 0, is {std}");
+            if std > Self::MAX_STD && std.is_finite() {
+                return scale("std", std);
+            }
+            // What leaves must be numbers too.
+            if !(std > 0.0 && std.is_finite() && (2.0 / std).is_finite()) {
+                let problem = format!("must be a number over 0 and at most {}, is {std}", Self::MAX_STD);
                 return Err(FieldError::new(format!("std[{channel}]"), problem));
             }
         }
@@ -121,6 +153,15 @@ impl Operator for Normalize {
     }
 }
 
+/// Three values as in TOML, with as many digits as statistics have.
+fn list(values: [f32; 3]) -> String {
+    let [r, g, b] = values.map(|value| match (f64::from(value) * 1e5).round() / 1e5 {
+        rounded if rounded == 0.0 && value != 0.0 => f64::from(value),
+        rounded => rounded,
+    });
+    format!("[{r}, {g}, {b}]")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -131,6 +172,44 @@ mod tests {
         assert_eq!(field([1.0, 0.0, 1.0]), "std[1]");
         assert_eq!(field([1.0, 1.0, f32::NAN]), "std[2]");
         assert_eq!(Normalize::IMAGENET.check(), Ok(()));
+    }
+
+    /// DALI's `CropMirrorNormalize` takes the same statistics in terms of 0 to 255.
+    #[test]
+    fn statistics_of_0_to_255_are_refused_with_those_of_0_to_1() {
+        let imagenet = ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]);
+        for ((mean, std), field, answer) in [
+            (imagenet, "mean[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
+            (([0.0; 3], [255.0; 3]), "std[0]", "mean = [0, 0, 0] and std = [1, 1, 1]"),
+            (([127.5; 3], [127.5; 3]), "mean[0]", "mean = [0.5, 0.5, 0.5] and std = [0.5, 0.5, 0.5]"),
+            (([0.0, 0.0, 104.0], [1.0; 3]), "mean[2]", "mean = [0, 0, 0.40784] and std = [0.00392, 0.00392, 0.00392]"),
+            ((imagenet.0, [0.229, 0.224, 0.225]), "mean[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
+            (([0.485, 0.456, 0.406], imagenet.1), "std[0]", "mean = [0.485, 0.456, 0.406] and std = [0.229, 0.224, 0.225]"),
+        ] {
+            let error = Normalize { mean, std }.check().unwrap_err();
+            assert_eq!(error.field, field, "{mean:?} {std:?}");
+            assert!(error.problem.ends_with(answer), "{}", error.problem);
+        }
+    }
+
+    #[test]
+    fn scaling_on_purpose_is_possible() {
+        for (mean, std) in [
+            ([0.0; 3], [1.0; 3]),
+            ([0.5; 3], [0.5; 3]),
+            // Bytes as they are, less their mean: Caffe's.
+            ([0.485, 0.456, 0.406], [1.0 / 255.0; 3]),
+            ([-1.0; 3], [2.0; 3]),
+        ] {
+            assert_eq!(Normalize { mean, std }.check(), Ok(()), "{mean:?} {std:?}");
+        }
+        let field = |mean, std| Normalize { mean, std }.check().unwrap_err().field;
+        assert_eq!(field([-123.0, 0.0, 0.0], [1.0; 3]), "mean[0]");
+        assert_eq!(field([0.0, f32::NAN, 0.0], [1.0; 3]), "mean[1]");
+        assert_eq!(field([0.0, f32::INFINITY, 0.0], [1.0; 3]), "mean[1]");
+        assert_eq!(field([0.0; 3], [1.0, 1.0, f32::INFINITY]), "std[2]");
+        // 1 / 1e-39 is no f32.
+        assert_eq!(field([0.0; 3], [1.0, 1.0, 1e-39]), "std[2]");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::footprint::{byte_size, some_byte_size};
-use crate::op::Placement;
+use crate::op::{Operator, Placement, Resize};
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
 
@@ -179,7 +179,7 @@ pub struct CacheSettings {
     /// Pictures whose shorter side has more pixels than this are turned upright and resized to it, bilinear, before
     /// anything else is done to them: the chain sees the smaller picture, kept or not. That changes pixels, and lets the
     /// decoded cache hold more pictures. Every picture that is not kept is decoded whole and resized in each epoch.
-    /// Default: pictures are as they are.
+    /// At most 32767. Default: pictures are as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
 }
@@ -264,10 +264,26 @@ impl Settings {
             let problem = format!("must be below loader.world, which is {world}, is {rank}");
             return Err(Error::config("loader.rank", problem));
         }
+        for (key, bytes) in
+            [("storage.read_ahead", self.storage.read_ahead), ("storage.cache", self.storage.cache)]
+        {
+            check_bytes(key, bytes)?;
+        }
         self.storage.check()?;
         self.decode.check()?;
         self.cache.check(&self.decode)
     }
+}
+
+/// More than any machine has, and little enough that sums of such numbers stay within 64 bits.
+const MOST_BYTES: u64 = 1 << 60;
+
+fn check_bytes(key: &str, bytes: u64) -> Result<()> {
+    if bytes > MOST_BYTES {
+        let problem = format!("must be at most {MOST_BYTES} bytes (1048576 TiB), is {bytes}");
+        return Err(Error::config(key, problem));
+    }
+    Ok(())
 }
 
 impl CacheSettings {
@@ -277,19 +293,22 @@ impl CacheSettings {
                 let problem = "must be at least 1, is 0; leave it out for no cache";
                 return Err(Error::config(key, problem));
             }
+            check_bytes(key, bytes.unwrap_or(0))?;
         }
         if self.decoded.is_some() && decode.prescale {
             let problem = "keeps pictures at their full size, and decode.prescale asks for reduced ones; leave one out";
             return Err(Error::config("cache.decoded", problem));
         }
         match self.presize {
-            Some(0) => Err(Error::config("cache.presize", "must be at least 1, is 0")),
-            Some(_) if self.decoded.is_none() => {
+            Some(pixels) if self.decoded.is_some() => Resize::shorter(pixels)
+                .check()
+                .map_err(|error| Error::config("cache.presize", error.problem)),
+            Some(_) => {
                 let problem =
                     "sizes what the decoded cache holds, and there is none; set cache.decoded too";
                 Err(Error::config("cache.presize", problem))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 }
@@ -319,6 +338,34 @@ impl DecodeSettings {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Sums of the footprint's rows must not pass 64 bits.
+    #[test]
+    fn more_bytes_and_pixels_than_there_can_be_are_refused() {
+        let key = |settings: Settings| match settings.check() {
+            Err(Error::Config { key, .. }) => key,
+            other => panic!("{other:?}"),
+        };
+        let cache = |cache| Settings { cache, ..Settings::default() };
+        let storage = |storage| Settings { storage, ..Settings::default() };
+        let most = Some(1 << 60);
+        let fits = CacheSettings { encoded: most, decoded: most, presize: Some(32767) };
+        cache(fits.clone()).check().unwrap();
+        assert_eq!(
+            key(cache(CacheSettings { encoded: Some((1 << 60) + 1), ..fits })),
+            "cache.encoded"
+        );
+        assert_eq!(key(cache(CacheSettings { decoded: Some(u64::MAX), ..fits })), "cache.decoded");
+        for presize in [0, 32768, u32::MAX] {
+            let settings = cache(CacheSettings { presize: Some(presize), ..fits });
+            assert_eq!(key(settings), "cache.presize");
+        }
+        let default = StorageSettings::default;
+        let settings = storage(StorageSettings { read_ahead: u64::MAX, ..default() });
+        assert_eq!(key(settings), "storage.read_ahead");
+        let settings = storage(StorageSettings { cache: u64::MAX, ..default() });
+        assert_eq!(key(settings), "storage.cache");
+    }
 
     #[test]
     fn defaults_pass_and_impossible_values_are_named() {

@@ -28,6 +28,8 @@ const COMMANDS: [&str; 13] = [
     "selftest",
 ];
 
+const NO_SIMD: &str = "warning: libjpeg is without SIMD";
+
 /// Runs the program in `dir`, on the CPU alone whatever the machine has.
 fn feedwater(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_feedwater"))
@@ -47,7 +49,9 @@ fn done(dir: &Path, args: &[&str]) -> String {
     let output = feedwater(dir, args);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
-    assert_eq!(stderr, "", "{args:?} is quiet where there is no terminal");
+    // A build without the assembler says so.
+    let stderr: Vec<_> = stderr.lines().filter(|line| !line.starts_with(NO_SIMD)).collect();
+    assert_eq!(stderr, [""; 0], "{args:?} is quiet where there is no terminal");
     text(&output.stdout)
 }
 
@@ -182,7 +186,7 @@ fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
         ),
         (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: must be"),
         (CHAIN.to_string(), "source: is missing"),
-        ("[source".to_string(), "wrong.toml:1:"),
+        ("[source".to_string(), "unclosed table"),
         // The source is there, but no chain makes pictures of one size.
         (PIPELINE.to_string(), "chain: "),
     ] {
@@ -193,10 +197,76 @@ fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
             &["dump", "wrong.toml", "--out", "out"],
         ] {
             let stderr = refused(dir.path(), command, 2);
-            assert!(stderr.starts_with(&format!("feedwater: {words}")), "{stderr}");
+            let (place, problem) = stderr.split_once(": ").unwrap().1.split_once(": ").unwrap();
+            let position: Vec<_> = place.strip_prefix("wrong.toml:").unwrap().split(':').collect();
+            assert!(
+                matches!(position[..], [line, column] if line != "0" && column != "0"),
+                "{stderr}"
+            );
+            assert!(problem.starts_with(words), "{stderr}");
             assert_eq!(stderr.lines().count(), 1, "{stderr}");
         }
     }
+}
+
+/// In a build without the assembler; with it nothing is said.
+#[test]
+fn decoding_without_simd_is_told_once_and_not_in_the_result() {
+    let dir = workplace();
+    let doctor = done(dir.path(), &["doctor"]);
+    let line = doctor.lines().find_map(|line| line.strip_prefix("libjpeg ")).unwrap().trim();
+    for args in [
+        &["run", "pipeline.toml", "--device", "cpu", "--json"][..],
+        &["demo", "--images", "4", "--device", "cpu", "--json"],
+        &[
+            "bench",
+            "pipeline.toml",
+            "--device",
+            "cpu",
+            "--routes",
+            "cpu",
+            "--epochs",
+            "1",
+            "--json",
+        ],
+        &["bench-ops", "pipeline.toml", "--samples", "2", "--device", "cpu", "--json"],
+    ] {
+        let output = feedwater(dir.path(), args);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let told = stderr.lines().filter(|it| it.starts_with(NO_SIMD) && it.ends_with(line));
+        assert_eq!(told.count(), usize::from(!feedwater::decode::simd()), "{args:?}: {stderr}");
+        assert!(!stdout.contains("SIMD"), "{args:?}: {stdout}");
+        serde_json::from_str::<Value>(stdout.lines().next_back().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_is_missing_is_misuse_and_so_is_one_of_a_mixture() {
+    let dir = workplace();
+    let missing =
+        "[[source.mixture]]\ndirectory = \"data\"\n[[source.mixture]]\ndirectory = \"dta\"\n";
+    write(&dir, "missing.toml", &format!("{missing}{CHAIN}"));
+    for command in ["run", "plan", "probe", "bench-ops", "bench", "explain"] {
+        let words = refused(dir.path(), &[command, "missing.toml"], 2);
+        let place = "missing.toml:4:1: source.mixture[1].directory: is \"dta\"";
+        assert!(words.contains(place), "{command}: {words}");
+        assert!(words.contains(&*dir.path().to_string_lossy()), "{command}: {words}");
+    }
+}
+
+#[test]
+fn an_option_is_blamed_by_its_own_name() {
+    let dir = workplace();
+    let limits = "[limits]\ncpu_threads = 2\n";
+    write(&dir, "limited.toml", &format!("{PIPELINE}workers = 1\n{limits}{CHAIN}"));
+    let words =
+        refused(dir.path(), &["run", "limited.toml", "--device", "cpu", "--workers", "3"], 2);
+    assert!(words.contains("--workers is 3") && !words.contains("loader.workers"), "{words}");
+    let args = ["bench", "pipeline.toml", "--device", "cpu", "--batch", "64", "--epochs", "1"];
+    write(&dir, "drop.toml", &format!("{PIPELINE}last = \"drop\"\n{CHAIN}"));
+    let output = feedwater(dir.path(), &[&args[..1], &["drop.toml"], &args[2..]].concat());
+    let words = text(&output.stdout) + &text(&output.stderr);
+    assert!(words.contains("--batch: is 64") && !words.contains("loader.batch"), "{words}");
 }
 
 #[test]

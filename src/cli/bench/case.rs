@@ -10,8 +10,8 @@ use feedwater::loader::{Batch, Loader, Stats};
 use feedwater::plan::Route;
 use serde::{Deserialize, Serialize};
 
-use super::super::Failure;
 use super::super::report::{cpu_seconds, status_bytes};
+use super::super::{Failure, in_terms_of_options};
 use super::Options;
 
 /// What a case has come to. Rates, times and counts are of the measured epochs, memory is of the whole process.
@@ -77,7 +77,15 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
     }
 
     let start = Instant::now();
-    let loader = pipeline.builder()?.device(options.device.choice()).build()?;
+    let given: Vec<_> = [
+        options.workers.map(|_| ("loader.workers", "--workers")),
+        options.batch.map(|_| ("loader.batch", "--batch")),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let built = pipeline.builder()?.device(options.device.choice()).build();
+    let loader = built.map_err(|error| in_terms_of_options(error, &given))?;
     let mut first_batch = None;
     epoch(&loader, |batch| {
         if first_batch.is_none() {

@@ -20,6 +20,7 @@ use feedwater::plan::{Count, Place, Route};
 use serde::Serialize;
 use serde_json::json;
 
+use super::doctor::warn_without_simd;
 use super::group::Group;
 use super::interrupt::{self, Polled};
 use super::pictures::cache;
@@ -129,6 +130,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         return print_json(&case::measure(file, by.route(), options)?);
     }
     options.device.require()?;
+    warn_without_simd();
     let sets = match &options.file {
         Some(file) => vec![Set::of_file(file)],
         None => sets::make(&cache()?, options.images, options.json)?,

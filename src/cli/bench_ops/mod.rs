@@ -28,6 +28,7 @@ use feedwater::error::{Fault, SampleError};
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
 
+use super::doctor::warn_without_simd;
 use super::{DeviceOption, Failure, print, print_json, progress};
 use device::OnDevice;
 use host::Bench;
@@ -57,7 +58,8 @@ pub struct Options {
 
 pub fn main(options: &Options) -> Result<(), Failure> {
     let pipeline = Pipeline::from_file(&options.file)?;
-    let source = pipeline.source.open()?;
+    let source = pipeline.open()?;
+    warn_without_simd();
     let plan = plan(&pipeline)?;
     let all = source.len();
     let samples = options.samples.min(all);

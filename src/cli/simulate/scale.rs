@@ -152,7 +152,7 @@ fn misused(path: &Path, problem: &str) -> Failure {
 /// Where the model's own words do not say it, that the file or the options are at fault.
 fn in_terms_of_options(path: &Path, error: &Error) -> Failure {
     match error {
-        Error::Config { key, problem } if key == "sample_bytes" => {
+        Error::Config { key, problem, .. } if key == "sample_bytes" => {
             Failure::Misused(format!("--sample-bytes: {problem}"))
         }
         error => misused(path, &error.to_string()),

@@ -241,10 +241,13 @@ impl Any for Joined {
 /// An error of a part, with the part's place in its key.
 fn within(error: Error, part: &str) -> Error {
     match error {
-        Error::Config { key, problem } => match key.strip_prefix("source") {
-            Some(rest) => Error::Config { key: format!("source.{part}{rest}"), problem },
-            None => Error::Config { key, problem },
-        },
+        Error::Config { key, problem, at } => {
+            let key = match key.strip_prefix("source") {
+                Some(rest) => format!("source.{part}{rest}"),
+                None => key,
+            };
+            Error::Config { key, problem, at }
+        }
         error => error,
     }
 }

@@ -1,0 +1,201 @@
+//! The text of a pipeline file, and where it says what.
+
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use toml::Table;
+use toml::de::{DeTable, DeValue};
+
+use super::SECTIONS;
+use crate::error::{Error, Location, Result};
+use crate::file;
+use crate::storage;
+
+/// Most bytes of a pipeline file: far more than anybody writes, and little enough to be read at once.
+const MOST_BYTES: u64 = 16 << 20;
+
+/// The text of a pipeline file. Where its keys stand is found again when an error asks for it.
+#[derive(Debug)]
+pub struct Document {
+    /// `None` where the text was not read from a file.
+    file: Option<PathBuf>,
+    /// What paths in the text are relative to.
+    base: PathBuf,
+    text: String,
+}
+
+/// A path in the text that an error is about.
+struct Written {
+    key: String,
+    /// As it is written.
+    value: PathBuf,
+    /// Below the base.
+    path: PathBuf,
+}
+
+impl Document {
+    pub fn from_file(path: &Path) -> Result<Self> {
+        let bytes = file::read(path, MOST_BYTES).map_err(|error| Error::io(path, &error))?;
+        let base = path.parent().unwrap_or(Path::new("")).to_path_buf();
+        let text = String::from_utf8(bytes).map_err(|error| not_utf8(path, &error.into_bytes()))?;
+        Ok(Self { file: Some(path.to_path_buf()), base, text })
+    }
+
+    pub fn from_text(text: &str, base: &Path) -> Self {
+        Self { file: None, base: base.to_path_buf(), text: text.into() }
+    }
+
+    /// What paths in the text are relative to.
+    pub fn base(&self) -> &Path {
+        &self.base
+    }
+
+    pub fn table(&self) -> Result<Table> {
+        self.text.parse().map_err(|error: toml::de::Error| Error::Config {
+            key: String::new(),
+            problem: error.message().trim().replace('\n', ", "),
+            at: Some(Box::new(self.location(error.span().unwrap_or(0..0)))),
+        })
+    }
+
+    /// The error with the place of the key that it names. One about a file that the text names gets the key, and is an
+    /// error of the setting where there is no such file.
+    pub fn locate(&self, error: Error) -> Error {
+        match error {
+            Error::Config { key, problem, at: None } => {
+                let at = self.find(&key).map(|bytes| Box::new(self.location(bytes)));
+                Error::Config { key, problem, at }
+            }
+            Error::Io { path, problem } => match self.written(&path) {
+                None => Error::Io { path, problem },
+                Some(written) => self.of_path(&written, path, problem),
+            },
+            error => error,
+        }
+    }
+
+    fn location(&self, bytes: Range<usize>) -> Location {
+        Location::new(self.file.as_deref(), self.text.as_bytes(), bytes)
+    }
+
+    /// An error of a file or folder that a setting names, or that lies below it.
+    fn of_path(&self, written: &Written, path: PathBuf, problem: String) -> Error {
+        let Written { key, value, path: named } = written;
+        if storage::is_url(named) || named.exists() {
+            let at =
+                self.find(key).map_or(String::new(), |bytes| format!(", {}", self.location(bytes)));
+            return Error::Io { path, problem: format!("{problem} ({key}{at})") };
+        }
+        let mut text = format!("is {value:?}, and {} cannot be read: {problem}", path.display());
+        if value.is_relative() {
+            let from = match &self.file {
+                Some(_) => "the pipeline file's folder",
+                None => "the folder",
+            };
+            let base =
+                std::path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
+            text += &format!("; it is relative to {from} {}", base.display());
+            if value.exists() {
+                text += ", not to the working directory, where there is one";
+            }
+        }
+        self.locate(Error::config(key, text))
+    }
+
+    /// The setting of `[source]` that names this path, or the closest folder above it, or files in it.
+    fn written(&self, path: &Path) -> Option<Written> {
+        let table = DeTable::parse(&self.text).ok()?;
+        let source = table.get_ref().get("source")?.get_ref();
+        let mut found = Vec::new();
+        strings(source, "source", &mut found);
+        let written =
+            found.into_iter().filter(|(_, value)| !value.is_empty()).map(|(key, value)| {
+                let value = PathBuf::from(value);
+                Written { key, path: storage::join(&self.base, &value), value }
+            });
+        let near = written.filter_map(|written| {
+            // What a pattern matches lies beside it.
+            let pattern = written.path.parent() == Some(path);
+            let parts = written.path.components().count();
+            (pattern || path.starts_with(&written.path)).then_some((!pattern, parts, written))
+        });
+        near.max_by_key(|(below, parts, _)| (*below, *parts)).map(|(_, _, written)| written)
+    }
+
+    /// The bytes of a key with its value, or of an element of a list; of the closest table around it where the text does
+    /// not say it. `None` for what is no setting of a pipeline file.
+    fn find(&self, key: &str) -> Option<Range<usize>> {
+        let table = DeTable::parse(&self.text).ok()?;
+        match in_table(table.get_ref(), key) {
+            None if SECTIONS.iter().any(|section| rest_after(key, section).is_some()) => Some(0..0),
+            found => found,
+        }
+    }
+}
+
+/// An error that says which byte of a file is not UTF-8.
+fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
+    let valid = bytes.utf8_chunks().next().map_or(0, |chunk| chunk.valid().len());
+    let way_out = match bytes {
+        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => "it looks like UTF-16",
+        _ => "a pipeline file is UTF-8",
+    };
+    let byte = bytes.get(valid).copied().unwrap_or_default();
+    Error::Config {
+        key: String::new(),
+        problem: format!(
+            "byte {byte:#04x} at offset {valid} is not UTF-8: {way_out}; save it as UTF-8"
+        ),
+        at: Some(Box::new(Location::new(Some(path), bytes, valid..valid + 1))),
+    }
+}
+
+/// What follows a name at the beginning of a key, if the name ends there.
+fn rest_after<'a>(key: &'a str, name: &str) -> Option<&'a str> {
+    key.strip_prefix(name).filter(|rest| rest.is_empty() || rest.starts_with(['.', '[', ':']))
+}
+
+fn in_table(table: &DeTable<'_>, key: &str) -> Option<Range<usize>> {
+    // A key of the file may itself have a dot: the longest that fits is meant.
+    let fitting = table.iter().filter(|(name, _)| rest_after(key, name.get_ref()).is_some());
+    let (name, value) = fitting.max_by_key(|(name, _)| name.get_ref().len())?;
+    let rest = &key[name.get_ref().len()..];
+    let own = match value.get_ref() {
+        // From the key to the end of the value; of a table with a header the key in the header.
+        DeValue::Table(_) | DeValue::Array(_) if value.span().start <= name.span().start => {
+            name.span()
+        }
+        _ => name.span().start..value.span().end,
+    };
+    Some(in_value(value.get_ref(), rest).unwrap_or(own))
+}
+
+fn in_value(value: &DeValue<'_>, rest: &str) -> Option<Range<usize>> {
+    match value {
+        DeValue::Table(table) => in_table(table, rest.strip_prefix('.')?),
+        DeValue::Array(items) => {
+            let (number, rest) = rest.strip_prefix('[')?.split_once(']')?;
+            let item = items.get(number.parse::<usize>().ok()?)?;
+            Some(in_value(item.get_ref(), rest).unwrap_or(item.span()))
+        }
+        _ => None,
+    }
+}
+
+/// Every text below a value, with its key.
+fn strings(value: &DeValue<'_>, key: &str, found: &mut Vec<(String, String)>) {
+    match value {
+        DeValue::String(text) => found.push((key.into(), text.to_string())),
+        DeValue::Array(items) => {
+            for (number, item) in items.iter().enumerate() {
+                strings(item.get_ref(), &format!("{key}[{number}]"), found);
+            }
+        }
+        DeValue::Table(table) => {
+            for (name, value) in table {
+                strings(value.get_ref(), &format!("{key}.{}", name.get_ref()), found);
+            }
+        }
+        _ => {}
+    }
+}
