@@ -24,10 +24,10 @@ pub type Seeds = &'static [(&'static str, &'static str)];
 
 pub const TARGETS: &[Target] = &[
     Target("header", &[("decode", ".jpg"), ("decode", ".png"), ("decode", ".webp")], header),
-    Target("jpeg", &[("decode", ".jpg")], decode),
-    Target("png", &[("decode", ".png")], decode),
-    Target("webp", &[("decode", ".webp")], decode),
-    Target("pnm", &[], decode),
+    Target("jpeg", &[("decode", ".jpg"), ("tolerated", ".jpg"), ("refused", ".jpg")], decode),
+    Target("png", &[("decode", ".png"), ("tolerated", ".png"), ("refused", ".png")], decode),
+    Target("webp", &[("decode", ".webp"), ("refused", ".webp")], decode),
+    Target("pnm", &[("decode", ".ppm"), ("decode", ".pgm"), ("decode", ".pbm")], decode),
     Target("npy", &[("npy", ".npy")], |it| source::<Npy>(it, &Default::default())),
     Target("beton", &[("beton", ".beton")], |it| source::<Beton>(it, &Default::default())),
     Target("tfrecord", &[("records", "-of-00002")], |it| {
@@ -84,16 +84,26 @@ fn header(bytes: &[u8]) -> String {
     }
 }
 
-/// Every reduction of a small picture, and a window of it.
+/// Strict, and not: what is taken in the first case has the same pixels in the second, and is not damaged.
 fn decode(bytes: &[u8]) -> String {
-    let header = match Header::parse(bytes) {
+    let (strict, sound) = decode_as(bytes, true);
+    let (tolerant, other) = decode_as(bytes, false);
+    if !sound.is_empty() {
+        assert!(sound == other, "{strict}, {tolerant}");
+    }
+    format!("{strict} {tolerant}")
+}
+
+/// Every reduction of a small picture, and a window of it; the whole pixels where all of that is taken as sound.
+fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
+    let header = match Header::parse_as(bytes, strict) {
         Ok(header) if header.size.pixels() <= 1 << 14 => header,
-        Ok(_) => return "a large picture".into(),
-        Err(fault) => return fault.to_string(),
+        Ok(_) => return ("a large picture".into(), Vec::new()),
+        Err(fault) => return (fault.to_string(), Vec::new()),
     };
-    let mut decoder = HostDecoder::new();
+    let mut decoder = HostDecoder::new().strict(strict);
     let reductions: &[u32] = if can_reduce(header.format) { &[1, 2, 4, 8] } else { &[1] };
-    let mut outcome = String::new();
+    let (mut outcome, mut pixels) = (String::new(), Vec::new());
     for &reduction in reductions {
         let size = reduced_size(header.size, reduction);
         let inner = Roi::new(
@@ -107,14 +117,24 @@ fn decode(bytes: &[u8]) -> String {
             let result = decoder.decode(bytes, &header, window, reduction, &mut |_, row| {
                 assert_eq!(row.len(), 3 * window.width as usize);
                 rows += 1;
+                if reduction == 1 && window == size.window() {
+                    pixels.extend_from_slice(row);
+                }
             });
             match result {
                 Ok(()) => assert_eq!(rows, window.height),
                 Err(fault) => outcome = fault.to_string(),
             }
+            if let Some(damage) = decoder.tolerated() {
+                assert!(!strict, "{damage:?}");
+                outcome = damage.name().into();
+            }
         }
     }
-    outcome
+    if strict && !outcome.is_empty() {
+        pixels.clear();
+    }
+    (outcome, pixels)
 }
 
 /// Opens a file with these bytes as a source, and reads its samples.

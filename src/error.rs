@@ -131,6 +131,48 @@ impl Reason {
     }
 }
 
+/// The sorts of damage that `decode.strict = false` passes over, as Pillow does; the keys under which `Stats` counts them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Tolerated {
+    /// libjpeg warned of damaged data in a JPEG, where a part of the image may be gray or smeared.
+    JpegData,
+    /// A JPEG has no end-of-image marker.
+    JpegEnd,
+    /// The checksum of a PNG's pixels is wrong, though their data can be unpacked.
+    PngChecksum,
+    /// A PNG ends behind its pixels without an IEND chunk.
+    PngEnd,
+    /// A pixel of a PNG has a color beyond the palette: it becomes black.
+    PngPalette,
+    /// A PNG has fewer rows than its header says: the rest is black.
+    PngRows,
+}
+
+impl Tolerated {
+    /// Every sort.
+    pub const ALL: [Tolerated; 6] = [
+        Tolerated::JpegData,
+        Tolerated::JpegEnd,
+        Tolerated::PngChecksum,
+        Tolerated::PngEnd,
+        Tolerated::PngPalette,
+        Tolerated::PngRows,
+    ];
+
+    /// The name in reports.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Tolerated::JpegData => "jpeg-data",
+            Tolerated::JpegEnd => "jpeg-end",
+            Tolerated::PngChecksum => "png-checksum",
+            Tolerated::PngEnd => "png-end",
+            Tolerated::PngPalette => "png-palette",
+            Tolerated::PngRows => "png-rows",
+        }
+    }
+}
+
 /// What is wrong with the bytes of one picture, before it is known which sample it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {

@@ -1,8 +1,8 @@
 //! What the first bytes of a picture say: format, size, orientation. Reads no pixels.
 //!
 //! The format is told by the content, never by a name. Nothing here allocates more than an error text, whatever
-//! sizes the bytes claim, and every loop moves forward through the bytes, so hostile input costs at most one
-//! pass over the file.
+//! sizes the bytes claim, but for the text of a PNG's profile, of at most 1 MiB; and every loop moves forward through the
+//! bytes, so hostile input costs at most one pass over the file.
 
 mod exif;
 mod jpeg;
@@ -15,8 +15,10 @@ use crate::error::{Fault, Reason};
 use crate::geometry::{Orientation, Size};
 
 pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
+pub(crate) use png::{PngEnd, PngLayout, layout as png_layout};
 pub use pnm::PnmHead;
-pub(crate) use pnm::{PnmLayout, layout as pnm_layout};
+pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
+pub(crate) use webp::{WebpLayout, layout as webp_layout};
 
 /// A picture's format, recognised by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +30,7 @@ pub enum Format {
     Png,
     /// Google WebP.
     WebP,
-    /// Netpbm's gray or RGB pixels in binary (`P5`, `P6`), with up to 8 bits per sample.
+    /// Netpbm's bits, gray or RGB, as text (`P1` to `P3`) or in binary (`P4` to `P6`), with up to 16 bits per sample.
     Pnm,
     /// Decoded already: three bytes a pixel, rows without gaps. No file is of this format; a cache gives it.
     Pixels,
@@ -65,13 +67,19 @@ impl Header {
     ///
     /// Faults: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
     /// `Truncated` where the file ends inside its header or, for a JPEG, has no end-of-image marker after its
-    /// first scan or, for a PNM, ends before its last pixel, and `Corrupt` where the header contradicts the format.
+    /// first scan or, for a PNM, is too short for its pixels, and `Corrupt` where the header contradicts the format.
     pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+        Self::parse_as(bytes, true)
+    }
+
+    /// The same; unless `strict`, a JPEG passes that lacks its end-of-image marker or has a segment of impossible length,
+    /// which [`JpegHeader::tolerated`] then says. `decode.strict` is the setting.
+    pub fn parse_as(bytes: &[u8], strict: bool) -> Result<Self, Fault> {
         if bytes.is_empty() {
             return Err(Fault::new(Reason::Empty, "the file has no bytes"));
         }
         match recognise(bytes)? {
-            Format::Jpeg => jpeg::parse(bytes),
+            Format::Jpeg => jpeg::parse(bytes, strict),
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
@@ -129,6 +137,10 @@ fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
         (JPEG_MAGIC, "JPEG"),
         (PNG_MAGIC, "PNG"),
         (b"RIFF", "WebP"),
+        (b"P1", "PNM"),
+        (b"P2", "PNM"),
+        (b"P3", "PNM"),
+        (b"P4", "PNM"),
         (b"P5", "PNM"),
         (b"P6", "PNM"),
     ] {
@@ -139,13 +151,13 @@ fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
             return Err(Fault::new(Reason::Truncated, problem));
         }
     }
-    let problem = format!("neither JPEG, PNG, WebP nor PNM (P5, P6): {}", looks_like(bytes));
+    let problem = format!("neither JPEG, PNG, WebP nor PNM (P1 to P6): {}", looks_like(bytes));
     Err(Fault::new(Reason::Unsupported, problem))
 }
 
 /// What bytes of another format look like, for the error text.
 fn looks_like(bytes: &[u8]) -> String {
-    const OTHERS: [(usize, &[u8], &str); 20] = [
+    const OTHERS: [(usize, &[u8], &str); 16] = [
         (0, b"GIF8", "a GIF"),
         (0, b"BM", "a BMP"),
         (0, b"II*\0", "a TIFF"),
@@ -161,10 +173,6 @@ fn looks_like(bytes: &[u8]) -> String {
         (0, b"%PDF", "a PDF"),
         (0, b"PK\x03\x04", "a ZIP archive"),
         (0, &[0x1F, 0x8B], "a gzip file"),
-        (0, b"P1\n", "a PBM, which has bits"),
-        (0, b"P4\n", "a PBM, which has bits"),
-        (0, b"P2\n", "a PGM in text (`pnmtopnm` makes it binary)"),
-        (0, b"P3\n", "a PPM in text (`pnmtopnm` makes it binary)"),
         (0, b"P7\n", "a PAM (`pamtopnm` makes a PNM of it)"),
     ];
     let found = OTHERS

@@ -24,6 +24,8 @@ pub struct Settings {
     pub decode: bool,
     /// Samples beyond these cannot be used.
     pub limits: Limits,
+    /// Whether a damaged image cannot be used, as `decode.strict` has it.
+    pub strict: bool,
 }
 
 /// What was found.
@@ -67,7 +69,9 @@ pub struct Report {
     pub left_out: Vec<LeftOut>,
     /// Samples that cannot be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// The first of them, by index.
+    /// Damaged samples that can be used since the look is not strict, by the sort of damage.
+    pub tolerated: BTreeMap<&'static str, u64>,
+    /// The first of those that cannot be used, by index.
     pub examples: Vec<Example>,
 }
 
@@ -112,7 +116,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
     let work = || {
-        let mut look = Look::default();
+        let mut look = Look::new(settings.strict);
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= looks {
@@ -151,13 +155,12 @@ struct Look {
     decoder: HostDecoder,
 }
 
-impl Default for Look {
-    fn default() -> Self {
-        Self { report: Report::new(), page: HostPage::default(), decoder: HostDecoder::new() }
-    }
-}
-
 impl Look {
+    fn new(strict: bool) -> Self {
+        let decoder = HostDecoder::new().strict(strict);
+        Self { report: Report::new(), page: HostPage::default(), decoder }
+    }
+
     fn at(&mut self, source: &dyn Source, index: u64, settings: &Settings) {
         self.report.seen += 1;
         let Err(Fault { reason, problem }) = self.look(source, index, settings) else { return };
@@ -175,7 +178,7 @@ impl Look {
         let bytes = self.page.bytes();
         self.report.bytes += bytes.len() as u64;
         self.report.largest_bytes = self.report.largest_bytes.max(bytes.len() as u64);
-        let header = Header::parse(bytes)?;
+        let header = Header::parse_as(bytes, settings.strict)?;
         let pixels = header.size.pixels();
         if pixels > limits.max_pixels {
             let problem = format!(
@@ -187,6 +190,11 @@ impl Look {
         if settings.decode {
             let window = header.size.window();
             self.decoder.decode(bytes, &header, window, 1, &mut |_, _| {})?;
+        }
+        let of_header = header.jpeg.as_ref().and_then(|jpeg| jpeg.tolerated);
+        let damage = if settings.decode { self.decoder.tolerated() } else { of_header };
+        if let Some(damage) = damage {
+            *self.report.tolerated.entry(damage.name()).or_default() += 1;
         }
         self.report.count(&header);
         Ok(())
@@ -245,6 +253,7 @@ impl Report {
             (&mut self.routes, other.routes),
             (&mut self.cpu_because, other.cpu_because),
             (&mut self.faults, other.faults),
+            (&mut self.tolerated, other.tolerated),
         ] {
             for (name, count) in two {
                 *one.entry(name).or_default() += count;

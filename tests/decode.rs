@@ -4,12 +4,13 @@
 #[path = "common/jpeg.rs"]
 mod jpeg;
 
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::decode::{HostDecoder, can_reduce, memory_bytes, reduced_size};
-use feedwater::error::{Fault, Reason};
-use feedwater::geometry::{Roi, Size};
+use feedwater::error::{Fault, Reason, Tolerated};
+use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
 use jpeg::{Recipe, Scans};
 use sha2::{Digest, Sha256};
@@ -42,7 +43,17 @@ fn decode(
     window: Roi,
     reduction: u32,
 ) -> Result<Vec<u8>, Fault> {
-    let header = Header::parse(bytes)?;
+    decode_as(decoder, bytes, true, window, reduction)
+}
+
+fn decode_as(
+    decoder: &mut HostDecoder,
+    bytes: &[u8],
+    strict: bool,
+    window: Roi,
+    reduction: u32,
+) -> Result<Vec<u8>, Fault> {
+    let header = Header::parse_as(bytes, strict)?;
     let mut pixels = Vec::new();
     let mut expected_row = window.y;
     decoder.decode(bytes, &header, window, reduction, &mut |y, row| {
@@ -221,7 +232,12 @@ fn a_decode_of_the_wrong_header_is_a_fault() {
 
 /// The files that `tests/golden/decode.py` made, each with Pillow's RGB bytes beside it.
 fn golden() -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    images("decode")
+}
+
+/// The same of any folder of `tests/golden`.
+fn images(folder: &str) -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
     let mut files: Vec<PathBuf> =
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));
@@ -247,6 +263,78 @@ fn pixels_equal_pillows() {
         assert_eq!(found.len(), expected.len(), "{}", path.display());
         let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
         assert_eq!(differs, None, "first differing byte of {}", path.display());
+    }
+}
+
+/// What Pillow takes although it is damaged; the names begin with the key of the damage.
+#[test]
+fn damage_that_pillow_takes_is_a_fault_or_tolerated_with_its_pixels() {
+    let files = images("tolerated");
+    assert!(files.len() >= 17, "{} files", files.len());
+    let mut seen = HashSet::new();
+    for (path, bytes, expected) in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let size = Header::parse_as(&bytes, false).unwrap().size;
+        let mut strict = HostDecoder::new();
+        let fault = decode(&mut strict, &bytes, size.window(), 1).unwrap_err();
+        assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{name}: {fault}");
+
+        let mut decoder = HostDecoder::new().strict(false);
+        let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
+        assert!(found == expected, "{name}");
+        let damage = decoder.tolerated().unwrap_or_else(|| panic!("{name} is not damaged"));
+        assert!(name.starts_with(damage.name()), "{name}: {damage:?}");
+        seen.insert(damage);
+        for window in windows(size).into_iter().step_by(7) {
+            let found = decode_as(&mut decoder, &bytes, false, window, 1).unwrap();
+            assert!(found == part(&expected, size.width, window), "{window} of {name}");
+        }
+    }
+    assert_eq!(seen.len(), Tolerated::ALL.len(), "{seen:?}");
+}
+
+/// A tolerant decoder reports nothing of sound files, and gives the same pixels.
+#[test]
+fn sound_images_are_the_same_to_a_tolerant_decoder() {
+    let mut decoder = HostDecoder::new().strict(false);
+    for (path, bytes, expected) in golden() {
+        let size = Header::parse(&bytes).unwrap().size;
+        let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
+        assert!(found == expected, "{}", path.display());
+        assert_eq!(decoder.tolerated(), None, "{}", path.display());
+    }
+}
+
+#[test]
+fn what_pillow_refuses_is_refused_strict_or_not() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/refused");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        for strict in [true, false] {
+            let mut decoder = HostDecoder::new().strict(strict);
+            let result = Header::parse_as(&bytes, strict).and_then(|header| {
+                decode_as(&mut decoder, &bytes, strict, header.size.window(), 1)
+            });
+            let fault = result.err().unwrap_or_else(|| panic!("{}, {strict}", path.display()));
+            assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{fault}");
+        }
+        count += 1;
+    }
+    assert!(count >= 16, "{count} files");
+}
+
+/// An orientation in text, as ImageMagick and others write it.
+#[test]
+fn an_orientation_in_the_text_of_a_png_is_read() {
+    let profiles = golden();
+    let profiles: Vec<_> =
+        profiles.iter().filter(|it| it.0.to_str().unwrap().contains("png-profile-")).collect();
+    assert_eq!(profiles.len(), 4);
+    for (path, bytes, _) in profiles {
+        let header = Header::parse(bytes).unwrap();
+        assert_eq!(header.orientation, Orientation::from_exif(6), "{}", path.display());
     }
 }
 

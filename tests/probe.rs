@@ -15,7 +15,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 fn settings() -> Settings {
-    Settings { samples: 0, threads: 3, decode: false, limits: Limits::default() }
+    Settings { samples: 0, threads: 3, decode: false, limits: Limits::default(), strict: true }
 }
 
 fn look(source: &dyn Source) -> Report {

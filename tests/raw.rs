@@ -58,8 +58,11 @@ fn the_header_is_read_as_netpbm_writes_it() {
 #[test]
 fn what_is_not_read_is_refused_with_the_reason() {
     for (bytes, reason, words) in [
-        ("P6 3 2 65535 ", Reason::Unsupported, "`pamdepth 255` makes them"),
-        ("P5 3 2 256 ", Reason::Unsupported, "the largest value 256 has 16 bits"),
+        ("P6 3 2 65535 12345", Reason::Truncated, "3x2 need 49 bytes, it has 18"),
+        ("P6 2147483647 2147483647 65535 1", Reason::Truncated, "need 18446744073709551615 bytes"),
+        ("P4 9 2 123", Reason::Truncated, "9x2 need 11 bytes, it has 10"),
+        ("P1 3 2 01010", Reason::Truncated, "3x2 need 13 bytes, it has 12"),
+        ("P3 1 1 255 1 2", Reason::Truncated, "1x1 need 16 bytes, it has 14"),
         ("P6 3 2 65536 ", Reason::Corrupt, "the largest value is 65536"),
         ("P6 3 2 0 ", Reason::Corrupt, "the largest value is 0"),
         ("P6 0 2 255 ", Reason::Corrupt, "the header says 0x2"),
@@ -79,15 +82,30 @@ fn what_is_not_read_is_refused_with_the_reason() {
         ("P6", Reason::Truncated, "the file has only 2 bytes, the start of a PNM"),
         ("P", Reason::Truncated, "only 1 bytes"),
         ("P63 2 255 ", Reason::Unsupported, "neither JPEG, PNG, WebP nor PNM"),
-        ("P1\n1 1\n0", Reason::Unsupported, "a PBM, which has bits"),
-        ("P4\n1 1\n0", Reason::Unsupported, "a PBM, which has bits"),
-        ("P2\n1 1\n255\n0", Reason::Unsupported, "a PGM in text (`pnmtopnm` makes it binary)"),
-        ("P3\n1 1\n255\n0 0 0", Reason::Unsupported, "a PPM in text (`pnmtopnm` makes it binary)"),
         ("P7\nWIDTH 1\n", Reason::Unsupported, "a PAM (`pamtopnm` makes a PNM of it)"),
     ] {
         let (found, text) = fault(bytes.as_bytes());
         assert_eq!(found, reason, "{bytes:?}: {text}");
         assert!(text.contains(words), "{bytes:?}: {text}");
+    }
+}
+
+/// Pixels in text are read up to the last row that is wanted, and what is not there or no number is a fault.
+#[test]
+fn pixels_in_text_must_be_numbers_within_the_largest_value() {
+    assert_eq!(decode(b"P3 1 1 255 1 2 3 and more").unwrap(), [1, 2, 3]);
+    assert_eq!(decode(b"P1 2 1 # bits\n01").unwrap(), [255, 255, 255, 0, 0, 0]);
+    for (bytes, reason) in [
+        (&b"P3 1 1 255 1 2 256"[..], Reason::Corrupt),
+        (b"P3 1 1 255 1 -2 3", Reason::Corrupt),
+        (b"P3 1 1 255 1 x 33", Reason::Corrupt),
+        (b"P3 1 1 255 1 00000000002 3", Reason::Corrupt),
+        (b"P1 2 2 0 1 2 0", Reason::Corrupt),
+        (b"P3 1 1 255 1 2   ", Reason::Truncated),
+        (b"P2 2 1 255 12 # 1", Reason::Truncated),
+        (b"P1 2 2 0 1 0 ", Reason::Truncated),
+    ] {
+        assert_eq!(decode(bytes).unwrap_err().reason, reason, "{}", bytes.escape_ascii());
     }
 }
 

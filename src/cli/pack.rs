@@ -69,7 +69,7 @@ enum FormatOption {
 const LOOKS: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), Failure> {
-    let Opened { source, limits, .. } = open(&options.src)?;
+    let Opened { source, limits, strict, .. } = open(&options.src)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         format: match options.format {
@@ -83,6 +83,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         skip: options.skip,
         threads: options.workers.map_or(cores, usize::from),
         limits,
+        strict,
     };
     settings.check()?;
     let say = |text: String| if options.json { Ok(()) } else { print(text) };

@@ -30,6 +30,9 @@ pub struct Options {
     /// Decode every picture as well, to find damage within the coded data
     #[arg(long)]
     decode: bool,
+    /// Take damaged images that Pillow takes, as a pipeline with `decode.strict = false` does
+    #[arg(long)]
+    tolerant: bool,
     /// Threads; all cores by default
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: Option<u16>,
@@ -45,6 +48,8 @@ const MOST_ROWS: usize = 20;
 pub struct Opened {
     pub source: Arc<dyn Source>,
     pub limits: Limits,
+    /// `decode.strict`.
+    pub strict: bool,
     pub table: toml::Table,
 }
 
@@ -53,20 +58,22 @@ pub fn open(path: &Path) -> Result<Opened, Failure> {
     if path.extension().is_some_and(|it| it == "toml") {
         let pipeline = Pipeline::from_file(path)?;
         let (source, table) = (pipeline.open()?, pipeline.source.to_table()?);
-        return Ok(Opened { source, limits: pipeline.settings.limits, table });
+        let strict = pipeline.settings.decode.strict;
+        return Ok(Opened { source, limits: pipeline.settings.limits, strict, table });
     }
-    let settings = source::detect(path)?;
-    Ok(Opened { source: settings.open()?, limits: Limits::default(), table: settings.to_table()? })
+    let (settings, limits) = (source::detect(path)?, Limits::default());
+    Ok(Opened { source: settings.open()?, limits, strict: true, table: settings.to_table()? })
 }
 
 pub fn main(options: &Options) -> Result<(), Failure> {
-    let Opened { source, limits, table } = open(&options.path)?;
+    let Opened { source, limits, strict, table } = open(&options.path)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
         samples: options.samples.unwrap_or(0),
         threads: options.workers.map_or(cores, usize::from),
         decode: options.decode,
         limits,
+        strict: strict && !options.tolerant,
     };
     let looks = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
     for warning in source.warnings() {
@@ -136,6 +143,9 @@ fn tell(report: &Report) -> Result<(), Failure> {
     }
     for line in left_out_lines(&report.left_out) {
         print(format!("left out  {line}"))?;
+    }
+    if !report.tolerated.is_empty() {
+        print(format!("tolerated {}", shares(&report.tolerated, seen)))?;
     }
     if report.faults.is_empty() {
         return print("unusable  none");

@@ -47,6 +47,8 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, u64>,
     /// What the source left out of its samples, and why.
     pub left_out: Vec<LeftOut>,
+    /// Damaged samples that `decode.strict = false` let pass, by the sort of damage.
+    pub tolerated: BTreeMap<&'static str, u64>,
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
@@ -101,6 +103,7 @@ impl Report {
             outcomes: stats.outcomes,
             faults: stats.faults,
             left_out: stats.left_out,
+            tolerated: stats.tolerated,
             finished_on_cpu: stats.finished_on_cpu,
             routes: stats.routes,
             caches: stats.caches,
@@ -187,6 +190,9 @@ impl fmt::Display for Report {
         }
         for line in left_out_lines(&self.left_out) {
             writeln!(f, "left out  {line}")?;
+        }
+        if !self.tolerated.is_empty() {
+            writeln!(f, "tolerated {}", counts(&self.tolerated))?;
         }
         write!(
             f,

@@ -20,7 +20,7 @@ use mozjpeg_sys as sys;
 use sys::{jpeg_common_struct, jpeg_decompress_struct};
 
 use super::{RowSink, grown, size_changed};
-use crate::error::{Fault, Reason};
+use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
@@ -43,20 +43,28 @@ pub(super) fn decode(
     size: Size,
     window: Roi,
     reduction: u32,
+    strict: bool,
     row: &mut RowSink<'_>,
-) -> Result<(), Fault> {
-    let mut session = Session::new(bytes);
+) -> Result<Option<Tolerated>, Fault> {
+    let mut session = Session::new(bytes, strict);
     let address = &raw mut session;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `session` stays where it is until it is dropped at the end of this function, and is used only
         // through `address` until the closure has ended.
         unsafe {
             open(address);
-            read(&mut (*address).cinfo, line, size, window, reduction, row)
+            let cinfo = &mut (*address).cinfo;
+            read(cinfo, line, size, window, reduction, row)?;
+            if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
+                // As Pillow does behind the last row: an error there is one, the end of the file is none.
+                (*address).finishing = true;
+                sys::jpeg_finish_decompress(&mut (*address).cinfo);
+            }
+            Ok(())
         }
     }));
     match outcome {
-        Ok(result) => result,
+        Ok(result) => result.map(|()| session.warned.then_some(Tolerated::JpegData)),
         Err(payload) => Err(session.fault(payload)),
     }
 }
@@ -77,6 +85,12 @@ struct Session {
     errors: sys::jpeg_error_mgr,
     source: sys::jpeg_source_mgr,
     progress: sys::jpeg_progress_mgr,
+    /// Warnings of damaged data are errors.
+    strict: bool,
+    /// There was such a warning.
+    warned: bool,
+    /// All rows are there, so the file may end.
+    finishing: bool,
     fault: Option<Fault>,
 }
 
@@ -84,7 +98,7 @@ struct Session {
 struct Raised;
 
 impl Session {
-    fn new(bytes: &[u8]) -> Self {
+    fn new(bytes: &[u8], strict: bool) -> Self {
         Session {
             // SAFETY: C's structure of integers, pointers and enumerations that have a zero; libjpeg fills it in.
             cinfo: unsafe { mem::zeroed() },
@@ -106,6 +120,9 @@ impl Session {
                 completed_passes: 0,
                 total_passes: 0,
             },
+            strict,
+            warned: false,
+            finishing: false,
             fault: None,
         }
     }
@@ -278,7 +295,8 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     }
 }
 
-/// `emit_message`: a warning that means damaged data is an error; the harmless ones and traces are passed over.
+/// `emit_message`: a warning that means damaged data is an error where the decode is strict, and noted where it is not;
+/// the harmless ones and traces are passed over.
 unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int) {
     // SAFETY: called by libjpeg with its own decompressor.
     let code = unsafe { (*common.err).msg_code };
@@ -290,10 +308,17 @@ unsafe extern "C-unwind" fn weigh(common: &mut jpeg_common_struct, level: c_int)
             | sys::JWRN_NOT_SEQUENTIAL
             | sys::JWRN_TOO_MUCH_DATA
     );
-    if level < 0 && !harmless {
+    if level >= 0 || harmless {
+        return;
+    }
+    let session = common.client_data.cast::<Session>();
+    // SAFETY: `client_data` is the session; nothing else refers to these fields during a call into libjpeg.
+    if unsafe { (*session).strict } {
         // SAFETY: as above.
         unsafe { raise(common) }
     }
+    // SAFETY: as above.
+    unsafe { (*session).warned = true };
 }
 
 /// `progress_monitor`: stops at a file of endless scans.
@@ -310,6 +335,10 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
 
 /// `fill_input_buffer`: the whole file was there from the start, so this is its end.
 unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> c_int {
+    // SAFETY: `client_data` is the session; nothing else refers to this field during a call into libjpeg.
+    if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
+        return 0;
+    }
     let fault = Fault::new(Reason::Truncated, "the file ends before the picture does");
     // SAFETY: called by libjpeg with its own decompressor.
     unsafe { throw(cinfo.common.client_data, fault) }
@@ -321,6 +350,7 @@ unsafe extern "C-unwind" fn skip(cinfo: &mut jpeg_decompress_struct, count: c_lo
     // SAFETY: `src` is the session's source; its pointer and count describe the rest of the file.
     let source = unsafe { &mut *cinfo.src };
     if count > source.bytes_in_buffer {
+        source.bytes_in_buffer = 0;
         // SAFETY: called by libjpeg with its own decompressor.
         unsafe { out_of_bytes(cinfo) };
         return;

@@ -7,13 +7,17 @@
 //! libjpeg warning about corrupt data, this decoder returns a [`Fault`]. Harmless oddities (stray bytes between
 //! segments, unknown JFIF or Adobe versions) pass. A decode ends with the last row that its window needs, so
 //! damage below the window is not seen.
+//!
+//! A decoder that is not [`strict`](HostDecoder::strict) takes what Pillow takes (with its `LOAD_TRUNCATED_IMAGES` at the
+//! default, false), gives Pillow's pixels and says what it [`tolerated`](HostDecoder::tolerated). What Pillow refuses as
+//! damaged it refuses too.
 
 mod libjpeg;
+mod libwebp;
 mod png;
 mod pnm;
-mod webp;
 
-use crate::error::{Fault, Reason};
+use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
 use crate::tensor::CHANNELS;
@@ -24,28 +28,48 @@ pub type RowSink<'a> = dyn FnMut(u32, &[u8]) + 'a;
 /// Decodes pictures on the CPU. One per thread; its buffers only ever grow and serve every picture.
 ///
 /// A picture that fails leaves nothing behind: the next one decodes as if it were the first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct HostDecoder {
+    strict: bool,
+    tolerated: Option<Tolerated>,
     scratch: Vec<u8>,
     line: Vec<u8>,
 }
 
+impl Default for HostDecoder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl HostDecoder {
-    /// A decoder without buffers yet.
-    pub fn new() -> Self {
-        Self::default()
+    /// A strict decoder without buffers yet.
+    pub const fn new() -> Self {
+        Self { strict: true, tolerated: None, scratch: Vec::new(), line: Vec::new() }
+    }
+
+    /// The same decoder, which takes damage for a fault (the default), or takes what Pillow takes; `decode.strict` is the
+    /// setting.
+    pub fn strict(self, strict: bool) -> Self {
+        Self { strict, ..self }
+    }
+
+    /// The damage that the last [`decode`](Self::decode) met and passed over; never any where the decoder is strict. Of
+    /// several sorts it is one.
+    pub const fn tolerated(&self) -> Option<Tolerated> {
+        self.tolerated
     }
 
     /// Decodes the pixels of `window` and hands them to `row`, top to bottom: row `y` as `3 * window.width` bytes
     /// of RGB.
     ///
-    /// `header` is what [`Header::parse`] said about the same `bytes`; limits on its size are the caller's to
+    /// `header` is what [`Header::parse_as`] said about the same `bytes`; limits on its size are the caller's to
     /// check first. `reduction` is 1, 2, 4 or 8 and divides both sides inside a JPEG's inverse transform; the
     /// other formats know only 1. `window` counts stored pixels, before the EXIF orientation and after the
     /// reduction, and lies inside [`reduced_size`]. Equal, bit for bit, to the same window of a whole decode.
     ///
     /// Memory: a JPEG takes a few rows, a progressive one two bytes per sample; an interlaced PNG at most 8 bytes
-    /// per pixel; a WebP at most 12; a PNM a row. `row` may have been called for some rows before a fault shows.
+    /// per pixel; a WebP 3 per pixel of the window, besides what [`memory_bytes`] says of libwebp; a PNM a row. `row` may have been called for some rows before a fault shows.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -55,22 +79,25 @@ impl HostDecoder {
         row: &mut RowSink<'_>,
     ) -> Result<(), Fault> {
         check(header, window, reduction)?;
+        let Self { strict, ref mut tolerated, ref mut scratch, ref mut line } = *self;
+        *tolerated = None;
         if window.is_empty() {
             return Ok(());
         }
+        let size = header.size;
         match header.format {
             Format::Jpeg => {
-                libjpeg::decode(&mut self.line, bytes, header.size, window, reduction, row)
+                *tolerated = libjpeg::decode(line, bytes, size, window, reduction, strict, row)?;
+                *tolerated = tolerated.or(header.jpeg.as_ref().and_then(|jpeg| jpeg.tolerated));
             }
             Format::Png => {
-                png::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row)
+                *tolerated = png::decode(scratch, line, bytes, size, window, strict, row)?;
             }
-            Format::WebP => {
-                webp::decode(&mut self.scratch, &mut self.line, bytes, header.size, window, row)
-            }
-            Format::Pnm => pnm::decode(&mut self.line, bytes, header.size, window, row),
-            Format::Pixels => copy(bytes, header.size, window, row),
+            Format::WebP => libwebp::decode(scratch, line, bytes, size, window, row)?,
+            Format::Pnm => pnm::decode(line, bytes, size, window, row)?,
+            Format::Pixels => copy(bytes, size, window, row)?,
         }
+        Ok(())
     }
 
     /// Bytes of memory held between pictures.

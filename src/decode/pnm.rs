@@ -1,13 +1,21 @@
-//! PNM: the window's pixels are copied, nothing else is touched.
+//! PNM: samples in binary are copied row by row, those of text are read one after another from the first on.
 //!
 //! Samples whose largest value is not 255 are stretched to 0 to 255 as Pillow does it: the nearest, halves to the even
 //! one; what is above the largest value is 255. Gray becomes three equal channels.
+//!
+//! Gray with a largest value above 255 is stretched to 0 to 65535 and then clipped to 255, so it is nearly white: that is
+//! Pillow's way from its mode `I` to `RGB`, as for PNGs, kept for equality's sake.
+
+use memchr::memchr2;
 
 use super::{RowSink, grown, size_changed};
-use crate::error::Fault;
+use crate::error::{Fault, Reason};
 use crate::geometry::{Roi, Size};
-use crate::header::{PnmLayout, pnm_layout};
+use crate::header::{PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
 use crate::tensor::CHANNELS;
+
+/// Most digits of a number in text; Pillow's limit.
+const MOST_DIGITS: u32 = 10;
 
 /// Decodes a window, see `HostDecoder::decode`.
 pub(super) fn decode(
@@ -17,36 +25,140 @@ pub(super) fn decode(
     window: Roi,
     row: &mut RowSink<'_>,
 ) -> Result<(), Fault> {
-    let PnmLayout { size: found, channels, white, start } = pnm_layout(bytes)?;
+    let layout = pnm_layout(bytes)?;
+    let PnmLayout { size: found, channels, coding, white, start } = layout;
     if found != size {
         return Err(size_changed(size, found));
     }
-    let stretched = (white != 255).then(|| stretched(white));
-    let stride = channels * size.width as usize;
-    let (left, width) = (channels * window.x as usize, channels * window.width as usize);
-    for y in window.y..window.bottom() {
-        let stored = &bytes[start + stride * y as usize + left..][..width];
-        if channels == CHANNELS && stretched.is_none() {
-            row(y, stored);
-            continue;
+    let pixels = &bytes[start..];
+    let plain = (coding, channels, white) == (PnmCoding::Bytes, CHANNELS, 255);
+    let samples = channels * size.width as usize;
+    let (left, count) = (channels * window.x as usize, channels * window.width as usize);
+    // Rows of RGB are handed on where they lie.
+    let line = grown(line, if plain { 0 } else { CHANNELS * window.width as usize });
+    let scale = Scale::new(channels, white);
+    let mut text = Text { rest: pixels };
+    if matches!(coding, PnmCoding::Text | PnmCoding::BitText) {
+        for _ in 0..samples as u64 * u64::from(window.y) {
+            text.sample(coding, white)?;
         }
-        let line = grown(line, CHANNELS * window.width as usize);
-        let value = |byte: u8| stretched.as_ref().map_or(byte, |table| table[usize::from(byte)]);
-        if channels == CHANNELS {
-            line.iter_mut().zip(stored).for_each(|(out, &byte)| *out = value(byte));
-        } else {
-            let pixels = line.chunks_exact_mut(CHANNELS).zip(stored);
-            pixels.for_each(|(out, &byte)| out.fill(value(byte)));
+    }
+    for y in window.y..window.bottom() {
+        let y_from_top = y as usize;
+        match coding {
+            PnmCoding::Bytes => {
+                let stored = &pixels[samples * y_from_top + left..][..count];
+                if plain {
+                    row(y, stored);
+                    continue;
+                }
+                stored.iter().enumerate().for_each(|(at, &byte)| {
+                    store(line, channels, at, scale.of(byte.into()));
+                });
+            }
+            PnmCoding::Words => {
+                let stored = &pixels[2 * (samples * y_from_top + left)..][..2 * count];
+                for (at, &word) in stored.as_chunks().0.iter().enumerate() {
+                    store(line, channels, at, scale.of(u16::from_be_bytes(word)));
+                }
+            }
+            PnmCoding::Bits => {
+                let stored = &pixels[samples.div_ceil(8) * y_from_top..];
+                for at in 0..count {
+                    let black = stored[(left + at) / 8] >> (7 - (left + at) % 8) & 1;
+                    store(line, channels, at, if black == 1 { 0 } else { 255 });
+                }
+            }
+            PnmCoding::Text | PnmCoding::BitText => {
+                for at in 0..samples {
+                    let value = text.sample(coding, white)?;
+                    if (left..left + count).contains(&at) {
+                        let black = coding == PnmCoding::BitText;
+                        let value = if black { 255 * (1 - value as u8) } else { scale.of(value) };
+                        store(line, channels, at - left, value);
+                    }
+                }
+            }
         }
         row(y, line);
     }
     Ok(())
 }
 
-/// What each byte becomes.
-fn stretched(white: u8) -> [u8; 256] {
-    std::array::from_fn(|byte| {
-        let value = byte as f64 / f64::from(white) * 255.0;
-        value.round_ties_even().min(255.0) as u8
-    })
+/// Puts sample number `at` of a row where it belongs.
+fn store(line: &mut [u8], channels: usize, at: usize, value: u8) {
+    match channels {
+        CHANNELS => line[at] = value,
+        _ => line[CHANNELS * at..][..CHANNELS].fill(value),
+    }
+}
+
+/// What each value becomes.
+struct Scale {
+    white: f64,
+    top: f64,
+    /// Of values up to 255, which are nearly all there are.
+    table: [u8; 256],
+}
+
+impl Scale {
+    fn new(channels: usize, white: u16) -> Self {
+        let top = if channels == 1 && white > 255 { 65535.0 } else { 255.0 };
+        let mut scale = Self { white: white.into(), top, table: [0; 256] };
+        scale.table = std::array::from_fn(|value| scale.stretched(value as u16));
+        scale
+    }
+
+    fn of(&self, value: u16) -> u8 {
+        self.table.get(usize::from(value)).copied().unwrap_or_else(|| self.stretched(value))
+    }
+
+    fn stretched(&self, value: u16) -> u8 {
+        (f64::from(value) / self.white * self.top).round_ties_even().min(255.0) as u8
+    }
+}
+
+/// The pixels of a PNM in text.
+struct Text<'a> {
+    rest: &'a [u8],
+}
+
+impl Text<'_> {
+    /// The next sample. A comment counts as nothing, not as white space: so it is in Pillow.
+    fn sample(&mut self, coding: PnmCoding, white: u16) -> Result<u16, Fault> {
+        let (mut value, mut digits) = (0u64, 0);
+        while let Some((&byte, rest)) = self.rest.split_first() {
+            match byte {
+                b'#' => {
+                    let end = memchr2(b'\n', b'\r', rest).map_or(rest.len(), |end| end + 1);
+                    self.rest = &rest[end..];
+                    continue;
+                }
+                b'0'..=b'9' if digits < MOST_DIGITS => {
+                    value = 10 * value + u64::from(byte - b'0');
+                    digits += 1;
+                }
+                _ if is_pnm_space(byte) => {}
+                _ => {
+                    let problem = format!("{byte:#04x} among the numbers of the pixels");
+                    return Err(Fault::new(Reason::Corrupt, problem));
+                }
+            }
+            self.rest = rest;
+            if digits > 0 && (coding == PnmCoding::BitText || is_pnm_space(byte)) {
+                break;
+            }
+        }
+        if digits == 0 {
+            let problem = "the file ends before its last pixel";
+            return Err(Fault::new(Reason::Truncated, problem));
+        }
+        match u16::try_from(value) {
+            Ok(value) if value <= white => Ok(value),
+            _ => {
+                let problem = format!("a sample of {value}; the largest value is {white}");
+                Err(Fault::new(Reason::Corrupt, problem))
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@
 
 use super::exif::Metadata;
 use super::{Format, Header, be16, corrupt, truncated};
-use crate::error::{Fault, Reason};
+use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::Size;
 
 /// The parts of a JPEG's header that decide who can decode it.
@@ -27,6 +27,8 @@ pub struct JpegHeader {
     pub adobe_transform: Option<u8>,
     /// There is (at least a part of) an ICC profile.
     pub icc: bool,
+    /// What [`Header::parse`] would have refused and [`Header::parse_as`] passed over.
+    pub tolerated: Option<Tolerated>,
     components: [Component; 4],
     component_count: u8,
 }
@@ -154,7 +156,7 @@ const EOI: u8 = 0xD9;
 const SOS: u8 = 0xDA;
 const DRI: u8 = 0xDD;
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, Fault> {
     let mut rest = &bytes[2..];
     let mut frame: Option<(Size, JpegHeader)> = None;
     let mut seen = Seen::default();
@@ -175,7 +177,15 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
             }
             _ => {}
         }
-        let body = segment(&mut rest, marker)?;
+        let body = match be16(rest, 0) {
+            // libjpeg reads such a segment as empty where it knows nothing of its content.
+            Some(0 | 1) if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) => {
+                seen.short_segment = true;
+                rest = &rest[2..];
+                continue;
+            }
+            _ => segment(&mut rest, marker)?,
+        };
         match marker {
             SOS => {
                 seen.scan_components = body.first().copied().unwrap_or(0);
@@ -206,9 +216,13 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
     let Some((size, mut jpeg)) = frame else {
         return Err(corrupt("a scan without a frame header"));
     };
+    jpeg.tolerated = seen.short_segment.then_some(Tolerated::JpegData);
     if !ends(rest) {
-        let problem = "no end-of-image marker: the file ends before the picture does";
-        return Err(Fault::new(Reason::Truncated, problem));
+        if strict {
+            let problem = "no end-of-image marker: the file ends before the picture does";
+            return Err(Fault::new(Reason::Truncated, problem));
+        }
+        jpeg.tolerated = jpeg.tolerated.or(Some(Tolerated::JpegEnd));
     }
     jpeg.restart_interval = seen.restart_interval;
     jpeg.scan_components = seen.scan_components;
@@ -227,6 +241,8 @@ struct Seen {
     jfif: bool,
     adobe_transform: Option<u8>,
     icc: bool,
+    /// An application's segment or a comment says that it is shorter than its length.
+    short_segment: bool,
     metadata: Metadata,
 }
 
@@ -292,6 +308,7 @@ fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), Fault> {
         jfif: false,
         adobe_transform: None,
         icc: false,
+        tolerated: None,
         components,
         component_count: count,
     };

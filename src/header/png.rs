@@ -1,12 +1,47 @@
-//! The header of a PNG: the size in IHDR, the orientation in eXIf or XMP.
+//! The chunks of a PNG: the size in IHDR, the orientation in EXIF or XMP, and where palette and pixels are.
+
+use std::io::{self, Read};
 
 use super::exif::Metadata;
 use super::{Format, Header, be32, corrupt, truncated};
 use crate::error::Fault;
 use crate::geometry::Size;
 
+mod text;
+
 /// Largest side that the format allows.
 const MAX_SIDE: u32 = i32::MAX as u32;
+
+/// Bytes of the signature, of a chunk's length and kind, and of its checksum.
+const SIGNATURE_BYTES: usize = 8;
+const HEAD_BYTES: usize = 8;
+const CRC_BYTES: usize = 4;
+
+/// Where palette and pixels are. Of an APNG the pixels are those of the default image, as in Pillow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PngLayout<'a> {
+    /// Signature and IHDR.
+    pub head: &'a [u8],
+    /// Colors of three bytes; empty where there is no PLTE chunk.
+    pub palette: &'a [u8],
+    /// The IDAT chunks, which follow one another, with heads and checksums.
+    pub pixels: &'a [u8],
+    /// Whether the last IDAT chunk is whole.
+    pub pixels_whole: bool,
+    /// What follows the pixels.
+    pub end: PngEnd,
+}
+
+/// How a PNG ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PngEnd {
+    /// With an IEND chunk.
+    Whole,
+    /// Without one, in a way that Pillow does not mind.
+    Missing,
+    /// Inside a chunk that Pillow reads.
+    Cut,
+}
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
     let (Some(length), Some(width), Some(height)) =
@@ -26,30 +61,198 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
             "the IHDR chunk says {size}, the format allows 1 to {MAX_SIDE}"
         )));
     }
-    let mut metadata = Metadata::default();
-    for (kind, data) in (Chunks { rest: &bytes[33..] }) {
+    let orientation = metadata(bytes).orientation();
+    Ok(Header { format: Format::Png, size, orientation, jpeg: None })
+}
+
+/// What the chunks say of the orientation, those behind the pixels too. As in Pillow the last of a kind counts, eXIf before
+/// a profile in text, and of an animation nothing behind its first frame.
+fn metadata(bytes: &[u8]) -> Metadata {
+    let (mut exif, mut profile, mut xmp) = (None, None, None);
+    let (mut animated, mut pixels) = (false, false);
+    let mut chunks = Chunks::new(bytes);
+    while let Some(Chunk { kind, data, .. }) = chunks.next().filter(|it| it.data.is_some()) {
+        let data = data.unwrap_or_default();
         match kind {
-            b"eXIf" => metadata.add_exif(data),
-            b"iTXt" if data.starts_with(b"XML:com.adobe.xmp\0") => metadata.add_xmp(data),
+            b"eXIf" => exif = Some(data),
+            b"tEXt" | b"zTXt" | b"iTXt" => match text::keyword(data) {
+                b"Raw profile type exif" => profile = text::text(kind, data).or(profile),
+                b"XML:com.adobe.xmp" => xmp = text::text(kind, data).or(xmp),
+                _ => {}
+            },
+            b"acTL" => animated = true,
+            b"IDAT" => pixels = true,
+            b"fcTL" if animated && pixels => break,
+            b"IEND" => break,
             _ => {}
         }
     }
-    Ok(Header { format: Format::Png, size, orientation: metadata.orientation(), jpeg: None })
+    let mut metadata = Metadata::default();
+    if let Some(exif) = exif {
+        metadata.add_exif(exif);
+    } else if let Some(exif) = profile.and_then(|text| text::raw_profile(&text)) {
+        metadata.add_exif(&exif);
+    }
+    if let Some(xmp) = xmp {
+        metadata.add_xmp(&xmp);
+    }
+    metadata
 }
 
-/// The chunks that are whole; also those after the pixels, since Pillow honours an eXIf there.
-struct Chunks<'a> {
+/// Finds palette and pixels. The header has been read before.
+///
+/// Faults: where Pillow refuses the chunks before the pixels, `Corrupt` (a wrong checksum, a kind that is no word, no
+/// pixels) or `Truncated`.
+pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, Fault> {
+    let mut palette: &[u8] = &[];
+    let mut sequence = 0;
+    let mut animated = false;
+    let mut chunks = Chunks::new(bytes);
+    let pixels = loop {
+        let at = chunks.at;
+        let chunk = chunks.next().ok_or_else(|| truncated("the chunks before its pixels"))?;
+        let name = || chunk.kind.escape_ascii();
+        if !chunk.is_named() {
+            return Err(corrupt(format!("a chunk is called \"{}\"", name())));
+        }
+        if chunk.kind == b"IDAT" {
+            break at;
+        }
+        let (Some(data), Some(crc)) = (chunk.data, chunk.crc) else {
+            return Err(truncated(&format!("its {} chunk", name())));
+        };
+        if crc != checksum(chunk.kind, data) {
+            return Err(corrupt(format!("the checksum of the {} chunk is wrong", name())));
+        }
+        match chunk.kind {
+            b"PLTE" => palette = data,
+            b"acTL" => animated = true,
+            b"fcTL" => check_default_image(bytes, data, &mut sequence)?,
+            b"IEND" | b"fdAT" => return Err(corrupt("no IDAT chunk before the IEND chunk")),
+            _ => {}
+        }
+    };
+    chunks.at = pixels;
+    let mut pixels_whole = true;
+    let end = loop {
+        let at = chunks.at;
+        match chunks.next() {
+            Some(chunk) if chunk.kind == b"IDAT" => pixels_whole = chunk.crc.is_some(),
+            _ => break at,
+        }
+        if !pixels_whole {
+            break bytes.len();
+        }
+    };
+    chunks.at = end;
+    let pixels = &bytes[pixels..end];
+    let end = ending(chunks, animated);
+    Ok(PngLayout { head: &bytes[..33], palette, pixels, pixels_whole, end })
+}
+
+impl<'a> PngLayout<'a> {
+    /// What the IDAT chunks hold, one after another.
+    pub fn data(&self) -> impl Read + 'a {
+        PngData { chunks: Chunks { bytes: self.pixels, at: 0 }, rest: &[] }
+    }
+
+    /// Whether the checksums of all IDAT chunks are right.
+    pub fn checksums_hold(&self) -> bool {
+        let mut chunks = Chunks { bytes: self.pixels, at: 0 };
+        chunks
+            .all(|it| it.data.zip(it.crc).is_some_and(|(data, crc)| crc == checksum(it.kind, data)))
+    }
+}
+
+/// The content of the IDAT chunks.
+struct PngData<'a> {
+    chunks: Chunks<'a>,
     rest: &'a [u8],
 }
 
+impl Read for PngData<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while self.rest.is_empty() {
+            let Some(chunk) = self.chunks.next() else { return Ok(0) };
+            self.rest = chunk.data.unwrap_or_default();
+        }
+        self.rest.read(buffer)
+    }
+}
+
+/// What follows the pixels.
+fn ending(mut chunks: Chunks<'_>, animated: bool) -> PngEnd {
+    let mut first_frame_ended = false;
+    while let Some(chunk) = chunks.next() {
+        match chunk.data {
+            _ if !chunk.is_named() => return PngEnd::Missing,
+            Some(_) if chunk.kind == b"IEND" && chunk.crc.is_some() => return PngEnd::Whole,
+            Some(_) => first_frame_ended |= animated && chunk.kind == b"fcTL",
+            None if chunk.kind == b"IEND" || first_frame_ended => return PngEnd::Missing,
+            None => return PngEnd::Cut,
+        }
+    }
+    PngEnd::Missing
+}
+
+/// APNG: where the default image is the first frame of the animation, it has the image's size.
+fn check_default_image(bytes: &[u8], control: &[u8], sequence: &mut u32) -> Result<(), Fault> {
+    let number = |at: usize| be32(control, at);
+    if control.len() < 26 || number(0) != Some(*sequence) {
+        return Err(corrupt("the frames of the animation are out of turn"));
+    }
+    *sequence += 1;
+    if [number(4), number(8), number(12), number(16)]
+        != [be32(bytes, 16), be32(bytes, 20), Some(0), Some(0)]
+    {
+        return Err(corrupt("the default image of the animation is not as large as the image"));
+    }
+    Ok(())
+}
+
+fn checksum(kind: &[u8; 4], data: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(kind);
+    hasher.update(data);
+    hasher.finalize()
+}
+
+/// The chunks from a place on, up to one that is not whole.
+struct Chunks<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+struct Chunk<'a> {
+    kind: &'a [u8; 4],
+    /// Nothing where the file ends inside.
+    data: Option<&'a [u8]>,
+    crc: Option<u32>,
+}
+
+impl Chunk<'_> {
+    /// Whether Pillow takes the name for one.
+    fn is_named(&self) -> bool {
+        self.kind.iter().all(|byte| byte.is_ascii_alphanumeric() || *byte == b'_')
+    }
+}
+
+impl<'a> Chunks<'a> {
+    fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: SIGNATURE_BYTES }
+    }
+}
+
 impl<'a> Iterator for Chunks<'a> {
-    type Item = (&'a [u8; 4], &'a [u8]);
+    type Item = Chunk<'a>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let length = be32(self.rest, 0)? as usize;
-        let kind = self.rest.get(4..8)?.try_into().ok()?;
-        let data = self.rest.get(8..8usize.checked_add(length)?)?;
-        self.rest = self.rest.get(12 + length..).unwrap_or_default();
-        Some((kind, data))
+        let rest = self.bytes.get(self.at..)?;
+        let length = be32(rest, 0)? as usize;
+        let kind = rest.get(4..)?.first_chunk()?;
+        let data = rest.get(HEAD_BYTES..HEAD_BYTES + length);
+        let crc = be32(rest, HEAD_BYTES + length);
+        self.at = self.bytes.len().min(self.at + HEAD_BYTES + length + CRC_BYTES);
+        Some(Chunk { kind, data, crc })
     }
 }

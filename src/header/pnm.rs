@@ -1,14 +1,14 @@
-//! The header of a PNM, the Netpbm formats `P5` (gray) and `P6` (RGB) in binary: size, largest value, and where the
-//! pixels begin.
+//! The header of a PNM, Netpbm's formats for bits (`P1`, `P4`), gray (`P2`, `P5`) and RGB (`P3`, `P6`), as text (the
+//! first three) or in binary: size, largest value, and where the pixels begin.
 //!
-//! By the specification (netpbm.sourceforge.net/doc/ppm.html): magic, width, height and largest value in decimal, each
-//! after white space, then one byte of white space, then the rows from the top. A `#` begins a comment, which ends
-//! with its line and stands for the white space. What follows the pixels does not matter.
+//! By the specification (netpbm.sourceforge.net/doc/ppm.html): magic, width, height and, but for bits, the largest value in
+//! decimal, each after white space, then one byte of white space, then the rows from the top. A `#` begins a comment, which
+//! ends with its line and stands for the white space. What follows the pixels does not matter.
 
 use memchr::memchr2;
 
 use super::{Format, Header, corrupt, truncated};
-use crate::error::{Fault, Reason};
+use crate::error::Fault;
 use crate::geometry::{Orientation, Size};
 
 /// Largest side that is read, as Netpbm's own programs have it.
@@ -20,12 +20,28 @@ const MAX_VALUE: u32 = 65_535;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PnmLayout {
     pub size: Size,
-    /// 1 for gray, 3 for RGB; a byte each.
+    /// 1 for bits and gray, 3 for RGB.
     pub channels: usize,
-    /// The value that is white.
-    pub white: u8,
-    /// Bytes before the first pixel. The rows follow one another, and all of them are there.
+    pub coding: PnmCoding,
+    /// The value that is white; of bits 1 is black.
+    pub white: u16,
+    /// Bytes before the first pixel. The rows follow one another, and all of those in binary are there.
     pub start: usize,
+}
+
+/// How the samples of a PNM are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PnmCoding {
+    /// Eight to a byte, the first one highest; each row begins with a byte.
+    Bits,
+    /// A byte each.
+    Bytes,
+    /// Two bytes each, the high one first.
+    Words,
+    /// `0` or `1` each, with or without white space between them.
+    BitText,
+    /// Decimal numbers with white space between them.
+    Text,
 }
 
 /// The header that makes a PNM of the pixels that stand behind it: for sources whose files hold pixels as they are.
@@ -77,9 +93,9 @@ impl PnmHead {
     }
 }
 
-/// Whether the bytes begin as a PNM of pixels in binary.
+/// Whether the bytes begin as a PNM.
 pub(super) fn is_pnm(bytes: &[u8]) -> bool {
-    matches!(bytes, [b'P', b'5' | b'6', next, ..] if is_space(*next) || *next == b'#')
+    matches!(bytes, [b'P', b'1'..=b'6', next, ..] if is_space(*next) || *next == b'#')
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
@@ -87,32 +103,36 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
     Ok(Header { format: Format::Pnm, size, orientation: Orientation::default(), jpeg: None })
 }
 
-/// Reads the header. Faults: `Truncated` where the file ends before the last pixel, `Unsupported` for more than 8 bits
-/// per sample, `Corrupt` where the header contradicts the format.
+/// Reads the header. Faults: `Truncated` where the file is too short for its pixels, `Corrupt` where the header contradicts
+/// the format.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, Fault> {
+    let kind = bytes.get(1).copied().unwrap_or_default();
     let mut text = Text { bytes, at: 2 };
     let size = Size::new(text.number("width")?, text.number("height")?);
-    let white = text.number("largest value")?;
+    let white = if matches!(kind, b'1' | b'4') { 1 } else { text.number("largest value")? };
     if size.pixels() == 0 || size.width > MAX_SIDE || size.height > MAX_SIDE {
         return Err(corrupt(format!("the header says {size}, the sides may be 1 to {MAX_SIDE}")));
     }
     if white == 0 || white > MAX_VALUE {
         return Err(corrupt(format!("the largest value is {white}, it may be 1 to {MAX_VALUE}")));
     }
-    let white = u8::try_from(white).map_err(|_| {
-        let problem = format!(
-            "a PNM with the largest value {white} has 16 bits per sample; 8 are read, \
-             `pamdepth 255` makes them"
-        );
-        Fault::new(Reason::Unsupported, problem)
-    })?;
-    let channels = if bytes.get(1) == Some(&b'6') { 3 } else { 1 };
-    let (start, whole) = (text.at, text.at as u64 + channels as u64 * size.pixels());
+    let channels = if matches!(kind, b'3' | b'6') { 3 } else { 1 };
+    let (width, height) = (u64::from(size.width), u64::from(size.height));
+    let samples = channels as u64 * size.pixels();
+    // Both sides are below 2^31, so only the doubled number of samples can be beyond 64 bits.
+    let (coding, least) = match kind {
+        b'1' => (PnmCoding::BitText, samples),
+        b'2' | b'3' => (PnmCoding::Text, samples.saturating_mul(2) - 1),
+        b'4' => (PnmCoding::Bits, width.div_ceil(8) * height),
+        _ if white > 255 => (PnmCoding::Words, samples.saturating_mul(2)),
+        _ => (PnmCoding::Bytes, samples),
+    };
+    let (start, whole) = (text.at, least.saturating_add(text.at as u64));
     if whole > bytes.len() as u64 {
         let problem = format!("its pixels; {size} need {whole} bytes, it has {}", bytes.len());
         return Err(truncated(&problem));
     }
-    Ok(PnmLayout { size, channels, white, start })
+    Ok(PnmLayout { size, channels, coding, white: white as u16, start })
 }
 
 /// The characters of a header.
@@ -161,6 +181,6 @@ impl Text<'_> {
 }
 
 /// White space as C's `isspace` has it.
-fn is_space(byte: u8) -> bool {
+pub(crate) fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }

@@ -1,110 +1,278 @@
-//! The header of a WebP: the size in VP8, VP8L or VP8X, the orientation in EXIF or XMP.
+//! The container of a WebP: canvas, first frame, and the orientation in EXIF or XMP.
+//!
+//! The rules are those of libwebp's demuxer, which Pillow asks first: where it refuses a container, so does this. Later
+//! frames of an animation are checked as well and otherwise ignored.
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, le32, truncated};
 use crate::error::Fault;
-use crate::geometry::Size;
+use crate::geometry::{Roi, Size};
+
+/// Flags of a VP8X chunk.
+const ANIMATION: u8 = 0x02;
+const XMP: u8 = 0x04;
+const EXIF: u8 = 0x08;
+const ALPHA: u8 = 0x10;
+/// All flags that may be set: those above and the one of an ICC profile.
+const KNOWN_FLAGS: u8 = 0x3E;
+
+/// Pixels that a canvas or a frame must stay below.
+const MAX_PIXELS: u64 = 1 << 32;
+
+/// Bytes of a chunk's name and length, and of the fixed parts of the chunks that have one.
+const CHUNK_HEAD: usize = 8;
+const VP8X_BYTES: usize = 10;
+const ANIM_BYTES: usize = 6;
+const ANMF_BYTES: usize = 16;
+
+/// Where the first frame is, in the file and on the canvas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WebpLayout<'a> {
+    /// Size of the canvas.
+    pub size: Size,
+    /// Part of the canvas that the frame covers: all of it, except in animations. The rest has no color: it is black.
+    pub frame: Roi,
+    /// The frame's chunks: alpha where there is some, then the pixels.
+    pub chunks: &'a [u8],
+}
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
-    let (Some(riff), Some(kind)) = (le32(bytes, 4), bytes.get(12..16)) else {
-        return Err(truncated("its first chunk"));
-    };
-    let claimed = u64::from(riff) + 8;
-    if claimed > bytes.len() as u64 {
-        let problem = format!("the picture; it claims {claimed} bytes and has {}", bytes.len());
-        return Err(truncated(&problem));
-    }
-    let data = bytes.get(20..).unwrap_or_default();
-    let size = match kind {
-        b"VP8 " => lossy_size(data)?,
-        b"VP8L" => lossless_size(data)?,
-        b"VP8X" => canvas_size(data)?,
-        _ => return Err(corrupt("the first chunk is neither VP8, VP8L nor VP8X")),
-    };
-    if size.width == 0 || size.height == 0 {
-        return Err(corrupt(format!("the header says {size}")));
-    }
     let mut metadata = Metadata::default();
-    if kind == b"VP8X" {
-        let mut animated = false;
-        for (kind, data) in (Chunks { rest: &bytes[12..] }) {
-            match kind {
-                b"VP8 " => check_inside(size, lossy_size(data)?)?,
-                b"VP8L" => check_inside(size, lossless_size(data)?)?,
-                b"ANMF" if !animated => {
-                    animated = true;
-                    check_first_frame(size, data.get(16..).unwrap_or_default())?;
-                }
-                b"EXIF" => metadata.add_exif(data),
-                b"XMP " => metadata.add_xmp(data),
-                _ => {}
-            }
-        }
-    }
+    let size = walk(bytes, &mut metadata)?.size;
     Ok(Header { format: Format::WebP, size, orientation: metadata.orientation(), jpeg: None })
 }
 
-/// Refuses pixels that are larger than the canvas, since limits are checked on the canvas.
-fn check_inside(canvas: Size, pixels: Size) -> Result<(), Fault> {
-    if pixels.width > canvas.width || pixels.height > canvas.height {
-        return Err(corrupt(format!("a frame of {pixels} pixels on a canvas of {canvas}")));
-    }
-    Ok(())
+/// Reads the container again, for the decoder.
+pub(crate) fn layout(bytes: &[u8]) -> Result<WebpLayout<'_>, Fault> {
+    walk(bytes, &mut Metadata::default())
 }
 
-fn check_first_frame(canvas: Size, frame: &[u8]) -> Result<(), Fault> {
-    for (kind, data) in (Chunks { rest: frame }) {
-        match kind {
-            b"VP8 " => check_inside(canvas, lossy_size(data)?)?,
-            b"VP8L" => check_inside(canvas, lossless_size(data)?)?,
-            _ => {}
+fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, Fault> {
+    let riff = le32(bytes, 4).ok_or_else(|| truncated("its first chunk"))?;
+    let claimed = u64::from(riff) + CHUNK_HEAD as u64;
+    if claimed > bytes.len() as u64 {
+        let problem = format!("the image; it claims {claimed} bytes and has {}", bytes.len());
+        return Err(truncated(&problem));
+    }
+    let mut walk = Walk { bytes: &bytes[..claimed as usize], at: 12 };
+    match walk.peek()?.kind {
+        b"VP8 " | b"VP8L" => {
+            // Alpha needs the flag of a VP8X chunk.
+            let Frame { size, chunks } = walk.frame(false)?;
+            if walk.left() > 0 && walk.left() < CHUNK_HEAD {
+                return Err(corrupt("the image ends inside the head of a chunk"));
+            }
+            Ok(WebpLayout { size, frame: size.window(), chunks })
         }
+        b"VP8X" => walk.extended(metadata),
+        _ => Err(corrupt("the first chunk is neither VP8, VP8L nor VP8X")),
+    }
+}
+
+/// How far the file was read; it ends where the RIFF chunk does.
+struct Walk<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+/// A chunk, which is whole.
+struct Chunk<'a> {
+    kind: &'a [u8; 4],
+    data: &'a [u8],
+    /// Bytes with head and padding.
+    len: usize,
+}
+
+/// The chunks of one frame.
+struct Frame<'a> {
+    size: Size,
+    chunks: &'a [u8],
+}
+
+impl<'a> Walk<'a> {
+    fn left(&self) -> usize {
+        self.bytes.len() - self.at
+    }
+
+    /// The chunk that begins here.
+    fn peek(&self) -> Result<Chunk<'a>, Fault> {
+        let rest = &self.bytes[self.at..];
+        let (Some(kind), Some(length)) = (rest.first_chunk(), le32(rest, 4)) else {
+            return Err(corrupt("the image ends inside the head of a chunk"));
+        };
+        // Chunks are padded to an even length.
+        let len = CHUNK_HEAD + length as usize + length as usize % 2;
+        if len > rest.len() {
+            let problem = format!("a chunk of {length} bytes is longer than the rest of the file");
+            return Err(corrupt(problem));
+        }
+        Ok(Chunk { kind, data: &rest[CHUNK_HEAD..CHUNK_HEAD + length as usize], len })
+    }
+
+    /// Moves behind the chunks of a frame: alpha at most once, then pixels. Without `alpha` they are the pixels only.
+    fn frame(&mut self, alpha: bool) -> Result<Frame<'a>, Fault> {
+        let mut start = self.at;
+        let mut chunk = self.peek()?;
+        let seen = chunk.kind == b"ALPH";
+        if seen {
+            self.at += chunk.len;
+            chunk = self.peek()?;
+            if chunk.kind != b"VP8 " {
+                return Err(corrupt("alpha without a VP8 chunk behind it"));
+            }
+            if !alpha {
+                start = self.at;
+            }
+        }
+        let size = match chunk.kind {
+            b"VP8 " => lossy_size(chunk.data)?,
+            b"VP8L" => lossless_size(chunk.data)?,
+            _ => return Err(corrupt("a frame without a VP8 or VP8L chunk")),
+        };
+        self.at += chunk.len;
+        let chunks = &self.bytes[start..self.at];
+        // libwebp takes an alpha chunk behind the pixels for the frame's as well; where it counts it refuses the order.
+        if self.left() >= CHUNK_HEAD && !seen && self.peek()?.kind == b"ALPH" {
+            if alpha {
+                return Err(corrupt("a chunk of alpha behind the pixels"));
+            }
+            self.at += self.peek()?.len;
+        }
+        Ok(Frame { size, chunks })
+    }
+
+    /// A file that starts with a VP8X chunk.
+    fn extended(&mut self, metadata: &mut Metadata) -> Result<WebpLayout<'a>, Fault> {
+        let head = self.peek()?;
+        let &[flags, _, _, _, ref sides @ ..] = head.data else {
+            return Err(corrupt("a VP8X chunk without flags"));
+        };
+        let Some(&[w0, w1, w2, h0, h1, h2]) = sides.first_chunk() else {
+            let problem = format!("a VP8X chunk of {} bytes, not {VP8X_BYTES}", head.data.len());
+            return Err(corrupt(problem));
+        };
+        let canvas = Size::new(le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1);
+        if canvas.pixels() >= MAX_PIXELS {
+            return Err(corrupt(format!("a canvas of {canvas}; there may be 2^32 - 1 pixels")));
+        }
+        if flags & !KNOWN_FLAGS != 0 {
+            return Err(corrupt(format!("unknown flags in the VP8X chunk: {flags:#04x}")));
+        }
+        self.at += head.len;
+        let animated = flags & ANIMATION != 0;
+        let (mut first, mut frames, mut animation, mut exif, mut xmp) =
+            (None, 0u32, false, false, false);
+        while self.left() > 0 {
+            let chunk = self.peek()?;
+            match chunk.kind {
+                b"VP8X" => return Err(corrupt("a second VP8X chunk")),
+                b"VP8 " | b"VP8L" | b"ALPH" => {
+                    if animated || animation || frames > 0 {
+                        return Err(corrupt("pixels outside of the frames of an animation"));
+                    }
+                    let Frame { size, chunks } = self.frame(flags & ALPHA != 0)?;
+                    if size != canvas {
+                        return Err(corrupt(format!("an image of {size} on a canvas of {canvas}")));
+                    }
+                    frames += 1;
+                    first = Some(WebpLayout { size: canvas, frame: canvas.window(), chunks });
+                    continue;
+                }
+                b"ANIM" => {
+                    if chunk.data.len() < ANIM_BYTES {
+                        return Err(corrupt("an ANIM chunk without a background and a loop count"));
+                    }
+                    animation = true;
+                }
+                b"ANMF" => {
+                    if !animation {
+                        return Err(corrupt("a frame before the ANIM chunk"));
+                    }
+                    let (frame, chunks) = self.animation_frame(&chunk)?;
+                    if animated {
+                        check_inside(canvas, frame)?;
+                        first = first.or(Some(WebpLayout { size: canvas, frame, chunks }));
+                    }
+                    continue;
+                }
+                b"EXIF" if flags & EXIF != 0 && !exif => {
+                    exif = true;
+                    metadata.add_exif(chunk.data);
+                }
+                b"XMP " if flags & XMP != 0 && !xmp => {
+                    xmp = true;
+                    metadata.add_xmp(chunk.data);
+                }
+                _ => {}
+            }
+            self.at += chunk.len;
+        }
+        first.ok_or_else(|| corrupt("a WebP without an image"))
+    }
+
+    /// Moves behind a frame of an animation: its place on the canvas, and its chunks.
+    fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), Fault> {
+        let Some((head, payload)) = chunk.data.split_at_checked(ANMF_BYTES) else {
+            return Err(corrupt("an ANMF chunk without its place on the canvas"));
+        };
+        let number = |at: usize| le24([head[at], head[at + 1], head[at + 2]]);
+        let (x, y) = (2 * number(0), 2 * number(3));
+        let size = Size::new(number(6) + 1, number(9) + 1);
+        if size.pixels() >= MAX_PIXELS {
+            return Err(corrupt(format!("a frame of {size}; there may be 2^32 - 1 pixels")));
+        }
+        self.at += CHUNK_HEAD + ANMF_BYTES;
+        let begin = self.at;
+        let Frame { size: coded, chunks } = self.frame(true)?;
+        if self.at - begin > payload.len() + payload.len() % 2 {
+            return Err(corrupt("the chunks of a frame are longer than it"));
+        }
+        // Where they differ, libwebp goes by the image.
+        Ok((Roi::new(x, y, coded.width, coded.height), chunks))
+    }
+}
+
+fn check_inside(canvas: Size, frame: Roi) -> Result<(), Fault> {
+    let end = |at: u32, length: u32| u64::from(at) + u64::from(length);
+    if end(frame.x, frame.width) > canvas.width.into()
+        || end(frame.y, frame.height) > canvas.height.into()
+    {
+        return Err(corrupt(format!("a frame at {frame} on a canvas of {canvas}")));
     }
     Ok(())
 }
 
 /// RFC 6386, section 9.1: a key frame's tag, start code and two 14-bit sides.
 fn lossy_size(data: &[u8]) -> Result<Size, Fault> {
-    let head = data.get(..10).ok_or_else(|| truncated("its VP8 frame header"))?;
-    if head[0] & 1 != 0 || head[3..6] != [0x9D, 0x01, 0x2A] {
-        return Err(corrupt("the VP8 chunk does not start with a key frame"));
+    let head: &[u8; 10] = data.first_chunk().ok_or_else(|| truncated("its VP8 frame header"))?;
+    let tag = le24([head[0], head[1], head[2]]);
+    let (version, visible, partition) = (tag >> 1 & 7, tag >> 4 & 1, tag >> 5);
+    if tag & 1 != 0 || head[3..6] != [0x9D, 0x01, 0x2A] || version > 3 || visible == 0 {
+        return Err(corrupt("the VP8 chunk does not start with a visible key frame"));
+    }
+    if partition as usize >= data.len() {
+        let problem = format!("a partition of {partition} bytes in {} of VP8", data.len());
+        return Err(corrupt(problem));
     }
     let side = |at: usize| u32::from(u16::from_le_bytes([head[at], head[at + 1]]) & 0x3FFF);
-    Ok(Size::new(side(6), side(8)))
+    let size = Size::new(side(6), side(8));
+    if size.width == 0 || size.height == 0 {
+        return Err(corrupt(format!("the header says {size}")));
+    }
+    Ok(size)
 }
 
-/// WebP lossless bitstream, section 3: a signature byte and two 14-bit sides less one.
+/// WebP lossless bitstream, section 3: a signature byte, two 14-bit sides less one, alpha, and version 0.
 fn lossless_size(data: &[u8]) -> Result<Size, Fault> {
     let (Some(signature), Some(bits)) = (data.first(), le32(data, 1)) else {
         return Err(truncated("its VP8L header"));
     };
-    if *signature != 0x2F {
-        return Err(corrupt("the VP8L chunk does not start with its signature"));
+    if *signature != 0x2F || bits >> 29 != 0 {
+        return Err(corrupt("the VP8L chunk does not start with its signature and version 0"));
     }
     Ok(Size::new((bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1))
 }
 
-/// WebP container, "Extended File Format": flags, then two 24-bit sides less one.
-fn canvas_size(data: &[u8]) -> Result<Size, Fault> {
-    let head = data.get(..10).ok_or_else(|| truncated("its VP8X chunk"))?;
-    let side = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], 0]) + 1;
-    Ok(Size::new(side(4), side(7)))
-}
-
-/// The chunks that are whole.
-struct Chunks<'a> {
-    rest: &'a [u8],
-}
-
-impl<'a> Iterator for Chunks<'a> {
-    type Item = (&'a [u8; 4], &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let kind = self.rest.get(..4)?.try_into().ok()?;
-        let length = le32(self.rest, 4)? as usize;
-        let data = self.rest.get(8..8usize.checked_add(length)?)?;
-        // Chunks are padded to an even length.
-        self.rest = self.rest.get(8 + length + length % 2..).unwrap_or_default();
-        Some((kind, data))
-    }
+fn le24([low, middle, high]: [u8; 3]) -> u32 {
+    u32::from_le_bytes([low, middle, high, 0])
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::annotation::Objects;
-use crate::error::{Result, SampleError};
+use crate::error::{Result, SampleError, Tolerated};
 use crate::geometry::{Orientation, Roi, Size, View};
 use crate::gpu::{self, DeviceBuffer, Event, Stream};
 use crate::op::Trace;
@@ -33,6 +33,9 @@ pub struct SampleRecord {
     /// Why all its operators ran on the CPU although the plan has some on the device, where that is so: no route took
     /// it, or it did not fit into a page. The bits are those that the CPU makes without a device.
     pub finished_on_cpu: Option<&'static str>,
+    /// The damage that `decode.strict = false` passed over; of several sorts one. Damage outside of the decoded window may go
+    /// unseen.
+    pub tolerated: Option<Tolerated>,
     /// Index of the sample that should stand here and could not be used.
     pub replaces: Option<u64>,
     /// It only fills up the last batch and must not be counted again.
@@ -55,6 +58,7 @@ impl SampleRecord {
         },
         outcome: Outcome::Substituted,
         finished_on_cpu: None,
+        tolerated: None,
         replaces: None,
         padding: false,
     };

@@ -223,6 +223,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.settings.decode.strict = strict;
+        self
+    }
+
     /// Element type and axis order of the batches.
     pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
         self.settings.output.dtype = dtype;

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use crate::decode::HostDecoder;
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Fault, Result, Tolerated};
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::image::HostImage;
@@ -184,6 +184,7 @@ impl Maker {
         caches: Arc<Caches>,
     ) -> Self {
         let transform = HostTransform::new(&plan);
+        let strict = plan.settings.decode.strict;
         let reader = Reader::new(source.clone(), plan.clone(), lane.clone(), caches);
         Self {
             source,
@@ -192,7 +193,7 @@ impl Maker {
             page: HostPage::default(),
             reader,
             sample: SamplePlan::default(),
-            decoder: HostDecoder::new(),
+            decoder: HostDecoder::new().strict(strict),
             transform,
         }
     }
@@ -269,7 +270,13 @@ impl Maker {
         let result = transform.run(picture, decoder, out);
         self.count(begin, bytes);
         result?;
-        Ok(record(&*self.source, key.index, &self.sample, Outcome::Cpu))
+        let record = record(&*self.source, key.index, &self.sample, Outcome::Cpu);
+        Ok(SampleRecord { tolerated: self.tolerated(), ..record })
+    }
+
+    /// The damage that was passed over in the sample that was decoded last, be it for a cache.
+    pub fn tolerated(&self) -> Option<Tolerated> {
+        self.reader.tolerated.or(self.decoder.tolerated())
     }
 
     /// Decodes the sample that was planned last, and runs the first `steps` operators.

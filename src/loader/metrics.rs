@@ -110,6 +110,8 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     out.counters("feedwater_outcomes_total", help, "outcome", &counts(&stats.outcomes));
     let help = "Samples that could not be used, by reason.";
     out.counters("feedwater_faults_total", help, "reason", &counts(&stats.faults));
+    let help = "Damaged samples that decode.strict = false let pass, by the sort of damage.";
+    out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
     let help =
         "Samples made wholly on the CPU although the plan has operators on the device, by reason.";
     let on_cpu = counts(&stats.finished_on_cpu);

@@ -93,6 +93,7 @@ pub(super) fn record(
         trace: sample.trace,
         outcome,
         finished_on_cpu: None,
+        tolerated: None,
         replaces: None,
         padding: false,
     }

@@ -34,6 +34,9 @@ pub struct Stats {
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Samples that were used although they are damaged, which needs `decode.strict = false`, by the sort of damage. Each is
+    /// an image among `outcomes` as well.
+    pub tolerated: BTreeMap<&'static str, u64>,
     /// The same counts for each epoch of which a batch was handed out.
     pub epochs: Vec<EpochStats>,
     /// What each route has done so far, pictures that are being prepared ahead included; empty where nothing is
@@ -95,6 +98,8 @@ pub struct EpochStats {
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
+    /// Damaged samples that were used all the same, by the sort of damage.
+    pub tolerated: BTreeMap<&'static str, u64>,
 }
 
 /// Memory that was predicted by the plan, and what was measured.
@@ -183,6 +188,9 @@ impl Counters {
             of(&mut stats.outcomes, &mut epoch.outcomes, record.outcome.name(), 1);
             if let Some(why) = record.finished_on_cpu {
                 of(&mut stats.finished_on_cpu, &mut epoch.finished_on_cpu, why, 1);
+            }
+            if let Some(damage) = record.tolerated {
+                of(&mut stats.tolerated, &mut epoch.tolerated, damage.name(), 1);
             }
         }
         for fault in &info.faults {

@@ -61,6 +61,8 @@ pub struct Settings {
     pub threads: usize,
     /// Samples beyond these cannot be used.
     pub limits: Limits,
+    /// Whether a damaged image cannot be used, as `decode.strict` has it. Default true.
+    pub strict: bool,
 }
 
 impl Default for Settings {
@@ -74,6 +76,7 @@ impl Default for Settings {
             skip: false,
             threads: thread::available_parallelism().map_or(1, usize::from),
             limits: Limits::default(),
+            strict: true,
         }
     }
 }
@@ -232,14 +235,16 @@ struct Sample {
 struct Maker<'a> {
     source: &'a dyn Source,
     limits: &'a Limits,
+    strict: bool,
     page: HostPage,
     presizer: Option<Presizer>,
 }
 
 impl<'a> Maker<'a> {
     fn new(source: &'a dyn Source, settings: &'a Settings) -> Self {
-        let presizer = settings.presize.map(Presizer::new);
-        Self { source, limits: &settings.limits, page: HostPage::default(), presizer }
+        let Settings { ref limits, strict, .. } = *settings;
+        let presizer = settings.presize.map(|it| Presizer::new(it).strict(strict));
+        Self { source, limits, strict, page: HostPage::default(), presizer }
     }
 
     fn make(&mut self, index: u64) -> Sample {
@@ -251,7 +256,7 @@ impl<'a> Maker<'a> {
     /// The picture of the sample that was read.
     fn picture(&mut self) -> Result<Picture, Fault> {
         let bytes = self.page.bytes();
-        let header = Header::parse(bytes)?;
+        let header = Header::parse_as(bytes, self.strict)?;
         if header.size.pixels() > self.limits.max_pixels {
             let (pixels, limit) = (header.size.pixels(), self.limits.max_pixels);
             let problem = format!("{} is {pixels} pixels, the limit is {limit}", header.size);
@@ -266,8 +271,11 @@ impl<'a> Maker<'a> {
             Format::Jpeg => "jpg",
             Format::Png => "png",
             Format::WebP => "webp",
-            Format::Pnm if bytes.starts_with(b"P5") => "pgm",
-            Format::Pnm => "ppm",
+            Format::Pnm => match bytes.get(1) {
+                Some(b'1' | b'4') => "pbm",
+                Some(b'2' | b'5') => "pgm",
+                _ => "ppm",
+            },
             // What caches hold; no file's header says so.
             Format::Pixels => return Err(Fault::new(Reason::Unsupported, "a decoded picture")),
         };

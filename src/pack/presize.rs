@@ -47,6 +47,11 @@ impl Presizer {
         Self { quality, decoder: HostDecoder::new(), whole: Whole::new(Some(shorter), true) }
     }
 
+    /// The same presizer, for which damage is a fault (the default), or which takes what Pillow takes: `decode.strict`.
+    pub fn strict(self, strict: bool) -> Self {
+        Self { decoder: self.decoder.strict(strict), ..self }
+    }
+
     /// The smaller picture as a JPEG, or `None` where the picture is small enough. A picture that is wide or high beyond
     /// what a JPEG can be (65535) after that is a fault.
     pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, Fault> {

@@ -134,6 +134,11 @@ pub struct DecodeSettings {
     pub prescale: bool,
     /// Whether pictures are turned upright as their EXIF orientation says. Default true.
     pub orientation: bool,
+    /// Whether a damaged image is an error, as `loader.on_error` says. If not, the loader takes what Pillow 12 takes and gives
+    /// Pillow's pixels, gray or black where they are lost: JPEGs of which libjpeg warns or that lack their end, PNGs with
+    /// wrong checksums of pixels, without an end, or with too few rows or colors. Such samples are counted in
+    /// [`Stats::tolerated`](crate::loader::Stats::tolerated). What Pillow refuses is an error in both cases. Default true.
+    pub strict: bool,
 }
 
 impl Default for DecodeSettings {
@@ -144,6 +149,7 @@ impl Default for DecodeSettings {
             max_cpu_threads: None,
             prescale: false,
             orientation: true,
+            strict: true,
         }
     }
 }

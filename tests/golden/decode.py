@@ -1,5 +1,8 @@
 """Makes tests/golden/decode/: small pictures, and beside each Pillow's RGB bytes as `<name>.rgb`.
 
+tests/golden/tolerated/ has damaged images that Pillow takes, also with its bytes, and each begins with the key under which
+`Stats` counts it. tests/golden/refused/ has those that Pillow refuses.
+
 Run with Pillow 12.x and numpy:  python tests/golden/decode.py
 What Pillow makes of every byte of a PGM with every largest value up to 255 is hashed into tests/golden/pnm.sha256.
 With `recipes DIR` it hashes Pillow's RGB bytes of the JPEGs there (see `write_recipes` in tests/decode.rs) into
@@ -19,6 +22,8 @@ import numpy as np
 from PIL import Image
 
 OUT = pathlib.Path(__file__).parent / "decode"
+TOLERATED = OUT.parent / "tolerated"
+REFUSED = OUT.parent / "refused"
 WIDTH, HEIGHT = 43, 37
 
 
@@ -39,10 +44,25 @@ def save(name, image, **options):
     write(name, buffer.getvalue())
 
 
-def write(name, data):
+def write(name, data, out=OUT):
     rgb = Image.open(io.BytesIO(data)).convert("RGB")
-    (OUT / name).write_bytes(data)
-    (OUT / name).with_suffix(".rgb").write_bytes(rgb.tobytes())
+    (out / name).write_bytes(data)
+    (out / name).with_suffix(".rgb").write_bytes(rgb.tobytes())
+
+
+def refused(name, data):
+    try:
+        Image.open(io.BytesIO(data)).convert("RGB")
+    except Exception:
+        (REFUSED / name).write_bytes(data)
+    else:
+        raise SystemExit(f"Pillow takes {name}")
+
+
+def encoded(image, kind, **options):
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
 
 
 def chunk(kind, data):
@@ -148,6 +168,146 @@ def pnms():
     (OUT.parent / "pnm.sha256").write_text(hashlib.sha256(tables).hexdigest() + "\n")
 
 
+    gray = picture(channels=1)[..., 0].astype(np.uint32)
+    rgb = picture().astype(np.uint32)
+    size = b"# of a camera\n%d %d\n" % (WIDTH, HEIGHT)
+    for white in (300, 4095, 65535):
+        write(f"pnm-rgb-{white}.ppm", b"P6\n%s%d\n" % (size, white) + (rgb * white // 255).astype(">u2").tobytes())
+        write(f"pnm-gray-{white}.pgm", b"P5\n%s%d\n" % (size, white) + (gray * white // 50000).astype(">u2").tobytes())
+    for white in (31, 255, 1000):
+        text = lambda rows: b"#a\n\n".join(b" ".join(b"%d" % it for it in row.ravel()) for row in rows * white // 255)
+        write(f"pnm-rgb-text-{white}.ppm", b"P3\n%s%d\n" % (size, white) + text(rgb))
+        write(f"pnm-gray-text-{white}.pgm", b"P2\n%s%d\n" % (size, white) + text(gray) + b"\n")
+    bits = (gray > 120).astype(np.uint8)
+    write("pnm-bits.pbm", b"P4\n" + size + np.packbits(bits, axis=1).tobytes())
+    write("pnm-bits-text.pbm", b"P1\n" + size + b"#b\r".join(b"".join(b"%d" % it for it in row) for row in bits))
+    write("pnm-bits-text-blanks.pbm", b"P1\n" + size + b"\n".join(b" ".join(b"%d" % it for it in row) for row in bits))
+
+
+PNG_HEAD = b"\x89PNG\r\n\x1a\n"
+
+
+def parts(data):
+    """The chunks of a PNG."""
+    at, found = len(PNG_HEAD), []
+    while at < len(data):
+        length = struct.unpack(">I", data[at : at + 4])[0]
+        found.append((data[at + 4 : at + 8], data[at + 8 : at + 8 + length]))
+        at += 12 + length
+    return found
+
+
+def animations():
+    """First frames: of APNGs the default image, of WebPs on a black canvas whatever the background is."""
+    rgb, rgba = Image.fromarray(picture()), Image.fromarray(picture(channels=4), "RGBA")
+    (head, data), (pixels, packed) = [it for it in parts(encoded(rgb, "PNG")) if it[0] in (b"IHDR", b"IDAT")]
+    control = lambda number: struct.pack(">IIIIIHHBB", number, WIDTH, HEIGHT, 0, 0, 1, 10, 0, 0)
+    count = chunk(b"acTL", struct.pack(">II", 2, 0))
+    begin, image, end = PNG_HEAD + chunk(head, data), chunk(pixels, packed), chunk(b"IEND", b"")
+    other = encoded(Image.fromarray(picture(seed=8)), "PNG")
+    other = next(data for kind, data in parts(other) if kind == b"IDAT")
+    frame = lambda number: chunk(b"fcTL", control(number)) + chunk(b"fdAT", struct.pack(">I", number + 1) + other)
+    write("png-animation.png", begin + count + chunk(b"fcTL", control(0)) + image + frame(1) + end)
+    write("png-animation-default.png", begin + count + image + frame(0) + frame(2) + end)
+
+    le24 = lambda value: struct.pack("<I", value)[:3]
+    riff = lambda kind, data: kind + struct.pack("<I", len(data)) + data + b"\0" * (len(data) % 2)
+    def coded(image, **options):
+        data, at, found = encoded(image, "WEBP", **options), 12, b""
+        while at < len(data):
+            length = struct.unpack("<I", data[at + 4 : at + 8])[0]
+            if data[at : at + 4] in (b"ALPH", b"VP8 ", b"VP8L"):
+                found += riff(data[at : at + 4], data[at + 8 : at + 8 + length])
+            at += 8 + length + length % 2
+        return found
+    def frame(image, x, y, bits, **options):
+        size = le24(image.width - 1) + le24(image.height - 1)
+        return riff(b"ANMF", le24(x // 2) + le24(y // 2) + size + le24(100) + bytes([bits]) + coded(image, **options))
+    small, later = rgba.resize((20, 15)), rgb.resize((30, 10))
+    for name, options in [("lossy", dict(quality=80)), ("lossless", dict(lossless=True, exact=True))]:
+        for bits in range(4):
+            body = riff(b"VP8X", bytes([0x12, 0, 0, 0]) + le24(WIDTH - 1) + le24(HEIGHT - 1))
+            body += riff(b"ANIM", struct.pack("<IH", 0xFF1020F0, 0))
+            body += frame(small, 14, 6, bits, **options) + frame(later, 2, 4, bits, **options)
+            write(f"webp-animation-{name}-{bits}.webp", riff(b"RIFF", b"WEBP" + body))
+
+
+def profiles():
+    """Orientation 6 in text, as ImageMagick writes it."""
+    data = exif(6).tobytes()
+    lines = [data.hex()[at : at + 72] for at in range(0, 2 * len(data), 72)]
+    text = ("\nexif\n%8d\n" % len(data) + "\n".join(lines) + "\n").encode()
+    key = b"Raw profile type exif"
+    packed = zlib.compress(text)
+    xmp = zlib.compress(b'<x tiff:Orientation="6"/>')
+    chunks = parts(encoded(Image.fromarray(picture(19, 11)), "PNG"))
+    for name, extra in [
+        ("ztxt", chunk(b"zTXt", key + b"\0\0" + packed)),
+        ("text", chunk(b"tEXt", key + b"\0" + text)),
+        ("itxt", chunk(b"iTXt", key + b"\0\1\0\0\0" + packed)),
+        ("xmp", chunk(b"iTXt", b"XML:com.adobe.xmp\0\1\0\0\0" + xmp)),
+    ]:
+        body = b"".join(chunk(*it) for it in chunks[1:])
+        write(f"png-profile-{name}-6.png", PNG_HEAD + chunk(*chunks[0]) + extra + body)
+
+
+def damaged():
+    TOLERATED.mkdir(exist_ok=True)
+    REFUSED.mkdir(exist_ok=True)
+    image = Image.fromarray(picture())
+    tolerated = lambda name, data: write(name, data, TOLERATED)
+    for kind, options in [("baseline", {}), ("progressive", dict(progressive=True)), ("restart", dict(restart_marker_blocks=2))]:
+        data = encoded(image, "JPEG", quality=88, **options)
+        middle = (data.index(b"\xff\xda") + len(data)) // 2
+        hole = data[:middle] + bytes(40) + data[middle + 40 :]
+        tolerated(f"jpeg-data-{kind}.jpg", hole)
+        refused(f"jpeg-{kind}-cut.jpg", data[:middle])
+    data = encoded(image, "JPEG", quality=88)
+    # Bytes that are no segment behind rows that end early.
+    start = data.index(b"\xff\xda") + 14
+    refused("jpeg-behind.jpg", data[:start] + data[start + 60 :][:200] + b"\xff\xc0\0\1" + data[start + 260 :])
+    tolerated("jpeg-data-segment.jpg", data[:4] + b"\0\0" + data[6:])
+    for seed in range(1000):
+        cut = encoded(Image.fromarray(picture(seed=seed)), "JPEG", quality=88)[:-2]
+        try:
+            tolerated("jpeg-end.jpg", cut)
+            break
+        except OSError:
+            pass
+
+    def png(pixels, kinds=(b"IHDR", b"PLTE"), palette=None, before=b"", after=b"", end=chunk(b"IEND", b"")):
+        chunks = [(kind, palette if kind == b"PLTE" and palette is not None else data) for kind, data in original]
+        head = b"".join(chunk(*it) for it in chunks if it[0] in kinds)
+        return PNG_HEAD + head + before + pixels + after + end
+    wrong = lambda kind, data: chunk(kind, data)[:-1] + bytes([chunk(kind, data)[-1] ^ 1])
+    for name, source in [("rgb", image), ("palette", image.quantize(20))]:
+        original = parts(encoded(source, "PNG"))
+        packed = b"".join(data for kind, data in original if kind == b"IDAT")
+        body = zlib.decompress(packed)
+        stride = len(body) // HEIGHT
+        good = chunk(b"IDAT", packed)
+        text = chunk(b"tEXt", b"a\0b")
+        tolerated(f"png-checksum-{name}.png", png(wrong(b"IDAT", packed)))
+        tolerated(f"png-end-{name}.png", png(good, end=b""))
+        tolerated(f"png-end-cut-{name}.png", png(good, end=b"")[:-2])
+        tolerated(f"png-end-text-{name}.png", png(good, after=text, end=b""))
+        tolerated(f"png-rows-{name}.png", png(chunk(b"IDAT", zlib.compress(body[: 21 * stride]))))
+        refused(f"png-half-a-row-{name}.png", png(chunk(b"IDAT", zlib.compress(body[: 21 * stride + 9]))))
+        refused(f"png-adler-{name}.png", png(chunk(b"IDAT", packed[:-1] + bytes([packed[-1] ^ 1]))))
+        refused(f"png-text-checksum-{name}.png", png(good, before=wrong(b"tEXt", b"a\0b")))
+        refused(f"png-cut-text-{name}.png", png(good, after=text[:-5], end=b""))
+        refused(f"png-filter-{name}.png", png(chunk(b"IDAT", zlib.compress(b"\x09" + body[1:]))))
+    colors = next(data for kind, data in original if kind == b"PLTE")
+    tolerated("png-palette-short.png", png(good, palette=colors[:9]))
+    tolerated("png-palette-none.png", png(good, kinds=(b"IHDR",)))
+
+    # One bit of the first partition, where other decoders than libwebp see nothing wrong.
+    for place, bit in [(144, 1), (150, 4)]:
+        data = bytearray(encoded(image, "WEBP", quality=80))
+        data[place] ^= 1 << bit
+        refused(f"webp-bit-{bit}-of-{place}.webp", bytes(data))
+
+
 def recipes(folder):
     lines = [
         f"{hashlib.sha256(Image.open(path).convert('RGB').tobytes()).hexdigest()}  {path.stem}"
@@ -164,6 +324,9 @@ def pictures():
     pngs()
     webps()
     pnms()
+    animations()
+    profiles()
+    damaged()
 
 
 if __name__ == "__main__":

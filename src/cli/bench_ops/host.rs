@@ -81,7 +81,7 @@ impl<'a> Bench<'a> {
             plan,
             source,
             page: HostPage::default(),
-            decoder: HostDecoder::new(),
+            decoder: HostDecoder::new().strict(plan.settings.decode.strict),
             transform: HostTransform::new(plan),
             whole: Whole::new(plan.settings.cache.presize, plan.settings.decode.orientation),
             tensor: vec![0; plan.shape.sample_bytes()],
@@ -101,7 +101,7 @@ impl<'a> Bench<'a> {
         self.source.read(index, &mut self.page, settings.limits.max_file_bytes)?;
         let read = begin.elapsed().as_secs_f64();
         let begin = Instant::now();
-        let header = Header::parse(self.page.bytes())?;
+        let header = Header::parse_as(self.page.bytes(), settings.decode.strict)?;
         let parsed = begin.elapsed().as_secs_f64();
         let stored = header.size;
         times.push((READ, read, stored));

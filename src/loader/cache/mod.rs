@@ -23,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::decode::HostDecoder;
-use crate::error::Fault;
+use crate::error::{Fault, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
 use crate::measure::{CpuClock, Lane, Stage};
@@ -113,6 +113,8 @@ pub(super) struct Reader {
     pub clock: Option<CpuClock>,
     /// What parsing its header took.
     pub parsed: Duration,
+    /// The damage that was passed over where it was decoded whole.
+    pub tolerated: Option<Tolerated>,
 }
 
 impl Reader {
@@ -123,7 +125,8 @@ impl Reader {
         caches: Arc<Caches>,
     ) -> Self {
         let whole = Whole::new(plan.settings.cache.presize, plan.settings.decode.orientation);
-        Self { source, plan, lane, caches, whole, clock: None, parsed: Duration::ZERO }
+        let (clock, parsed, tolerated) = (None, Duration::ZERO, None);
+        Self { source, plan, lane, caches, whole, clock, parsed, tolerated }
     }
 
     /// Reads a sample, into the page where it is not kept decoded, and says what it is.
@@ -139,7 +142,9 @@ impl Reader {
         let original = self.source.original(key.index);
         let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
         self.parsed = Duration::ZERO;
-        if let Some(Kept { size, orientation, bytes }) = kept {
+        self.tolerated = None;
+        if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
+            self.tolerated = tolerated;
             return Ok((decoded(size, orientation), Content::Kept(bytes)));
         }
 
@@ -160,13 +165,13 @@ impl Reader {
         }
 
         let begin = self.lane.begin(Stage::Header);
-        let header = Header::parse(page.bytes())?;
+        let header = Header::parse_as(page.bytes(), self.plan.settings.decode.strict)?;
         self.parsed = self.lane.since(begin);
         self.plan.check_pixels(&header)?;
         let made = self.decode_whole(original, &header, page.bytes(), decoder)?;
         let is_kept = kept.is_some() || matches!(made, Some((_, Content::Kept(_))));
         if let (Some(encoded), false) = (&caches.encoded, is_kept) {
-            encoded.keep(original, header.size, header.orientation, page.bytes());
+            encoded.keep(original, header.size, header.orientation, None, page.bytes());
         }
         Ok(made.unwrap_or((header, Content::File)))
     }
@@ -203,7 +208,8 @@ impl Reader {
             // What is damaged outside of its window can be used all the same.
             Err(_) => return Ok(None),
         };
-        let content = match store.keep(original, size, orientation, &pixels) {
+        self.tolerated = decoder.tolerated();
+        let content = match store.keep(original, size, orientation, self.tolerated, &pixels) {
             Some(kept) => {
                 self.whole.give_back(pixels);
                 Content::Kept(kept)

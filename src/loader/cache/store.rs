@@ -7,6 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use bytes::{Bytes, BytesMut};
 
+use crate::error::Tolerated;
 use crate::geometry::{Orientation, Size};
 use crate::loader::stats::{CacheEpoch, CacheStats};
 
@@ -39,6 +40,8 @@ pub(super) struct Kept {
     pub size: Size,
     /// How it must be turned.
     pub orientation: Orientation,
+    /// The damage that was passed over when it was decoded.
+    pub tolerated: Option<Tolerated>,
     pub bytes: Bytes,
 }
 
@@ -107,6 +110,7 @@ impl Store {
         number: u64,
         size: Size,
         orientation: Orientation,
+        tolerated: Option<Tolerated>,
         bytes: &[u8],
     ) -> Option<Bytes> {
         // Most often there is no room any more: that needs no lock for writing.
@@ -118,7 +122,7 @@ impl Store {
             return None;
         }
         let mut cell = state.cell(self.limit, bytes.len())?;
-        let kept = Kept { size, orientation, bytes: Bytes::new() };
+        let kept = Kept { size, orientation, tolerated, bytes: Bytes::new() };
         let place = state.add(number, kept);
         drop(state);
         cell.extend_from_slice(bytes);
@@ -292,7 +296,7 @@ mod tests {
                                 if let Some(kept) = store.get(number, 0) {
                                     assert!(kept.bytes == bytes, "number {number}");
                                 } else if let Some(copy) =
-                                    store.keep(number, SIZE, Orientation::UPRIGHT, &bytes)
+                                    store.keep(number, SIZE, Orientation::UPRIGHT, None, &bytes)
                                 {
                                     assert!(copy == bytes, "number {number}");
                                 }
@@ -330,7 +334,7 @@ mod tests {
     fn what_is_in_stays_in_and_what_does_not_fit_stays_out() {
         let store = Store::new(64 << 10, 100);
         let put = |number: u64, len: usize| {
-            store.keep(number, SIZE, Orientation::UPRIGHT, &vec![number as u8; len]).is_some()
+            store.keep(number, SIZE, Orientation::UPRIGHT, None, &vec![number as u8; len]).is_some()
         };
         assert!(!put(0, 0) && !put(1, 70_000) && put(2, 30_000));
         assert!(!put(2, 10), "it is there already");
@@ -345,7 +349,7 @@ mod tests {
     #[test]
     fn a_limit_that_is_too_small_for_a_table_keeps_nothing() {
         let store = Store::new(100, 1 << 40);
-        assert!(store.keep(1, SIZE, Orientation::UPRIGHT, b"a").is_none());
+        assert!(store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a").is_none());
         assert_eq!((store.get(1, 0), store.stats().taken_bytes), (None, 0));
     }
 

@@ -209,7 +209,8 @@ impl PageWorker {
                 Ok(made) => {
                     std::mem::swap(sample, &mut self.maker.sample);
                     let record = record(&*source, key.index, sample, Outcome::of(route));
-                    return Ok((Payload::Pixels(made), record));
+                    let tolerated = self.maker.tolerated().filter(|_| route == Route::Cpu);
+                    return Ok((Payload::Pixels(made), SampleRecord { tolerated, ..record }));
                 }
                 Err(refused) => why = refused,
             }
