@@ -53,6 +53,10 @@ fn calls() {
     lane.sample_took(Duration::from_millis(2));
     print("Lane::clock and clocked, long samples", each(|| clocked(&lane)));
     print("everything of a batch", each(|| one_batch(&meters)));
+    // No worker pays it: who asks for what was measured does.
+    let clocked = lane.on_this_thread();
+    print("Meters::snapshot, of one thread", each(|| _ = black_box(meters.snapshot())));
+    drop(clocked);
     let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
     let lane = traced.lane("a");
     print("Lane::add, with a trace", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));

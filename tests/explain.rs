@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, explain, fit};
+use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, Spent, explain, fit};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::measure::{Profile, SpanProfile, Stage};
 use feedwater::synth;
@@ -61,6 +61,26 @@ fn every_sample_passes_every_stage_once() {
     assert!((0.0..=1.0).contains(&profile.consumer.readiness));
     let names: Vec<_> = profile.threads.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["feedwater-list", "feedwater-0", "feedwater-1"]);
+}
+
+/// Each worker says how long it ran and waited for a processor, where this kernel tells that.
+#[test]
+fn workers_know_how_long_they_waited_for_a_processor() {
+    let told =
+        fs::read_to_string("/proc/thread-self/schedstat").is_ok_and(|it| !it.ends_with(" 0\n"));
+    let profile = profile();
+    for thread in profile.threads.iter().filter(|it| it.name != "feedwater-list") {
+        assert_eq!((thread.ran.is_some(), thread.waited_for_processor.is_some()), (told, told));
+    }
+    assert_eq!(profile.processors.waits.is_some(), told);
+    let Some(waits) = profile.processors.waits else { return };
+    let sum = waits.others + waits.own + waits.quota + waits.stolen;
+    assert!((sum - waits.seconds).abs() < 1e-9, "{waits:?}");
+    // Of the workers' time all is somewhere, and once.
+    let Spent { stages, processor, input, room, between } = Spent::of(&profile);
+    let stages: f64 = stages.iter().map(|it| it.1).sum();
+    let spent = stages + processor.unwrap().all + input + room + between;
+    assert!((0.999..1.2).contains(&spent), "{spent}");
 }
 
 #[test]
@@ -121,7 +141,8 @@ fn the_last_step_of_an_epoch_is_taken_to_be_as_long_as_the_others() {
 fn what_a_consumer_names_of_its_step_is_of_the_batch_and_not_of_its_samples() {
     let mut profile = profile();
     let of = |profile: &Profile| explain(profile, &Options::default()).unwrap();
-    (profile.data.epoch_samples, profile.batches) = (1024, 100);
+    (profile.data.epoch_samples, profile.batches, profile.images) = (1024, 100, 400);
+    (profile.consumer.waited, profile.consumer.waiting_share) = (0.0, 0.0);
     let consumer = &mut profile.consumer;
     (consumer.step.mean, consumer.stepped, consumer.cpu_share) = (0.01, 1.0, 0.0);
     consumer.step_quantiles.clear();
@@ -200,12 +221,31 @@ fn a_straggler_is_slower_than_chance_makes_a_thread() {
     for thread in &mut profile.threads {
         let slow = if thread.name == "feedwater-1" { 2.0 } else { 1.0 };
         (thread.count, thread.busy) = (100, 5.0 * slow);
+        (thread.ran, thread.waited_for_processor) = (None, None);
     }
     assert_eq!(workers(&profile), [1.0, 2.0]);
     for stage in &mut profile.stages {
         stage.latency.cv = 9.0;
     }
     assert_eq!(workers(&profile), [1.0, 1.0]);
+}
+
+/// A thread whose samples took longer since it had no processor is as fast as the others.
+#[test]
+fn who_waits_for_a_processor_is_no_straggler() {
+    let mut profile = profile();
+    profile.seconds = 12.0;
+    for stage in &mut profile.stages {
+        (stage.latency.mean, stage.latency.cv) = (0.01, 0.1);
+    }
+    for (thread, waited) in profile.threads.iter_mut().skip(1).zip([7.0, 2.0]) {
+        (thread.count, thread.busy, thread.ran) = (100, 5.0 + waited, Some(4.0));
+        (thread.waited_for_processor, thread.waited_for_room) = (Some(waited), 7.0 - waited);
+    }
+    let workers = |profile: &Profile| fit(profile, None).unwrap().model.workers;
+    assert_eq!(workers(&profile), [1.0, 1.0]);
+    profile.threads[1].waited_for_processor = Some(2.0);
+    assert_eq!(workers(&profile), [2.0, 1.0]);
 }
 
 #[test]

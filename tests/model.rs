@@ -1,7 +1,7 @@
 //! The model of the pipeline: against closed formulas, and against the rules of the loader.
 
 use feedwater::model::{
-    Consumer, Forecast, Limit, Model, On, Options, Resource, Service, Stage, What, Who,
+    Consumer, Contention, Forecast, Limit, Model, On, Options, Resource, Service, Stage, What, Who,
 };
 
 /// A pipeline of one CPU stage of 10 ms: as many cores as workers, and a consumer that takes no time.
@@ -12,6 +12,7 @@ fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
         workers: vec![1.0; workers],
         starts: Vec::new(),
         cores: workers as u32,
+        contention: None,
         resources: Vec::new(),
         stages: vec![stage("decode", On::Cpu, 0.01)],
         pages: None,
@@ -463,4 +464,39 @@ fn what_cannot_be_is_an_error_that_names_it() {
     assert_eq!(serde_json::from_str::<Model>(&json).unwrap(), good());
     let unknown = json.replacen("\"batch\"", "\"batches\"", 1);
     assert!(serde_json::from_str::<Model>(&unknown).unwrap_err().to_string().contains("batches"));
+}
+
+#[test]
+fn beside_other_programs_work_on_a_core_takes_longer() {
+    let with = |workers: usize, contention: Option<Contention>| {
+        let mut model = model(32, workers, 4);
+        model.cores = 2;
+        model.contention = contention;
+        model
+    };
+    let beside = |workers, speed, available| {
+        let model = with(workers, Some(Contention { speed, available }));
+        // The bounds say the same.
+        close(model.limit().unwrap().1, rate(&model), 0.02);
+        rate(&model)
+    };
+    close(rate(&with(2, None)), 200.0, 0.01);
+    // One that has two fifths of a core; a second one has to share these.
+    close(beside(1, 0.4, 0.4), 40.0, 0.01);
+    close(beside(2, 0.4, 0.4), 40.0, 0.01);
+    // One that nobody holds up, and seven tenths of a core for the second.
+    close(rate(&with(1, Some(Contention { speed: 1.0, available: 1.7 }))), 100.0, 0.01);
+    close(beside(2, 1.0, 1.7), 170.0, 0.01);
+    // Eight, of which two have a core at a time.
+    close(beside(8, 0.8, 1.6), 160.0, 0.01);
+    for (speed, available, key) in [
+        (0.0, 1.0, "model.contention.speed"),
+        (1.5, 1.0, "model.contention.speed"),
+        (f64::NAN, 1.0, "model.contention.speed"),
+        (1.0, 0.0, "model.contention.available"),
+        (1.0, 2.5, "model.contention.available"),
+    ] {
+        let error = with(2, Some(Contention { speed, available })).check().unwrap_err();
+        assert!(error.to_string().starts_with(key), "{error}");
+    }
 }

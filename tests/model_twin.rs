@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use feedwater::model::{
-    Consumer, Hardware, JAVASCRIPT, Model, On, Options, Resource, Service, Stage,
+    Consumer, Contention, Hardware, JAVASCRIPT, Model, On, Options, Resource, Service, Stage,
 };
 use serde_json::Value;
 
@@ -16,6 +16,7 @@ fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
         workers: vec![1.0; workers],
         starts: Vec::new(),
         cores: workers as u32,
+        contention: None,
         resources: Vec::new(),
         stages: vec![stage("decode", On::Cpu, 0.01)],
         pages: None,
@@ -133,6 +134,10 @@ fn random_model(seed: u64) -> (Model, Options) {
     };
     let mut model = model(1 + below(40) as u32, 1 + below(9) as usize, below(6) as u32);
     model.cores = 1 + below(6) as u32;
+    model.contention = (below(2) == 0).then(|| Contention {
+        speed: 0.1 * (1 + below(10)) as f64,
+        available: f64::from(model.cores) * 0.1 * (1 + below(10)) as f64,
+    });
     model.resources = (0..below(3)).map(|at| resource(&at.to_string(), 1 + at as u32)).collect();
     let held = 1 + below(4);
     model.stages = (0..held + below(3))

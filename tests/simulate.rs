@@ -240,6 +240,7 @@ fn report(dir: &Path) {
         workers: vec![1.0; 8],
         starts: Vec::new(),
         cores: 4,
+        contention: None,
         resources: vec![Resource { name: "engine".into(), servers: 1 }],
         stages: vec![
             stage("read", On::Wait, 0.002, false),

@@ -199,6 +199,7 @@ impl Mix {
             workers: vec![1.0; choice.workers],
             starts: Vec::new(),
             cores: self.cores,
+            contention: None,
             resources,
             stages,
             pages: self.has_device().then_some(96),
@@ -285,6 +286,7 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
             // The worker only hands it over.
             busy: if on_device { 2e-6 * samples } else { all },
             cpu_share: if on_device { 1.0 } else { worked / all },
+            waited_for_processor: None,
             waited_for_input: 0.0,
             waited_for_room: 0.0,
             latency: Latency { cv: stage.service.cv(), ..Latency::default() },
@@ -306,6 +308,8 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
         busy: (shares.busy + shares.queued) * seen.seconds,
         waited_for_input: 0.0,
         waited_for_room: (shares.slot + shares.page) * seen.seconds,
+        ran: None,
+        waited_for_processor: None,
     });
     let waited = seen.consumer_waits * seen.seconds;
     Profile {

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 
+use feedwater::explain::Spent;
 use feedwater::footprint::bytes;
 use feedwater::loader::{AheadReport, CacheStats, LaneReport, Loader, StageSeconds};
+use feedwater::measure::{Profile, Stage, Waits};
 use feedwater::plan::{Shard, Shuffle};
 use feedwater::source::{LeftOut, left_out_lines};
 use feedwater::storage::StorageStats;
@@ -57,6 +59,11 @@ pub struct Report {
     pub caches: Vec<CacheStats>,
     /// Busy and waiting seconds, summed over threads.
     pub stages: StageSeconds,
+    /// What the workers' time went into, as shares of all of it.
+    pub spent: Spent,
+    /// Seconds of the stages and the rest, without waiting for a processor, as text.
+    #[serde(skip)]
+    threads: String,
     /// What was asked of servers, by the whole process.
     pub storage: StorageStats,
     /// Host memory that the plan names, pinned memory included.
@@ -87,6 +94,8 @@ impl Report {
         let stats = loader.stats();
         let memory = stats.memory;
         let seconds = stats.seconds;
+        let profile = loader.profile();
+        let spent = Spent::of(&profile);
         Self {
             interrupted: interrupt::requested().map(Signal::name),
             images: stats.images,
@@ -107,7 +116,9 @@ impl Report {
             finished_on_cpu: stats.finished_on_cpu,
             routes: stats.routes,
             caches: stats.caches,
+            threads: threads(&stats.stages, &profile, &spent),
             stages: stats.stages,
+            spent,
             storage: stats.storage,
             host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
             peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
@@ -140,19 +151,9 @@ impl fmt::Display for Report {
         }
         let Self { images, seconds, images_per_second, .. } = self;
         writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
-        let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = self.stages;
         let StageSeconds { consumer_waiting, device_decode, device_kernel, device_waiting, .. } =
             self.stages;
-        let all = (read + decode + transform + waiting_for_consumer).max(f64::MIN_POSITIVE);
-        let part = |seconds: f64| format!("{seconds:.2} s ({:.0} %)", 100.0 * seconds / all);
-        writeln!(
-            f,
-            "threads   read {}, decode {}, transform {}, waiting for the consumer {}",
-            part(read),
-            part(decode),
-            part(transform),
-            part(waiting_for_consumer),
-        )?;
+        writeln!(f, "threads   {}", self.threads)?;
         if device_decode + device_kernel > 0.0 {
             let (decode, kernel) = (device_decode, device_kernel);
             writeln!(
@@ -208,6 +209,51 @@ impl fmt::Display for Report {
             driver => write!(f, " (besides {} of the driver and its libraries)", bytes(driver)),
         }
     }
+}
+
+/// Where the threads' time went, part by part: stages without their waiting for a processor, which is a part of its own.
+fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
+    let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = *stages;
+    let own = |seconds: f64, of: &[Stage]| {
+        let some = profile.stages.iter().filter(|it| of.contains(&it.stage));
+        (seconds - some.filter_map(|it| it.waited_for_processor).sum::<f64>()).max(0.0)
+    };
+    let preparing = [Stage::Header, Stage::Decode, Stage::DeviceDecode, Stage::Upload];
+    let waits = stages.waiting_for_processor;
+    let between = spent.between * f64::from(profile.setup.workers) * profile.seconds;
+    let parts = [
+        ("read", own(read, &[Stage::Read])),
+        ("decode", own(decode, &preparing)),
+        ("transform", own(transform, &[Stage::Transform])),
+        ("waiting for the consumer", waiting_for_consumer),
+        ("between the stages", between),
+        ("waiting for a processor", waits.map_or(0.0, |it| it.seconds)),
+    ];
+    let all = parts.iter().map(|it| it.1).sum::<f64>().max(f64::MIN_POSITIVE);
+    let percent = |seconds: f64| format!("{:.0} %", 100.0 * seconds / all);
+    let shown = parts.iter().enumerate().filter(|(at, it)| *at < 4 || it.1 >= 0.005 * all);
+    let shown =
+        shown.map(|(_, (name, seconds))| format!("{name} {seconds:.2} s ({})", percent(*seconds)));
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    match waits {
+        None => text += "; how long they waited for a processor is not known",
+        Some(Waits { seconds, others, own, quota, stolen }) if seconds >= 0.005 * all => {
+            let who = [
+                ("other programs", others),
+                ("the CPU quota", quota),
+                ("the hypervisor", stolen),
+                ("each other", own),
+            ];
+            let who = who.iter().filter(|it| it.1 >= 0.005 * all);
+            let who: Vec<String> =
+                who.map(|(who, seconds)| format!("{who} {}", percent(*seconds))).collect();
+            if !who.is_empty() {
+                text += &format!(": for {}", who.join(", "));
+            }
+        }
+        Some(_) => {}
+    }
+    text
 }
 
 /// A line of this process's `/proc/self/status` in bytes: `VmRSS`, `VmHWM`. `None` where there is none.

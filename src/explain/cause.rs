@@ -6,6 +6,7 @@ use crate::error::Result;
 use crate::measure::Profile;
 use crate::model::{Limit, Model, On, Service};
 
+use super::contention::who;
 use super::fit::{OVERHEAD, STORAGE, forecast};
 
 /// What limits a pipeline.
@@ -40,6 +41,14 @@ pub enum Cause {
     Straggler,
     /// What is done once for each batch, however many samples it has: handing it over, and what the consumer names of its step.
     TinyBatches,
+    /// Other programs on this machine, which have the processors that the workers wait for.
+    OtherPrograms,
+    /// The quota of processor time of the container that the process is in.
+    Quota,
+    /// The hypervisor, which gives the machine's processors to other machines.
+    Hypervisor,
+    /// The model does not do what was measured, so it cannot tell.
+    Unexplained,
 }
 
 impl Cause {
@@ -64,12 +73,33 @@ impl Cause {
             Cause::TinyBatches => {
                 "batches are so small that what is done once for each of them limits"
             }
+            Cause::OtherPrograms => "other programs on this machine limit",
+            Cause::Quota => "the container's CPU quota limits",
+            Cause::Hypervisor => "the hypervisor limits",
+            Cause::Unexplained => "what limits cannot be told",
+        }
+    }
+
+    /// Whether others have the processors.
+    pub const fn is_contention(self) -> bool {
+        matches!(self, Cause::OtherPrograms | Cause::Quota | Cause::Hypervisor)
+    }
+
+    /// What it takes where no setting of the loader helps.
+    pub const fn takes(self) -> &'static str {
+        match self {
+            Cause::OtherPrograms => "it takes processors that other programs leave alone",
+            Cause::Quota => "it takes a larger CPU quota",
+            Cause::Hypervisor => "it takes processors that the hypervisor leaves alone",
+            _ => "it takes a faster machine",
         }
     }
 }
 
 /// The consumer may wait for so much of its time before anything else is blamed.
-const NEGLIGIBLE: f64 = 0.02;
+pub(super) const NEGLIGIBLE: f64 = 0.02;
+/// What others take of the processors limits where a pipeline gains so much by having it.
+const CONTENDED: f64 = 1.25;
 /// A pipeline that does so much of what its scarcest part allows is limited by that part.
 const NEAR: f64 = 0.95;
 /// Batches that cost so much of the time besides their samples are tiny.
@@ -81,11 +111,12 @@ const HUGE: f64 = 24.0;
 ///
 /// 1. A consumer that hardly ever waits is the limit; where what it names of its steps takes a good part of the time, its
 ///    batches are too small.
-/// 2. A thread that is much slower is, where the pipeline gains by its being like the others as much as by anything else here.
-/// 3. Batches whose handing over takes a good part of the time, with what the consumer names of its steps, are too small.
-/// 4. A pipeline that does what its scarcest part allows is limited by that part; where that is the workers or the
+/// 2. Others that have the processors are, where the pipeline gains by having these alone more than by anything else here.
+/// 3. A thread that is much slower is, where the pipeline gains by its being like the others as much as by anything else here.
+/// 4. Batches whose handing over takes a good part of the time, with what the consumer names of its steps, are too small.
+/// 5. A pipeline that does what its scarcest part allows is limited by that part; where that is the workers or the
 ///    processors, by the stage that takes most of them.
-/// 5. Else its parts do not mesh. A longer ring that would help even without any variance says that the ring is too
+/// 6. Else its parts do not mesh. A longer ring that would help even without any variance says that the ring is too
 ///    short; else variance is what the ring does not even out.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
@@ -99,9 +130,16 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         change(&mut other);
         Ok(forecast(&other)?.samples_per_second / rate)
     };
+    let alone = with(&|it| it.contention = None)?;
     let even = with(&|it| it.workers.iter_mut().for_each(|slow| *slow = 1.0))?;
     let long = with(&|it| it.slots = (8 * it.slots).min(256))?;
     let smooth = with(&smooth)?;
+    if alone > CONTENDED
+        && alone >= even.max(long).max(smooth)
+        && let Some(who) = who(profile)
+    {
+        return Ok(who);
+    }
     if even > 1.04 && even >= long && even >= smooth {
         return Ok(Cause::Straggler);
     }

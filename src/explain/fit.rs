@@ -1,10 +1,11 @@
 //! The model of a pipeline, from what was measured of it.
 
 use crate::error::Result;
-use crate::measure::{Profile, Stage as Measured, StageProfile};
+use crate::measure::{Profile, Stage as Measured, StageProfile, ThreadProfile};
 use crate::model::{Consumer, Forecast, Model, On, Options, Resource, Service, Stage};
 
 use super::ReadScaling;
+use super::contention::contention;
 
 /// A model that stands for what was measured.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ const STRAGGLER: f64 = 1.4;
 const SURE: f64 = 4.0;
 /// A model that is so far from what was measured has something wrong in it.
 const DOUBTFUL: f64 = 0.12;
+/// A stage of which less is work than this has the shape of its waiting.
+const STEADY: f64 = 0.8;
 /// Samples that take less say nothing of their thread.
 const LONG: f64 = 100e-6;
 /// Samples of a thread before it is judged.
@@ -36,8 +39,10 @@ const ENOUGH: u64 = 16;
 
 /// Makes the model of what was measured.
 ///
-/// * A stage on the host takes a core for the time that the processor's clock says; where the machine is not full of this
-///   process, for the time that passed, since others took the rest.
+/// * A stage on the host takes a core for the time that passed without its waiting for a processor. Where that waiting was not
+///   measured: for the time that the processor's clock says, or, where the machine is not full of this process, for the time that
+///   passed, since others took the rest.
+/// * What other programs, a quota and the hypervisor took of the processors they take in the model too.
 /// * Of a read, what the processor did not work for is waiting: for a storage that serves so many reads at a time as were
 ///   seen to hold each other up, else for nothing that is scarce.
 /// * What was done on the device is on a resource of its own, in seconds of the device where these were measured.
@@ -57,12 +62,18 @@ pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
 }
 
 fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
+    let cores = match profile.processors.allowed {
+        // A quota is no number of processors: it is in what is left of them.
+        0 => profile.setup.cores,
+        allowed => allowed,
+    };
     let mut model = Model {
         batch: profile.setup.batch.max(1),
         slots: profile.ring.slots.max(2),
         workers: slowness(profile),
         starts: Vec::new(),
-        cores: profile.setup.cores.max(1),
+        cores: cores.max(1),
+        contention: contention(profile, cores.max(1)),
         resources: Vec::new(),
         stages: Vec::new(),
         pages: profile.setup.pages,
@@ -91,7 +102,11 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
             // Of the launcher's thread, and no worker's.
             Measured::Kernel => {}
             _ => {
-                let share = if full { stage.cpu_share } else { 1.0 };
+                let share = match stage.waited_for_processor {
+                    Some(_) => stage.without_waiting() / stage.busy,
+                    None if full => stage.cpu_share,
+                    None => 1.0,
+                };
                 let service = shaped(stage, mean * share);
                 add(&mut model, stage.stage.name(), On::Cpu, service, false);
             }
@@ -132,13 +147,17 @@ fn add(model: &mut Model, name: &str, on: On, service: Service, detached: bool) 
     model.stages.push(Stage { name: name.into(), on, service, detached });
 }
 
-/// The stage's own shape around a mean.
+/// The stage's own shape around a mean; but where much of what was measured was waiting for a processor, whose shape that was.
 fn shaped(stage: &StageProfile, mean: f64) -> Service {
+    if stage.without_waiting() < STEADY * stage.busy {
+        return Service::constant(mean);
+    }
     Service { mean, quantiles: stage.quantiles.clone() }
 }
 
 fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Storage>) {
-    let (work, wait) = (mean * stage.cpu_share, mean * (1.0 - stage.cpu_share));
+    let work = mean * stage.cpu_share;
+    let wait = (mean * stage.without_waiting() / stage.busy - work).max(0.0);
     if wait < COPY {
         return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
     }
@@ -198,7 +217,7 @@ pub(super) fn samples(profile: &Profile) -> f64 {
     counted.map(|stage| stage.count).find(|&count| count > 0).unwrap_or(1) as f64
 }
 
-/// Whether this process has work for more than the machine's processors.
+/// Whether this process has work for more than the machine's processors, where threads' waiting for them was not measured.
 fn is_full(profile: &Profile) -> bool {
     let seconds = profile.seconds.max(1e-9);
     let used: f64 = profile.stages.iter().map(|it| it.busy * it.cpu_share).sum();
@@ -207,18 +226,19 @@ fn is_full(profile: &Profile) -> bool {
         || profile.setup.workers > profile.setup.cores
 }
 
-/// The threads that make samples: those that have numbers, and of them those that may work.
-pub fn workers(profile: &Profile) -> impl Iterator<Item = &crate::measure::ThreadProfile> {
-    profile.threads.iter().filter(|it| {
-        let number = it.name.strip_prefix("feedwater-").and_then(|rest| rest.parse::<u32>().ok());
-        number.is_some_and(|number| number < profile.setup.workers)
-    })
-}
-
 /// How much longer each worker takes than the usual one: 1, but for stragglers.
 fn slowness(profile: &Profile) -> Vec<f64> {
-    let means: Vec<Option<f64>> = workers(profile)
-        .map(|it| (it.count >= ENOUGH).then(|| it.busy / it.count as f64))
+    // Who was without a processor for longer is no straggler.
+    let busy = |it: &ThreadProfile| match (it.ran, it.waited_for_processor) {
+        (Some(ran), Some(waited)) => {
+            let own = profile.seconds - waited - it.waited_for_input - it.waited_for_room;
+            own.clamp(ran, it.busy.max(ran))
+        }
+        _ => it.busy,
+    };
+    let means: Vec<Option<f64>> = profile
+        .workers()
+        .map(|it| (it.count >= ENOUGH).then(|| busy(it) / it.count as f64))
         .collect();
     let mut known: Vec<f64> = means.iter().copied().flatten().filter(|it| *it > 0.0).collect();
     known.sort_by(f64::total_cmp);
@@ -229,7 +249,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     let variation = variation(profile);
-    for ((slow, mean), thread) in slow.iter_mut().zip(means).zip(workers(profile)) {
+    for ((slow, mean), thread) in slow.iter_mut().zip(means).zip(profile.workers()) {
         let ratio = mean.map_or(1.0, |mean| mean / usual);
         let chance = 1.0 + SURE * variation / (thread.count.max(1) as f64).sqrt();
         *slow = if ratio >= STRAGGLER.max(chance) { ratio } else { 1.0 };
@@ -239,8 +259,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
 
 /// Standard deviation by mean of the time that a sample takes, with stages that vary independently.
 fn variation(profile: &Profile) -> f64 {
-    let stages =
-        profile.stages.iter().filter(|it| ![Measured::List, Measured::Kernel].contains(&it.stage));
+    let stages = profile.stages.iter().filter(|it| is_of_workers(it));
     let (variance, mean) = stages.fold((0.0, 0.0), |(variance, mean), it| {
         (variance + (it.latency.cv * it.latency.mean).powi(2), mean + it.latency.mean)
     });
@@ -248,7 +267,7 @@ fn variation(profile: &Profile) -> f64 {
 }
 
 fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
-    let counts = workers(profile).map(|it| it.count as f64);
+    let counts = profile.workers().map(|it| it.count as f64);
     let (sum, all) = counts
         .zip(slowness)
         .fold((0.0, 0.0), |(sum, all), (count, slow)| (sum + count * slow, all + count));
@@ -257,13 +276,34 @@ fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
 
 /// Seconds of a worker for each sample that are in none of its stages and in no wait.
 fn overhead(profile: &Profile, samples: f64) -> f64 {
-    let (mut unknown, mut known) = (0.0, 0.0);
-    for thread in workers(profile) {
+    let (mut unknown, mut known, mut ran) = (0.0, 0.0, 0.0);
+    for thread in profile.workers() {
         let accounted = thread.busy + thread.waited_for_input + thread.waited_for_room;
         unknown += (profile.seconds - accounted).max(0.0);
         known += thread.busy;
+        ran += thread.ran.unwrap_or(0.0);
     }
-    let overhead = unknown / samples;
+    let (in_stages, all) = waiting(profile);
+    unknown = (unknown - (all - in_stages)).max(0.0);
+    // A processor worked for the thread, and in no stage.
+    let worked: f64 = profile.stages.iter().filter(|it| is_of_workers(it)).map(worked).sum();
+    let between = (ran - worked).max(0.0);
     // More than that is no overhead: the threads were not there all the time, or waits have not ended yet.
-    if unknown < 0.3 * known { overhead } else { 0.0 }
+    let overhead = if unknown < 0.3 * known { unknown.max(between) } else { between };
+    overhead / samples
+}
+
+/// Seconds that workers waited for a processor: in their stages, and in all.
+fn waiting(profile: &Profile) -> (f64, f64) {
+    let in_stages = profile.stages.iter().filter_map(|it| it.waited_for_processor).sum();
+    (in_stages, profile.processors.waits.map_or(0.0, |it| it.seconds))
+}
+
+fn is_of_workers(stage: &StageProfile) -> bool {
+    ![Measured::List, Measured::Kernel].contains(&stage.stage)
+}
+
+/// Seconds that a processor worked in a stage.
+fn worked(stage: &StageProfile) -> f64 {
+    stage.without_waiting().min(stage.busy * stage.cpu_share)
 }

@@ -28,7 +28,7 @@ pub struct Knob {
 }
 
 /// A gain that is worth naming.
-const WORTH: f64 = 0.03;
+pub(super) const WORTH: f64 = 0.03;
 /// What less gains nearly as much is chosen.
 const ENOUGH: f64 = 0.98;
 /// The same of a batch size, which training sees.
@@ -40,8 +40,9 @@ const HAND_OVER: &str = "hand_over";
 const COPIES: f64 = 4e9;
 
 /// The settings that the model says gain most, at most `most` of them, the best first. Of settings that gain nearly the same
-/// the one that costs less comes first.
-pub fn knobs(model: &Model, profile: &Profile, most: usize) -> Result<Vec<Knob>> {
+/// the one that costs less comes first. What gains no more than `error`, by which the model misses what was measured, is not
+/// named.
+pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Result<Vec<Knob>> {
     let rate = forecast(model)?.samples_per_second;
     let tried = [
         workers(model, profile)?,
@@ -55,7 +56,7 @@ pub fn knobs(model: &Model, profile: &Profile, most: usize) -> Result<Vec<Knob>>
     for Tried { setting, cost, model } in tried.into_iter().flatten() {
         let images_per_second = forecast(&model)?.samples_per_second;
         let gain = images_per_second / rate - 1.0;
-        if gain >= WORTH {
+        if gain >= WORTH.max(error) {
             let then = cause(&model, profile)?;
             found.push(Knob { setting, gain, images_per_second, cost, then, model });
         }

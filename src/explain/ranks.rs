@@ -7,8 +7,8 @@
 //!   what they have named [`SYNC`](super::SYNC). Ranks of a training whose steps have the waiting for others in them, and do
 //!   not say so, do the same whoever is slow: by their steps nobody is named there.
 //! * The slowest of the slow is the one whose loader or steps, by which it is slow, allow least.
-//! * Why: the stage that takes a sample most longer than on the usual rank; or workers or processors, where the rank has
-//!   so many fewer that it explains more; or its steps, and what it has named of them, where that is most of it.
+//! * Why: the stage that takes a sample most longer than on the usual rank, or its waiting for a processor where that does; or
+//!   workers or processors, where the rank has so many fewer that it explains more; or its steps, and what it has named of them, where that is most of it.
 //! * What it costs: all ranks of a training do as many steps as the slowest. What they would do is what the models do of
 //!   the ranks as they are, with the slow ones' loaders or steps replaced by the usual one's. Where loaders are slow, loaders of
 //!   ranks that wait for them are taken with the slowest one's steps, since their own have that waiting in them. Ranks that do
@@ -73,8 +73,11 @@ pub struct RankLine {
     pub workers: u32,
     /// Its processors.
     pub cores: u32,
-    /// Milliseconds of each stage for a sample; of what a device does, by its clock.
+    /// Milliseconds of each stage for a sample, without its waiting for a processor; of what a device does, by its clock.
     pub stages: Vec<(Stage, f64)>,
+    /// Milliseconds that its workers waited for a processor for each sample; `None` where that is not known.
+    #[serde(default)]
+    pub waits_for_processor: Option<f64>,
     /// The stages among them that take clearly longer than usual.
     pub deviates: Vec<Stage>,
     /// What its report says, in a sentence.
@@ -285,6 +288,7 @@ fn line(report: &Report, own: &Own) -> RankLine {
         workers: profile.setup.workers,
         cores: profile.setup.cores,
         stages: stages(profile),
+        waits_for_processor: profile.processors.waits.map(|it| 1e3 * it.seconds / samples(profile)),
         deviates: Vec::new(),
         verdict: report.verdict.clone(),
         evidence: report.evidence.clone(),
@@ -296,7 +300,7 @@ fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     let samples = samples(profile);
     let each = profile.stages.iter().filter(|it| it.stage != Stage::List).map(|it| {
         let device = it.device.as_ref().filter(|device| device.items > 0);
-        let seconds = device.map_or(it.busy, DeviceTime::all_seconds);
+        let seconds = device.map_or(it.without_waiting(), DeviceTime::all_seconds);
         (it.stage, 1e3 * seconds / samples)
     });
     each.collect()
@@ -345,6 +349,14 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     });
     let most = more.max_by(|a, b| (a.1 - a.2).total_cmp(&(b.1 - b.2)));
     let fewer = |has: u32, had: u32| f64::from(had) / f64::from(has.max(1));
+    let [here, there] = [slow, usual].map(|it| it.waits_for_processor.unwrap_or(0.0));
+    let longest = most.map_or(0.0, |it| it.1 - it.2).max(MATTERS * sum(usual_stages));
+    if slow.cause.is_contention() && here - there > longest {
+        return format!(
+            "its workers wait {here:.2} ms a sample for a processor, the usual rank's {there:.2} ms; {}",
+            slow.cause.words()
+        );
+    }
     match most {
         _ if fewer(slow.workers, usual.workers) > longer.max(1.0) => {
             let many = counted(slow.workers, "worker");

@@ -133,6 +133,8 @@ impl Worker {
 
     /// Fills places until there are none left, while the worker of this number may.
     pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
+        let lane = self.lane.clone();
+        let _clocked = lane.on_this_thread();
         while gate.pass(number) {
             let Some(job) = feed.take() else { break };
             self.lane.waited_for_room(Stage::HandOver, job.waited);

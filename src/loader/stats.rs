@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde::Serialize;
 
 use crate::error::Reason;
-use crate::measure::{DeviceCounts, Meters, Stage, StageCounts};
+use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits};
 use crate::source::LeftOut;
 use crate::storage::StorageStats;
 
@@ -131,6 +131,8 @@ pub struct StageSeconds {
     pub transform: f64,
     /// Workers waited for a free slot: the consumer is the bottleneck.
     pub waiting_for_consumer: f64,
+    /// Threads waited for a processor, and for whom: in the stages above, and between them. `None` where the system does not tell.
+    pub waiting_for_processor: Option<Waits>,
     /// The consumer waited for a batch: the loader is the bottleneck.
     pub consumer_waiting: f64,
     /// The device decoded: of its streams, by its own clock, and estimated from the spans that were measured. 0 where nothing
@@ -214,6 +216,7 @@ impl Counters {
             decode: busy(&[Stage::Header, Stage::Decode, Stage::DeviceDecode, Stage::Upload]),
             transform: busy(&[Stage::Transform, Stage::Kernel]),
             waiting_for_consumer: seconds(|it| it.output, &[Stage::HandOver, Stage::Upload]),
+            waiting_for_processor: measured.waits_for_processor(),
             consumer_waiting: measured.steps.waited as f64 * 1e-9,
             device_decode: of_device(&measured.device(Stage::DeviceDecode)),
             device_kernel: of_device(&measured.device(Stage::Kernel)),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use super::device::DeviceCounts;
 use super::histogram::{Counts, Histogram};
 use super::lane::thread_time;
+use super::processor::{ThreadClock, ThreadTime};
 
 /// Names of spans that are kept apart; further ones are counted as `other`.
 const SPANS: usize = 32;
@@ -26,6 +27,17 @@ pub struct Consumer {
     step: Histogram,
     wait: Histogram,
     steps: Steps,
+    thread: Thread,
+}
+
+/// The thread that takes the batches.
+#[derive(Debug, Default)]
+enum Thread {
+    #[default]
+    Unknown,
+    One(ThreadId, ThreadClock),
+    /// More than one: none of them stands for all.
+    Several,
 }
 
 /// The counts of a [`Consumer`] at one moment; times in nanoseconds.
@@ -51,6 +63,9 @@ pub struct Steps {
     pub between_epochs: u64,
     /// How many times, and how long, parts of its steps took that it has named.
     pub spans: BTreeMap<String, (u64, u64)>,
+    /// How long its thread ran and waited for a processor, since it got its first batch; `None` where several threads take batches
+    /// and where the kernel does not tell.
+    pub thread: Option<ThreadTime>,
     /// How long it waited for each batch.
     pub wait: Counts,
     /// How long each step took.
@@ -90,7 +105,17 @@ impl Consumer {
         self.steps.ready += u64::from(ready);
         self.steps.waited += waited;
         self.wait.add(waited);
-        self.has_since = Some((now, std::thread::current().id(), thread_time()));
+        let id = std::thread::current().id();
+        self.has_since = Some((now, id, thread_time()));
+        match &self.thread {
+            Thread::Unknown => {
+                let clock = ThreadClock::default();
+                clock.start();
+                self.thread = Thread::One(id, clock);
+            }
+            Thread::One(known, _) if *known != id => self.thread = Thread::Several,
+            _ => {}
+        }
     }
 
     /// A part of a step is over; gives the name under which it is counted.
@@ -118,7 +143,12 @@ impl Consumer {
 
     /// The counts with their histograms.
     pub(super) fn all(&self) -> Steps {
-        Steps { wait: self.wait.counts(), step: self.step.counts(), ..self.steps.clone() }
+        let thread = match &self.thread {
+            Thread::One(_, clock) => clock.read(),
+            _ => None,
+        };
+        let (wait, step) = (self.wait.counts(), self.step.counts());
+        Steps { thread, wait, step, ..self.steps.clone() }
     }
 
     fn add_step(&mut self, took: u64) {
@@ -145,6 +175,7 @@ impl Steps {
             clocked: self.clocked - earlier.clocked,
             between_epochs: self.between_epochs - earlier.between_epochs,
             spans: spans.collect(),
+            thread: self.thread.map(|it| it.since(earlier.thread.unwrap_or_default())),
             wait: self.wait.since(&earlier.wait),
             step: self.step.since(&earlier.step),
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Counts, Histogram};
+use super::processor::{Clocked, ThreadClock, ThreadTime};
 use super::spread::{Seen, Spread};
 use super::stage::{STAGES, Stage};
 use super::together::{InFlight, Together};
@@ -34,6 +35,7 @@ const PICTURES: usize = 64;
 #[derive(Debug)]
 pub struct Lane {
     pub(super) name: String,
+    thread: ThreadClock,
     together: Arc<Together>,
     meters: [Meter; STAGES],
     /// Samples that were begun, of those that are timed.
@@ -100,6 +102,7 @@ impl Lane {
     pub(super) fn new(name: String, together: Arc<Together>, watch: Option<Box<Watch>>) -> Self {
         Self {
             name,
+            thread: ThreadClock::default(),
             together,
             watch,
             meters: Default::default(),
@@ -115,6 +118,17 @@ impl Lane {
             window_pixels: AtomicU64::new(0),
             pictures: Mutex::default(),
         }
+    }
+
+    /// This thread is the one that measures here, until what this gives is dropped: so it is known how long it waits for a
+    /// processor.
+    pub fn on_this_thread(&self) -> Clocked<'_> {
+        self.thread.start_guarded()
+    }
+
+    /// How long the thread ran, and waited for a processor; `None` where that is not known.
+    pub(super) fn thread_time(&self) -> Option<ThreadTime> {
+        self.thread.read()
     }
 
     /// What follows is of this batch.

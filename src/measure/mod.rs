@@ -5,6 +5,7 @@
 //! * Of samples that take no more than some microseconds one in about [`TIMED`] is timed for all; every one is counted.
 //! * Processor time is asked of the system for one sample in [`CLOCKED`] where samples are short, else for each: the
 //!   difference between the time that a stage takes and the processor's tells waiting for a disk, or for a processor.
+//! * How long threads waited for a processor, and who had it, is asked of the system by who takes a [`Snapshot`] (`processor`).
 //! * The device's time is taken by events in its streams, and counted by a [`DeviceMeter`] for each stage and route.
 //! * What happens once a batch (the ring, the consumer, the time line) is behind a lock.
 //! * Memory is constant: histograms have fixed buckets, and the time line halves its resolution when it is full.
@@ -20,6 +21,7 @@ pub use consumer::{Consumer, Steps};
 pub use device::{DeviceCounts, DeviceMeter, DeviceTime, RouteCounts};
 pub use histogram::{Counts, Histogram, Latency};
 pub use lane::{CLOCKED, CpuClock, Lane, StageCounts, TIMED};
+pub use processor::{Clocked, Machine, ProcessorProfile, ThreadClock, ThreadTime, Waits};
 pub use profile::{
     ConsumerProfile, Data, MemoryProfile, Profile, RingProfile, RouteProfile, Setup, SpanProfile,
     StageProfile, ThreadProfile,
@@ -32,12 +34,15 @@ pub use trace::{OTHER_TRACKS, trace_bytes};
 pub use utilisation::{DeviceProfile, DeviceReading, DeviceReadings};
 pub use watch::{Marker, SHORTEST_WAIT, SPAN_BYTES, Watching};
 
+use processor::MachineMeter;
 use trace::BatchTrace;
 
+mod blame;
 mod consumer;
 mod device;
 mod histogram;
 mod lane;
+mod processor;
 mod profile;
 pub mod prometheus;
 mod ring;
@@ -62,6 +67,8 @@ pub struct Meters {
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
     /// How long the consumer's stream waits.
     waits: Arc<DeviceMeter>,
+    /// Who has the processors.
+    machine: Mutex<MachineMeter>,
     /// How much of the device is in use.
     readings: Mutex<DeviceReadings>,
     batches: Mutex<Batches>,
@@ -83,6 +90,10 @@ pub struct Snapshot {
     pub seconds: f64,
     /// By thread: its name, and each stage.
     pub lanes: Vec<(String, [StageCounts; STAGES])>,
+    /// By thread, as above: how long it ran, and waited for a processor; `None` where that is not known.
+    pub threads: Vec<Option<ThreadTime>>,
+    /// Who had the processors.
+    pub machine: Machine,
     /// By stage and route: what the device did.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
     /// What each decode route has done, where pictures are decoded for a device.
@@ -131,6 +142,7 @@ impl Meters {
             together: Arc::default(),
             device: Mutex::default(),
             waits: Arc::default(),
+            machine: Mutex::new(MachineMeter::new(begin)),
             readings: Mutex::default(),
             batches: Mutex::new(batches),
         }
@@ -208,12 +220,14 @@ impl Meters {
     /// The consumer has a batch of so many samples, which it asked for at `asked`; `ready` says that it was there then.
     pub fn consumer_has(&self, asked: Instant, ready: bool, samples: u64) {
         let busy = self.busy();
+        let waited = if self.spans() > 0 { self.waited_for_processor() } else { None };
         let (mut batches, now) = self.batches_now();
         let Batches { ring, consumer, timeline, trace } = &mut *batches;
         let sequence = ring.taken(!ready, now);
         consumer.has(asked, now, ready, samples);
         if let Some(trace) = trace {
             trace.waited(asked, now, sequence);
+            trace.processor(now, waited);
         }
         #[cfg(feature = "tracing")]
         tracing::debug!(
@@ -271,10 +285,13 @@ impl Meters {
         let lanes = self.lanes().clone();
         let seconds = self.seconds();
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
         Snapshot {
             seconds,
             lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
+            threads: lanes.iter().map(|lane| lane.thread_time()).collect(),
+            machine,
             readings: self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             device: device.iter().map(|(stage, route, it)| (*stage, *route, it.counts())).collect(),
             routes: Vec::new(),
@@ -344,6 +361,10 @@ impl Snapshot {
             };
             (name.clone(), std::array::from_fn(part))
         });
+        let threads = self.threads.iter().enumerate().map(|(number, now)| {
+            let then = earlier.threads.get(number).copied().flatten();
+            now.map(|now| now.since(then.unwrap_or_default()))
+        });
         let device = self.device.iter().map(|(stage, route, now)| {
             let then = earlier.device.iter().find(|it| (it.0, it.1) == (*stage, *route));
             (*stage, *route, then.map_or_else(|| now.clone(), |(.., then)| now.since(then)))
@@ -355,6 +376,8 @@ impl Snapshot {
         Snapshot {
             seconds: self.seconds - earlier.seconds,
             lanes: lanes.collect(),
+            threads: threads.collect(),
+            machine: self.machine.since(&earlier.machine),
             device: device.collect(),
             routes: routes.collect(),
             readings: self.readings.since(&earlier.readings),

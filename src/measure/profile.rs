@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{DeviceCounts, DeviceProfile, DeviceTime, Latency, Moment, Seen, Snapshot, Stage};
+use super::{
+    DeviceCounts, DeviceProfile, DeviceTime, Latency, Moment, ProcessorProfile, Seen, Snapshot,
+    Stage,
+};
 
 /// Equally probable values that stand for a distribution.
 const QUANTILES: usize = 64;
@@ -32,6 +35,8 @@ pub struct Profile {
     pub memory: MemoryProfile,
     /// How much of the device was in use, where it was watched.
     pub device: Option<DeviceProfile>,
+    /// Who had the processors, and how long the workers waited for one.
+    pub processors: ProcessorProfile,
     /// Each thread.
     pub threads: Vec<ThreadProfile>,
     /// The ring of batches.
@@ -135,6 +140,10 @@ pub struct StageProfile {
     pub busy: f64,
     /// The processor's share of them: less than 1 where the stage waits for a disk, a device or a processor.
     pub cpu_share: f64,
+    /// Of the seconds in the stage, those in which its threads waited for a processor: an estimate, from what they waited in all.
+    /// `None` where that is not known.
+    #[serde(default)]
+    pub waited_for_processor: Option<f64>,
     /// Seconds that threads waited for something to do in it.
     pub waited_for_input: f64,
     /// Seconds that threads waited for room for what it gave.
@@ -191,6 +200,12 @@ pub struct ThreadProfile {
     pub waited_for_input: f64,
     /// Seconds that it waited for room.
     pub waited_for_room: f64,
+    /// Seconds that a processor worked for it; `None` where the system does not tell.
+    #[serde(default)]
+    pub ran: Option<f64>,
+    /// Seconds that it could have run and had no processor, in its stages and elsewhere; `None` where the system does not tell.
+    #[serde(default)]
+    pub waited_for_processor: Option<f64>,
 }
 
 /// The ring of batches.
@@ -230,6 +245,9 @@ pub struct ConsumerProfile {
     pub stepped: f64,
     /// The part of them in which its thread's processor worked.
     pub cpu_share: f64,
+    /// Seconds that its thread could have run and had no processor, in its steps and elsewhere; `None` where several threads take
+    /// batches and where the system does not tell.
+    pub waited_for_processor: Option<f64>,
     /// Seconds between epochs.
     pub between_epochs: f64,
     /// Parts of its steps that it has named.
@@ -274,7 +292,7 @@ impl Profile {
             making: measured.ring.making.latency(measured.ring.made as f64 * 1e-9),
             delivery: mean(measured.ring.delivery, measured.ring.delivered) * 1e-9,
         };
-        Self {
+        let mut profile = Self {
             seconds: measured.seconds,
             images: steps.samples,
             batches: steps.batches,
@@ -282,13 +300,24 @@ impl Profile {
             routes: RouteProfile::all(measured),
             memory: MemoryProfile::default(),
             device: measured.readings.profile(),
+            processors: measured.machine.profile(),
             threads: threads(measured),
             timeline: measured.timeline.clone(),
             setup,
             data,
             stages,
             ring,
-        }
+        };
+        profile.blame(measured);
+        profile
+    }
+
+    /// The threads that make samples: those that have numbers, and of them those that may work.
+    pub fn workers(&self) -> impl Iterator<Item = &ThreadProfile> {
+        self.threads.iter().filter(|it| {
+            let number = it.name.strip_prefix("feedwater-").and_then(|it| it.parse::<u32>().ok());
+            number.is_some_and(|number| number < self.setup.workers)
+        })
     }
 
     /// A stage that was met.
@@ -306,6 +335,11 @@ impl Profile {
 }
 
 impl StageProfile {
+    /// Seconds in the stage, without its waiting for a processor where that is known.
+    pub fn without_waiting(&self) -> f64 {
+        (self.busy - self.waited_for_processor.unwrap_or(0.0)).max(0.0)
+    }
+
     fn new(measured: &Snapshot, stage: Stage) -> Option<Self> {
         let counts = measured.stage(stage);
         let waited = counts.input + counts.output;
@@ -316,6 +350,7 @@ impl StageProfile {
             bytes: counts.bytes,
             busy: counts.busy as f64 * 1e-9,
             cpu_share: counts.cpu_share(),
+            waited_for_processor: None,
             waited_for_input: counts.input as f64 * 1e-9,
             waited_for_room: counts.output as f64 * 1e-9,
             latency: counts.latency.latency(counts.busy as f64 * 1e-9),
@@ -362,6 +397,7 @@ impl ConsumerProfile {
             step_quantiles: steps.step.quantiles(QUANTILES),
             stepped,
             cpu_share: share(steps.cpu as f64, steps.clocked as f64).min(1.0),
+            waited_for_processor: steps.thread.map(|it| seconds(it.waited)),
             between_epochs: seconds(steps.between_epochs),
             spans: spans.collect(),
         }
@@ -369,7 +405,8 @@ impl ConsumerProfile {
 }
 
 fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
-    let threads = measured.lanes.iter().map(|(name, stages)| {
+    let times = measured.threads.iter().copied().chain(std::iter::repeat(None));
+    let threads = measured.lanes.iter().zip(times).map(|((name, stages), time)| {
         let sum =
             |of: fn(&super::StageCounts) -> u64| stages.iter().map(of).sum::<u64>() as f64 * 1e-9;
         ThreadProfile {
@@ -378,6 +415,8 @@ fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
             busy: sum(|it| it.busy),
             waited_for_input: sum(|it| it.input),
             waited_for_room: sum(|it| it.output),
+            ran: time.map(|it| it.ran as f64 * 1e-9),
+            waited_for_processor: time.map(|it| it.waited as f64 * 1e-9),
         }
     });
     threads.collect()

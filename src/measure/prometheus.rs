@@ -90,6 +90,7 @@ impl Exposition {
     /// Everything that a loader's meters say; `slots` is the size of the ring.
     pub fn add_snapshot(&mut self, measured: &Snapshot, slots: u64) {
         self.add_stages(measured);
+        self.add_processors(measured);
         self.add_consumer(measured);
         let ring = &measured.ring;
         self.counter(
@@ -142,6 +143,46 @@ impl Exposition {
             met.iter().map(|(name, it)| (*name, &it.latency, it.busy as f64 * 1e-9)).collect();
         let help = "How long an item was in a stage.";
         self.histograms("feedwater_stage_latency_seconds", help, "stage", &latency);
+    }
+
+    /// What the system does not tell is left out. Sums as they are counted: who was in the way of whom is a matter of their
+    /// differences, and no counter.
+    fn add_processors(&mut self, measured: &Snapshot) {
+        let machine = &measured.machine;
+        let threads: Vec<_> = measured.threads.iter().flatten().collect();
+        if !threads.is_empty() {
+            let waited: u64 = threads.iter().map(|it| it.waited).sum();
+            let ran: u64 = threads.iter().map(|it| it.ran).sum();
+            let help = "Seconds that the loader's threads could have run and had no processor.";
+            let name = "feedwater_processor_wait_seconds_total";
+            self.counter(name, help, waited as f64 * 1e-9);
+            let help = "Seconds that processors worked for the loader's threads.";
+            self.counter("feedwater_processor_seconds_total", help, ran as f64 * 1e-9);
+        }
+        let help =
+            "Seconds that processors which this process may use worked, for whatever program.";
+        let sums = [
+            ("feedwater_machine_busy_seconds_total", help, machine.busy),
+            (
+                "feedwater_machine_stolen_seconds_total",
+                "Seconds of these processors that the hypervisor gave to other machines.",
+                machine.stolen,
+            ),
+            (
+                "feedwater_quota_throttled_seconds_total",
+                "Seconds of processors that were withheld since the container's CPU quota was used up.",
+                machine.throttled,
+            ),
+        ];
+        for (name, help, seconds) in sums {
+            if let Some(seconds) = seconds {
+                self.counter(name, help, seconds.max(0.0));
+            }
+        }
+        if let Some(quota) = machine.quota {
+            let help = "Processors' worth that the container's CPU quota lets this process use.";
+            self.gauge("feedwater_quota_processors", help, quota);
+        }
     }
 
     fn add_consumer(&mut self, measured: &Snapshot) {

@@ -8,6 +8,8 @@
 //!   its rows took together.
 //! * The consumer has a track of its waits and steps, and one of the parts of its steps that it has named.
 //! * The ring has two counters: batches that are ready, and batches that are being filled.
+//! * A third counter says how many threads of the loader waited for a processor, on average from one batch to the next, where
+//!   the system tells.
 //! * An arrow leads from the last span that belongs to a batch to the moment when the consumer got it.
 //! * Memory is constant: each track keeps its latest spans. `otherData.lost_events` says how many older ones are not there.
 
@@ -37,6 +39,7 @@ pub(super) struct BatchTrace {
     parts: Latest<Part>,
     names: Vec<String>,
     levels: Latest<Level>,
+    waits: Latest<Waited>,
 }
 
 /// A wait or a step of the consumer.
@@ -64,9 +67,16 @@ struct Level {
     filling: usize,
 }
 
+/// How long threads had waited for a processor by then, in seconds.
+#[derive(Clone, Copy, Debug)]
+struct Waited {
+    at: i64,
+    seconds: f64,
+}
+
 /// Bytes of a trace with so many spans to a track and so many threads.
 pub fn trace_bytes(spans: u64, threads: u64) -> u64 {
-    let batches = size_of::<Turn>() + size_of::<Part>() + size_of::<Level>();
+    let batches = size_of::<Turn>() + size_of::<Part>() + size_of::<Level>() + size_of::<Waited>();
     spans * (threads * super::SPAN_BYTES + batches as u64)
 }
 
@@ -74,7 +84,7 @@ impl BatchTrace {
     pub fn new(base: Instant, spans: usize) -> Self {
         let (consumer, parts, levels) =
             (Latest::new(spans), Latest::new(spans), Latest::new(spans));
-        Self { base, consumer, parts, names: Vec::new(), levels }
+        Self { base, consumer, parts, names: Vec::new(), levels, waits: Latest::new(spans) }
     }
 
     pub fn waited(&mut self, asked: Instant, now: Instant, got: Option<u64>) {
@@ -100,6 +110,13 @@ impl BatchTrace {
         let took = took.as_nanos() as u64;
         let start = nanoseconds_since(self.base, now).saturating_sub_unsigned(took);
         self.parts.push(Part { start, took, name: number });
+    }
+
+    /// How long threads have waited for a processor; nothing where the system does not tell.
+    pub fn processor(&mut self, now: Instant, waited: Option<f64>) {
+        if let Some(seconds) = waited {
+            self.waits.push(Waited { at: nanoseconds_since(self.base, now), seconds });
+        }
     }
 
     pub fn level(&mut self, now: Instant, ready: usize, filling: usize) {
@@ -137,10 +154,19 @@ impl Meters {
         let lanes = self.lanes().clone();
         let mut tracks = Vec::new();
         let mut flows = BTreeMap::<u64, Flow>::new();
-        let (mut levels, mut lost) = (Vec::new(), 0);
-        if let Some(BatchTrace { consumer, parts, names, levels: of_ring, .. }) = kept {
-            lost += consumer.lost() + parts.lost() + of_ring.lost();
+        let (mut levels, mut waits, mut lost) = (Vec::new(), Vec::new(), 0);
+        if let Some(BatchTrace {
+            consumer,
+            parts,
+            names,
+            levels: of_ring,
+            waits: of_processor,
+            ..
+        }) = kept
+        {
+            lost += consumer.lost() + parts.lost() + of_ring.lost() + of_processor.lost();
             levels = of_ring.in_order();
+            waits = of_processor.in_order();
             let turns = consumer.in_order();
             for turn in &turns {
                 if let Some(batch) = turn.got {
@@ -167,7 +193,8 @@ impl Meters {
             tracks.push((track, lane.name.clone(), spans.iter().map(Event::of).collect()));
         }
         let starts = tracks.iter().flat_map(|(.., events)| events.iter().map(|it| it.start));
-        let first = starts.chain(levels.iter().map(|it| it.at)).min().unwrap_or(0);
+        let others = levels.iter().map(|it| it.at).chain(waits.iter().map(|it| it.at));
+        let first = starts.chain(others).min().unwrap_or(0);
         let mut json = Json { out, pid: rank + 1, first, comma: false };
         json.out.write_all(b"{\"displayTimeUnit\":\"ms\",\"traceEvents\":[")?;
         json.process(&format!("feedwater, rank {rank} of {world}"))?;
@@ -178,8 +205,14 @@ impl Meters {
             }
         }
         for level in levels {
-            json.counter("batches ready", level.at, level.ready)?;
-            json.counter("batches being filled", level.at, level.filling)?;
+            json.counter("batches ready", level.at, ("batches", level.ready))?;
+            json.counter("batches being filled", level.at, ("batches", level.filling))?;
+        }
+        for pair in waits.windows(2) {
+            let seconds = (pair[1].at - pair[0].at) as f64 * 1e-9;
+            let threads = (pair[1].seconds - pair[0].seconds) / seconds.max(1e-9);
+            let threads = (100.0 * threads).round() / 100.0;
+            json.counter("threads waiting for a processor", pair[0].at, ("threads", threads))?;
         }
         for (batch, flow) in flows {
             if let (Some((_, from, track)), Some(to)) = (flow.from, flow.to) {
@@ -302,10 +335,15 @@ impl Json<'_> {
         self.out.write_all(b"}")
     }
 
-    fn counter(&mut self, name: &str, at: i64, value: usize) -> io::Result<()> {
+    fn counter(
+        &mut self,
+        name: &str,
+        at: i64,
+        (unit, value): (&str, impl std::fmt::Display),
+    ) -> io::Result<()> {
         let (pid, name, ts) = (self.pid, quoted(name)?, self.micros(at));
         self.separate()?;
-        let args = format_args!("\"args\":{{\"batches\":{value}}}");
+        let args = format_args!("\"args\":{{\"{unit}\":{value}}}");
         write!(self.out, r#"{{"ph":"C","name":{name},"pid":{pid},"tid":0,"ts":{ts},{args}}}"#)
     }
 

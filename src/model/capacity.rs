@@ -57,7 +57,7 @@ impl Model {
     /// and what it stays below where times vary. Of a model that [`check`](Self::check) takes.
     ///
     /// * workers: the sum over workers of 1 / (time that a sample holds the worker)
-    /// * cores: cores / (time on a core per sample, the consumer's part among it)
+    /// * cores: cores, less what others take of them, / (time on a core per sample, the consumer's part among it)
     /// * a resource: servers / (time on it per sample)
     /// * pages: pages / (time from the first stage to the end of the last)
     /// * slots: samples in all slots / (time that a batch holds its slot). That is: until its last place is taken,
@@ -69,8 +69,12 @@ impl Model {
             // From 0: the sum of nothing would be -0, and what is divided by it negative.
             stages.fold(0.0, |sum, stage| sum + stage.service.mean)
         };
-        let own = sum(&|on, detached| !detached && !matches!(on, On::Resource(_)));
-        let tail = sum(&|_, detached| detached);
+        let slower = self.contention.map_or(1.0, |it| 1.0 / it.speed);
+        let waits = sum(&|on, detached| !detached && on == On::Wait);
+        let held = sum(&|on, detached| !detached && on == On::Cpu);
+        let own = waits + held * slower;
+        let tail = sum(&|on, detached| detached && on != On::Cpu)
+            + sum(&|on, detached| detached && on == On::Cpu) * slower;
         let batch = f64::from(self.batch);
         let in_worker = !self.stages.iter().any(|stage| stage.detached);
         let per_sample = if in_worker { self.per_batch / batch } else { 0.0 };
@@ -85,12 +89,13 @@ impl Model {
         let slow = if workers.is_finite() { slow / workers } else { 1.0 };
         let way = own * slow + other + tail;
         let consumer = &self.consumer;
-        let on_core = sum(&|on, detached| !detached && on == On::Cpu) * slow
+        let on_core = held * slow
             + sum(&|on, detached| detached && on == On::Cpu)
             + consumer.host_share * consumer.step.mean / batch;
 
-        let mut found =
-            vec![(Limit::Workers, workers), (Limit::Cores, f64::from(self.cores) / on_core)];
+        let cores = f64::from(self.cores);
+        let cores = self.contention.map_or(cores, |it| (cores * it.speed).min(it.available));
+        let mut found = vec![(Limit::Workers, workers), (Limit::Cores, cores / on_core)];
         for (at, resource) in self.resources.iter().enumerate() {
             let time = sum(&|on, _| on == On::Resource(at));
             found.push((Limit::Resource(at), f64::from(resource.servers) / time));

@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 
-use super::{Model, On, Service};
+use super::{Contention, Model, On, Service};
 
 /// Counts beyond this are mistakes.
 const MAX_COUNT: u32 = 1_000_000;
@@ -22,6 +22,10 @@ impl Model {
         count("model.batch", self.batch)?;
         count("model.slots", self.slots)?;
         count("model.cores", self.cores)?;
+        if let Some(Contention { speed, available }) = self.contention {
+            up_to("model.contention.speed", speed, 1.0)?;
+            up_to("model.contention.available", available, f64::from(self.cores))?;
+        }
         if let Some(pages) = self.pages {
             count("model.pages", pages)?;
         }
@@ -94,6 +98,13 @@ impl Model {
 fn count(key: &str, value: u32) -> Result<()> {
     if value == 0 || value > MAX_COUNT {
         return Err(Error::config(key, format!("must be from 1 to {MAX_COUNT}, is {value}")));
+    }
+    Ok(())
+}
+
+fn up_to(key: &str, value: f64, most: f64) -> Result<()> {
+    if !(value > 0.0 && value <= most) {
+        return Err(Error::config(key, format!("must be above 0 and up to {most}, is {value}")));
     }
     Ok(())
 }

@@ -4,11 +4,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-use super::{Model, On, Resource, Service, Stage};
+use super::{Contention, Model, On, Resource, Service, Stage};
 
 /// What is different; what is not given stays as it was measured. A model is the loader of one GPU, and so is what
 /// [`apply`](Self::apply) makes; all GPUs together do [`gpus`](Self::gpus) times as much.
 ///
+/// * What other programs took of the cores they take here too, but where other cores are given: those are the loaders' alone.
 /// * A host's cores are divided among its GPUs' loaders. Where that leaves no whole number, the next greater number of
 ///   cores, each slower in proportion; so a loader never gets more processor time than there is.
 /// * Resources are each GPU's own, measured ones too; what is shared is a core, the disk or the link.
@@ -139,6 +140,12 @@ impl Hardware {
         let host = self.cores.unwrap_or(model.cores);
         model.cores = host.div_ceil(self.gpus_per_host);
         let slower = f64::from(model.cores) * f64::from(self.gpus_per_host) / f64::from(host);
+        let cores = f64::from(model.cores);
+        model.contention = model.contention.filter(|_| self.cores.is_none()).map(|it| {
+            // In cores that are slower in proportion.
+            let part = it.available * slower / f64::from(self.gpus_per_host);
+            Contention { available: part.min(cores), ..it }
+        });
         if slower == 1.0 || host == 0 {
             return;
         }

@@ -8,6 +8,8 @@
 //!   the last stage of the sample is over, those included that the worker does not wait for.
 //! * A sample goes through the stages in order. A stage on the CPU needs a core, a stage on a resource one of its
 //!   servers; who finds all of them busy queues, first come, first served. A stage that waits needs nothing.
+//! * Beside other programs work on a core takes longer: as much as one thread alone was seen to be held up, or more where so
+//!   many run that there is less than a core for each ([`Contention`]).
 //! * When the first detached stage begins, the worker goes on to the next place.
 //! * Places finish in any order. A batch costs `per_batch` more once all its places are finished, and is ready when
 //!   all batches before it are.
@@ -56,6 +58,9 @@ pub struct Model {
     pub starts: Vec<f64>,
     /// Processors for the stages on the CPU.
     pub cores: u32,
+    /// What others take of them; without it: nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<Contention>,
     /// What a stage may need besides a core.
     #[serde(default)]
     pub resources: Vec<Resource>,
@@ -71,6 +76,17 @@ pub struct Model {
     pub per_batch: f64,
     /// Who uses the batches.
     pub consumer: Consumer,
+}
+
+/// What other programs, a quota and the hypervisor leave of the processors.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Contention {
+    /// How fast a thread of ours is on a core where as few as may be run: above 0, up to 1. Who has a core takes turns on it with
+    /// others.
+    pub speed: f64,
+    /// Cores' worth that all of our threads together have: above 0, up to the number of cores.
+    pub available: f64,
 }
 
 /// Something that stages need and that there is only so much of: channels of a disk, JPEG engines, a link.
@@ -127,6 +143,13 @@ pub struct Consumer {
 
 fn yes() -> bool {
     true
+}
+
+impl Contention {
+    /// How many times as long work on a core takes while so many cores are ours.
+    pub(crate) fn slowdown(&self, running: u32) -> f64 {
+        (1.0 / self.speed).max(f64::from(running) / self.available)
+    }
 }
 
 impl Model {

@@ -10,7 +10,7 @@ function simulate(model, options) {
   const { stages, consumer } = model;
   const starts = model.starts ?? [], per_batch = model.per_batch ?? 0;
   const holds = consumer.holds ?? true, host_share = consumer.host_share ?? 0;
-  const paged = (model.pages ?? null) !== null;
+  const paged = (model.pages ?? null) !== null, contention = model.contention ?? null;
   const wanted = options.batches ?? null, limit = options.seconds ?? null;
   const warm_up = options.warm_up ?? 0, keep = options.events ?? 0, seed = (options.seed ?? 0) >>> 0;
   if ((wanted === null && limit === null) || (wanted !== null && !(wanted > 0)) || (limit !== null && !(limit > 0))) {
@@ -176,6 +176,7 @@ function simulate(model, options) {
     const { stage, worker, number } = samples[id], { on, service } = stages[stage];
     let time = draw(service, number, stage);
     if (worker !== NOBODY && (on === 'cpu' || on === 'wait')) time *= model.workers[worker];
+    if (on === 'cpu' && contention) time *= Math.max(1 / contention.speed, pools[0].busy.count / contention.available);
     change(serving[stage], 1);
     plan(time, STAGE, id);
   };
@@ -343,7 +344,10 @@ function capacity(model) {
     return total;
   };
   const served = (on) => on !== 'cpu' && on !== 'wait';
-  const own = sum((on, detached) => !detached && !served(on)), tail = sum((_, detached) => detached);
+  const contention = model.contention ?? null, slower = contention ? 1 / contention.speed : 1;
+  const waits = sum((on, detached) => !detached && on === 'wait'), held = sum((on, detached) => !detached && on === 'cpu');
+  const own = waits + held * slower;
+  const tail = sum((on, detached) => detached && on !== 'cpu') + sum((on, detached) => detached && on === 'cpu') * slower;
   const per_sample = stages.some((it) => it.detached) ? 0 : per_batch / batch;
   const other = sum((on, detached) => !detached && served(on)) + per_sample;
   let workers = 0, slow = 0;
@@ -354,9 +358,9 @@ function capacity(model) {
   }
   slow = Number.isFinite(workers) ? slow / workers : 1;
   const way = own * slow + other + tail;
-  const on_core = sum((on, detached) => !detached && on === 'cpu') * slow
-    + sum((on, detached) => detached && on === 'cpu') + (consumer.host_share ?? 0) * step / batch;
-  const limits = [['workers', workers], ['cores', model.cores / on_core]];
+  const on_core = held * slow + sum((on, detached) => detached && on === 'cpu') + (consumer.host_share ?? 0) * step / batch;
+  const cores = contention ? Math.min(model.cores * contention.speed, contention.available) : model.cores;
+  const limits = [['workers', workers], ['cores', cores / on_core]];
   (model.resources ?? []).forEach((it, resource) => {
     limits.push([{ resource }, it.servers / sum((on) => served(on) && on.resource === resource)]);
   });

@@ -318,6 +318,9 @@ impl<'a> Simulation<'a> {
         if worker != NOBODY && !matches!(on, On::Resource(_)) {
             time *= self.model.workers[worker as usize];
         }
+        if let (On::Cpu, Some(contention)) = (on, self.model.contention) {
+            time *= contention.slowdown(self.pools[0].busy.count);
+        }
         self.serving[stage].up(self.now);
         self.plan(time, Kind::Stage, id);
     }

@@ -52,6 +52,7 @@ fn a_trace_has_every_stage_of_every_sample_the_consumer_and_the_ring() {
         }
     }
     check_ring(&trace);
+    check_processor(&trace);
     check_flows(&trace, &tracks["consumer"]);
 }
 
@@ -68,6 +69,17 @@ fn check_ring(trace: &Value) {
         assert_eq!(values.last(), Some(&0));
         assert!(counters.is_sorted_by(|a, b| a["ts"].as_f64() <= b["ts"].as_f64()));
     }
+}
+
+/// From batch to batch: how many threads waited for a processor, where this kernel tells.
+fn check_processor(trace: &Value) {
+    let all = events(trace, "C");
+    let waiting = all.iter().filter(|it| it["name"] == "threads waiting for a processor");
+    let values: Vec<_> = waiting.map(|it| it["args"]["threads"].as_f64().unwrap()).collect();
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat");
+    let told = told.is_ok_and(|it| !it.trim_end().ends_with(" 0"));
+    assert_eq!(values.len(), if told { 19 } else { 0 });
+    assert!(values.iter().all(|it| *it >= 0.0), "{values:?}");
 }
 
 /// Every batch has an arrow from a thread's span into the wait that it ended.

@@ -94,6 +94,7 @@ impl Loop {
             workers: vec![1.0; self.loaders as usize],
             starts: if self.desync { (0..self.loaders).map(start).collect() } else { Vec::new() },
             cores: 1,
+            contention: None,
             resources: Vec::new(),
             stages: vec![Stage { name: "load".into(), on: On::Wait, service, detached: false }],
             pages: None,

@@ -51,8 +51,9 @@
       make('p', { class: 'note' }, `Costs: ${knob.cost}. Then ${causes[knob.then]}.`)));
   });
   if (report.knobs.length === 0) {
-    $('knobs').append(make('p', {}, report.cause === 'consumer'
-      ? 'Nothing in the loader: it is faster than the consumer.' : 'No setting helps: it takes a faster machine.'));
+    const nothing = report.nothing ?? (report.cause === 'consumer'
+      ? 'nothing in the loader: it is faster than the consumer' : 'no setting helps: it takes a faster machine');
+    $('knobs').append(make('p', {}, `${nothing[0].toUpperCase()}${nothing.slice(1)}.`));
   }
 
   // What happened.
@@ -60,19 +61,36 @@
     + `${time(consumer.wait.max)}, a step ${time(consumer.step.mean)} (p99 ${time(consumer.step.p99)}).`;
   timeline(profile, STAGES, $('timeline'), $('readout'));
 
+  // Where the workers' time went: stages without their waiting for a processor, which is a part of its own.
+  const spent = report.spent, waits = spent?.processor;
+  if (spent) {
+    const parts = spent.stages.map(([stage, part]) => [title(stage), part, '', { background: `var(--${stage})` }]);
+    if (waits) parts.push(['waiting for a processor', waits.all, '', { background: 'var(--processor)' }]);
+    parts.push(['between the stages', spent.between, '', { background: 'var(--quiet)' }],
+      ['waiting for something to do', spent.input, 'input'], ['waiting for room', spent.room, 'room']);
+    const some = parts.filter(([, part]) => part >= 0.0005), words = some.map(([name, part]) => `${name} ${percent(part)}`).join(', ');
+    $('spent').append(bar(some.map(([, part, name, style]) => [name, part, style]), words));
+    const who = waits ? [['other programs', waits.others], ['the CPU quota', waits.quota], ['the hypervisor', waits.stolen],
+      ['each other', waits.own]].filter(([, part]) => part >= 0.0005) : [];
+    $('spent-note').textContent = `The workers' time: ${words}.`
+      + (who.length > 0 ? ` They waited for a processor for ${who.map(([name, part]) => `${name} ${percent(part)}`).join(', ')}.` : '')
+      + (waits ? '' : ' How long they waited for a processor is not known; it is within the stages.');
+  }
+
   const share = (part) => part / Math.max(setup.workers * profile.seconds, 1e-9);
+  const waited = (it) => (typeof it.waited_for_processor === 'number' ? time(it.waited_for_processor) : '');
   table($('stages'), [['stage'], ['count'], ['mean'], ['p50'], ['p99'], ['longest'], ["of the workers' time", true], ['a processor worked'],
-    ['waits for input'], ['waits for room']], profile.stages.map((it) => [
+    ['waits for a processor'], ['waits for input'], ['waits for room']], profile.stages.map((it) => [
     [make('i', { class: 'swatch', style: { background: `var(--${it.stage})` } }), title(it.stage)],
     count(it.count), ...['mean', 'p50', 'p99', 'max'].map((key) => (it.count > 0 ? time(it.latency[key]) : '')),
     make('div', { class: 'pair' }, bar([['', share(it.busy), { background: `var(--${it.stage})` }]], percent(share(it.busy))),
       make('span', {}, percent(share(it.busy)))),
-    percent(it.cpu_share), time(it.waited_for_input), time(it.waited_for_room)]));
+    percent(it.cpu_share), waited(it), time(it.waited_for_input), time(it.waited_for_room)]));
 
-  table($('threads'), [['thread'], ['items'], ['time', true], ['busy'], ['waits for input'], ['waits for room']], profile.threads.map((it) => {
+  table($('threads'), [['thread'], ['items'], ['time', true], ['busy'], ['waits for input'], ['waits for room'], ['waits for a processor']], profile.threads.map((it) => {
     const parts = [['busy', it.busy], ['input', it.waited_for_input], ['room', it.waited_for_room]];
     const shares = parts.map(([name, seconds]) => [name, seconds / Math.max(profile.seconds, 1e-9)]);
-    return [it.name, count(it.count), bar(shares, `busy ${percent(shares[0][1])}`), ...shares.map(([, part]) => percent(part))];
+    return [it.name, count(it.count), bar(shares, `busy ${percent(shares[0][1])}`), ...shares.map(([, part]) => percent(part)), waited(it)];
   }));
 
   $('many').textContent = `${profile.threads.length} threads`;
@@ -93,7 +111,8 @@
   }
 
   // The sliders. `of` is the model that they change; a step belongs to a batch of the size that it has there.
-  const models = [report.model, ...report.knobs.map((it) => it.model)];
+  const models = [report.model, ...report.knobs.map((it) => it.model)], alone = models.length;
+  if (report.model.contention) models.push({ ...report.model, contention: null });
   const state = { of: 0, workers: 1, prefetch: 1, batch: 1, step: 0 };
   const range = (from, to) => Array.from({ length: to - from + 1 }, (_, at) => from + at);
   const sorted = (values) => [...new Set(values)].sort((a, b) => a - b);
@@ -114,7 +133,8 @@
   const value = (name) => (name === 'step' ? state.step * grows() : state[name]);
 
   const choice = make('select', { id: 'start' }, make('option', { value: 0 }, 'as measured'),
-    ...report.knobs.map((it, at) => make('option', { value: at + 1 }, `with ${it.setting}`)));
+    ...report.knobs.map((it, at) => make('option', { value: at + 1 }, `with ${it.setting}`)),
+    models.length > alone ? make('option', { value: alone }, 'with the processors for itself') : null);
   choice.onchange = () => start(Number(choice.value));
   const reset = make('button', { type: 'button', id: 'reset' }, 'Reset');
   reset.onclick = () => start(0);
@@ -256,6 +276,8 @@
   const settings = [
     ['source', data.source], ['made on', setup.device], ['loader.batch', setup.batch], ['loader.workers', setup.workers],
     ['loader.prefetch', setup.prefetch], ['rank, world', `${setup.rank}, ${setup.world}`], ['processors', setup.cores],
+    ['processors used, by others', `${given(profile.processors?.used, (it) => it.toFixed(2))}, ${given(profile.processors?.others, (it) => it.toFixed(2))}`],
+    ['CPU quota', given(profile.processors?.quota, (it) => it.toFixed(2))],
     ['sample', `${setup.width} × ${setup.height}`], ['pages of the device', given(setup.pages, String)],
     ['decodes on the device', yes(setup.decodes_on_device)],
     ['operators on host, device', `${setup.operators_on_host}, ${setup.operators_on_device}`],

@@ -59,6 +59,7 @@ impl Hardware {
     fn decode_all(&mut self, waiting: &Receiver<Waiting>) -> Result<()> {
         let mut group = Vec::with_capacity(self.group);
         let lane = self.parts.lane.clone();
+        let _clocked = lane.on_this_thread();
         loop {
             let begin = Instant::now();
             let Ok(first) = waiting.recv() else { return Ok(()) };

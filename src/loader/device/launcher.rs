@@ -56,7 +56,8 @@ impl Launcher {
     }
 
     fn launch_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
-        let plan = self.parts.plan.clone();
+        let (plan, lane) = (self.parts.plan.clone(), self.parts.lane.clone());
+        let _clocked = lane.on_this_thread();
         let Some(device) = &plan.device else { return Ok(()) };
         let mut held: Vec<Held> = Vec::with_capacity(2 * device.group);
         let mut ready = Vec::with_capacity(device.group);

@@ -100,9 +100,9 @@ impl PageWorker {
         pages: &Producer<DevicePage>,
         number: usize,
     ) -> Result<()> {
-        let controls = self.parts.controls.clone();
+        let (controls, lane) = (self.parts.controls.clone(), self.parts.lane.clone());
+        let _clocked = lane.on_this_thread();
         while !self.stopped && controls.gate.pass(number) {
-            let lane = self.parts.lane.clone();
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
             // The hardware engine may still read the file of the picture before.

@@ -1,0 +1,442 @@
+//! Who had the processors: how long threads waited for one, and what this process, other programs, a quota and the hypervisor took.
+//!
+//! * Of a thread the kernel counts, to the nanosecond, how long it ran and how long it could have run and did not
+//!   (`/proc/PID/task/TID/schedstat`, Documentation/scheduler/sched-stats.rst). Nobody reads that while a sample is made: only who
+//!   asks for a [`Snapshot`](super::Snapshot) does, and a thread for the last time at its end.
+//! * Of the machine `/proc/stat` says what all programs took, in hundredths of a second for each processor, and what the
+//!   hypervisor took; only the processors that this process may run on count. It is read at most every quarter of a second,
+//!   since on large machines the kernel works for a millisecond on it.
+//! * Of a container its cgroup says the quota, and how long processors were withheld for it (`cgroup`).
+//! * What the system does not tell is `None`: no Linux, no `/proc`, or a kernel without `CONFIG_SCHED_INFO`.
+//!
+//! [`Waits::split`] says who is to blame for waiting. Texts are parsed by functions of their own, which are tested with texts.
+
+mod cgroup;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use cgroup::Cgroups;
+
+/// `/proc/stat` is not read again sooner.
+const LEAST_APART: Duration = Duration::from_millis(250);
+/// `/proc/stat` counts in steps of so many seconds (`USER_HZ`).
+const TICK: f64 = 0.01;
+
+/// How long a thread ran, and how long it waited for a processor. Nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadTime {
+    /// A processor worked for it.
+    pub ran: u64,
+    /// It could have run, and other threads had the processors.
+    pub waited: u64,
+}
+
+/// The times of one thread, which any thread may ask for.
+#[derive(Debug, Default)]
+pub struct ThreadClock(Mutex<Clock>);
+
+#[derive(Debug, Default)]
+struct Clock {
+    /// Where the kernel tells of it, while the thread lives.
+    path: Option<PathBuf>,
+    /// When it was started.
+    base: ThreadTime,
+    last: Option<ThreadTime>,
+}
+
+/// A thread that has a clock; at its end the clock is read for the last time.
+#[derive(Debug)]
+pub struct Clocked<'a>(&'a ThreadClock);
+
+/// Processor seconds since a loader was built, as sums. Of processors that the process may run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Machine {
+    /// Seconds until this was read.
+    pub seconds: f64,
+    /// Processors that the process may run on; 0 where the system does not tell.
+    pub processors: u32,
+    /// By all programs, this one included.
+    pub busy: Option<f64>,
+    /// By the hypervisor for other machines.
+    pub stolen: Option<f64>,
+    /// By this process.
+    pub used: f64,
+    /// Processors' worth that the process may use in the long run; `None` without a quota.
+    pub quota: Option<f64>,
+    /// Withheld for the quota, although there was work.
+    pub throttled: Option<f64>,
+}
+
+/// What processors were used for. Numbers of processors are means over the time: 0.5 is one half of the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ProcessorProfile {
+    /// Processors that the process may run on, by its affinity; 0 where the system does not tell.
+    pub allowed: u32,
+    /// Processors' worth that the quota of the container lets it use; `None` without a quota.
+    pub quota: Option<f64>,
+    /// Processors that this process used; `None` where too little time passed to tell.
+    pub used: Option<f64>,
+    /// Of them those that other programs used.
+    pub others: Option<f64>,
+    /// Of them those that the hypervisor took.
+    pub stolen: Option<f64>,
+    /// Of them those that were withheld for the quota.
+    pub throttled: Option<f64>,
+    /// How long the workers waited for a processor, and for whom; `None` where the kernel does not tell.
+    pub waits: Option<Waits>,
+}
+
+/// How long threads waited for a processor, by who was in the way. Seconds, of several threads together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Waits {
+    /// All of it.
+    pub seconds: f64,
+    /// Other programs had the processors.
+    pub others: f64,
+    /// Other threads of this process had them.
+    pub own: f64,
+    /// The quota of the container was used up.
+    pub quota: f64,
+    /// The hypervisor had them.
+    pub stolen: f64,
+}
+
+impl ThreadClock {
+    /// Becomes the clock of the thread that calls, from now on.
+    pub fn start(&self) {
+        let path = fs::read_link("/proc/thread-self").ok();
+        let path = path.map(|it| PathBuf::from("/proc").join(it).join("schedstat"));
+        let base = path.as_ref().and_then(|path| times(path)).unwrap_or_default();
+        *self.lock() = Clock { path, base, last: None };
+    }
+
+    /// The same until what this gives is dropped.
+    pub fn start_guarded(&self) -> Clocked<'_> {
+        self.start();
+        Clocked(self)
+    }
+
+    /// The thread's times since the start; `None` where the kernel does not tell.
+    pub fn read(&self) -> Option<ThreadTime> {
+        let mut clock = self.lock();
+        if let Some(now) = clock.path.as_ref().and_then(|path| times(path)) {
+            clock.last = Some(now.since(clock.base));
+        }
+        clock.last
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Clock> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Clocked<'_> {
+    fn drop(&mut self) {
+        self.0.read();
+        // Its number may be another thread's from now on.
+        self.0.lock().path = None;
+    }
+}
+
+impl ThreadTime {
+    /// What came after `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        let Self { ran, waited } = earlier;
+        Self { ran: self.ran.saturating_sub(ran), waited: self.waited.saturating_sub(waited) }
+    }
+}
+
+/// What is read of the machine, as sums since it was made.
+#[derive(Debug)]
+pub(super) struct MachineMeter {
+    begin: Instant,
+    cgroups: Cgroups,
+    base: Machine,
+    last: Option<(Instant, Machine)>,
+}
+
+impl MachineMeter {
+    pub fn new(begin: Instant) -> Self {
+        let cgroups = Cgroups::of_this_process();
+        let base = sums(&cgroups);
+        Self { begin, cgroups, base, last: None }
+    }
+
+    /// Up to now, or up to a quarter of a second ago.
+    pub fn read(&mut self) -> Machine {
+        if let Some((at, machine)) = self.last
+            && at.elapsed() < LEAST_APART
+        {
+            return machine;
+        }
+        let (now, at) = (sums(&self.cgroups), Instant::now());
+        let seconds = (at - self.begin).as_secs_f64();
+        let machine = Machine { seconds, ..now.since(&self.base) };
+        self.last = Some((at, machine));
+        machine
+    }
+}
+
+/// Everything since some time before; the seconds are not known.
+fn sums(cgroups: &Cgroups) -> Machine {
+    let allowed = fs::read_to_string("/proc/self/status").ok();
+    let allowed = allowed.as_deref().and_then(allowed_processors);
+    let stat = fs::read_to_string("/proc/stat").ok();
+    let stat = stat.as_deref().and_then(|text| stat_of(text, allowed.as_deref()));
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let limits = cgroups.read();
+    Machine {
+        seconds: 0.0,
+        processors: stat.map_or(0, |it| it.processors),
+        busy: stat.map(|it| it.busy),
+        stolen: stat.map(|it| it.stolen),
+        used: used.tv_sec as f64 + used.tv_nsec as f64 * 1e-9,
+        quota: limits.quota,
+        throttled: limits.throttled,
+    }
+}
+
+impl Machine {
+    /// What came after `earlier`.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let after = |now: Option<f64>, then: Option<f64>| Some(now? - then.unwrap_or(0.0));
+        Self {
+            seconds: self.seconds - earlier.seconds,
+            busy: after(self.busy, earlier.busy),
+            stolen: after(self.stolen, earlier.stolen),
+            used: self.used - earlier.used,
+            throttled: after(self.throttled, earlier.throttled),
+            ..*self
+        }
+    }
+
+    /// Without the workers' waits.
+    pub(super) fn profile(&self) -> ProcessorProfile {
+        let Self { seconds, processors, quota, .. } = *self;
+        let told = seconds >= 0.8 * LEAST_APART.as_secs_f64();
+        // Less than the steps in which it is counted says nothing.
+        let sure = |it: f64| (it - TICK * f64::from(processors)).max(0.0) / seconds;
+        ProcessorProfile {
+            allowed: processors,
+            quota,
+            used: told.then_some(self.used / seconds),
+            others: self.busy.filter(|_| told).map(|busy| sure(busy - self.used)),
+            stolen: self.stolen.filter(|_| told).map(sure),
+            throttled: self.throttled.filter(|_| told).map(|it| it.max(0.0) / seconds),
+            waits: None,
+        }
+    }
+}
+
+impl Waits {
+    /// Divides what `threads` threads of this process waited for a processor, `all` seconds in `seconds`, by who was in the way:
+    /// what they would not have waited without it.
+    ///
+    /// A processor that somebody else has lets one thread wait that would run otherwise. So for the quota they waited no longer
+    /// than processors were withheld, for the hypervisor and for other programs no longer than these had processors; the rest is their
+    /// waiting for one another. No more threads than processors do not wait for one another, but for `beside` processors that the
+    /// rest of this process used: what is left then was a limit that the system does not tell of, or programs that it hides.
+    pub fn split(
+        all: f64,
+        seconds: f64,
+        (threads, beside): (usize, f64),
+        machine: &ProcessorProfile,
+    ) -> Self {
+        let mut left = all;
+        let mut take = |processors: Option<f64>| {
+            let taken = (processors.unwrap_or(0.0) * seconds).min(left);
+            left -= taken;
+            taken
+        };
+        let quota = take(machine.throttled);
+        let stolen = take(machine.stolen);
+        // What is withheld for a quota others use meanwhile: it is missed once.
+        let missed = machine.used.map(|used| {
+            let withheld = machine.throttled.unwrap_or(0.0) + machine.stolen.unwrap_or(0.0);
+            (f64::from(machine.allowed) - used - withheld).max(0.0)
+        });
+        let others = take(machine.others.map(|it| it.min(missed.unwrap_or(it))));
+        let alone = machine.allowed > 0 && threads <= machine.allowed as usize;
+        let own = if alone { left.min(beside * seconds) } else { left };
+        Self { seconds: all, others: others + left - own, own, quota, stolen }
+    }
+
+    /// A part of them: of some of the threads.
+    pub fn part(self, seconds: f64) -> Self {
+        let share = if self.seconds > 0.0 { seconds / self.seconds } else { 0.0 };
+        Self {
+            seconds,
+            others: share * self.others,
+            own: share * self.own,
+            quota: share * self.quota,
+            stolen: share * self.stolen,
+        }
+    }
+
+    /// Seconds that were not this process's own doing.
+    pub fn foreign(&self) -> f64 {
+        self.others + self.quota + self.stolen
+    }
+}
+
+fn times(path: &Path) -> Option<ThreadTime> {
+    schedstat(&fs::read_to_string(path).ok()?)
+}
+
+/// Nanoseconds run and waited, from the text of a `schedstat`: `ran waited turns`.
+fn schedstat(text: &str) -> Option<ThreadTime> {
+    let mut numbers = text.split_ascii_whitespace().map(str::parse::<u64>);
+    let (ran, waited) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+    // Without `CONFIG_SCHED_INFO` all is 0, the number of turns too; a thread that asks has had one.
+    (numbers.next()?.ok()? > 0).then_some(ThreadTime { ran, waited })
+}
+
+/// The processors in `Cpus_allowed_list` of a `/proc/PID/status`: `0-3,8`.
+fn allowed_processors(status: &str) -> Option<Vec<(u32, u32)>> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+    let range = |text: &str| {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        Some((first.parse().ok()?, last.parse().ok()?))
+    };
+    line.trim().split(',').map(range).collect()
+}
+
+/// Seconds in `/proc/stat`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stat {
+    processors: u32,
+    busy: f64,
+    stolen: f64,
+}
+
+/// The sums of the processors that are allowed; `None` without any.
+fn stat_of(text: &str, allowed: Option<&[(u32, u32)]>) -> Option<Stat> {
+    let mut stat = Stat { processors: 0, busy: 0.0, stolen: 0.0 };
+    for line in text.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let number = words.next().and_then(|it| it.strip_prefix("cpu")?.parse::<u32>().ok());
+        let Some(number) = number else { continue };
+        if allowed.is_some_and(|ranges| ranges.iter().all(|it| !(it.0..=it.1).contains(&number))) {
+            continue;
+        }
+        // user nice system idle iowait irq softirq steal; guests are in user already.
+        let ticks: Vec<u64> = words.map_while(|it| it.parse().ok()).take(8).collect();
+        let [user, nice, system, _, _, irq, softirq, steal] = ticks[..] else { return None };
+        stat.processors += 1;
+        stat.busy += TICK * (user + nice + system + irq + softirq) as f64;
+        stat.stolen += TICK * steal as f64;
+    }
+    (stat.processors > 0).then_some(stat)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_schedstat_is_what_ran_and_what_waited() {
+        let time = |ran, waited| Some(ThreadTime { ran, waited });
+        assert_eq!(schedstat("12 2653171 1\n"), time(12, 2_653_171));
+        assert_eq!(schedstat("0 0 0\n"), None);
+        assert_eq!(schedstat("12 7"), None);
+        assert_eq!(schedstat("a b c"), None);
+        let later = ThreadTime { ran: 9, waited: 5 }.since(ThreadTime { ran: 4, waited: 5 });
+        assert_eq!(later, ThreadTime { ran: 5, waited: 0 });
+    }
+
+    #[test]
+    fn only_allowed_processors_are_counted() {
+        let text = "cpu  60 6 12 90 3 1 2 9 0 0\ncpu0 10 1 2 30 1 0 1 4 0 0\ncpu1 20 2 4 30 1 1 1 5 7 0\n\
+                    cpu10 30 3 6 30 1 0 0 0 0 0\nintr 5 6\n";
+        let status = "Name:\ta\nCpus_allowed:\t402\nCpus_allowed_list:\t1,10-11\n";
+        let allowed = allowed_processors(status).unwrap();
+        assert_eq!(allowed, [(1, 1), (10, 11)]);
+        let stat = stat_of(text, Some(&allowed)).unwrap();
+        assert_eq!((stat.processors, stat.stolen), (2, 0.05));
+        assert!((stat.busy - 0.67).abs() < 1e-9);
+        assert_eq!(stat_of(text, None).unwrap().processors, 3);
+        assert_eq!(stat_of("intr 5 6\n", None), None);
+        assert_eq!(stat_of("cpu0 1 2 3\n", None), None);
+        assert_eq!(allowed_processors("Name: a\n"), None);
+    }
+
+    #[test]
+    fn what_is_counted_in_steps_is_no_more_than_it_is_for_sure() {
+        let machine = Machine {
+            seconds: 2.0,
+            processors: 2,
+            busy: Some(3.02),
+            stolen: Some(0.01),
+            used: 1.0,
+            quota: Some(1.5),
+            throttled: None,
+        };
+        let profile = machine.profile();
+        assert_eq!((profile.allowed, profile.quota, profile.used), (2, Some(1.5), Some(0.5)));
+        assert!((profile.others.unwrap() - 1.0).abs() < 1e-9);
+        assert_eq!((profile.stolen, profile.throttled), (Some(0.0), None));
+        // Two readings that are the same one.
+        let profile = machine.since(&machine).profile();
+        assert_eq!((profile.used, profile.others, profile.quota), (None, None, Some(1.5)));
+    }
+
+    #[test]
+    fn waiting_is_divided_by_who_was_in_the_way() {
+        let machine = |allowed, others| ProcessorProfile {
+            allowed,
+            others: Some(others),
+            ..ProcessorProfile::default()
+        };
+        let split = |all, threads, machine: &ProcessorProfile| {
+            let it = Waits::split(all, 10.0, (threads, 0.2), machine);
+            (it.others, it.own, it.quota, it.stolen)
+        };
+        // Two threads on two processors beside four that spin: each has a third.
+        assert_eq!(split(13.0, 2, &machine(2, 1.5)), (13.0, 0.0, 0.0, 0.0));
+        // Eight threads beside two that spin.
+        assert_eq!(split(64.0, 8, &machine(2, 0.4)), (4.0, 60.0, 0.0, 0.0));
+        // Eight alone.
+        assert_eq!(split(60.0, 8, &machine(2, 0.0)), (0.0, 60.0, 0.0, 0.0));
+        // A quota of one processor: of two, one is withheld.
+        let quota = ProcessorProfile { throttled: Some(1.0), ..machine(2, 0.0) };
+        assert_eq!(split(70.0, 8, &quota), (0.0, 60.0, 10.0, 0.0));
+        // A quota of one half, and other programs have what is withheld.
+        let quota = ProcessorProfile {
+            throttled: Some(1.25),
+            used: Some(0.5),
+            quota: Some(0.5),
+            ..machine(2, 1.5)
+        };
+        assert_eq!(split(75.0, 8, &quota), (2.5, 60.0, 12.5, 0.0));
+        // Nobody is seen, and two threads on two processors waited all the same.
+        assert_eq!(split(5.0, 2, &machine(2, 0.0)), (3.0, 2.0, 0.0, 0.0));
+        let stolen = ProcessorProfile { stolen: Some(0.2), ..machine(2, 0.5) };
+        assert_eq!(split(6.0, 8, &stolen), (4.0, 0.0, 0.0, 2.0));
+        let part = Waits::split(64.0, 10.0, (8, 0.0), &machine(2, 0.4)).part(32.0);
+        assert_eq!((part.seconds, part.others, part.own, part.foreign()), (32.0, 2.0, 30.0, 2.0));
+    }
+
+    #[test]
+    fn a_clock_keeps_what_its_thread_did() {
+        let clock = ThreadClock::default();
+        assert_eq!(clock.read(), None);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let _clocked = clock.start_guarded();
+                std::thread::yield_now();
+            });
+        });
+        // Of a thread that is gone; where the kernel does not tell, of none.
+        let told = fs::read_to_string("/proc/thread-self/schedstat").ok();
+        assert_eq!(clock.read().is_some(), told.as_deref().and_then(schedstat).is_some());
+        assert_eq!(clock.lock().path, None);
+    }
+}

@@ -1,0 +1,146 @@
+//! What `explain` says of runs beside other programs, or under a CPU quota.
+//!
+//! Each file of `tests/golden/contention/` is what `feedwater explain --save` measured on two cores: beside programs that spin, under a
+//! quota of a control group, and without either; most have what was measured after the setting in them was changed, in the
+//! same company. So nothing here depends on the load of the machine that runs the tests.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use feedwater::explain::{Cause, Options, Report, Spent, explain};
+use feedwater::measure::{ProcessorProfile, Profile};
+use serde_json::Value;
+
+/// The model of a contended run misses what was measured by no more.
+const ERROR: f64 = 0.15;
+/// Of the workers' time so much may be in no stage and no wait.
+const UNEXPLAINED: f64 = 0.1;
+/// What was promised, by what was measured then. Other programs do not take as much at all times; what is promised too much is
+/// worse than what is promised too little.
+const KEPT: std::ops::Range<f64> = 0.6..1.15;
+
+struct Case {
+    name: String,
+    profile: Profile,
+    planted: Cause,
+    after: Option<(String, f64)>,
+}
+
+fn cases() -> Vec<Case> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/contention");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    let case = |path: &PathBuf| {
+        let saved: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
+        let setting = saved["after"]["setting"].as_str().map(str::to_string);
+        Case {
+            name: path.file_stem().unwrap().to_string_lossy().into_owned(),
+            profile: serde_json::from_value(saved["profile"].clone()).unwrap(),
+            planted: serde_json::from_value(saved["planted"].clone()).unwrap(),
+            after: setting.zip(saved["after"]["images_per_second"].as_f64()),
+        }
+    };
+    files.iter().map(case).collect()
+}
+
+fn report(profile: &Profile) -> Report {
+    explain(profile, &Options { knobs: Some(usize::MAX), ..Options::default() }).unwrap()
+}
+
+#[test]
+fn who_has_the_processors_is_named_and_the_model_does_what_was_measured() {
+    let cases = cases();
+    for planted in [Cause::OtherPrograms, Cause::Quota, Cause::Decoding] {
+        assert!(cases.iter().any(|it| it.planted == planted), "no case of {planted:?}");
+    }
+    for Case { name, profile, planted, .. } in cases {
+        let report = report(&profile);
+        assert_eq!(report.cause, planted, "{name}: {report}");
+        assert!((report.model_quality - 1.0).abs() < ERROR, "{name}: {report}");
+        assert!(report.model.contention.is_some() || !planted.is_contention(), "{name}");
+    }
+}
+
+#[test]
+fn the_workers_time_is_explained() {
+    for Case { name, profile, planted, .. } in cases() {
+        let Spent { stages, processor, input, room, between } = Spent::of(&profile);
+        let processor = processor.unwrap();
+        let all =
+            stages.iter().map(|it| it.1).sum::<f64>() + processor.all + input + room + between;
+        assert!((0.999..1.02).contains(&all) && between < UNEXPLAINED, "{name}: {between}");
+        let parts = processor.others + processor.own + processor.quota + processor.stolen;
+        assert!((parts - processor.all).abs() < 1e-9, "{name}: {processor:?}");
+        let most = match planted {
+            Cause::OtherPrograms => processor.others,
+            Cause::Quota => processor.quota,
+            _ => continue,
+        };
+        assert!(
+            most > 0.05 && most >= 0.85 * (processor.all - processor.own),
+            "{name}: {processor:?}"
+        );
+    }
+}
+
+#[test]
+fn what_is_promised_beside_others_is_kept_beside_them() {
+    let mut promises = 0;
+    for Case { name, profile, after, .. } in cases() {
+        let report = report(&profile);
+        let Some((setting, measured)) = after else { continue };
+        let knob = report.knobs.iter().find(|it| it.setting == setting);
+        let knob = knob.unwrap_or_else(|| panic!("{name}: {setting}\n{report}"));
+        let kept = (1.0 + knob.gain) * report.images_per_second / measured;
+        assert!(KEPT.contains(&kept), "{name}: {setting}: {kept}");
+        promises += 1;
+    }
+    assert!(promises >= 2);
+}
+
+/// Threads that share what is there are not promised what others have.
+#[test]
+fn more_workers_are_no_remedy_for_other_programs() {
+    for Case { name, profile, planted, .. } in cases() {
+        let report = report(&profile);
+        let workers = report.knobs.iter().find(|it| it.setting.starts_with("loader.workers"));
+        let gain = workers.map_or(0.0, |it| it.gain);
+        assert!(!planted.is_contention() || gain < 0.3, "{name}: {gain}");
+    }
+}
+
+/// As a profile of a kernel that does not tell, or of an older version of this crate.
+fn untold(mut profile: Profile) -> Profile {
+    profile.processors = ProcessorProfile::default();
+    profile.consumer.waited_for_processor = None;
+    profile.stages.iter_mut().for_each(|it| it.waited_for_processor = None);
+    for thread in &mut profile.threads {
+        (thread.ran, thread.waited_for_processor) = (None, None);
+    }
+    profile
+}
+
+/// The runs beside others as they looked before: models that did twice and ten times what was measured.
+#[test]
+fn nothing_is_promised_where_the_model_does_not_do_what_was_measured() {
+    let mut doubtful = 0;
+    for Case { name, profile, .. } in cases() {
+        let report = report(&untold(profile));
+        assert_eq!(report.spent.processor, None);
+        assert!(report.evidence.iter().any(|it| it.contains("not known")), "{name}: {report}");
+        let error = report.model_quality.max(1.0 / report.model_quality) - 1.0;
+        assert!(report.knobs.iter().all(|it| it.gain > error), "{name}: {report}");
+        assert_eq!(report.knobs.is_empty(), report.nothing.is_some(), "{name}: {report}");
+        if error > 0.25 {
+            assert_eq!(
+                (report.cause, report.knobs.len()),
+                (Cause::Unexplained, 0),
+                "{name}: {report}"
+            );
+            assert!(report.verdict.contains(report.nothing.as_deref().unwrap()), "{report}");
+            doubtful += 1;
+        }
+    }
+    assert!(doubtful >= 2, "{doubtful}");
+}
