@@ -424,7 +424,7 @@ fn resampling(criterion: &mut Criterion) {
                     bencher.iter(|| {
                         table.clear();
                         resample::fill_table(&mut params, wanted, filter, &mut table);
-                        resampler.begin(&params, &table, src.window());
+                        resampler.begin(&params, &table, src.window()).unwrap();
                         for y in demanded.y..demanded.bottom() {
                             resampler.push_row(y, src.row(y));
                             while let Some(y) = resampler.next_output() {

@@ -34,7 +34,7 @@ impl Source for Repeated {
         index.to_string()
     }
     fn read(&self, _: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
-        page.space(self.0.len()).copy_from_slice(&self.0);
+        page.space(self.0.len())?.copy_from_slice(&self.0);
         Ok(())
     }
     fn largest_bytes(&self) -> u64 {

@@ -43,7 +43,7 @@ impl Source for Camera {
             return Err(Fault::new(Reason::Oversized, problem));
         }
         let head = self.head();
-        let (before, pixels) = page.space(bytes as usize).split_at_mut(head.bytes().len());
+        let (before, pixels) = page.space(bytes as usize)?.split_at_mut(head.bytes().len());
         before.copy_from_slice(head.bytes());
         for (place, pixel) in pixels.chunks_exact_mut(3).enumerate() {
             let (x, y) = (place as u32 % self.size.width, place as u32 / self.size.width);

@@ -11,6 +11,8 @@ pub use redacted::Redacted;
 #[cfg(feature = "remote")]
 pub(crate) use redacted::permits;
 
+pub mod reserve;
+
 mod location;
 mod redacted;
 
@@ -54,6 +56,20 @@ pub enum Error {
         needed: u64,
         /// Bytes that there are.
         limit: u64,
+    },
+    /// This machine, its cgroup or a limit of the process has less host memory than is needed.
+    Memory {
+        /// Bytes that are needed.
+        needed: u64,
+        /// Bytes that are available; `None` where the system has refused an allocation of `needed` bytes.
+        available: Option<u64>,
+        /// What needs them, and the way out.
+        problem: String,
+    },
+    /// A child process uses a loader of its parent: `fork` copies no threads.
+    Forked {
+        /// The process that built the loader.
+        built_in: u32,
     },
     /// The device or its driver refused a call.
     Device {
@@ -105,17 +121,20 @@ pub enum Reason {
     Unsupported,
     /// Over `limits.max_pixels` or `limits.max_file_bytes`.
     Oversized,
+    /// Memory that the sample needs cannot be allocated.
+    OutOfMemory,
 }
 
 impl Reason {
     /// Every reason.
-    pub const ALL: [Reason; 6] = [
+    pub const ALL: [Reason; 7] = [
         Reason::Unreadable,
         Reason::Empty,
         Reason::Truncated,
         Reason::Corrupt,
         Reason::Unsupported,
         Reason::Oversized,
+        Reason::OutOfMemory,
     ];
 
     /// The name in reports.
@@ -127,6 +146,7 @@ impl Reason {
             Reason::Corrupt => "corrupt",
             Reason::Unsupported => "unsupported",
             Reason::Oversized => "oversized",
+            Reason::OutOfMemory => "out_of_memory",
         }
     }
 }
@@ -270,6 +290,12 @@ impl fmt::Display for Error {
             Error::Budget { row, needed, limit } => {
                 write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
             }
+            Error::Memory { problem, .. } => f.write_str(problem),
+            Error::Forked { built_in } => write!(
+                f,
+                "this loader was built in process {built_in}, and fork copies none of its threads; build loaders in the \
+                 child, after fork"
+            ),
             Error::Device { call, problem } => write!(f, "{call} failed: {problem}"),
             Error::Compile { log } => write!(f, "the kernel does not compile:\n{log}"),
             Error::Stopped => f.write_str("the loader was stopped"),

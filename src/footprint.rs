@@ -4,8 +4,10 @@ use std::fmt;
 
 use serde::Serialize;
 
+pub use available::Available;
 pub(crate) use size::{byte_size, some_byte_size};
 
+mod available;
 mod size;
 
 /// Where bytes lie.
@@ -49,7 +51,7 @@ pub struct Row {
 impl Row {
     /// Bytes of all of them.
     pub const fn total_bytes(&self) -> u64 {
-        self.each_bytes * self.count
+        self.each_bytes.saturating_mul(self.count)
     }
 }
 
@@ -75,7 +77,8 @@ impl Footprint {
 
     /// Bytes of one sort of memory.
     pub fn total_bytes(&self, memory: Memory) -> u64 {
-        self.rows.iter().filter(|row| row.memory == memory).map(Row::total_bytes).sum()
+        let rows = self.rows.iter().filter(|row| row.memory == memory);
+        rows.fold(0, |sum, row| sum.saturating_add(row.total_bytes()))
     }
 
     /// The row of that name.
@@ -137,6 +140,14 @@ mod tests {
         assert_eq!(footprint.total_bytes(Memory::Host), 30);
         assert_eq!(footprint.total_bytes(Memory::Device), 205);
         assert_eq!(footprint.row("slots").unwrap().total_bytes(), 200);
+    }
+
+    #[test]
+    fn totals_saturate() {
+        let mut footprint = Footprint::default();
+        footprint.add(Memory::Host, "slots", u64::MAX / 2, 3, "");
+        footprint.add(Memory::Host, "pages", 1, 1, "");
+        assert_eq!(footprint.total_bytes(Memory::Host), u64::MAX);
     }
 
     #[test]

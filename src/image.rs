@@ -1,5 +1,6 @@
 //! RGB pixels in host memory, between CPU operators.
 
+use crate::error::{Fault, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
@@ -24,9 +25,7 @@ pub struct Image<T> {
 impl<T: Copy + Default> Image<T> {
     /// A window of zeros.
     pub fn new(window: Roi) -> Self {
-        let mut image = Self { window: Roi::default(), data: Vec::new() };
-        image.reset(window);
-        image
+        Self { window, data: vec![T::default(); len(window)] }
     }
 
     /// The pixels of a window, row after row: `width * height * 3` values.
@@ -35,10 +34,12 @@ impl<T: Copy + Default> Image<T> {
         Self { window, data }
     }
 
-    /// Makes it a window of another size, keeping the memory; the values are unspecified.
-    pub fn reset(&mut self, window: Roi) {
+    /// Makes it a window of another size, keeping the memory; the values are unspecified. If memory cannot
+    /// be allocated, it stays unchanged.
+    pub fn reset(&mut self, window: Roi) -> Result<(), Fault> {
+        reserve::resize(&mut self.data, len(window))?;
         self.window = window;
-        self.data.resize(len(window), T::default());
+        Ok(())
     }
 
     /// Which part of the image is there.

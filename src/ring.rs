@@ -1,14 +1,15 @@
 //! A fixed set of slots that go round between the threads that fill them and the thread that uses them.
 //!
 //! Behaviour, each sentence with a test below or in `tests/ring.rs`:
-//! * A slot is in exactly one place: free, being filled, ready, or in use. Nobody counts anything; that
-//!   there is no free slot *is* the backpressure.
+//! * A slot is in exactly one place: free, being filled, ready, or in use. That there is no free slot *is* the backpressure.
 //! * Slots become ready in the order in which they are published, and the consumer gets them in that order.
 //! * A slot that is dropped while being filled, or after use, is free again.
 //! * When every producer is gone, the consumer gets what is ready, and then the end.
 //! * After `fail`, the consumer gets what was ready before it, then the error, once, and then the end.
 //! * When the consumer is gone, or after `close`, a producer that waits wakes up and gets nothing.
 //! * A slot that is leaked shortens the ring and does nothing else.
+//! * A consumer may ask to be told, once a wait, that all slots are in use, so that none can become ready before one of
+//!   them is dropped. It goes on waiting, since any thread may drop one.
 //! * Slots may be withheld, more or fewer at any time: so many stay free, as if the ring had never had them.
 //! * When both sides and all slots are gone, every slot has been dropped.
 //!
@@ -19,6 +20,7 @@
 
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
+use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 
@@ -39,10 +41,15 @@ pub trait Slot: Send {
     fn end_use(&mut self) -> Result<()>;
 }
 
+/// How often a waiting consumer checks whether all slots are in use. Withholding slots does not wake it.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
 /// Makes a ring of these slots.
 pub fn ring<S: Slot>(slots: Vec<S>) -> (Producer<S>, Consumer<S>) {
     let shared = Arc::new(Shared {
         state: Mutex::new(State {
+            slots: slots.len(),
+            in_use: 0,
             free: slots.into(),
             ready: VecDeque::new(),
             withheld: 0,
@@ -65,6 +72,9 @@ struct Shared<S> {
 }
 
 struct State<S> {
+    /// The number of all slots, and of those that are in use or were leaked while in use.
+    slots: usize,
+    in_use: usize,
     free: VecDeque<S>,
     ready: VecDeque<S>,
     /// Free slots that nobody gets.
@@ -74,14 +84,22 @@ struct State<S> {
     failure: Option<Error>,
 }
 
+impl<S> State<S> {
+    /// Whether no slot is ready, being filled or free to be filled: a slot in use must be dropped first.
+    fn is_held(&self) -> bool {
+        self.free.len() <= self.withheld && self.free.len() + self.in_use == self.slots
+    }
+}
+
 impl<S> Shared<S> {
     /// A panic elsewhere cannot leave the state half changed: no lock is held while foreign code runs.
     fn lock(&self) -> MutexGuard<'_, State<S>> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    fn release(&self, slot: S) {
+    fn release(&self, slot: S, was_in_use: bool) {
         let mut state = self.lock();
+        state.in_use -= usize::from(was_in_use);
         if state.closed {
             // Nobody will ask for it again: give its memory back now. Its drop runs without the lock.
             drop(state);
@@ -173,7 +191,7 @@ impl<S: Slot> Filling<S> {
     pub fn publish(mut self) -> Result<()> {
         let Some(mut slot) = self.slot.take() else { return Ok(()) };
         if let Err(error) = slot.end_fill() {
-            self.shared.release(slot);
+            self.shared.release(slot, false);
             return Err(error);
         }
         let mut state = self.shared.lock();
@@ -205,7 +223,7 @@ impl<S: Slot> DerefMut for Filling<S> {
 impl<S: Slot> Drop for Filling<S> {
     fn drop(&mut self) {
         if let Some(slot) = self.slot.take() {
-            self.shared.release(slot);
+            self.shared.release(slot, false);
         }
     }
 }
@@ -218,9 +236,22 @@ pub struct Consumer<S: Slot> {
 impl<S: Slot> Consumer<S> {
     /// Waits for the next ready slot; `None` at the end.
     pub fn next(&self) -> Option<Result<Using<S>>> {
+        self.next_or_tell(Duration::MAX, |_| ())
+    }
+
+    /// The same. Calls `held` with the number of slots in use, at most once, when for as long as `patience` no slot could have
+    /// become ready without one of those being dropped.
+    pub fn next_or_tell(
+        &self,
+        patience: Duration,
+        held: impl FnOnce(usize),
+    ) -> Option<Result<Using<S>>> {
+        let mut held = Some(held);
+        let mut held_since = None;
         let mut state = self.shared.lock();
         let slot = loop {
             if let Some(slot) = state.ready.pop_front() {
+                state.in_use += 1;
                 break slot;
             }
             if state.failure.is_some() {
@@ -233,8 +264,20 @@ impl<S: Slot> Consumer<S> {
             if state.closed || state.producers == 0 {
                 return None;
             }
-            state =
-                self.shared.published.wait(state).unwrap_or_else(|poisoned| poisoned.into_inner());
+            if !state.is_held() {
+                held_since = None;
+            } else if held_since.get_or_insert_with(Instant::now).elapsed() >= patience
+                && let Some(held) = held.take()
+            {
+                let count = state.in_use;
+                // The callback may drop a slot, which locks.
+                drop(state);
+                held(count);
+                state = self.shared.lock();
+                continue;
+            }
+            let waited = self.shared.published.wait_timeout(state, LOOK_AGAIN);
+            state = waited.unwrap_or_else(|poisoned| poisoned.into_inner()).0;
         };
         drop(state);
         self.begin_use(slot)
@@ -242,7 +285,10 @@ impl<S: Slot> Consumer<S> {
 
     /// The next slot if one is ready now; errors and the end are left to [`next`](Self::next).
     pub fn try_next(&self) -> Option<Result<Using<S>>> {
-        let slot = self.shared.lock().ready.pop_front()?;
+        let mut state = self.shared.lock();
+        let slot = state.ready.pop_front()?;
+        state.in_use += 1;
+        drop(state);
         self.begin_use(slot)
     }
 
@@ -258,7 +304,7 @@ impl<S: Slot> Consumer<S> {
 
     fn begin_use(&self, mut slot: S) -> Option<Result<Using<S>>> {
         if let Err(error) = slot.begin_use() {
-            self.shared.release(slot);
+            self.shared.release(slot, true);
             return Some(Err(error));
         }
         Some(Ok(Using { slot: Some(slot), shared: self.shared.clone() }))
@@ -275,6 +321,14 @@ impl<S: Slot> Drop for Consumer<S> {
 pub struct Using<S: Slot> {
     slot: Option<S>,
     shared: Arc<Shared<S>>,
+}
+
+impl<S: Slot> Using<S> {
+    /// Leaks the slot without touching the ring: for a child process after `fork`, where the ring's lock may be held for ever.
+    pub fn abandon(&mut self) {
+        std::mem::forget(self.slot.take());
+        std::mem::forget(self.shared.clone());
+    }
 }
 
 impl<S: Slot> Deref for Using<S> {
@@ -300,7 +354,7 @@ impl<S: Slot> Drop for Using<S> {
                 self.shared.published.notify_all();
                 self.shared.freed.notify_all();
             }
-            self.shared.release(slot);
+            self.shared.release(slot, true);
         }
     }
 }

@@ -99,19 +99,19 @@ pub struct TensorShape {
 }
 
 impl TensorShape {
-    /// Elements of one sample: 3 x height x width.
+    /// Elements of one sample: 3 x height x width. This and the bytes saturate at `usize::MAX`.
     pub const fn sample_len(self) -> usize {
-        CHANNELS * self.width as usize * self.height as usize
+        CHANNELS.saturating_mul(self.width as usize).saturating_mul(self.height as usize)
     }
 
     /// Bytes of one sample.
     pub const fn sample_bytes(self) -> usize {
-        self.sample_len() * self.dtype.bytes()
+        self.sample_len().saturating_mul(self.dtype.bytes())
     }
 
     /// Bytes of the batch.
     pub const fn bytes(self) -> usize {
-        self.sample_bytes() * self.batch
+        self.sample_bytes().saturating_mul(self.batch)
     }
 
     /// Extent of the four axes in memory order, slowest first.
@@ -142,5 +142,17 @@ mod tests {
         assert_eq!(shape.bytes(), 2 * 3 * 5 * 3 * 2);
         assert_eq!(shape.dims(), [2, 3, 3, 5]);
         assert_eq!(TensorShape { layout: Layout::Nhwc, ..shape }.dims(), [2, 3, 5, 3]);
+    }
+
+    #[test]
+    fn bytes_saturate() {
+        let shape = TensorShape {
+            batch: 1 << 20,
+            width: u32::MAX,
+            height: u32::MAX,
+            dtype: DType::F32,
+            layout: Layout::Nchw,
+        };
+        assert_eq!((shape.sample_bytes(), shape.bytes()), (usize::MAX, usize::MAX));
     }
 }

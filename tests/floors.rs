@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Every module of the crate with its floor.
 const FLOORS: [(u32, &[&str]); 7] = [
@@ -113,6 +114,25 @@ fn files_have_at_most_500_lines() {
             assert!(lines <= 500 || is_generated(&path), "{}: {lines} lines", path.display());
         }
     }
+}
+
+/// libjpeg's errors unwind, so a build with `panic = "abort"` must not compile.
+#[test]
+fn a_build_that_cannot_unwind_is_refused() {
+    let out = tempfile::tempdir().unwrap();
+    let told = |panic: &str| {
+        let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+        // The file alone, whose imports cannot be resolved: only the message about unwinding counts.
+        let output = Command::new(rustc)
+            .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
+            .arg("--out-dir")
+            .arg(out.path())
+            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("src/decode/libjpeg.rs"))
+            .output()
+            .unwrap();
+        String::from_utf8_lossy(&output.stderr).contains("feedwater cannot be built with panic")
+    };
+    assert!(told("panic=abort") && !told("panic=unwind"));
 }
 
 /// The checks of this file, on lines that must and must not be seen.

@@ -201,6 +201,33 @@ fn all_slots_but_none_more_can_be_held() {
     assert!(copies.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
+/// Another thread may drop one of them, so it is no error; but nor is it silence.
+#[test]
+fn who_asks_for_a_batch_while_all_are_held_is_told() {
+    let loader = builder(40).prefetch(2).build().unwrap();
+    let held = std::sync::Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        let consumer = scope.spawn(|| {
+            let mut epoch = (&loader).into_iter();
+            for _ in 0..3 {
+                let batch = epoch.next().unwrap().unwrap();
+                held.lock().unwrap().push(batch);
+            }
+            epoch.next().unwrap().map(|batch| batch.number())
+        });
+        let told = loop {
+            let told = loader.warnings();
+            if !told.is_empty() {
+                break told;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        };
+        assert!(told[0].contains("3 batches") && told[0].contains("loader.prefetch"), "{told:?}");
+        held.lock().unwrap().clear();
+        assert_eq!(consumer.join().unwrap().unwrap(), 3);
+    });
+}
+
 #[test]
 fn a_leaked_batch_only_shortens_the_ring() {
     let loader = builder(40).prefetch(2).build().unwrap();

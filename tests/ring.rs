@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use feedwater::error::{Error, Result};
 use feedwater::ring::{Producer, Slot, ring};
@@ -207,4 +208,82 @@ fn a_hundred_thousand_randomised_shutdowns() {
         drop(held);
         assert_eq!(live.load(Ordering::SeqCst), 0, "round {round}");
     }
+}
+
+/// Fills slots until nobody wants any more.
+fn fill_on(producer: &Producer<Counted>) {
+    while let Some(mut slot) = producer.acquire() {
+        slot.begin_fill().unwrap();
+        slot.publish().unwrap();
+    }
+}
+
+#[test]
+fn a_consumer_that_waits_while_all_slots_are_in_use_is_told_and_goes_on() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 3));
+    thread::scope(|scope| {
+        scope.spawn(move || fill_on(&producer));
+        let mut held: Vec<_> = (0..3).map(|_| consumer.next().unwrap().unwrap()).collect();
+        for _ in 0..5 {
+            let mut told = Vec::new();
+            let next = consumer.next_or_tell(Duration::ZERO, |count| {
+                told.push(count);
+                held.pop();
+            });
+            held.push(next.unwrap().unwrap());
+            assert_eq!(told, [3]);
+        }
+        // A slot that is leaked in use is in use for ever.
+        std::mem::forget(held.pop());
+        let mut told = None;
+        let next = consumer.next_or_tell(Duration::ZERO, |count| {
+            told = Some(count);
+            held.clear();
+        });
+        assert_eq!((next.is_some(), told), (true, Some(3)));
+        drop(next);
+        drop(consumer);
+    });
+}
+
+#[test]
+fn slots_that_are_withheld_are_no_slots_to_wait_for() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 3));
+    producer.withhold(2);
+    thread::scope(|scope| {
+        scope.spawn(move || fill_on(&producer));
+        let mut held = Some(consumer.next().unwrap().unwrap());
+        let mut told = None;
+        let next = consumer.next_or_tell(Duration::ZERO, |count| {
+            told = Some(count);
+            held = None;
+        });
+        assert_eq!((next.is_some(), told), (true, Some(1)));
+        drop(next);
+        drop(consumer);
+    });
+}
+
+#[test]
+fn a_consumer_that_waits_for_a_slot_that_is_being_filled_is_not_told() {
+    let live = Arc::default();
+    let (producer, consumer) = ring(slots(&live, 2));
+    let mut filling = producer.acquire().unwrap();
+    filling.begin_fill().unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut other = producer.acquire().unwrap();
+            other.begin_fill().unwrap();
+            other.publish().unwrap();
+            // The consumer has that one, and waits for this.
+            thread::yield_now();
+            filling.publish().unwrap();
+        });
+        let held = consumer.next().unwrap().unwrap();
+        let next = consumer.next_or_tell(Duration::ZERO, |_| panic!("one is being filled"));
+        assert!(next.unwrap().is_ok());
+        drop(held);
+    });
 }

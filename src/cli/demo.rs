@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use clap::Args;
+use feedwater::file::AtomicFile;
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
 use feedwater::plan::Last;
@@ -14,7 +15,7 @@ use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::pictures::{self, cache};
 use super::report::{Report, warn};
-use super::sheet::Sheet;
+use super::sheet::{Sheet, on_host};
 use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 
 /// Loads an epoch of photo-like JPEGs that it makes itself, with the usual training chain
@@ -45,15 +46,18 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let loader = builder(&data, options)?.build()?;
     warn(&loader);
     let bar = progress(loader.batches_per_epoch(), "batches");
-    let mut sheet = None;
+    let picture = cache.join("demo.png");
     let _polled = Polled::waiting_for(&loader);
-    for batch in &loader {
+    for (number, batch) in (&loader).into_iter().enumerate() {
         if interrupt::requested().is_some() {
             break;
         }
         let batch = batch?;
-        if sheet.is_none() {
-            sheet = Some(Sheet::new(loader.plan(), &batch)?);
+        if number == 0 {
+            let data = on_host(&batch)?;
+            let sheet = Sheet::new(loader.plan(), batch.shape(), &data);
+            let written = sheet.write(&picture).and_then(AtomicFile::commit);
+            written.map_err(|error| io_failure(&picture, &error))?;
         }
         bar.inc(1);
     }
@@ -63,10 +67,6 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         Some(_) => bar.abandon(),
     }
     let report = Report::new(&loader);
-    let picture = cache.join("demo.png");
-    if let Some(sheet) = sheet {
-        sheet.write(&picture).map_err(|error| io_failure(&picture, &error))?;
-    }
 
     if options.json {
         let mut result = serde_json::to_value(&report)

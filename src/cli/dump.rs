@@ -10,10 +10,11 @@ use feedwater::file::AtomicFile;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
 use serde::Serialize;
+use serde::ser::{SerializeSeq, Serializer};
 use serde_json::json;
 
 use super::npy::NpyWriter;
-use super::sheet::Sheet;
+use super::sheet::{Sheet, on_host};
 use super::{Failure, PipelineOptions, io_failure, print, print_json};
 
 /// Writes batches as images.npy, samples.json and a contact sheet (sheet.png)
@@ -84,39 +85,41 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let images = out.join("images.npy");
     let failed = |error| io_failure(&images, &error);
     let mut npy = NpyWriter::create(&images).map_err(failed)?;
-    let mut entries = Vec::new();
+    let samples = out.join("samples.json");
+    let not_told = |error| io_failure(&samples, &error);
+    let mut file = AtomicFile::create(&samples).map_err(not_told)?;
+    // Element by element, so that memory does not grow with the batches.
+    let mut json = serde_json::Serializer::pretty(&mut file);
+    let mut entries = json.serialize_seq(None).map_err(|error| not_told(error.into()))?;
+    let mut count = 0;
+    let picture = out.join("sheet.png");
     let mut sheet = None;
     for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
-        match batch.host() {
-            Some(data) => npy.append(batch.shape(), data).map_err(failed)?,
-            None => npy.append(batch.shape(), &batch.to_host()?).map_err(failed)?,
-        }
+        let data = on_host(&batch)?;
+        npy.append(batch.shape(), &data).map_err(failed)?;
         if sheet.is_none() {
-            sheet = Some(Sheet::new(loader.plan(), &batch)?);
+            let drawn = Sheet::new(loader.plan(), batch.shape(), &data).write(&picture);
+            sheet = Some(drawn.map_err(|error| io_failure(&picture, &error))?);
         }
-        entries.extend(describe(&loader, &batch));
+        for entry in describe(&loader, &batch) {
+            entries.serialize_element(&entry).map_err(|error| not_told(error.into()))?;
+            count += 1;
+        }
     }
     let npy = npy.finish().map_err(failed)?;
-
-    let samples = out.join("samples.json");
-    let written = AtomicFile::create(&samples).and_then(|mut file| {
-        serde_json::to_writer_pretty(&mut file, &entries)?;
-        file.flush()?;
-        Ok(file)
-    });
-    let written = written.map_err(|error| io_failure(&samples, &error))?;
-    // They belong together, and neither can lack room any more.
+    entries.end().map_err(|error| not_told(error.into()))?;
+    file.flush().map_err(not_told)?;
+    // They belong together, and none can lack room any more.
     npy.commit().map_err(failed)?;
-    written.commit().map_err(|error| io_failure(&samples, &error))?;
-    let picture = out.join("sheet.png");
+    file.commit().map_err(not_told)?;
     if let Some(sheet) = sheet {
-        sheet.write(&picture).map_err(|error| io_failure(&picture, &error))?;
+        sheet.commit().map_err(|error| io_failure(&picture, &error))?;
     }
 
     if options.json {
         return print_json(&json!({
-            "images": entries.len(),
+            "images": count,
             "batches": loader.stats().batches,
             "shard": loader.plan().shard,
             "device": if loader.plan().uses_gpu() { "gpu" } else { "cpu" },

@@ -98,6 +98,8 @@ fn describe(plan: &Plan, left_out: &[LeftOut]) -> Value {
         "host_bytes": plan.footprint.total_bytes(Memory::Host),
         "pinned_bytes": plan.footprint.total_bytes(Memory::Pinned),
         "device_bytes": plan.footprint.total_bytes(Memory::Device),
+        "host_bytes_to_take": plan.host_bytes_to_take(),
+        "available": plan.available,
     })
 }
 

@@ -6,8 +6,15 @@
 //!
 //! Errors unwind: libjpeg's `error_exit` may not return, so it records the fault and starts a panic (without
 //! the hook's message) that passes through the C frames, which are built with unwind tables, and is caught here.
-//! With `panic = "abort"` a damaged picture would end the process.
+//! With `panic = "abort"` a damaged image would end the process, so such a build is refused.
 #![allow(unsafe_code)]
+
+#[cfg(panic = "abort")]
+compile_error!(
+    "feedwater cannot be built with panic = \"abort\": libjpeg reports a damaged JPEG by unwinding, and the whole process would \
+     end at the first one. Remove `panic = \"abort\"` from the profile in Cargo.toml of the program (or from RUSTFLAGS), or \
+     set `panic = \"unwind\"`."
+);
 
 use std::any::Any;
 use std::ffi::{CStr, c_char, c_int, c_long, c_void};
@@ -208,7 +215,7 @@ unsafe fn read(
     }
 
     let samples = if inks { 4 } else { CHANNELS };
-    let line = grown(line, samples * cinfo.output_width as usize);
+    let line = grown(line, samples * cinfo.output_width as usize)?;
     while cinfo.output_scanline < window.bottom() {
         let y = cinfo.output_scanline;
         let mut start = line.as_mut_ptr();
@@ -274,7 +281,7 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     let code = unsafe { (*common.err).msg_code };
     let reason = match code {
         sys::JERR_INPUT_EOF | sys::JERR_INPUT_EMPTY | sys::JWRN_JPEG_EOF => Reason::Truncated,
-        sys::JERR_OUT_OF_MEMORY => Reason::Oversized,
+        sys::JERR_OUT_OF_MEMORY => Reason::OutOfMemory,
         sys::JERR_ARITH_NOTIMPL
         | sys::JERR_BAD_PRECISION
         | sys::JERR_CCIR601_NOTIMPL

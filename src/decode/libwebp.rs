@@ -36,11 +36,11 @@ pub(super) fn decode(
     let seen = window.intersection(frame);
     let crop = crop(seen, frame);
     let stride = CHANNELS * crop.width as usize;
-    let pixels = grown(scratch, stride * crop.height as usize);
+    let pixels = grown(scratch, stride * crop.height as usize)?;
     if !seen.is_empty() {
         decode_crop(chunks, crop, pixels)?;
     }
-    let line = grown(line, CHANNELS * window.width as usize);
+    let line = grown(line, CHANNELS * window.width as usize)?;
     line.fill(0);
     let bytes_of = |columns: u32| CHANNELS * columns as usize;
     let place = bytes_of(seen.x.saturating_sub(window.x))..;
@@ -93,7 +93,7 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), Fault>
     let status = unsafe { sys::WebPDecode(chunks.as_ptr(), chunks.len(), &mut config) };
     let (reason, problem) = match status {
         VP8StatusCode::VP8_STATUS_OK => return Ok(()),
-        VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => (Reason::Oversized, "memory is exhausted"),
+        VP8StatusCode::VP8_STATUS_OUT_OF_MEMORY => (Reason::OutOfMemory, "memory is exhausted"),
         VP8StatusCode::VP8_STATUS_SUSPENDED | VP8StatusCode::VP8_STATUS_NOT_ENOUGH_DATA => {
             (Reason::Truncated, "the file ends before the image does")
         }

@@ -17,7 +17,7 @@ mod libwebp;
 mod png;
 mod pnm;
 
-use crate::error::{Fault, Reason, Tolerated};
+use crate::error::{Fault, Reason, Tolerated, reserve};
 use crate::geometry::{Roi, Size};
 use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
 use crate::tensor::CHANNELS;
@@ -85,6 +85,7 @@ impl HostDecoder {
             return Ok(());
         }
         let size = header.size;
+        let _library = reserve::promise(library_bytes(header))?;
         match header.format {
             Format::Jpeg => {
                 *tolerated = libjpeg::decode(line, bytes, size, window, reduction, strict, row)?;
@@ -125,10 +126,10 @@ pub fn memory_bytes(header: &Header) -> u64 {
             let components = jpeg.components();
             let most = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).max();
             let all: u64 = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).sum();
-            2 * pixels * all / most.unwrap_or(1).max(1)
+            pixels.saturating_mul(2 * all) / most.unwrap_or(1).max(1)
         }
-        (_, Format::WebP) => 12 * pixels,
-        (_, Format::Png) => 8 * pixels,
+        (_, Format::WebP) => pixels.saturating_mul(4 + WEBP_LIBRARY_BYTES),
+        (_, Format::Png) => pixels.saturating_mul(8),
         _ => 0,
     }
 }
@@ -187,11 +188,20 @@ fn check_jpeg(jpeg: &JpegHeader) -> Result<(), Fault> {
 }
 
 /// Lengthens a scratch buffer where needed and returns its first `len` bytes.
-fn grown(buffer: &mut Vec<u8>, len: usize) -> &mut [u8] {
+fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Fault> {
     if buffer.len() < len {
-        buffer.resize(len, 0);
+        reserve::resize(buffer, len)?;
     }
-    &mut buffer[..len]
+    Ok(&mut buffer[..len])
+}
+
+/// Most bytes that a decoder library allocates by itself and aborts without. libjpeg and libwebp report a failed
+/// allocation.
+fn library_bytes(header: &Header) -> u64 {
+    match header.format {
+        Format::Png => png::library_bytes(header.size.width) as u64,
+        Format::WebP | Format::Jpeg | Format::Pnm | Format::Pixels => 0,
+    }
 }
 
 /// The fault for a file whose own decoder sees another size than its header said.

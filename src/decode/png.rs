@@ -24,6 +24,11 @@ const SLACK_BYTES: usize = 1 << 16;
 /// The chunk that ends what the crate sees.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
+/// Most bytes that the crate allocates for an image of so many columns: rows of at most 8 bytes a pixel.
+pub(super) fn library_bytes(width: u32) -> usize {
+    4 * 8 * width as usize + SLACK_BYTES
+}
+
 /// Decodes a window, see `HostDecoder::decode`.
 ///
 /// The crate sees IHDR and IDAT only: what is in other chunks cannot change the pixels, and must not stop it.
@@ -37,24 +42,23 @@ pub(super) fn decode(
     row: &mut RowSink<'_>,
 ) -> Result<Option<Tolerated>, Fault> {
     let layout = png_layout(bytes)?;
-    let row_bytes = 8 * size.width as usize;
     let mut options = DecodeOptions::default();
     // Pillow checks zlib's checksum and not those of the chunks; they are looked at below.
     options.set_ignore_adler32(false);
     options.set_ignore_crc(!strict);
     let mut decoder = Decoder::new_with_options(Chunks::new(&layout), options);
-    decoder.set_limits(Limits { bytes: 4 * row_bytes + SLACK_BYTES });
+    decoder.set_limits(Limits { bytes: library_bytes(size.width) });
     let mut reader = decoder.read_info().map_err(fault)?;
     let found = Size::new(reader.info().width, reader.info().height);
     if found != size {
         return Err(size_changed(size, found));
     }
     let mut samples = Samples::new(reader.info(), layout.palette, strict)?;
-    let line = grown(line, CHANNELS * window.width as usize);
+    let line = grown(line, CHANNELS * window.width as usize)?;
     if reader.info().interlaced {
         let len =
             reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
-        let scratch = grown(scratch, len);
+        let scratch = grown(scratch, len)?;
         let stride = reader.next_frame(scratch).map_err(fault)?.line_size;
         for y in window.y..window.bottom() {
             samples.to_rgb(&scratch[stride * y as usize..][..stride], window, line)?;

@@ -35,7 +35,7 @@ pub(super) fn decode(
     let samples = channels * size.width as usize;
     let (left, count) = (channels * window.x as usize, channels * window.width as usize);
     // Rows of RGB are handed on where they lie.
-    let line = grown(line, if plain { 0 } else { CHANNELS * window.width as usize });
+    let line = grown(line, if plain { 0 } else { CHANNELS * window.width as usize })?;
     let scale = Scale::new(channels, white);
     let mut text = Text { rest: pixels };
     if matches!(coding, PnmCoding::Text | PnmCoding::BitText) {

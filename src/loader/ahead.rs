@@ -28,6 +28,8 @@ use crate::tune::{AheadDecision, ReadAhead, TakenBatch};
 use super::Loader;
 use super::cache::Caches;
 use super::order::{EpochOrder, Order};
+use super::stats::push_latest;
+use super::tuning::DECISIONS;
 
 /// Epoch, batch of the epoch, place in the batch.
 type Place = (u32, u64, usize);
@@ -78,7 +80,7 @@ pub struct AheadReport {
     pub window: usize,
     /// The most there may be, for which memory is taken.
     pub most: usize,
-    /// What was chosen so far, and why, the first choice first; empty where nothing is chosen.
+    /// What was chosen so far, and why, the first choice first, of which the latest 100 are kept; empty where nothing is chosen.
     pub decisions: Vec<AheadDecision>,
 }
 
@@ -138,7 +140,7 @@ impl Ahead {
             #[cfg(feature = "tracing")]
             tracing::info!(target: "feedwater::tune", "{decision}");
             self.window.store(decision.window, Relaxed);
-            decisions.push(decision);
+            push_latest(decisions, DECISIONS, decision);
         }
     }
 
@@ -373,7 +375,7 @@ mod tests {
         }
 
         fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
-            page.space(1)[0] = 100 + index as u8;
+            page.space(1)?[0] = 100 + index as u8;
             Ok(())
         }
 
@@ -381,7 +383,7 @@ mod tests {
             self.now.lock().unwrap().push(index);
             let dropped = Dropped(index, self.given_up.clone());
             Some(Box::new(move |page, _| {
-                page.space(1)[0] = dropped.0 as u8;
+                page.space(1)?[0] = dropped.0 as u8;
                 // Taken, not given up.
                 std::mem::forget(dropped);
                 Ok(())

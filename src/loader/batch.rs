@@ -2,16 +2,20 @@
 
 use std::sync::Arc;
 
+use bytes::BytesMut;
+
 use crate::annotation::Objects;
-use crate::error::{Result, SampleError, Tolerated};
+use crate::error::{Error, Result, SampleError, Tolerated, reserve};
+use crate::footprint;
 use crate::geometry::{Orientation, Roi, Size, View};
 use crate::gpu::{self, DeviceBuffer, Event, Stream};
 use crate::op::Trace;
-use crate::plan::Route;
+use crate::plan::{RECORD_BYTES, Route};
 use crate::ring::{Slot, Using};
 use crate::source::Source;
 use crate::tensor::TensorShape;
 
+use super::Loader;
 use super::device::DeviceSlot;
 use super::host::HostSlot;
 
@@ -117,7 +121,31 @@ pub(super) struct BatchInfo {
     pub faults: Vec<SampleError>,
 }
 
+/// The error for a slot whose memory cannot be allocated.
+pub(super) fn no_slot(bytes: u64) -> Error {
+    let problem = format!(
+        "a batch needs {} of memory, which cannot be allocated; lower loader.batch or loader.prefetch",
+        footprint::bytes(bytes)
+    );
+    Error::Memory { needed: bytes, available: None, problem }
+}
+
+// The footprint's row `records` must cover each sample of a slot.
+const _: () = assert!(
+    (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
+        <= RECORD_BYTES
+);
+
 impl BatchInfo {
+    /// Allocates room for batches of at most `samples`.
+    pub fn with_room(samples: usize) -> Result<Self> {
+        let mut info = Self::default();
+        let records = reserve::reserve(&mut info.records, samples);
+        let refused = |_| no_slot((samples as u64).saturating_mul(RECORD_BYTES));
+        records.and_then(|()| reserve::reserve(&mut info.labels, samples)).map_err(refused)?;
+        Ok(info)
+    }
+
     /// Makes room for a batch of `len` samples.
     pub fn start(&mut self, epoch: u32, number: u64, len: usize) {
         self.epoch = epoch;
@@ -155,6 +183,8 @@ pub struct Batch {
     slot: BatchMemory,
     shape: TensorShape,
     source: Arc<dyn Source>,
+    /// The process that built the loader.
+    process: u32,
 }
 
 /// Where a batch lives.
@@ -164,8 +194,9 @@ pub(super) enum BatchMemory {
 }
 
 impl Batch {
-    pub(super) fn new(slot: BatchMemory, full: TensorShape, source: Arc<dyn Source>) -> Self {
-        let mut this = Self { slot, shape: full, source };
+    pub(super) fn new(slot: BatchMemory, full: TensorShape, loader: &Loader) -> Self {
+        let (source, process) = (loader.source.clone(), loader.process);
+        let mut this = Self { slot, shape: full, source, process };
         this.shape.batch = this.info().records.len();
         this
     }
@@ -314,6 +345,19 @@ impl Batch {
 
     pub(super) fn info(&self) -> &BatchInfo {
         self.slot.info()
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        // The slot's ring is the parent's after `fork`, and a thread of the parent may hold its lock.
+        if self.process != std::process::id() {
+            match &mut self.slot {
+                BatchMemory::Host(slot) => slot.abandon(),
+                BatchMemory::Device(slot) => slot.abandon(),
+            }
+            std::mem::forget(self.source.clone());
+        }
     }
 }
 

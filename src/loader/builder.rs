@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::decode;
 use crate::error::{Error, Result};
-use crate::footprint::Memory;
+use crate::footprint::{Available, Memory};
 use crate::geometry::Size;
 use crate::gpu::nvjpeg::{self, Backend};
 use crate::gpu::{self, Device, Stream};
@@ -286,6 +286,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Whether the loader is built although its plan needs more host memory than is available. Default false.
+    pub fn overcommit(mut self, overcommit: bool) -> Self {
+        self.settings.limits.overcommit = overcommit;
+        self
+    }
+
     /// Where the loader may run.
     pub fn device(mut self, device: DeviceChoice) -> Self {
         self.device = device;
@@ -349,6 +355,11 @@ impl LoaderBuilder {
     }
 
     /// Plans, checks, takes all memory and starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`plan`](Self::plan), [`Error::Memory`] where the plan needs more host memory than is available
+    /// ([`Plan::check_memory`]) or an allocation fails, [`Error::Device`] and [`Error::Budget`] where a GPU refuses memory.
     pub fn build(self) -> Result<Loader> {
         let locate = self.locator();
         crate::storage::opening(|| Loader::start(self)).map_err(locate)
@@ -387,6 +398,7 @@ impl LoaderBuilder {
             files: self.files(),
             cores: available_parallelism().map_or(1, usize::from),
             environment: Environment::of_process(),
+            available: Available::of_process(),
             remote: self.source.is_remote(),
             device,
         }

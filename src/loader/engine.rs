@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::footprint::{Footprint, Memory};
@@ -25,6 +26,9 @@ use super::order::Order;
 use super::stats::MemoryStats;
 use super::stopper::Stopper;
 use super::tuning::Apply;
+
+/// How long the consumer waits in silence while it holds every batch that there is room for.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// What every thread needs.
 pub(super) struct Parts {
@@ -60,7 +64,8 @@ impl Engine {
     /// Takes host memory and starts the workers.
     pub fn on_host(parts: &Parts) -> Result<Self> {
         let (batch, sample_bytes) = (parts.plan.shape.batch, parts.plan.shape.sample_bytes());
-        let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes)).collect();
+        let slots = (0..parts.plan.slots()).map(|_| HostSlot::new(batch, sample_bytes));
+        let slots = slots.collect::<Result<_>>()?;
         let mut running = Running::new(parts, slots);
         for number in 0..parts.plan.workers.most {
             let Parts { source, plan, meters, caches, .. } = parts;
@@ -132,11 +137,15 @@ impl Engine {
         Ok(Engine::Device(running, memory, lanes, clocks))
     }
 
-    /// The next batch; waits for it.
-    pub fn next(&self) -> Option<Result<BatchMemory>> {
+    /// The next batch; waits for it. Calls `held` with the number of batches in use where all have been for [`PATIENCE`].
+    pub fn next(&self, held: impl FnOnce(usize)) -> Option<Result<BatchMemory>> {
         Some(match self {
-            Engine::Host(running) => running.consumer.next()?.map(BatchMemory::Host),
-            Engine::Device(running, ..) => running.consumer.next()?.map(BatchMemory::Device),
+            Engine::Host(running) => {
+                running.consumer.next_or_tell(PATIENCE, held)?.map(BatchMemory::Host)
+            }
+            Engine::Device(running, ..) => {
+                running.consumer.next_or_tell(PATIENCE, held)?.map(BatchMemory::Device)
+            }
         })
     }
 

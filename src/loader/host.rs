@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use crate::decode::HostDecoder;
-use crate::error::{Error, Fault, Result, Tolerated};
+use crate::error::{Error, Fault, Result, Tolerated, reserve};
 use crate::geometry::Size;
 use crate::header::Header;
 use crate::image::HostImage;
@@ -17,7 +17,7 @@ use crate::ring::Slot;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, Picture};
 
-use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord};
+use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord, no_slot};
 use super::cache::{Caches, Content, Filled, Reader};
 use super::controls::Gate;
 use super::feed::{Done, Feed, Job};
@@ -35,14 +35,21 @@ pub struct HostSlot {
 impl HostSlot {
     /// Memory for `samples` of `sample_bytes` each, aligned as DLPack asks and touched, so that it is taken now
     /// and not while the loader runs.
-    pub fn new(samples: usize, sample_bytes: usize) -> Self {
+    ///
+    /// # Errors
+    /// [`Error::Memory`] where it cannot be allocated.
+    pub fn new(samples: usize, sample_bytes: usize) -> Result<Self> {
         const ALIGN: usize = 256;
-        let mut whole = BytesMut::with_capacity(samples * sample_bytes + ALIGN);
+        let bytes = samples.saturating_mul(sample_bytes);
+        let refused = |_| no_slot(bytes as u64);
+        let mut whole = reserve::buffer(bytes.saturating_add(ALIGN)).map_err(refused)?;
         let offset = whole.as_ptr().align_offset(ALIGN).min(ALIGN);
-        whole.resize(samples * sample_bytes + offset, 1);
+        whole.resize(bytes + offset, 1);
         drop(whole.split_to(offset));
-        let cells = (0..samples).map(|_| None).collect();
-        Self { whole, cells, sample_bytes, info: BatchInfo::default() }
+        let mut cells = Vec::new();
+        reserve::reserve(&mut cells, samples).map_err(refused)?;
+        cells.resize_with(samples, || None);
+        Ok(Self { whole, cells, sample_bytes, info: BatchInfo::with_room(samples)? })
     }
 
     /// The whole memory; empty while it is being filled.

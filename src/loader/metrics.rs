@@ -35,7 +35,10 @@ pub(super) struct Served(Mutex<Option<Endpoint>>);
 impl Loader {
     /// What was counted since the loader was built, in Prometheus's text format.
     pub fn metrics(&self) -> String {
-        self.observed().metrics()
+        match self.check_process() {
+            Ok(()) => self.observed().metrics(),
+            Err(_) => String::new(),
+        }
     }
 
     /// Serves [`metrics`](Self::metrics) at `http://ADDRESS/metrics` until the loader is dropped; gives the address, with the
@@ -48,6 +51,7 @@ impl Loader {
     ///   and takes the place of the one that has sent no whole request for longest. So a client that sends slowly, reads
     ///   slowly or sends nothing delays neither other clients nor the end of the loader.
     pub fn serve_metrics(&self, address: SocketAddr) -> Result<SocketAddr> {
+        self.check_process()?;
         let mut served = self.served.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(endpoint) = &*served {
             let problem = format!("are served at {} already", endpoint.address());

@@ -1,7 +1,7 @@
 //! The loader: threads, rings and the public face.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
@@ -29,6 +29,7 @@ mod metrics;
 mod order;
 mod origin;
 mod policy;
+mod process;
 mod profile;
 mod state;
 mod stats;
@@ -70,7 +71,8 @@ use watch::Watch;
 /// * [`state`](Self::state) tells where the consumer is, at any time, and another loader goes on there. After a loop that was
 ///   left early the state is where it was left, until the next loop begins.
 /// * A batch that is dropped gives its slot back. When all slots are with the user, `next` waits, since no batch can
-///   be filled: `prefetch + 1` batches at most can be held ([`Plan::slots`]).
+///   be filled: `prefetch + 1` batches at most can be held ([`Plan::slots`]). It is no error, since any thread may drop one; after
+///   three seconds a line on standard error and in [`warnings`](Self::warnings) says how many are held.
 /// * A batch that is leaked shortens the ring by one slot; the loader goes on with the others.
 /// * A panic of the consumer drops its batch, and the loader ends as it does when it is dropped.
 /// * A panic in an operator ends the loader with an error that says so.
@@ -78,7 +80,11 @@ use watch::Watch;
 ///   one loader at the same time cannot be: the second gets an error.
 /// * Dropping the loader, at any time, stops and joins all threads and gives all memory back, except that of
 ///   batches which are still held.
+/// * `fork` copies no threads. In a child process a loader of the parent gives [`Error::Forked`] instead of batches, and its
+///   counts are zero. Dropping it or its batches there does nothing: their memory stays. Build loaders after `fork`.
 pub struct Loader {
+    /// The process that built it.
+    process: u32,
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
     device: String,
@@ -104,6 +110,8 @@ pub struct Loader {
     engine: Arc<Engine>,
     state: Mutex<State>,
     iterating: AtomicBool,
+    /// The warning that every batch is held, once there was one.
+    held: OnceLock<String>,
 }
 
 struct State {
@@ -123,6 +131,7 @@ impl Loader {
 
     fn start(builder: LoaderBuilder) -> Result<Self> {
         let Resolved { plan, line, device } = builder.resolve()?;
+        plan.check_memory()?;
         let plan = Arc::new(plan);
         let file_ends = match plan.shuffle {
             Shuffle::Windows(_) => builder.source.file_ends(),
@@ -212,6 +221,7 @@ impl Loader {
         let at = (builder.start_epoch, 0);
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
+            process: std::process::id(),
             source: builder.source,
             plan,
             device: line,
@@ -230,6 +240,7 @@ impl Loader {
             engine: Arc::new(engine),
             state: Mutex::new(state),
             iterating: AtomicBool::new(false),
+            held: OnceLock::new(),
         })
     }
 
@@ -264,14 +275,18 @@ impl Loader {
     }
 
     /// What is known to be wrong with the libraries that this loader uses, or was asked to, what looks like a mistake in the
-    /// source ([`Source::warnings`]), what makes it slow in the order that was asked for, and what went wrong so far while files behind URLs were kept on disk; with the way out,
-    /// for people.
+    /// source ([`Source::warnings`]), what makes the source slow in the order that was asked for, that a consumer waits for a batch
+    /// while all are held, and what went wrong so far while files behind URLs were kept on disk; with the way out, for people.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
         let anywhere = loader.shuffle && loader.shuffle_window.is_none();
         let slow = anywhere.then(|| self.source.slow_shuffled());
         let mut warnings = self.source.warnings();
         warnings.extend(self.warnings.iter().cloned());
+        warnings.extend(self.held.get().cloned());
+        if self.check_process().is_err() {
+            return warnings;
+        }
         warnings.extend(self.engine.warnings());
         warnings.extend(slow.flatten());
         if let Some(Err(error)) = &self.watch {
@@ -312,7 +327,21 @@ impl Loader {
 
     /// What has been done so far.
     pub fn stats(&self) -> Stats {
-        Stats { left_out: self.source.left_out(), ..self.observed().stats() }
+        match self.check_process() {
+            Ok(()) => Stats { left_out: self.source.left_out(), ..self.observed().stats() },
+            Err(_) => Stats::default(),
+        }
+    }
+
+    /// Warns that the consumer waits while it holds all batches.
+    fn tell_held(&self, batches: usize) {
+        let text = format!(
+            "next() waits while {batches} batches are held, and there is room for no more; drop one, or set loader.prefetch to \
+             at least {batches}"
+        );
+        if self.held.set(text.clone()).is_ok() {
+            eprintln!("feedwater: {text}");
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -326,6 +355,9 @@ impl<'a> IntoIterator for &'a Loader {
 
     /// The next epoch.
     fn into_iter(self) -> Epoch<'a> {
+        if self.check_process().is_err() {
+            return Epoch { loader: self, epoch: 0, remaining: 0, turn: Turn::Refused };
+        }
         if self.iterating.swap(true, Ordering::AcqRel) {
             return Epoch { loader: self, epoch: 0, remaining: 0, turn: Turn::Refused };
         }
@@ -370,6 +402,12 @@ impl Iterator for Epoch<'_> {
     type Item = Result<Batch>;
 
     fn next(&mut self) -> Option<Result<Batch>> {
+        if self.turn != Turn::Over
+            && let Err(error) = self.loader.check_process()
+        {
+            self.turn = Turn::Over;
+            return Some(Err(error));
+        }
         match self.turn {
             Turn::Running => {}
             Turn::Over => return None,
@@ -394,13 +432,13 @@ impl Iterator for Epoch<'_> {
         let ready = self.loader.engine.ready() > 0;
         let shape = self.loader.plan.shape;
         let batch = loop {
-            match self.loader.engine.next() {
+            match self.loader.engine.next(|batches| self.loader.tell_held(batches)) {
                 // What was ready when the epoch before was left early.
                 Some(Ok(slot)) if slot.info().epoch < self.epoch => {
                     self.loader.meters.batch_dropped();
                     drop(slot);
                 }
-                Some(Ok(slot)) => break Ok(Batch::new(slot, shape, self.loader.source.clone())),
+                Some(Ok(slot)) => break Ok(Batch::new(slot, shape, self.loader)),
                 Some(Err(error)) => break Err(error),
                 None => break Err(Error::Internal { problem: "the loader has ended".into() }),
             }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
 use crate::explain::{Options, Report, explain};
-use crate::footprint::Memory;
+use crate::footprint::{Available, Memory};
 use crate::gpu::nvml::Nvml;
 use crate::measure::{Data, DeviceReading, MemoryProfile, Profile, RouteCounts, Setup, Snapshot};
 
@@ -21,13 +21,16 @@ pub struct ConsumerSpan<'a> {
 
 impl Drop for ConsumerSpan<'_> {
     fn drop(&mut self) {
-        self.loader.meters.consumer_span(self.name, self.begin.elapsed());
+        self.loader.add_span(self.name, self.begin.elapsed());
     }
 }
 
 impl Loader {
     /// Everything that was measured so far, as counts.
     pub fn measured(&self) -> Snapshot {
+        if self.check_process().is_err() {
+            return Snapshot::default();
+        }
         self.engine.harvest();
         let routes = self.engine.routes().into_iter().map(|lane| RouteCounts {
             route: lane.route.name(),
@@ -84,6 +87,7 @@ impl Loader {
             let problem = "the loader keeps no trace; ask for one with LoaderBuilder::trace";
             return Err(io::Error::new(ErrorKind::Unsupported, problem));
         }
+        self.check_process().map_err(io::Error::other)?;
         let shard = self.plan.shard;
         self.meters.write_trace(shard.rank, shard.world, &mut out)
     }
@@ -91,12 +95,12 @@ impl Loader {
     /// The consumer's step begins: for a consumer that does other things too between two batches, which are not its step.
     /// Without these calls a step is the time between getting a batch and asking for the next one.
     pub fn step_begin(&self) {
-        self.meters.consumer_step(true);
+        self.add_step(true);
     }
 
     /// The consumer's step ends.
     pub fn step_end(&self) {
-        self.meters.consumer_step(false);
+        self.add_step(false);
     }
 
     /// A part of the consumer's step that is not the model's own begins (`logging`, `metrics`, `checkpoint`); it ends
@@ -111,7 +115,15 @@ impl Loader {
 
     /// The same for a part that is over.
     pub fn add_span(&self, name: &str, took: Duration) {
-        self.meters.consumer_span(name, took);
+        if self.check_process().is_ok() {
+            self.meters.consumer_span(name, took);
+        }
+    }
+
+    fn add_step(&self, begins: bool) {
+        if self.check_process().is_ok() {
+            self.meters.consumer_step(begins);
+        }
     }
 
     /// What limits the loop so far, what to change, and what that gains.
@@ -120,6 +132,7 @@ impl Loader {
     ///
     /// [`Error::Config`] where fewer than two batches were handed out.
     pub fn report(&self) -> Result<Report> {
+        self.check_process()?;
         explain(&self.profile(), &Options::default())
     }
 
@@ -150,8 +163,8 @@ impl Loader {
             presize: settings.cache.presize,
             width: plan.shape.width,
             height: plan.shape.height,
-            memory_available: memory_available(),
-            host_bytes: bytes(Memory::Host) + bytes(Memory::Pinned),
+            memory_available: Available::of_process().map_or(0, |it| it.bytes),
+            host_bytes: bytes(Memory::Host).saturating_add(bytes(Memory::Pinned)),
             device_bytes: bytes(Memory::Device),
             batch_bytes: (plan.shape.batch * plan.shape.sample_bytes()) as u64,
         }
@@ -165,12 +178,4 @@ impl Loader {
             ..Data::default()
         }
     }
-}
-
-/// `MemAvailable` of `/proc/meminfo`; 0 where the system does not tell.
-fn memory_available() -> u64 {
-    let text = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kibibytes = line.and_then(|it| it.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kibibytes.unwrap_or(0) << 10
 }

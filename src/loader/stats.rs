@@ -37,7 +37,8 @@ pub struct Stats {
     /// Samples that were used although they are damaged, which needs `decode.strict = false`, by the sort of damage. Each is
     /// an image among `outcomes` as well.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// The same counts for each epoch of which a batch was handed out.
+    /// The same counts for each of the latest epochs of which a batch was handed out, at most [`Stats::EPOCHS`] of them.
+    /// Earlier epochs are in the counts above only.
     pub epochs: Vec<EpochStats>,
     /// What each route has done so far, pictures that are being prepared ahead included; empty where nothing is
     /// decoded for a device.
@@ -70,7 +71,8 @@ pub struct CacheStats {
     pub hits: u64,
     /// Samples that were asked for and were not there.
     pub misses: u64,
-    /// The same for each epoch. Those of the last may still grow.
+    /// The same for each of the latest epochs, at most [`Stats::EPOCHS`] of them. Those of the last may still grow. Earlier
+    /// epochs are in `hits` and `misses` only.
     pub epochs: Vec<CacheEpoch>,
 }
 
@@ -144,6 +146,19 @@ pub struct StageSeconds {
     pub device_waiting: f64,
 }
 
+impl Stats {
+    /// Most epochs of which a loader, and each of its caches, keeps the counts.
+    pub const EPOCHS: usize = 100;
+}
+
+/// Adds an item to a list that keeps the latest `most`.
+pub(super) fn push_latest<T>(kept: &mut Vec<T>, most: usize, item: T) {
+    if kept.len() >= most {
+        kept.drain(..=kept.len() - most);
+    }
+    kept.push(item);
+}
+
 const SKIPPED: &str = "skipped";
 
 /// The counters behind [`Stats`].
@@ -169,7 +184,8 @@ impl Counters {
         let mut stats = self.handed_out.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let stats = &mut *stats;
         if stats.epochs.last().is_none_or(|last| last.epoch != info.epoch) {
-            stats.epochs.push(EpochStats { epoch: info.epoch, ..EpochStats::default() });
+            let epoch = EpochStats { epoch: info.epoch, ..EpochStats::default() };
+            push_latest(&mut stats.epochs, Stats::EPOCHS, epoch);
         }
         let Some(epoch) = stats.epochs.last_mut() else { return };
         let of = |total: &mut BTreeMap<_, _>, here: &mut BTreeMap<_, _>, name, count| {
@@ -223,5 +239,40 @@ impl Counters {
             device_waiting: of_device(&measured.steps.waited_on_device),
         };
         Stats { seconds: measured.seconds, stages, ..stats }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loader::batch::SampleRecord;
+    use crate::measure::Watching;
+
+    #[test]
+    fn the_latest_epochs_are_kept_and_all_are_counted() {
+        let meters = Arc::new(Meters::watched(1, Watching::default()));
+        let counters = Counters::new(meters);
+        let epochs = 5000;
+        for epoch in 0..epochs {
+            let record = SampleRecord { outcome: Outcome::Cpu, ..SampleRecord::SUBSTITUTED };
+            let info = BatchInfo { epoch, records: vec![record], ..BatchInfo::default() };
+            counters.hand_out(&info);
+            counters.hand_out(&info);
+        }
+        let stats = counters.stats();
+        let kept: Vec<u32> = stats.epochs.iter().map(|it| it.epoch).collect();
+        assert_eq!(kept, (epochs - Stats::EPOCHS as u32..epochs).collect::<Vec<_>>());
+        assert!(stats.epochs.iter().all(|it| it.images == 2 && it.outcomes["cpu"] == 2));
+        assert_eq!((stats.batches, stats.images), (2 * u64::from(epochs), 2 * u64::from(epochs)));
+        assert_eq!(stats.outcomes["cpu"], 2 * u64::from(epochs));
+    }
+
+    #[test]
+    fn a_list_keeps_its_latest_items() {
+        let mut kept = Vec::new();
+        for item in 0..10 {
+            push_latest(&mut kept, 3, item);
+            assert_eq!(kept, ((item - 2).max(0)..=item).collect::<Vec<i32>>());
+        }
     }
 }

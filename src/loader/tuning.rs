@@ -16,6 +16,7 @@ use crate::measure::{Meters, Profile, Snapshot};
 use crate::plan::Plan;
 use crate::tune::{Choice, Decision, Space, Tuner};
 
+use super::stats::push_latest;
 use super::{AheadReport, Loader};
 
 /// What is shorter says nothing.
@@ -30,25 +31,35 @@ pub(super) fn space(plan: &Plan) -> Space {
     if plan.settings.loader.tune { space } else { space.of_one() }
 }
 
+/// Most decisions that are kept: of tuning, and of reading ahead.
+pub(super) const DECISIONS: usize = 100;
+
 /// Makes a choice the loader's.
 pub(super) type Apply = Box<dyn Fn(Choice) + Send>;
 
 impl Loader {
     /// How many workers work now, how many batches are ahead, and what is on the device.
     pub fn choice(&self) -> Choice {
-        self.tuning.as_ref().map_or(self.fixed, Tuning::choice)
+        self.own_tuning().map_or(self.fixed, Tuning::choice)
     }
 
-    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set. Of what was chosen
-    /// by hand the last choice is there.
+    /// What the loader has chosen so far by itself, and why, the first choice first; empty where all is set. The latest 100 are
+    /// kept. Of what was chosen by hand the last choice is there.
     pub fn decisions(&self) -> Vec<Decision> {
-        self.tuning.as_ref().map(|it| lock(&it.shared.decisions).clone()).unwrap_or_default()
+        self.own_tuning().map(|it| lock(&it.shared.decisions).clone()).unwrap_or_default()
+    }
+
+    /// The tuning, where there is one and this process built the loader.
+    fn own_tuning(&self) -> Option<&Tuning> {
+        self.check_process().ok()?;
+        self.tuning.as_ref()
     }
 
     /// How many samples are fetched ahead now, and why; `None` where the source is not remote. The most follow from
     /// `storage.read_ahead` and `storage.connections`, and memory is taken for so many; fewer are chosen where they are as good
     /// ([`ReadAhead`](crate::tune::ReadAhead)), unless `loader.tune` is false.
     pub fn read_ahead(&self) -> Option<AheadReport> {
+        self.check_process().ok()?;
         self.ahead.as_ref().map(|ahead| ahead.report())
     }
 
@@ -64,6 +75,7 @@ impl Loader {
     ///
     /// [`Error::Config`] for what the plan has no threads, memory or kernel for, and for what is set and not left to choose.
     pub fn choose(&self, choice: Choice) -> Result<()> {
+        self.check_process()?;
         match &self.tuning {
             Some(tuning) => tuning.choose(choice, &self.engine.apply()),
             None => space(&self.plan).check(choice),
@@ -141,7 +153,7 @@ impl Tuning {
         if before.by_hand {
             decisions.pop();
         }
-        decisions.push(decision);
+        push_latest(&mut decisions, DECISIONS, decision);
         drop(decisions);
         drop(chosen);
         *lock(&self.shared.phase) = Phase::Decide;
@@ -202,7 +214,7 @@ impl Shared {
             if let Some(decision) = decision {
                 #[cfg(feature = "tracing")]
                 tracing::info!(target: "feedwater::tune", "{decision}");
-                lock(&self.decisions).push(decision);
+                push_latest(&mut lock(&self.decisions), DECISIONS, decision);
             }
             drop(chosen);
             self.window.store(tuner.window(), Ordering::Relaxed);

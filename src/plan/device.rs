@@ -108,6 +108,9 @@ const HEAD_ROOM: (u64, u64) = (5, 4);
 /// Pixels that a page has room for at least.
 const LEAST_PAGE_PIXELS: u64 = 1 << 16;
 
+/// Most pixels of a page: more than any device has memory for, and few enough that no product of them overflows.
+const MOST_PAGE_PIXELS: u64 = 1 << 40;
+
 /// Encoded bytes for a pixel of a page: what a JPEG of full quality without subsampling seldom has.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
@@ -128,7 +131,8 @@ impl DevicePlan {
         let limits = &plan.settings.limits;
         let page_pixels = (facts.picture.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
             .max(LEAST_PAGE_PIXELS)
-            .min(limits.max_pixels) as usize;
+            .min(limits.max_pixels)
+            .min(MOST_PAGE_PIXELS) as usize;
         let side = u64::from(facts.picture.width.max(facts.picture.height));
         let page_rows = (side * HEAD_ROOM.0 / HEAD_ROOM.1).max(LEAST_PAGE_PIXELS.isqrt());
         let encoded_bytes = match plan.decode {

@@ -3,10 +3,13 @@
 use crate::footprint::{Footprint, Memory};
 use crate::geometry::Size;
 use crate::op::resample::Resampler;
-use crate::op::{Bounds, Fusion, Operator, Resize};
+use crate::op::{Fusion, Operator, Resize};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{CacheSettings, Facts, Place, Plan, Shuffle};
+use super::{CacheSettings, Facts, Place, Plan, RECORD_BYTES, Shuffle};
+
+/// Name of the source's row. Its memory is in use before the loader is built.
+pub(super) const SOURCE: &str = "source";
 
 /// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
@@ -50,6 +53,9 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
             rows.add(Memory::Host, "output slots", each, count, note);
         }
     }
+    let records = (plan.shape.batch as u64).saturating_mul(RECORD_BYTES);
+    let note = "index, label, size and window of each sample of a batch";
+    rows.add(Memory::Host, "records", records, plan.slots() as u64, note);
     if let Shuffle::Windows(windows) = plan.shuffle {
         let note = format!("{} files, their ends and their order in two epochs", windows.files);
         rows.add(Memory::Host, "order", ORDER_BYTES, windows.files, note);
@@ -63,7 +69,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         let note = "read buffers at their largest";
         rows.add(Memory::Host, "connections", CONNECTION_BYTES, connections, note);
     }
-    rows.add(Memory::Host, "source", facts.source_bytes, 1, "names of the samples");
+    rows.add(Memory::Host, SOURCE, facts.source_bytes, 1, "names of the samples");
     rows.add(Memory::Host, "process", PROCESS_BYTES, 1, "code, stacks, allocator (measured)");
     rows
 }
@@ -79,7 +85,8 @@ fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
         rows.add(Memory::Host, "decoded cache", bytes, 1, note);
         // Resizing reads one picture and writes another.
         let small = presize.and_then(|it| Resize::shorter(it).fixed_output(Some(facts.picture)));
-        let each = 3 * (facts.picture.pixels() + small.map_or(0, Size::pixels));
+        let pixels = facts.picture.pixels().saturating_add(small.map_or(0, Size::pixels));
+        let each = pixels.saturating_mul(3);
         let note = format!("whole {} pictures for the decoded cache", facts.picture);
         let workers = plan.workers.most as u64;
         rows.add(Memory::Host, "whole pictures", each, workers, note);
@@ -88,12 +95,8 @@ fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
 
 /// Entries of all coefficient tables of a picture of the expected size, and their bytes.
 fn table_bytes(plan: &Plan, facts: &Facts) -> (usize, u64) {
-    let Size { width, height } = facts.picture;
-    let wanted = Size::new(plan.shape.width, plan.shape.height);
-    let side = width.max(height).max(1);
-    let bounds = Bounds { pixels: facts.picture.pixels(), side, wanted: Some(wanted) };
-    let entries = plan.steps.iter().map(|step| step.operator.table_len(bounds)).sum::<usize>();
-    (entries, (size_of::<i32>() * entries) as u64)
+    let entries = plan.table_len(facts.picture);
+    (entries, (entries as u64).saturating_mul(size_of::<i32>() as u64))
 }
 
 /// What a worker needs for a picture of the expected size: its tables, and rows where rows go straight from the
@@ -106,7 +109,7 @@ fn scratch_bytes(plan: &Plan, facts: &Facts) -> u64 {
         tables + Resampler::max_scratch_bytes(entries, wanted, side) as u64
     } else {
         // The image that is worked on and the next one, of bytes.
-        tables + 2 * 3 * facts.picture.pixels()
+        tables.saturating_add(facts.picture.pixels().saturating_mul(2 * 3))
     }
 }
 

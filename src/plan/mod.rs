@@ -9,12 +9,13 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::error::{Error, Result};
-use crate::footprint::Footprint;
+use crate::footprint::{Available, Footprint};
 use crate::geometry::Size;
 use crate::image::PixelType;
 use crate::op::{AnyOperator, Chain, Placement};
 use crate::tensor::{DType, TensorShape};
 
+mod available;
 mod budget;
 mod count;
 mod device;
@@ -26,6 +27,7 @@ mod settings;
 mod shard;
 mod shuffle;
 
+pub(crate) use available::RECORD_BYTES;
 pub use budget::{Counts, Reduction};
 pub use count::{Bounds, Count};
 pub use device::{Cut, DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
@@ -77,6 +79,8 @@ pub struct Facts {
     pub cores: usize,
     /// What launchers have said.
     pub environment: Environment,
+    /// Host memory that is available to this process; `None` where that is not known.
+    pub available: Option<Available>,
     /// Whether samples come over a network, and are fetched ahead.
     pub remote: bool,
     /// The device, or why there is none.
@@ -133,6 +137,8 @@ pub struct Plan {
     pub reductions: Vec<Reduction>,
     /// Memory, row by row.
     pub footprint: Footprint,
+    /// Host memory that was available to this process when the plan was made; `None` where that is not known.
+    pub available: Option<Available>,
 }
 
 /// One operator with its place.
@@ -206,6 +212,7 @@ impl Plan {
             device: None,
             reductions: Vec::new(),
             footprint: Footprint::default(),
+            available: facts.available.clone(),
         };
         let routes = plan.routes(&facts.device);
         plan.offloads = Offload::all(&plan, chain, &routes);
@@ -362,6 +369,7 @@ impl fmt::Display for Plan {
         writeln!(f, "{:<8}{}", "order", self.shuffle)?;
         writeln!(f, "{:<8}{}", "shard", self.shard)?;
         writeln!(f)?;
-        self.footprint.fmt(f)
+        self.footprint.fmt(f)?;
+        self.fmt_available(f)
     }
 }

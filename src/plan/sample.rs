@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
-use crate::error::{Fault, Reason};
+use crate::error::{Fault, Reason, reserve};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::header::{Format, Header};
-use crate::op::{Fusion, ParamBytes, Trace, Wanted};
+use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
 use super::{Place, Plan, Route};
@@ -79,6 +79,9 @@ impl Plan {
 
         out.reduction = self.reduction(header, out);
         out.stored = reduced(header.size, out.reduction);
+        // A vector that grows allocates up to twice its length.
+        let entries = self.table_len(out.upright).saturating_mul(2);
+        let _tables = reserve::promise((entries as u64).saturating_mul(size_of::<i32>() as u64))?;
         let mut window = size.window();
         for place in (0..self.steps.len()).rev() {
             let step = &mut out.steps[place];
@@ -95,6 +98,15 @@ impl Plan {
         out.window = window;
         out.stored_window = out.orientation.stored_window(out.stored, window);
         Ok(())
+    }
+
+    /// Most entries of all coefficient tables of an image of this size.
+    pub(super) fn table_len(&self, picture: Size) -> usize {
+        let wanted = Size::new(self.shape.width, self.shape.height);
+        let side = picture.width.max(picture.height).max(1);
+        let bounds = Bounds { pixels: picture.pixels(), side, wanted: Some(wanted) };
+        let lens = self.steps.iter().map(|step| step.operator.table_len(bounds));
+        lens.fold(0, usize::saturating_add)
     }
 
     /// Refuses a picture before memory is taken for its pixels.

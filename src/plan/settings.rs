@@ -210,6 +210,9 @@ pub struct Limits {
     /// the JPEG engines. `loader.workers` must fit under it, or be `auto`. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_threads: Option<usize>,
+    /// Whether a loader may be built whose plan needs more host memory than is available: the machine may then swap, or kill
+    /// the process. Default false: it is refused ([`Plan::check_memory`](super::Plan::check_memory)).
+    pub overcommit: bool,
 }
 
 impl Default for Limits {
@@ -220,6 +223,7 @@ impl Default for Limits {
             device_memory: None,
             pinned_memory: None,
             cpu_threads: None,
+            overcommit: false,
         }
     }
 }

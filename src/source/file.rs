@@ -18,7 +18,7 @@ pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.stamp().map_err(unreadable)?.len;
     check_size(bytes, limit)?;
-    let len = file.read_at(page.space(bytes as usize), 0).map_err(unreadable)?;
+    let len = file.read_at(page.space(bytes as usize)?, 0).map_err(unreadable)?;
     page.truncate(len);
     Ok(())
 }
@@ -60,7 +60,7 @@ fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), Fault> {
         io::ErrorKind::FileTooLarge => too_large(&error.to_string(), limit),
         _ => unreadable(error),
     })?;
-    page.space(bytes.len()).copy_from_slice(&bytes);
+    page.space(bytes.len())?.copy_from_slice(&bytes);
     Ok(())
 }
 
@@ -75,7 +75,11 @@ fn too_large(bytes: &str, limit: u64) -> Fault {
 }
 
 fn unreadable(error: io::Error) -> Fault {
-    Fault::new(Reason::Unreadable, error.to_string())
+    let reason = match error.kind() {
+        io::ErrorKind::OutOfMemory => Reason::OutOfMemory,
+        _ => Reason::Unreadable,
+    };
+    Fault::new(reason, error.to_string())
 }
 
 /// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set. Of objects at most 256, which

@@ -34,7 +34,7 @@ impl Source for Memory {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         let bytes = &self.samples[index as usize].0;
         file::check_size(bytes.len() as u64, limit)?;
-        page.space(bytes.len()).copy_from_slice(bytes);
+        page.space(bytes.len())?.copy_from_slice(bytes);
         Ok(())
     }
 

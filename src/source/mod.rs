@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 
 use crate::annotation::{Canvas, Object};
-use crate::error::{Fault, Result};
+use crate::error::{Fault, Result, reserve};
 
 pub use beton::BetonSettings;
 pub use coco::{Category, CocoSettings};
@@ -225,8 +225,11 @@ impl dyn Source + '_ {
 
 /// Where a source puts encoded bytes: memory that was taken before.
 pub trait Page {
-    /// Room for `len` bytes; what was there is gone.
-    fn space(&mut self, len: usize) -> &mut [u8];
+    /// Room for `len` bytes; earlier bytes are gone.
+    ///
+    /// # Errors
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) where it cannot be allocated.
+    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault>;
     /// Keeps the first `len` bytes of the space.
     fn truncate(&mut self, len: usize);
 }
@@ -251,12 +254,13 @@ impl HostPage {
 }
 
 impl Page for HostPage {
-    fn space(&mut self, len: usize) -> &mut [u8] {
+    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+        self.len = 0;
         if self.data.len() < len {
-            self.data.resize(len, 0);
+            reserve::resize(&mut self.data, len)?;
         }
         self.len = len;
-        &mut self.data[..len]
+        Ok(&mut self.data[..len])
     }
 
     fn truncate(&mut self, len: usize) {

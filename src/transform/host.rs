@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use crate::decode::HostDecoder;
-use crate::error::Fault;
+use crate::error::{Fault, reserve};
 use crate::geometry::Roi;
 use crate::header::Header;
 use crate::image::{HostImage, Image, PixelType};
@@ -85,11 +85,11 @@ impl HostTransform {
                     return self.stream(picture, decoder, job, steps, out);
                 }
                 self.resample(picture, decoder, job)?;
-                self.finish(picture, job.place + 1, out);
+                self.finish(picture, job.place + 1, out)?;
             }
             None => {
                 self.decode_stored(picture, decoder)?;
-                self.finish(picture, 0, out);
+                self.finish(picture, 0, out)?;
             }
         }
         Ok(())
@@ -117,7 +117,7 @@ impl HostTransform {
         };
         let begin = Instant::now();
         for place in done..steps {
-            self.apply(picture, place);
+            self.apply(picture, place)?;
         }
         self.stream.busy += begin.elapsed();
         Ok(())
@@ -154,7 +154,7 @@ impl HostTransform {
         decoder: &mut HostDecoder,
         job: Resampling,
     ) -> Result<(), Fault> {
-        let image = reset_u8(&mut self.image, picture.sample.steps[job.place].output);
+        let image = reset_u8(&mut self.image, picture.sample.steps[job.place].output)?;
         self.stream.run(picture, decoder, job, |y, row| image.row_mut(y).copy_from_slice(row))
     }
 
@@ -164,7 +164,7 @@ impl HostTransform {
         Picture { bytes, header, sample, .. }: Picture<'_>,
         decoder: &mut HostDecoder,
     ) -> Result<(), Fault> {
-        let image = reset_u8(&mut self.image, sample.window);
+        let image = reset_u8(&mut self.image, sample.window)?;
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
         decoder.decode(bytes, header, stored_window, reduction, &mut |y, row| {
             if orientation.is_upright() {
@@ -179,15 +179,16 @@ impl HostTransform {
     }
 
     /// Runs the operators from number `place` on, on `self.image`, and stores what comes out.
-    fn finish(&mut self, picture: Picture<'_>, place: usize, out: &mut [u8]) {
+    fn finish(&mut self, picture: Picture<'_>, place: usize, out: &mut [u8]) -> Result<(), Fault> {
         let begin = (!self.stream.untimed).then(Instant::now);
-        self.operate(picture, place);
+        self.operate(picture, place)?;
         self.store(picture, out);
         self.stream.busy += begin.map_or(Duration::ZERO, |begin| begin.elapsed());
+        Ok(())
     }
 
     /// Runs the operators from number `place` on, on `self.image`, until storing can do the rest.
-    fn operate(&mut self, picture: Picture<'_>, place: usize) {
+    fn operate(&mut self, picture: Picture<'_>, place: usize) -> Result<(), Fault> {
         let Picture { plan, sample, .. } = picture;
         self.stored = place;
         while self.stored < plan.steps.len() {
@@ -195,18 +196,32 @@ impl HostTransform {
             {
                 break;
             }
-            self.apply(picture, self.stored);
+            self.apply(picture, self.stored)?;
             self.stored += 1;
         }
+        Ok(())
     }
 
     /// Runs operator number `place` on `self.image`.
-    fn apply(&mut self, Picture { plan, sample, .. }: Picture<'_>, place: usize) {
+    fn apply(
+        &mut self,
+        Picture { plan, sample, .. }: Picture<'_>,
+        place: usize,
+    ) -> Result<(), Fault> {
         let (op, step) = (&plan.steps[place], &sample.steps[place]);
-        reset(&mut self.next, op.pixels, step.output);
+        reset(&mut self.next, op.pixels, step.output)?;
         let table = &sample.table[step.table.clone()];
+        let resampler = match op.operator.fusion(&step.params) {
+            Fusion::Resample(params) => {
+                let (wanted, side) = (params.wanted().size(), step.input.width);
+                Resampler::max_scratch_bytes(table.len(), wanted, side)
+            }
+            _ => 0,
+        };
+        let _resampler = reserve::promise(resampler as u64)?;
         op.operator.apply(&step.params, table, &self.image, &mut self.next);
         std::mem::swap(&mut self.image, &mut self.next);
+        Ok(())
     }
 
     /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
@@ -271,8 +286,8 @@ impl RowStream {
     ) -> Result<(), Fault> {
         let Self { resampler, line, busy, untimed } = self;
         let step = &sample.steps[job.place];
-        resampler.begin(&job.params, &sample.table[step.table.clone()], step.input);
-        line.resize(3 * step.output.width as usize, 0);
+        resampler.begin(&job.params, &sample.table[step.table.clone()], step.input)?;
+        reserve::resize(line, 3 * step.output.width as usize)?;
         decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
             let timed = (!*untimed && is_timed(y)).then(Instant::now);
             resampler.push_row(y - job.offset_y, row);
@@ -334,19 +349,21 @@ fn tail_of(plan: &Plan, sample: &SamplePlan, place: usize) -> Option<TailSteps> 
     Some(tail)
 }
 
-fn reset_u8(image: &mut HostImage, window: Roi) -> &mut Image<u8> {
-    reset(image, PixelType::U8, window);
+fn reset_u8(image: &mut HostImage, window: Roi) -> Result<&mut Image<u8>, Fault> {
+    reset(image, PixelType::U8, window)?;
     match image {
-        HostImage::U8(image) => image,
+        HostImage::U8(image) => Ok(image),
         HostImage::F32(_) => unreachable!("reset made it bytes"),
     }
 }
 
 /// Makes `image` a window of that pixel type, keeping its memory where the type is the same.
-fn reset(image: &mut HostImage, pixels: PixelType, window: Roi) {
-    match (&mut *image, pixels) {
-        (HostImage::U8(image), PixelType::U8) => image.reset(window),
-        (HostImage::F32(image), PixelType::F32) => image.reset(window),
-        _ => *image = HostImage::new(pixels, window),
+fn reset(image: &mut HostImage, pixels: PixelType, window: Roi) -> Result<(), Fault> {
+    if image.pixels() != pixels {
+        *image = HostImage::new(pixels, Roi::default());
+    }
+    match image {
+        HostImage::U8(image) => image.reset(window),
+        HostImage::F32(image) => image.reset(window),
     }
 }

@@ -1,7 +1,7 @@
 //! Whole pictures, as they are or resized: for the decoded cache, and for what is packed.
 
 use crate::decode::HostDecoder;
-use crate::error::Fault;
+use crate::error::{Fault, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::{HostImage, Image};
@@ -59,7 +59,7 @@ impl Whole {
             _ => {
                 let mut pixels = std::mem::take(&mut self.pixels);
                 pixels.clear();
-                pixels.reserve_exact(3 * header.size.pixels() as usize);
+                reserve::reserve(&mut pixels, 3 * header.size.pixels() as usize)?;
                 let window = header.size.window();
                 let decoded = decoder.decode(bytes, header, window, 1, &mut |_, row| {
                     pixels.extend_from_slice(row);
@@ -91,7 +91,7 @@ impl Whole {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
         let mut upright = self.upright.take().unwrap_or_default();
-        upright.reset(size.window());
+        upright.reset(size.window())?;
         let decoded = decoder.decode(bytes, header, stored.window(), 1, &mut |y, row| {
             if orientation.is_upright() {
                 upright.row_mut(y).copy_from_slice(row);
@@ -111,7 +111,7 @@ impl Whole {
         self.table.clear();
         let wanted = Wanted { input: size, reduction: 1, output: output.window() };
         resize.demand(&mut params, wanted, &mut self.table);
-        let mut small = Image::from_data(output.window(), self.room(output));
+        let mut small = Image::from_data(output.window(), self.room(output)?);
         let source = HostImage::U8(upright);
         let mut target = HostImage::U8(small);
         Resize::apply(&params, &self.table, &source, &mut target);
@@ -123,10 +123,10 @@ impl Whole {
     }
 
     /// Memory for a picture of this size.
-    fn room(&mut self, size: Size) -> Vec<u8> {
+    fn room(&mut self, size: Size) -> Result<Vec<u8>, Fault> {
         let mut pixels = std::mem::take(&mut self.pixels);
-        pixels.resize(3 * size.pixels() as usize, 0);
-        pixels
+        reserve::resize(&mut pixels, 3 * size.pixels() as usize)?;
+        Ok(pixels)
     }
 
     /// How the picture is turned.

@@ -214,7 +214,7 @@ impl Tuner {
             if watch.is_over(profile, self.patience) {
                 self.watch = None;
                 self.trials.clear();
-                self.patience *= 2;
+                self.patience = self.patience.saturating_mul(2);
                 self.spent = (0, 0.0);
             } else {
                 return Ok(None);

@@ -39,7 +39,7 @@ impl Source for Numbered {
         format!("{}/{index}.jpg", self.name)
     }
     fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
-        page.space(8).copy_from_slice(&self.label(index).to_le_bytes());
+        page.space(8)?.copy_from_slice(&self.label(index).to_le_bytes());
         Ok(())
     }
     fn classes(&self) -> &[String] {

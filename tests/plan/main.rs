@@ -8,7 +8,7 @@ mod sample;
 
 use common::{evaluation, jpeg, training};
 use feedwater::error::{Error, Reason};
-use feedwater::footprint::Memory;
+use feedwater::footprint::{Available, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
 use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};

@@ -18,9 +18,10 @@ fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
         base.footprint.total_bytes(Memory::Pinned) + base.footprint.total_bytes(Memory::Device);
     assert_eq!(of_others, 0, "a plan for the cpu takes no device memory");
     let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
-    let slot = base.shape.bytes() as u64;
-    assert_eq!(slot, 64 * 3 * 20 * 24 * 4);
+    assert_eq!(base.shape.bytes(), 64 * 3 * 20 * 24 * 4);
     assert_eq!(base.slots(), 3);
+    let records = base.footprint.row("records").unwrap().each_bytes;
+    let slot = base.shape.bytes() as u64 + records;
     assert_eq!(total(&with(64, 5)) - total(&base), 3 * slot);
     assert_eq!(total(&with(128, 2)) - total(&base), 3 * slot);
 }
@@ -171,4 +172,85 @@ fn a_plan_prints_between_what_chosen_numbers_are() {
     assert!(!text.contains("prefetch"), "{text}");
     let fixed = of_cores(2, no_gpu(), |settings| settings.loader.workers = 2.into()).unwrap();
     assert!(!fixed.to_string().contains("auto"), "{fixed}");
+}
+
+/// The plan for a machine that has so many bytes left.
+fn with_available(bytes: u64, change: impl Fn(&mut Settings)) -> Plan {
+    let mut settings = Settings::default();
+    change(&mut settings);
+    let available = Some(Available { bytes, limit: "MemAvailable".into() });
+    let facts = Facts { available, source_bytes: 1 << 30, ..no_gpu() };
+    Plan::new(&training(), &settings, &facts).unwrap()
+}
+
+#[test]
+fn a_plan_for_more_memory_than_is_available_is_refused_with_its_rows() {
+    let needed = with_available(0, |_| ()).host_bytes_to_take();
+    let rows = with_available(0, |_| ()).footprint;
+    assert_eq!(needed, rows.total_bytes(Memory::Host) - (1 << 30), "the source is open already");
+    with_available(needed, |_| ()).check_memory().unwrap();
+    let error = with_available(needed - 1, |_| ()).check_memory().unwrap_err();
+    let Error::Memory { needed: told, available, problem } = error else { panic!("{error:?}") };
+    assert_eq!((told, available), (needed, Some(needed - 1)));
+    for row in &rows.rows {
+        assert!(problem.contains(&row.name), "{} is missing in {problem}", row.name);
+    }
+    for words in ["MemAvailable", "limits.overcommit"] {
+        assert!(problem.contains(words), "{problem}");
+    }
+    let unknown = Facts { available: None, ..no_gpu() };
+    Plan::new(&training(), &Settings::default(), &unknown).unwrap().check_memory().unwrap();
+}
+
+#[test]
+fn overcommit_goes_on_and_a_plan_prints_the_comparison() {
+    let overcommit = |settings: &mut Settings| settings.limits.overcommit = true;
+    with_available(0, overcommit).check_memory().unwrap();
+    for (plan, words) in [
+        (with_available(0, |_| ()), "will be refused"),
+        (with_available(0, overcommit), "limits.overcommit"),
+        (with_available(1 << 40, |_| ()), "1.0 TiB available (MemAvailable)\n"),
+    ] {
+        assert!(plan.to_string().contains(words), "{plan}");
+    }
+}
+
+#[test]
+fn page_locked_memory_is_host_memory_and_device_memory_is_not() {
+    let available = Some(Available { bytes: u64::MAX, limit: String::new() });
+    let facts = Facts { available, ..gpu() };
+    let plan = Plan::new(&training(), &Settings::default(), &facts).unwrap();
+    let rows = &plan.footprint;
+    let host = rows.total_bytes(Memory::Host) + rows.total_bytes(Memory::Pinned);
+    assert!(rows.total_bytes(Memory::Pinned) > 0 && rows.total_bytes(Memory::Device) > 0);
+    assert_eq!(plan.host_bytes_to_take(), host);
+}
+
+/// The largest of everything: no product passes its numbers, on the CPU or on a device.
+#[test]
+fn the_largest_numbers_that_can_be_set_are_refused_and_do_not_overflow() {
+    let chain = Chain::new().then(Resize::to(32_767, 32_767)).then(Normalize::IMAGENET);
+    let mut settings = Settings::default();
+    settings.loader.batch = 1 << 20;
+    (settings.loader.prefetch, settings.loader.workers) = (1024.into(), 1024.into());
+    settings.limits.max_pixels = u64::MAX;
+    settings.limits.max_file_bytes = u64::MAX;
+    for facts in [no_gpu(), gpu()] {
+        let facts = Facts {
+            largest_bytes: u64::MAX,
+            picture: Size::new(u32::MAX, u32::MAX),
+            decoder_bytes: u64::MAX,
+            source_bytes: u64::MAX,
+            available: Some(Available { bytes: 1 << 40, limit: String::new() }),
+            ..facts
+        };
+        let plan = Plan::new(&chain, &settings, &facts).unwrap();
+        assert!(plan.shape.bytes() > 1 << 50);
+        assert!(!plan.to_string().is_empty());
+        settings.cache.encoded = Some(u64::MAX);
+    }
+    let facts =
+        Facts { available: Some(Available { bytes: 1 << 40, limit: String::new() }), ..no_gpu() };
+    let error = Plan::new(&chain, &settings, &facts).unwrap().check_memory().unwrap_err();
+    assert!(matches!(error, Error::Memory { needed, .. } if needed > 1 << 50), "{error}");
 }

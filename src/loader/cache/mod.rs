@@ -151,7 +151,7 @@ impl Reader {
         let begin = self.lane.begin(Stage::Read);
         let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
         match &kept {
-            Some(kept) => page.space(kept.bytes.len()).copy_from_slice(&kept.bytes),
+            Some(kept) => page.space(kept.bytes.len())?.copy_from_slice(&kept.bytes),
             None => {
                 let limit = self.plan.settings.limits.max_file_bytes;
                 let read = self.lane.read();

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use bytes::{Bytes, BytesMut};
 
-use crate::error::Tolerated;
+use crate::error::{Tolerated, reserve};
 use crate::geometry::{Orientation, Size};
-use crate::loader::stats::{CacheEpoch, CacheStats};
+use crate::loader::stats::{CacheEpoch, CacheStats, Stats, push_latest};
 
 /// Bytes of a block: a part of the limit, within these.
 const BLOCK_PART: u64 = 16;
@@ -30,7 +30,16 @@ const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
 pub(super) struct Store {
     limit: u64,
     state: RwLock<State>,
-    epochs: Mutex<Vec<CacheEpoch>>,
+    asked: Mutex<Asked>,
+}
+
+/// How often samples were asked for.
+#[derive(Default)]
+struct Asked {
+    hits: u64,
+    misses: u64,
+    /// The latest epochs, in the order in which they began.
+    epochs: Vec<CacheEpoch>,
 }
 
 /// What is kept of a sample.
@@ -69,27 +78,21 @@ impl Store {
     pub fn new(limit: u64, numbers: u64) -> Self {
         let buckets = (limit / BYTES_PER_BUCKET).min(numbers).clamp(1, 1 << 27);
         let taken = block_cost(4 * buckets);
-        let buckets = vec![0; if taken <= limit { buckets as usize } else { 0 }];
+        let mut table = Vec::new();
+        // Without memory for its table a cache keeps nothing.
+        let _ = reserve::resize(&mut table, if taken <= limit { buckets as usize } else { 0 });
+        let buckets = table;
         let taken = if buckets.is_empty() { 0 } else { taken };
         let (segments, open) = (Vec::new(), Vec::new());
         let state = State { buckets, segments, open, taken, kept: 0, samples: 0 };
-        Self { limit, state: RwLock::new(state), epochs: Mutex::new(Vec::new()) }
+        Self { limit, state: RwLock::new(state), asked: Mutex::default() }
     }
 
     /// What is kept under a number; counts a hit or a miss.
     pub fn get(&self, number: u64, epoch: u32) -> Option<Kept> {
         let kept = self.read().find(number).map(|entry| entry.kept.clone());
         let kept = kept.filter(|kept| !kept.bytes.is_empty());
-        let mut epochs = self.epochs();
-        // Workers are at most a few epochs apart.
-        let place = epochs.iter().rposition(|it| it.epoch == epoch).unwrap_or_else(|| {
-            epochs.push(CacheEpoch { epoch, ..CacheEpoch::default() });
-            epochs.len() - 1
-        });
-        match kept {
-            Some(_) => epochs[place].hits += 1,
-            None => epochs[place].misses += 1,
-        }
+        self.asked().count(epoch, kept.is_some());
         kept
     }
 
@@ -136,7 +139,10 @@ impl Store {
 
     /// What it holds and has done; the name is the caller's to give.
     pub fn stats(&self) -> CacheStats {
-        let mut epochs = self.epochs().clone();
+        let (hits, misses, mut epochs) = {
+            let asked = self.asked();
+            (asked.hits, asked.misses, asked.epochs.clone())
+        };
         epochs.sort_by_key(|it| it.epoch);
         let state = self.read();
         CacheStats {
@@ -145,8 +151,8 @@ impl Store {
             taken_bytes: state.taken,
             kept_bytes: state.kept,
             samples: state.samples,
-            hits: epochs.iter().map(|it| it.hits).sum(),
-            misses: epochs.iter().map(|it| it.misses).sum(),
+            hits,
+            misses,
             epochs,
         }
     }
@@ -159,8 +165,25 @@ impl Store {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn epochs(&self) -> MutexGuard<'_, Vec<CacheEpoch>> {
-        self.epochs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn asked(&self) -> MutexGuard<'_, Asked> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Asked {
+    fn count(&mut self, epoch: u32, hit: bool) {
+        self.hits += u64::from(hit);
+        self.misses += u64::from(!hit);
+        // Workers are at most a few epochs apart.
+        if !self.epochs.iter().rev().any(|it| it.epoch == epoch) {
+            let begun = CacheEpoch { epoch, ..CacheEpoch::default() };
+            push_latest(&mut self.epochs, Stats::EPOCHS, begun);
+        }
+        let counts = self.epochs.iter_mut().rev().find(|it| it.epoch == epoch);
+        if let Some(counts) = counts {
+            counts.hits += u64::from(hit);
+            counts.misses += u64::from(!hit);
+        }
     }
 }
 
@@ -210,8 +233,14 @@ impl State {
     /// Takes a part of a block, with room for so many bytes.
     fn cell(&mut self, limit: u64, bytes: usize) -> Option<BytesMut> {
         let (segment, block) = self.room(limit, bytes as u64)?;
+        // A failed allocation counts as no room.
+        let mut entries = Vec::new();
         if segment > 0 {
-            self.segments.push(Vec::with_capacity(SEGMENT));
+            reserve::reserve(&mut entries, SEGMENT).ok()?;
+        }
+        let new = reserve::buffer(block as usize).ok()?;
+        if segment > 0 {
+            self.segments.push(entries);
         }
         if block > 0 {
             if self.open.len() == MOST_OPEN {
@@ -220,7 +249,7 @@ impl State {
                     self.open.swap_remove(fullest);
                 }
             }
-            self.open.push(BytesMut::with_capacity(block as usize));
+            self.open.push(new);
         }
         self.taken += segment + if block > 0 { block_cost(block) } else { 0 };
         // The first that has room: older blocks are filled up before newer ones.
@@ -344,6 +373,21 @@ mod tests {
         let stats = store.stats();
         assert_eq!((stats.samples, stats.kept_bytes), (2, 40_000));
         assert_eq!(stats.epochs, [CacheEpoch { epoch: 7, hits: 2, misses: 1 }]);
+    }
+
+    #[test]
+    fn the_latest_epochs_are_kept_and_all_are_counted() {
+        let store = Store::new(64 << 10, 100);
+        store.keep(1, SIZE, Orientation::UPRIGHT, b"a");
+        let epochs = 5000;
+        for epoch in 0..epochs {
+            assert!(store.get(1, epoch).is_some() && store.get(2, epoch).is_none());
+        }
+        let stats = store.stats();
+        assert_eq!((stats.hits, stats.misses), (epochs.into(), epochs.into()));
+        let kept: Vec<_> = stats.epochs.iter().map(|it| (it.epoch, it.hits, it.misses)).collect();
+        let latest = epochs - Stats::EPOCHS as u32..epochs;
+        assert_eq!(kept, latest.map(|epoch| (epoch, 1, 1)).collect::<Vec<_>>());
     }
 
     #[test]

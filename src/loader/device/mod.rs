@@ -31,6 +31,7 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::{DeviceBuffer, Event, PinnedBuffer, Stopwatch, TensorSlot, Upload};
 use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
+use crate::tensor::TensorShape;
 
 use super::batch::{BatchInfo, BatchSlot, SampleRecord};
 use super::feed::Job;
@@ -70,8 +71,9 @@ pub(super) struct Cell {
 }
 
 impl DeviceSlot {
-    pub fn new(tensor: TensorSlot, sample_bytes: usize, waits: Arc<Stopwatch>) -> Self {
-        Self { tensor, sample_bytes, info: BatchInfo::default(), waits }
+    pub fn new(tensor: TensorSlot, shape: TensorShape, waits: Arc<Stopwatch>) -> Result<Self> {
+        let info = BatchInfo::with_room(shape.batch)?;
+        Ok(Self { tensor, sample_bytes: shape.sample_bytes(), info, waits })
     }
 }
 

@@ -68,7 +68,7 @@ impl Taken {
         let slots = (0..plan.slots()).map(|_| {
             let buffer = pools.device.buffer(rows::OUTPUT_SLOTS, plan.shape.bytes())?;
             let tensor = TensorSlot::new(buffer, stream.clone(), consumer.clone())?;
-            Ok(DeviceSlot::new(tensor, plan.shape.sample_bytes(), waits.clone()))
+            DeviceSlot::new(tensor, plan.shape, waits.clone())
         });
         let slots = slots.collect::<Result<_>>()?;
         let pages = (0..on_device.pages).map(|_| pools.page(on_device)).collect::<Result<_>>()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Result};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::Window;
 use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
@@ -438,10 +438,10 @@ impl Filled for Encoded<'_> {
 }
 
 impl Page for Encoded<'_> {
-    fn space(&mut self, len: usize) -> &mut [u8] {
+    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         self.in_page = len <= self.page.len();
         self.len = len;
-        if self.in_page { &mut self.page[..len] } else { self.large.space(len) }
+        if self.in_page { Ok(&mut self.page[..len]) } else { self.large.space(len) }
     }
 
     fn truncate(&mut self, len: usize) {

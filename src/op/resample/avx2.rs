@@ -12,6 +12,7 @@ use std::arch::x86_64::*;
 
 use bytemuck::must_cast;
 
+use crate::error::Fault;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
@@ -61,16 +62,21 @@ impl Passes {
     }
 
     /// Prepares the passes, where the CPU has AVX2.
-    pub fn begin(passes: &mut Option<Self>, columns: Axis<'_>, rows: Axis<'_>, input: Roi) {
+    pub fn begin(
+        passes: &mut Option<Self>,
+        columns: Axis<'_>,
+        rows: Axis<'_>,
+        input: Roi,
+    ) -> Result<(), Fault> {
         let it = passes.get_or_insert_default();
         it.input = input;
         it.pairs = columns.taps().div_ceil(2);
         let outputs = columns.len().next_multiple_of(4);
-        fit(&mut it.offsets, outputs);
-        fit(&mut it.weights, outputs / 2 * it.pairs);
-        fit(&mut it.rows, rows.taps().div_ceil(2));
+        fit(&mut it.offsets, outputs)?;
+        fit(&mut it.weights, outputs / 2 * it.pairs)?;
+        fit(&mut it.rows, rows.taps().div_ceil(2))?;
         it.line_len = line_len(input.width, it.pairs);
-        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len);
+        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len)?;
         it.offsets.fill(0);
         it.weights.fill(Default::default());
         for index in 0..columns.len() {
@@ -84,6 +90,7 @@ impl Passes {
                 }
             }
         }
+        Ok(())
     }
 
     pub fn scratch_bytes(&self) -> usize {

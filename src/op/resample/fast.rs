@@ -4,6 +4,7 @@
 //! The horizontal pass is done on the rows that go in; its bytes are kept in a ring of as many rows as
 //! the vertical pass has taps. What the CPU has decides how sums are formed ([`Path`]); no path loses a bit.
 
+use crate::error::{Fault, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
@@ -70,7 +71,7 @@ impl Path {
 /// A resampling in progress, and its memory, which is kept for the next one.
 ///
 /// ```text
-/// resampler.begin(&params, &table, window);
+/// resampler.begin(&params, &table, window)?;
 /// for y in window.y..window.bottom() {
 ///     resampler.push_row(y, row);
 ///     while let Some(y) = resampler.next_output() {
@@ -104,7 +105,10 @@ pub struct Resampler {
 impl Resampler {
     /// Starts a resampling. Rows will be those of the window `input`, which holds at least the one that
     /// `demand` gave.
-    pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) {
+    ///
+    /// # Errors
+    /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory); rows must not be pushed after it.
+    pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) -> Result<(), Fault> {
         let (columns, rows) = (params.columns(table), params.rows(table));
         debug_assert!(input.x <= columns.inputs().start && columns.inputs().end <= input.right());
         self.params = *params;
@@ -112,7 +116,7 @@ impl Resampler {
         self.next_input = rows.inputs().start;
         self.passed = self.next_input;
         self.next_output = 0;
-        fit(&mut self.table, table.len());
+        fit(&mut self.table, table.len())?;
         self.table.copy_from_slice(table);
         let path = self.path();
         #[cfg(not(target_arch = "x86_64"))]
@@ -121,19 +125,18 @@ impl Resampler {
         {
             if path >= Path::AvxVnni {
                 (self.ring, self.avx2) = (Vec::new(), None);
-                super::vnni::Passes::begin(&mut self.vnni, path, columns, rows, input);
-                return;
+                return super::vnni::Passes::begin(&mut self.vnni, path, columns, rows, input);
             }
             self.vnni = None;
             if path == Path::Avx2 {
-                super::avx2::Passes::begin(&mut self.avx2, columns, rows, input);
+                super::avx2::Passes::begin(&mut self.avx2, columns, rows, input)?;
             } else {
                 self.avx2 = None;
             }
         }
         self.stride = stride(columns.len());
         self.ring_rows = rows.taps() + ROWS_AT_ONCE - 1;
-        fit(&mut self.ring, self.stride * self.ring_rows);
+        fit(&mut self.ring, self.stride * self.ring_rows)
     }
 
     /// The fastest path for the coefficients on this CPU.
@@ -262,12 +265,11 @@ impl<'a> Ring<'a> {
 }
 
 /// Makes a buffer `len` long, without taking more memory than that; the values are unspecified.
-pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) {
+pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
     if len > buffer.capacity() {
         buffer.clear();
-        buffer.reserve_exact(len);
     }
-    buffer.resize(len, T::default());
+    reserve::resize(buffer, len)
 }
 
 /// Bytes from a row of the ring to the next: whole vectors, with room for a store past the last pixel.
@@ -365,7 +367,7 @@ mod tests {
     ) -> Vec<u8> {
         let mut out = Image::<u8>::new(params.wanted());
         let window = src.window();
-        resampler.begin(params, table, window);
+        resampler.begin(params, table, window).unwrap();
         for y in window.y..window.bottom() {
             resampler.push_row(y, src.row(y));
             while let Some(y) = resampler.next_output() {
@@ -476,7 +478,7 @@ mod tests {
         assert!(table.len() <= most, "{op:?} of {size}: {} over {most}", table.len());
 
         let mut resampler = Resampler::default();
-        resampler.begin(&params, &table, size.window());
+        resampler.begin(&params, &table, size.window()).unwrap();
         let held = resampler.scratch_bytes();
         let most = Resampler::max_scratch_bytes(most, wanted, bounds.side);
         assert!(held <= most, "{op:?} of {size}: {held} bytes over {most}");

@@ -311,6 +311,9 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
 }
 
 /// The same with [`Resampler`].
+///
+/// # Panics
+/// If a buffer cannot be allocated. `HostTransform` checks that before.
 pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("resampling takes bytes and gives bytes");
@@ -319,7 +322,9 @@ pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImag
     let skipped = CHANNELS * (window.x - wanted.x) as usize;
     let mut line = vec![0; CHANNELS * wanted.width as usize];
     let mut resampler = Resampler::default();
-    resampler.begin(params, table, src.window());
+    if let Err(fault) = resampler.begin(params, table, src.window()) {
+        panic!("{fault}");
+    }
     for y in params.rows(table).inputs() {
         resampler.push_row(y, src.row(y));
         while let Some(y) = resampler.next_output() {

@@ -158,7 +158,7 @@ impl Source for Npy {
         let (head, bytes) = (stack.head(), stack.bytes());
         file::check_size(head.bytes().len() as u64 + bytes, limit)?;
         let head = head.bytes();
-        let (before, space) = page.space(head.len() + bytes as usize).split_at_mut(head.len());
+        let (before, space) = page.space(head.len() + bytes as usize)?.split_at_mut(head.len());
         before.copy_from_slice(head);
         let at = stack.start + bytes * (index - stack.samples.start);
         match stack.channels {

@@ -182,7 +182,7 @@ impl Source for Parquet {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         let there = self.pictures.read(&self.shards, &self.cache, index, |len| {
             file::check_size(len as u64, limit)?;
-            Ok::<_, Fault>(page.space(len))
+            page.space(len)
         })?;
         if there {
             return Ok(());

@@ -234,7 +234,7 @@ impl<F: Format> Records<F> {
         }
         file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let file = &shard.file;
-        let (before, space) = page.space(prefix.len() + len as usize).split_at_mut(prefix.len());
+        let (before, space) = page.space(prefix.len() + len as usize)?.split_at_mut(prefix.len());
         before.copy_from_slice(prefix);
         let end = offset + u64::from(len);
         let filled = self.format.fill(crc, file, offset, space);
@@ -264,7 +264,8 @@ impl<F: Format> Records<F> {
             file::check_size(len.into(), most)?;
             let end = offset + u64::from(len);
             let bytes = fetch.and_then(Fetch::wait).map_err(|error| not_read(error, end))?;
-            let (before, space) = page.space(prefix.len() + bytes.len()).split_at_mut(prefix.len());
+            let (before, space) =
+                page.space(prefix.len() + bytes.len())?.split_at_mut(prefix.len());
             before.copy_from_slice(&prefix);
             space.copy_from_slice(&bytes);
             verify::<F>(space, offset, crc)

@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
@@ -105,17 +105,24 @@ pub struct Request {
 
 /// The threads that talk to servers.
 pub fn runtime() -> Result<&'static Runtime> {
-    static RUNTIME: OnceLock<std::result::Result<Runtime, String>> = OnceLock::new();
-    let made = RUNTIME.get_or_init(|| {
+    static RUNTIME: OnceLock<(u32, std::result::Result<Runtime, String>)> = OnceLock::new();
+    let (process, made) = RUNTIME.get_or_init(|| {
         let threads = std::thread::available_parallelism().map_or(1, usize::from).min(4);
-        tokio::runtime::Builder::new_multi_thread()
+        let made = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(threads)
             .max_blocking_threads(16)
             .thread_name("feedwater-net")
             .enable_all()
             .build()
-            .map_err(|error| error.to_string())
+            .map_err(|error| error.to_string());
+        (std::process::id(), made)
     });
+    if *process != std::process::id() {
+        return Err(Error::other(format!(
+            "the threads that talk to servers are those of process {process}, and fork copies none of them; start a new \
+             program (exec) instead, or fork before the first URL is opened"
+        )));
+    }
     made.as_ref().map_err(|problem| Error::other(format!("cannot start threads: {problem}")))
 }
 
@@ -327,20 +334,23 @@ async fn collect(
     expected: u64,
 ) -> Attempt<Bytes> {
     // Copied, since what comes is a piece of a connection's buffer, and would hold all of that.
-    let mut whole = BytesMut::with_capacity(expected.min(FIRST_CAPACITY) as usize);
+    let no_memory = |_| Failure::Never(ErrorKind::OutOfMemory.into());
+    let mut whole: Vec<u8> = Vec::new();
+    whole.try_reserve_exact(expected.min(FIRST_CAPACITY) as usize).map_err(no_memory)?;
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| judge(&error))?;
         if whole.len() as u64 + part.len() as u64 > expected {
             let problem = format!("more than the {expected} bytes came that were asked for");
             return Err(Failure::again(problem));
         }
+        whole.try_reserve(part.len()).map_err(no_memory)?;
         whole.extend_from_slice(&part);
     }
     if (whole.len() as u64) < expected {
         return Err(Failure::again(format!("{} of {expected} bytes came", whole.len())));
     }
     Counters::add(&Counters::get().bytes, expected);
-    Ok(whole.freeze())
+    Ok(whole.into())
 }
 
 /// Of an object, for those who send it.

@@ -17,6 +17,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
+use crate::error::Fault;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
@@ -92,7 +93,7 @@ impl Passes {
         columns: Axis<'_>,
         rows: Axis<'_>,
         input: Roi,
-    ) {
+    ) -> Result<(), Fault> {
         let it = passes.get_or_insert_with(|| Self::new(path));
         it.path = path;
         let read = columns.inputs();
@@ -100,9 +101,9 @@ impl Passes {
         it.read = byte(read.start)..byte(read.end);
         (it.step, it.groups) = step_and_groups(columns.taps());
         let outputs = columns.len().next_multiple_of(4);
-        fit(&mut it.starts, outputs);
+        fit(&mut it.starts, outputs)?;
         it.starts.fill(0);
-        fit(&mut it.digits, outputs * it.groups);
+        fit(&mut it.digits, outputs * it.groups)?;
         it.digits.fill(Default::default());
         let mut last = 0;
         for (index, digits) in it.digits.chunks_exact_mut(it.groups).take(columns.len()).enumerate()
@@ -114,13 +115,13 @@ impl Passes {
             split(digits, first % it.step, coefs);
         }
         let blocks = last + it.groups;
-        fit(&mut it.quads, blocks);
+        fit(&mut it.quads, blocks)?;
         it.line_len = line_len(read.end - read.start, it.groups);
-        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len);
+        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len)?;
         it.stride = ring_stride(columns.len());
-        fit(&mut it.ring, it.stride * ring_quads(rows.taps()));
+        fit(&mut it.ring, it.stride * ring_quads(rows.taps()))?;
         it.first_row = rows.inputs().start;
-        fit(&mut it.rows, ring_quads(rows.taps()));
+        fit(&mut it.rows, ring_quads(rows.taps()))
     }
 
     fn new(path: Path) -> Self {

@@ -1,0 +1,116 @@
+//! Loaders in a child process after `fork`, which copies no threads: an error instead of a batch, and drops that end.
+#![allow(unsafe_code, reason = "fork is no safe call")]
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread::sleep;
+use std::time::Duration;
+
+use common::{memory, training};
+use feedwater::error::Error;
+use feedwater::loader::{DeviceChoice, Loader, Stats};
+
+/// Forks so often, so that locks are held by other threads at some of the forks.
+const FORKS: usize = 20;
+
+/// Held by each test, so that no other thread of this program is in the middle of anything when one forks.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs `child` in a forked process; whether it ended by itself and without a panic.
+fn ends_well(child: impl FnOnce()) -> bool {
+    // SAFETY: the child runs `child` on the only thread that it has, and leaves without running anything else of this program.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork");
+    if pid == 0 {
+        let code = i32::from(catch_unwind(AssertUnwindSafe(child)).is_err());
+        // SAFETY: ends the child at once.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // What hangs is ended after a minute.
+    for _ in 0..6000 {
+        // SAFETY: `status` is a local, and the child is this function's own.
+        if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
+            return libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0;
+        }
+        sleep(Duration::from_millis(10));
+    }
+    // SAFETY: as above.
+    unsafe {
+        libc::kill(pid, libc::SIGKILL);
+        libc::waitpid(pid, &mut status, 0);
+    }
+    false
+}
+
+fn loader() -> Loader {
+    let builder = Loader::builder(memory(40), training()).device(DeviceChoice::Cpu);
+    builder.batch(4).workers(3).prefetch(2).auto_prefetch().build().unwrap()
+}
+
+#[test]
+fn a_child_gets_an_error_instead_of_a_batch_and_the_parent_goes_on() {
+    let _alone = alone();
+    let loader = loader();
+    let parent = process::id();
+    let is_forked = |error: Option<Error>| matches!(error, Some(Error::Forked { built_in }) if built_in == parent);
+    for _ in 0..FORKS {
+        let mut epoch = (&loader).into_iter();
+        assert!(epoch.next().unwrap().is_ok());
+        assert!(ends_well(|| {
+            // More than what may be ready: a batch that was ready is none of the child's either.
+            assert!(is_forked(epoch.next().unwrap().err()));
+            assert!(epoch.next().is_none());
+            assert!(is_forked((&loader).into_iter().next().unwrap().err()));
+            assert!(is_forked(loader.choose(loader.choice()).err()));
+            assert!(is_forked(loader.report().err()));
+            assert_eq!(loader.stats(), Stats::default());
+            assert!(loader.decisions().is_empty() && loader.metrics().is_empty());
+            loader.add_span("logging", Duration::from_millis(1));
+        }));
+        assert_eq!(epoch.count(), 9, "the parent has all that is left");
+    }
+    assert_eq!(loader.stats().batches, 10 * FORKS as u64);
+}
+
+#[test]
+fn a_child_drops_loaders_and_batches_of_its_parent() {
+    let _alone = alone();
+    for _ in 0..FORKS {
+        let mut loader = Some(loader());
+        let batches: Vec<_> = loader.iter().flatten().take(2).map(|batch| batch.unwrap()).collect();
+        let before: Vec<_> = batches.iter().map(|batch| batch.to_host().unwrap()).collect();
+        let mut batches = Some(batches);
+        assert!(ends_well(|| {
+            let batches = batches.take().unwrap();
+            for (batch, before) in batches.iter().zip(&before) {
+                assert!(batch.host().unwrap() == before, "a batch can still be read");
+            }
+            drop(loader.take());
+            drop(batches);
+        }));
+        for (batch, before) in batches.iter().flatten().zip(&before) {
+            assert!(batch.host().unwrap() == before);
+        }
+        drop(batches);
+        assert_eq!(loader.unwrap().into_iter().count(), 10, "the parent has its next epoch");
+    }
+}
+
+/// What is built in the child is the child's own.
+#[test]
+fn a_child_builds_its_own_loader() {
+    let _alone = alone();
+    let parents = loader();
+    assert!(ends_well(|| {
+        assert_eq!(loader().into_iter().filter(|batch| batch.is_ok()).count(), 10);
+    }));
+    assert_eq!(parents.into_iter().count(), 10);
+}
