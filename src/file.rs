@@ -118,7 +118,7 @@ impl Pending {
         static COUNTER: AtomicU64 = AtomicU64::new(0);
         let name = target.file_name().ok_or(ErrorKind::IsADirectory)?.as_bytes();
         let name = OsStr::from_bytes(&name[..name.len().min(NAME_BYTES)]);
-        // Registered before it exists: whoever discards all of them forgets none.
+        // Held until the file is registered: whoever discards all of them forgets none.
         let mut registered = lock();
         let (temporary, file) = loop {
             let number = COUNTER.fetch_add(1, Ordering::Relaxed);

@@ -6,6 +6,7 @@
 
 mod exif;
 mod jpeg;
+mod memory;
 mod png;
 mod pnm;
 mod verify;
@@ -15,6 +16,7 @@ use crate::error::{Fault, Reason};
 use crate::geometry::{Orientation, Size};
 
 pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
+pub use memory::{DecodeMemory, memory_bytes};
 pub(crate) use png::{PngEnd, PngLayout, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
@@ -84,6 +86,18 @@ impl Header {
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
             Format::Pixels => Err(corrupt("a file is never a decoded picture")),
+        }
+    }
+
+    /// Reads the header from the first bytes of a file, whose pixels need not be among them. An orientation that stands
+    /// behind the pixels is not seen.
+    ///
+    /// Faults: those of [`parse_as`](Self::parse_as); `Truncated` where the header goes on after these bytes.
+    pub fn parse_head(head: &[u8], strict: bool) -> Result<Self, Fault> {
+        match recognise(head) {
+            Ok(Format::Jpeg) => jpeg::parse_head(head, strict).map(|(header, _)| header),
+            Ok(Format::WebP) => webp::parse_head(head),
+            _ => Self::parse_as(head, strict),
         }
     }
 

@@ -34,10 +34,14 @@ impl<T: Copy + Default> Image<T> {
         Self { window, data }
     }
 
-    /// Makes it a window of another size, keeping the memory; the values are unspecified. If memory cannot
-    /// be allocated, it stays unchanged.
+    /// Makes it a window of another size, keeping the memory or taking no more than that; the values are unspecified. If memory
+    /// cannot be allocated, it is an empty window.
     pub fn reset(&mut self, window: Roi) -> Result<(), Fault> {
-        reserve::resize(&mut self.data, len(window))?;
+        self.window = Roi::default();
+        if let Err(fault) = reserve::renew(&mut self.data, len(window)) {
+            self.data.clear();
+            return Err(fault);
+        }
         self.window = window;
         Ok(())
     }
@@ -86,7 +90,7 @@ impl<T: Copy + Default> Image<T> {
         self.row_mut(y)[start..start + CHANNELS].copy_from_slice(&pixel);
     }
 
-    /// Bytes of memory held, which only ever grow.
+    /// Bytes of memory held.
     pub fn capacity_bytes(&self) -> usize {
         self.data.capacity() * size_of::<T>()
     }
@@ -115,6 +119,14 @@ impl HostImage {
         match self {
             HostImage::U8(image) => image.window(),
             HostImage::F32(image) => image.window(),
+        }
+    }
+
+    /// Bytes of memory held.
+    pub fn capacity_bytes(&self) -> usize {
+        match self {
+            HostImage::U8(image) => image.capacity_bytes(),
+            HostImage::F32(image) => image.capacity_bytes(),
         }
     }
 

@@ -1,16 +1,18 @@
 //! What a source holds: formats, sizes, samplings, labels, what cannot be used, and how a GPU would decode it.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 use serde::Serialize;
 
 use crate::decode::HostDecoder;
-use crate::error::{Fault, Reason, Result};
+use crate::error::{Fault, Result};
 use crate::geometry::{Orientation, Size};
-use crate::header::{Header, Sampling};
-use crate::plan::{Limits, Route};
+use crate::header::{Header, Sampling, memory_bytes};
+use crate::loader::{LargeImages, Room};
+use crate::plan::{Limits, Route, SampleMemory};
 use crate::source::{HostPage, LeftOut, Source};
 
 /// How to look at a source.
@@ -115,8 +117,9 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     let looks = if settings.samples == 0 { samples } else { settings.samples.min(samples) };
     let next = AtomicU64::new(0);
     let done = AtomicU64::new(0);
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
     let work = || {
-        let mut look = Look::new(settings.strict);
+        let mut look = Look::new(settings.strict, large.clone());
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= looks {
@@ -153,12 +156,13 @@ struct Look {
     report: Report,
     page: HostPage,
     decoder: HostDecoder,
+    room: Room,
 }
 
 impl Look {
-    fn new(strict: bool) -> Self {
-        let decoder = HostDecoder::new().strict(strict);
-        Self { report: Report::new(), page: HostPage::default(), decoder }
+    fn new(strict: bool, large: Arc<LargeImages>) -> Self {
+        let (page, decoder) = (HostPage::default(), HostDecoder::new().strict(strict));
+        Self { report: Report::new(), page, decoder, room: Room::of_thread(large) }
     }
 
     fn at(&mut self, source: &dyn Source, index: u64, settings: &Settings) {
@@ -179,17 +183,18 @@ impl Look {
         self.report.bytes += bytes.len() as u64;
         self.report.largest_bytes = self.report.largest_bytes.max(bytes.len() as u64);
         let header = Header::parse_as(bytes, settings.strict)?;
-        let pixels = header.size.pixels();
-        if pixels > limits.max_pixels {
-            let problem = format!(
-                "{} is {pixels} pixels, limits.max_pixels is {}",
-                header.size, limits.max_pixels
-            );
-            return Err(Fault::new(Reason::Oversized, problem));
-        }
+        limits.check_size(header.size)?;
         if settings.decode {
-            let window = header.size.window();
-            self.decoder.decode(bytes, &header, window, 1, &mut |_, _| {})?;
+            let (window, decoder) = (header.size.window(), &mut self.decoder);
+            let need = SampleMemory::of_decode(memory_bytes(&header, bytes, bytes.len() as u64));
+            let nothing = SampleMemory::default();
+            self.room.admit(header.size, &need, &nothing, || decoder.release())?;
+            let decoded = decoder.decode(bytes, &header, window, 1, &mut |_, _| {});
+            if self.room.is_beyond() {
+                decoder.release();
+                self.room.give_back();
+            }
+            decoded?;
         }
         let of_header = header.jpeg.as_ref().and_then(|jpeg| jpeg.tolerated);
         let damage = if settings.decode { self.decoder.tolerated() } else { of_header };

@@ -145,7 +145,8 @@ fn a_page_has_room_for_files_in_proportion_to_its_pixels() {
     assert_eq!(page.picture_pixels, 500 * 375 * 5 / 4);
     assert_eq!(page.encoded_bytes, (2 * page.picture_pixels).next_multiple_of(256));
     let beyond = plan.footprint.row("files beyond a page").unwrap();
-    assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 16 * (50 << 20)));
+    // 16 workers, and the thread that makes what the engines refuse.
+    assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 17 * (50 << 20)));
     assert!(limited(None, None).unwrap().footprint.row("files beyond a page").is_none());
 }
 
@@ -258,6 +259,79 @@ fn a_plan_for_the_cpu_has_no_device_memory_to_limit() {
     settings.limits.pinned_memory = Some(0);
     let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
     assert!(Plan::new(&training(), &settings, &facts).unwrap().reductions.is_empty());
+}
+
+/// A plan for the CPU under a limit of host memory.
+fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, Error> {
+    let (chain, mut settings) = job();
+    settings.limits.host_memory = limit;
+    (settings.loader.workers, settings.loader.prefetch) = (workers, prefetch);
+    let device = DeviceFacts::None("none".into());
+    let picture = Size::new(500, 375);
+    let facts = Facts { largest_bytes: 120_000, picture, device, cores: 8, ..Facts::default() };
+    Plan::new(&chain, &settings, &facts)
+}
+
+/// From no limit down to the smallest: batches ahead give way first, then workers that are chosen, then nothing.
+#[test]
+fn host_memory_is_kept_by_batches_ahead_and_then_by_chosen_workers() {
+    let host = |plan: &Plan| total(plan, Memory::Host);
+    for (workers, prefetch) in [
+        (Count::Auto, Count::Auto),
+        (Count::Auto, Count::Fixed(3)),
+        (Count::Fixed(6), Count::Auto),
+        (Count::Fixed(6), Count::Fixed(3)),
+    ] {
+        let plan = |limit| on_host(limit, workers, prefetch);
+        let free = plan(None).unwrap();
+        assert_eq!(plan(Some(host(&free))).unwrap().footprint, free.footprint);
+        let mut limit = host(&free) - 1;
+        let mut before = (free.prefetch, free.workers.most);
+        let refused = loop {
+            match plan(Some(limit)) {
+                Ok(fitted) => {
+                    assert!(host(&fitted) <= limit, "{limit}: {fitted}");
+                    let now = (fitted.prefetch, fitted.workers.most);
+                    assert!(now < before || now.0 > before.0 && now.1 < before.1, "{now:?}");
+                    assert!(now.1 == free.workers.most || now.0 == 1 || workers == Count::Auto);
+                    assert_eq!(fitted.shape, free.shape);
+                    assert_eq!(fitted.room, free.room, "which samples are oversized depends on it");
+                    let limits =
+                        |it: &feedwater::plan::Reduction| it.limits == ["limits.host_memory"];
+                    assert!(!fitted.reductions.is_empty() && fitted.reductions.iter().all(limits));
+                    before = now;
+                    limit = host(&fitted) - 1;
+                }
+                Err(error) => break error,
+            }
+        };
+        let smallest = named(&refused, "limits.host_memory").unwrap();
+        assert_eq!(smallest, limit + 1, "{refused}");
+        assert!(refused.to_string().contains("worker scratch"), "{refused}");
+        let least = plan(Some(smallest)).unwrap();
+        assert_eq!(least.prefetch, 1);
+        assert_eq!(least.workers.most, if workers == Count::Auto { 1 } else { 6 });
+    }
+}
+
+/// With a device page-locked memory is the host's too, and batches are not.
+#[test]
+fn host_memory_counts_page_locked_memory_and_leaves_batches_on_a_device() {
+    let limited = |limit| {
+        let (chain, mut settings) = job();
+        settings.limits.host_memory = limit;
+        Plan::new(&chain, &settings, &facts(Size::new(500, 375), 120_000))
+    };
+    let both = |plan: &Plan| total(plan, Memory::Host) + total(plan, Memory::Pinned);
+    let free = limited(None).unwrap();
+    let less = limited(Some(both(&free) - MIB)).unwrap();
+    assert!(both(&less) <= both(&free) - MIB);
+    assert_eq!(less.prefetch, free.prefetch, "no batch lies there");
+    assert!(kept(&less)[1..] < kept(&free)[1..]);
+    let error = limited(Some(MIB)).unwrap_err();
+    let smallest = named(&error, "limits.host_memory").unwrap();
+    assert!(both(&limited(Some(smallest)).unwrap()) == smallest, "{error}");
+    assert!(limited(Some(smallest - 1)).is_err());
 }
 
 /// What limits must not change: everything but how many of what goes round.

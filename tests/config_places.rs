@@ -68,8 +68,8 @@ fn what_the_text_says_has_its_line_and_column() {
             42,
         ),
         // What is missing is missing from its table.
-        ("[[chain]]\nop = \"flip\"\n[[chain]]\nwidth = 3", "chain[1].op", 5, 3),
-        ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", 3, 3),
+        ("[[chain]]\nop = \"flip\"\n[[chain]]\nwidth = 3", "chain[1].op", 5, 1),
+        ("[[chain]]\nop = \"center_crop\"\nwidth = 3", "chain[0].height", 3, 1),
     ] {
         // A key without a section stands before the first one.
         let (text, moved) = match text.starts_with('[') {

@@ -81,14 +81,13 @@ fn a_file_cut_anywhere_is_truncated() {
                         path.display()
                     );
                 }
-                // A PNG may lack what follows its last row.
+                // A PNG may lack what follows its last row, and a PNM in text the end of its last number.
                 Ok(pixels) => {
-                    assert!(
-                        path.extension().unwrap() == "png",
-                        "{length} bytes of {}",
-                        path.display()
-                    );
-                    assert!(pixels == whole, "{length} bytes of {}", path.display());
+                    let name = path.file_name().unwrap().to_str().unwrap();
+                    let text = name.starts_with("pnm-") && name.contains("-text");
+                    assert!(text || name.ends_with(".png"), "{length} bytes of {name}");
+                    let sure = whole.len() - if text { 3 } else { 0 };
+                    assert!(pixels[..sure] == whole[..sure], "{length} bytes of {name}");
                 }
             }
         }

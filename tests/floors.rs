@@ -37,6 +37,7 @@ const UNSAFE: [&str; 8] = [
     "src/decode/libwebp.rs",
     "src/gpu/",
     "src/handoff/dlpack.rs",
+    "src/loader/large.rs",
     "src/op/resample/avx2.rs",
     "src/op/resample/vnni/",
     "src/storage/mapped/",

@@ -153,8 +153,9 @@ fn a_number_that_is_no_label_is_an_error_with_line_and_value() {
             ("a.txt", format!("\na 1\nb {value}\n")),
             (
                 "a.jsonl",
-                format!("\n{{\"path\": \"a\"}}\n").replace('}', ", \"label\": 1}")
-                    + &format!("{{\"path\": \"b\", \"label\": {value}}}"),
+                format!(
+                    "\n{{\"path\": \"a\", \"label\": 1}}\n{{\"path\": \"b\", \"label\": {value}}}"
+                ),
             ),
         ] {
             let words = words(open(name, &text));

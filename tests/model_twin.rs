@@ -135,8 +135,8 @@ fn random_model(seed: u64) -> (Model, Options) {
     let mut model = model(1 + below(40) as u32, 1 + below(9) as usize, below(6) as u32);
     model.cores = 1 + below(6) as u32;
     model.contention = (below(2) == 0).then(|| Contention {
-        speed: 0.1 * (1 + below(10)) as f64,
-        available: f64::from(model.cores) * 0.1 * (1 + below(10)) as f64,
+        speed: (1 + below(8)) as f64 / 8.0,
+        available: f64::from(model.cores) * (1 + below(8)) as f64 / 8.0,
     });
     model.resources = (0..below(3)).map(|at| resource(&at.to_string(), 1 + at as u32)).collect();
     let held = 1 + below(4);

@@ -73,6 +73,9 @@ pub struct Report {
     /// Pages of files that are resident at the end: of mapped ones (`storage.map`), and the program's own. They are part of
     /// the peak, no plan names them, and the system may take them back at any time.
     pub file_rss_bytes: u64,
+    /// Whether the peak, without pages of files, is beyond the prediction by more than a fiftieth: a fault of feedwater's, or
+    /// memory of something else in the process.
+    pub host_bytes_exceeded: bool,
     /// Device memory that the plan names.
     pub device_bytes_predicted: u64,
     /// Most device memory that the loader has held.
@@ -96,6 +99,9 @@ impl Report {
         let seconds = stats.seconds;
         let profile = loader.profile();
         let spent = Spent::of(&profile);
+        let host_bytes_predicted = memory.host_bytes_predicted + memory.pinned_bytes_predicted;
+        let [peak_rss_bytes, file_rss_bytes] =
+            ["VmHWM", "RssFile"].map(|key| status_bytes(key).unwrap_or(0));
         Self {
             interrupted: interrupt::requested().map(Signal::name),
             images: stats.images,
@@ -120,9 +126,10 @@ impl Report {
             stages: stats.stages,
             spent,
             storage: stats.storage,
-            host_bytes_predicted: memory.host_bytes_predicted + memory.pinned_bytes_predicted,
-            peak_rss_bytes: status_bytes("VmHWM").unwrap_or(0),
-            file_rss_bytes: status_bytes("RssFile").unwrap_or(0),
+            host_bytes_predicted,
+            peak_rss_bytes,
+            file_rss_bytes,
+            host_bytes_exceeded: exceeds(peak_rss_bytes, file_rss_bytes, host_bytes_predicted),
             device_bytes_predicted: memory.device_bytes_predicted,
             device_bytes_peak: memory.device_bytes_peak,
             device_bytes_of_driver: memory.device_bytes_of_driver,
@@ -205,9 +212,19 @@ impl fmt::Display for Report {
             bytes(self.device_bytes_peak),
         )?;
         match self.device_bytes_of_driver {
-            0 => Ok(()),
-            driver => write!(f, " (besides {} of the driver and its libraries)", bytes(driver)),
+            0 => {}
+            driver => write!(f, " (besides {} of the driver and its libraries)", bytes(driver))?,
         }
+        if self.host_bytes_exceeded {
+            let peak = self.peak_rss_bytes.saturating_sub(self.file_rss_bytes);
+            let over = peak - self.host_bytes_predicted;
+            write!(
+                f,
+                "\nexceeded  {} of host memory more than predicted: please report it with the output of feedwater plan",
+                bytes(over)
+            )?;
+        }
+        Ok(())
     }
 }
 
@@ -254,6 +271,11 @@ fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
         Some(_) => {}
     }
     text
+}
+
+/// Whether resident memory without pages of files is more than was predicted, and a fiftieth.
+fn exceeds(peak: u64, of_files: u64, predicted: u64) -> bool {
+    peak.saturating_sub(of_files) > predicted.saturating_add(predicted / 50)
 }
 
 /// A line of this process's `/proc/self/status` in bytes: `VmRSS`, `VmHWM`. `None` where there is none.
@@ -329,6 +351,13 @@ mod tests {
         let text = "7 (a b) c) S 1 7 7 0 -1 4194560 900 0 0 0 12 30 500 600 20 0 4 0";
         assert_eq!(clock_ticks(text), Some(42));
         assert_eq!(clock_ticks("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_peak_is_beyond_the_prediction_by_more_than_a_fiftieth_without_pages_of_files() {
+        assert!(!exceeds(1020, 0, 1000) && exceeds(1021, 0, 1000));
+        assert!(!exceeds(5020, 4000, 1000) && exceeds(5021, 4000, 1000));
+        assert!(!exceeds(10, 4000, 0));
     }
 
     #[test]

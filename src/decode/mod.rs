@@ -22,10 +22,13 @@ use crate::geometry::{Roi, Size};
 use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
 use crate::tensor::CHANNELS;
 
+pub use crate::header::{DecodeMemory, memory_bytes};
+
 /// Receives row `y` of the stored picture: `3 * window.width` bytes.
 pub type RowSink<'a> = dyn FnMut(u32, &[u8]) + 'a;
 
-/// Decodes pictures on the CPU. One per thread; its buffers only ever grow and serve every picture.
+/// Decodes pictures on the CPU. One per thread; its buffers grow to what the largest picture needs and serve every picture.
+/// [`memory_bytes`] bounds what a picture needs.
 ///
 /// A picture that fails leaves nothing behind: the next one decodes as if it were the first.
 #[derive(Debug)]
@@ -68,8 +71,7 @@ impl HostDecoder {
     /// other formats know only 1. `window` counts stored pixels, before the EXIF orientation and after the
     /// reduction, and lies inside [`reduced_size`]. Equal, bit for bit, to the same window of a whole decode.
     ///
-    /// Memory: a JPEG takes a few rows, a progressive one two bytes per sample; an interlaced PNG at most 8 bytes
-    /// per pixel; a WebP 3 per pixel of the window, besides what [`memory_bytes`] says of libwebp; a PNM a row. `row` may have been called for some rows before a fault shows.
+    /// Memory: at most [`memory_bytes`]. `row` may have been called for some rows before a fault shows.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -105,6 +107,11 @@ impl HostDecoder {
     pub fn capacity_bytes(&self) -> usize {
         self.scratch.capacity() + self.line.capacity()
     }
+
+    /// Gives all memory back.
+    pub fn release(&mut self) {
+        *self = Self::default();
+    }
 }
 
 /// Size of a picture after the decoder's reduction: each side divided and rounded up (libjpeg's rule).
@@ -115,23 +122,6 @@ pub const fn reduced_size(size: Size, reduction: u32) -> Size {
 /// Whether pictures of this format can be reduced while they are decoded.
 pub const fn can_reduce(format: Format) -> bool {
     matches!(format, Format::Jpeg)
-}
-
-/// Most bytes that decoding a picture takes besides rows: nothing for JPEGs of one scan, which go row by row; all
-/// coefficients (two bytes each) for those of several, progressive or not; the whole picture for interlaced PNGs and for WebPs; nothing for what is decoded already.
-pub fn memory_bytes(header: &Header) -> u64 {
-    let pixels = header.size.pixels();
-    match (&header.jpeg, header.format) {
-        (Some(jpeg), _) if jpeg.is_progressive() || !jpeg.is_interleaved() => {
-            let components = jpeg.components();
-            let most = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).max();
-            let all: u64 = components.iter().map(|it| u64::from(it.h) * u64::from(it.v)).sum();
-            pixels.saturating_mul(2 * all) / most.unwrap_or(1).max(1)
-        }
-        (_, Format::WebP) => pixels.saturating_mul(4 + WEBP_LIBRARY_BYTES),
-        (_, Format::Png) => pixels.saturating_mul(8),
-        _ => 0,
-    }
 }
 
 /// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the
@@ -187,10 +177,10 @@ fn check_jpeg(jpeg: &JpegHeader) -> Result<(), Fault> {
     Err(Fault::new(Reason::Unsupported, problem))
 }
 
-/// Lengthens a scratch buffer where needed and returns its first `len` bytes.
+/// Lengthens a scratch buffer where needed, to no more than that, and returns its first `len` bytes.
 fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Fault> {
     if buffer.len() < len {
-        reserve::resize(buffer, len)?;
+        reserve::renew(buffer, len)?;
     }
     Ok(&mut buffer[..len])
 }

@@ -19,6 +19,15 @@ pub fn resize<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(),
     Ok(())
 }
 
+/// Makes `buffer` `len` elements long, whose values are unspecified. Where that takes more memory than it has, the old memory is
+/// freed first, and no more is taken than that.
+pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
+    if len > buffer.capacity() {
+        *buffer = Vec::new();
+    }
+    resize(buffer, len)
+}
+
 /// Makes room in `buffer` for `len` elements in all, without taking more memory than that.
 pub fn reserve<T>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
     let more = len.saturating_sub(buffer.len());

@@ -157,6 +157,21 @@ const SOS: u8 = 0xDA;
 const DRI: u8 = 0xDD;
 
 pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, Fault> {
+    let (mut header, rest) = parse_head(bytes, strict)?;
+    if !ends(rest) {
+        if strict {
+            let problem = "no end-of-image marker: the file ends before the picture does";
+            return Err(Fault::new(Reason::Truncated, problem));
+        }
+        if let Some(jpeg) = &mut header.jpeg {
+            jpeg.tolerated = jpeg.tolerated.or(Some(Tolerated::JpegEnd));
+        }
+    }
+    Ok(header)
+}
+
+/// The header, and what follows the head of the first scan.
+pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), Fault> {
     let mut rest = &bytes[2..];
     let mut frame: Option<(Size, JpegHeader)> = None;
     let mut seen = Seen::default();
@@ -217,20 +232,13 @@ pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, Fault> {
         return Err(corrupt("a scan without a frame header"));
     };
     jpeg.tolerated = seen.short_segment.then_some(Tolerated::JpegData);
-    if !ends(rest) {
-        if strict {
-            let problem = "no end-of-image marker: the file ends before the picture does";
-            return Err(Fault::new(Reason::Truncated, problem));
-        }
-        jpeg.tolerated = jpeg.tolerated.or(Some(Tolerated::JpegEnd));
-    }
     jpeg.restart_interval = seen.restart_interval;
     jpeg.scan_components = seen.scan_components;
     jpeg.jfif = seen.jfif;
     jpeg.adobe_transform = seen.adobe_transform;
     jpeg.icc = seen.icc;
     let orientation = seen.metadata.orientation();
-    Ok(Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) })
+    Ok((Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) }, rest))
 }
 
 /// What the segments other than the frame header said.

@@ -42,6 +42,25 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
     Ok(Header { format: Format::WebP, size, orientation: metadata.orientation(), jpeg: None })
 }
 
+/// The header from the first bytes of a file that may go on. Metadata behind these bytes is not seen.
+pub(super) fn parse_head(head: &[u8]) -> Result<Header, Fault> {
+    let (Some(riff), Some(kind), Some(data)) = (le32(head, 4), head.get(12..16), head.get(20..))
+    else {
+        return Err(truncated("its first chunk"));
+    };
+    if u64::from(riff) + CHUNK_HEAD as u64 <= head.len() as u64 {
+        return parse(head);
+    }
+    let size = match kind {
+        b"VP8 " => lossy_size(data)?,
+        b"VP8L" => lossless_size(data)?,
+        b"VP8X" => canvas(data)?.1,
+        _ => return Err(corrupt("the first chunk is neither VP8, VP8L nor VP8X")),
+    };
+    let orientation = Metadata::default().orientation();
+    Ok(Header { format: Format::WebP, size, orientation, jpeg: None })
+}
+
 /// Reads the container again, for the decoder.
 pub(crate) fn layout(bytes: &[u8]) -> Result<WebpLayout<'_>, Fault> {
     walk(bytes, &mut Metadata::default())
@@ -53,6 +72,9 @@ fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, 
     if claimed > bytes.len() as u64 {
         let problem = format!("the image; it claims {claimed} bytes and has {}", bytes.len());
         return Err(truncated(&problem));
+    }
+    if claimed < 20 {
+        return Err(corrupt(format!("it claims {claimed} bytes, less than a chunk's head needs")));
     }
     let mut walk = Walk { bytes: &bytes[..claimed as usize], at: 12 };
     match walk.peek()?.kind {
@@ -144,17 +166,7 @@ impl<'a> Walk<'a> {
     /// A file that starts with a VP8X chunk.
     fn extended(&mut self, metadata: &mut Metadata) -> Result<WebpLayout<'a>, Fault> {
         let head = self.peek()?;
-        let &[flags, _, _, _, ref sides @ ..] = head.data else {
-            return Err(corrupt("a VP8X chunk without flags"));
-        };
-        let Some(&[w0, w1, w2, h0, h1, h2]) = sides.first_chunk() else {
-            let problem = format!("a VP8X chunk of {} bytes, not {VP8X_BYTES}", head.data.len());
-            return Err(corrupt(problem));
-        };
-        let canvas = Size::new(le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1);
-        if canvas.pixels() >= MAX_PIXELS {
-            return Err(corrupt(format!("a canvas of {canvas}; there may be 2^32 - 1 pixels")));
-        }
+        let (flags, canvas) = canvas(head.data)?;
         if flags & !KNOWN_FLAGS != 0 {
             return Err(corrupt(format!("unknown flags in the VP8X chunk: {flags:#04x}")));
         }
@@ -230,6 +242,22 @@ impl<'a> Walk<'a> {
         // Where they differ, libwebp goes by the image.
         Ok((Roi::new(x, y, coded.width, coded.height), chunks))
     }
+}
+
+/// Flags and canvas of a VP8X chunk.
+fn canvas(data: &[u8]) -> Result<(u8, Size), Fault> {
+    let &[flags, _, _, _, ref sides @ ..] = data else {
+        return Err(corrupt("a VP8X chunk without flags"));
+    };
+    let Some(&[w0, w1, w2, h0, h1, h2]) = sides.first_chunk() else {
+        let problem = format!("a VP8X chunk of {} bytes, not {VP8X_BYTES}", data.len());
+        return Err(corrupt(problem));
+    };
+    let canvas = Size::new(le24([w0, w1, w2]) + 1, le24([h0, h1, h2]) + 1);
+    if canvas.pixels() >= MAX_PIXELS {
+        return Err(corrupt(format!("a canvas of {canvas}; there may be 2^32 - 1 pixels")));
+    }
+    Ok((flags, canvas))
 }
 
 fn check_inside(canvas: Size, frame: Roi) -> Result<(), Fault> {

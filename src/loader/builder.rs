@@ -4,21 +4,19 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
-use crate::decode;
 use crate::error::{Error, Result};
-use crate::footprint::{Available, Memory};
-use crate::geometry::Size;
+use crate::footprint::Available;
 use crate::gpu::nvjpeg::{self, Backend};
 use crate::gpu::{self, Device, Stream};
-use crate::header::Header;
-use crate::measure::{OTHER_TRACKS, Watching, trace_bytes};
+use crate::measure::Watching;
 use crate::op::{Chain, Placement};
 use crate::plan::{
-    Count, DeviceFacts, Environment, Facts, Last, Limits, OnError, Plan, Route, Settings, ShardFrom,
+    Count, DeviceFacts, Environment, Facts, Last, OnError, Plan, Route, Settings, ShardFrom,
 };
-use crate::source::{HostPage, Source, Subset};
+use crate::source::{Source, Subset};
 use crate::tensor::{DType, Layout};
 
+use super::look::Looks;
 use super::origin::Locate;
 use super::{Loader, LoaderState};
 
@@ -242,6 +240,24 @@ impl LoaderBuilder {
         self
     }
 
+    /// Most columns, and most rows, of a picture.
+    pub fn max_side(mut self, pixels: u32) -> Self {
+        self.settings.limits.max_side = pixels;
+        self
+    }
+
+    /// Bytes of host memory for all samples together that need more than their worker's share.
+    pub fn large_image_memory(mut self, bytes: u64) -> Self {
+        self.settings.limits.large_image_memory = bytes;
+        self
+    }
+
+    /// Most bytes of host memory, page-locked memory included; `None`, the default, is no limit.
+    pub fn host_memory(mut self, bytes: Option<u64>) -> Self {
+        self.settings.limits.host_memory = bytes;
+        self
+    }
+
     /// Most bytes of an encoded sample.
     pub fn max_file_bytes(mut self, bytes: u64) -> Self {
         self.settings.limits.max_file_bytes = bytes;
@@ -377,22 +393,17 @@ impl LoaderBuilder {
     }
 
     fn make_plan(&self, device: DeviceFacts) -> Result<Plan> {
-        let mut plan = Plan::new(&self.chain, &self.settings, &self.facts(device))?;
-        let spans = self.watching.spans as u64;
-        if spans > 0 {
-            let threads = threads(&plan);
-            let note = format!("{spans} spans of each of {} tracks", threads + OTHER_TRACKS);
-            plan.footprint.add(Memory::Host, "trace", trace_bytes(spans, threads), 1, note);
-        }
-        Ok(plan)
+        Plan::new(&self.chain, &self.settings, &self.facts(device))
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
-        let (picture, decoder_bytes) = look_at(&*self.source, &self.settings.limits);
+        let Looks { picture, looked, all } = Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
         Facts {
             largest_bytes: self.source.largest_bytes(),
             picture,
-            decoder_bytes,
+            looked,
+            looked_at_all: all,
+            trace_spans: self.watching.spans as u64,
             source_bytes: self.source.memory_bytes(),
             samples: self.source.len(),
             files: self.files(),
@@ -444,13 +455,6 @@ impl LoaderBuilder {
     }
 }
 
-/// Threads of a loader that measure themselves: workers, the one that opened the source, the launcher and the one that feeds
-/// the JPEG engines.
-fn threads(plan: &Plan) -> u64 {
-    let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::Hardware));
-    plan.workers.most as u64 + 1 + u64::from(plan.uses_gpu()) + u64::from(engines)
-}
-
 /// The routes of nvJPEG that a machine is taken to offer which is not there.
 const EVERY: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
 
@@ -477,24 +481,4 @@ fn open_device(ordinal: usize) -> Result<Arc<Device>> {
     let device = Device::open(ordinal)?;
     gpu::compiler(&device)?;
     Ok(device)
-}
-
-/// Looks at a few pictures, evenly spread over the source: the size of the largest that is within the limits, and the
-/// most that the decoder takes for one.
-fn look_at(source: &dyn Source, limits: &Limits) -> (Size, u64) {
-    const LOOKS: u64 = 16;
-    let mut page = HostPage::default();
-    let count = source.len();
-    let headers = (0..count.min(LOOKS))
-        .map(|look| look * count / count.min(LOOKS))
-        .filter_map(|index| {
-            source.read(index, &mut page, limits.max_file_bytes).ok()?;
-            Header::parse(page.bytes()).ok()
-        })
-        .filter(|header| header.size.pixels() <= limits.max_pixels);
-    headers.fold((Size::default(), 0), |(largest, bytes), header| {
-        let larger = header.size.pixels() > largest.pixels();
-        let size = if larger { header.size } else { largest };
-        (size, bytes.max(decode::memory_bytes(&header)))
-    })
 }

@@ -22,6 +22,7 @@ use super::device::{
 };
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
+use super::large::LargeImages;
 use super::order::Order;
 use super::stats::MemoryStats;
 use super::stopper::Stopper;
@@ -39,6 +40,7 @@ pub(super) struct Parts {
     pub meters: Arc<Meters>,
     pub caches: Arc<Caches>,
     pub controls: Arc<Controls>,
+    pub large: Arc<LargeImages>,
     pub order: Order,
     pub start_epoch: u32,
     pub epochs: Option<u32>,
@@ -55,6 +57,7 @@ pub(super) struct Running<S: BatchSlot> {
     feed: Arc<Feed<S>>,
     consumer: Consumer<S>,
     controls: Arc<Controls>,
+    large: Arc<LargeImages>,
     /// Slots of the ring.
     slots: usize,
     threads: Vec<JoinHandle<()>>,
@@ -71,7 +74,8 @@ impl Engine {
             let Parts { source, plan, meters, caches, .. } = parts;
             let (source, plan) = (source.clone(), plan.clone());
             let name = format!("feedwater-{number}");
-            let worker = Worker::new(source, plan, meters.lane(&name), caches.clone());
+            let large = parts.large.clone();
+            let worker = Worker::new(source, plan, meters.lane(&name), caches.clone(), large);
             let controls = parts.controls.clone();
             running.spawn(name, move |feed| {
                 worker.run(feed, &controls.gate, number);
@@ -99,6 +103,7 @@ impl Engine {
             lane: meters.lane(name),
             caches: caches.clone(),
             controls: parts.controls.clone(),
+            large: parts.large.clone(),
             lanes: lanes.clone(),
             uploads: uploads.clone(),
             clocks: clocks.clone(),
@@ -236,11 +241,12 @@ impl Engine {
 impl<S: BatchSlot + 'static> Running<S> {
     fn new(parts: &Parts, slots: Vec<S>) -> Self {
         let (all, controls) = (slots.len(), parts.controls.clone());
+        let large = parts.large.clone();
         let (producer, consumer) = ring(slots);
         let (order, ahead) = (parts.order.clone(), parts.ahead.clone());
         let epochs = (parts.start_epoch, parts.epochs);
         let feed = Feed::new(order, epochs, producer, ahead, parts.meters.clone());
-        Self { feed: Arc::new(feed), consumer, controls, slots: all, threads: Vec::new() }
+        Self { feed: Arc::new(feed), consumer, controls, large, slots: all, threads: Vec::new() }
     }
 
     fn apply(&self) -> Apply {
@@ -297,6 +303,7 @@ impl<S: BatchSlot> Drop for Running<S> {
         self.feed.stop();
         self.consumer.close();
         self.controls.gate.close();
+        self.large.close();
         for thread in self.threads.drain(..) {
             // A worker's panic was caught and told; joining cannot tell more.
             let _ = thread.join();

@@ -25,6 +25,8 @@ mod endpoint;
 mod engine;
 mod feed;
 mod host;
+mod large;
+mod look;
 mod metrics;
 mod order;
 mod origin;
@@ -41,6 +43,7 @@ pub use ahead::AheadReport;
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
+pub(crate) use large::{LargeImages, Room};
 pub use order::{EpochOrder, Extent, Order, Position};
 pub use profile::ConsumerSpan;
 pub use state::LoaderState;
@@ -199,6 +202,7 @@ impl Loader {
             meters: meters.clone(),
             caches: caches.clone(),
             controls: controls.clone(),
+            large: Arc::new(LargeImages::new(plan.room.large)),
             order: order.clone(),
             start_epoch: builder.start_epoch,
             epochs: builder.epochs,

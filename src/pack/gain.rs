@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{Maker, Settings};
 use crate::error::{Error, Result};
-use crate::loader::{DeviceChoice, LoaderBuilder};
+use crate::loader::{DeviceChoice, LargeImages, LoaderBuilder};
 use crate::op::Chain;
 use crate::plan::{self, Last, OnError};
 use crate::source::{HostPage, Memory, Source};
@@ -40,7 +40,8 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
         return Err(Error::config("presize", "is missing: nothing would be made smaller"));
     }
     let (mut before, mut after) = (Vec::new(), Vec::new());
-    let mut maker = Maker::new(source, settings);
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
+    let mut maker = Maker::new(source, settings, large);
     let mut page = HostPage::default();
     let looks = looks.min(source.len());
     for look in 0..looks {

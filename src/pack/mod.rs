@@ -13,6 +13,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
 use std::thread;
 
@@ -20,7 +21,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Fault, Reason, Result, SampleError};
 use crate::header::{Format, Header};
-use crate::plan::Limits;
+use crate::loader::{LargeImages, Room};
+use crate::plan::{Limits, SampleMemory};
 use crate::source::{HostPage, Source};
 
 pub use gain::{Gain, gain};
@@ -59,7 +61,8 @@ pub struct Settings {
     pub skip: bool,
     /// Threads that read, and decode and encode what is made smaller. Default: the machine's cores.
     pub threads: usize,
-    /// Samples beyond these cannot be used.
+    /// Samples beyond these cannot be used. Where pictures are made smaller, a thread has 32 MiB for one, and all together have
+    /// `large_image_memory` for those that need more.
     pub limits: Limits,
     /// Whether a damaged image cannot be used, as `decode.strict` has it. Default true.
     pub strict: bool,
@@ -138,6 +141,7 @@ pub fn pack(
         return Ok(manifest);
     }
     let begin = manifest.shards.last().map_or(0, |shard| shard.end);
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
     thread::scope(|scope| {
         // Thread t makes every so manieth sample, so that taking from them in turn gives the source's order.
         let threads = settings.threads.max(1) as u64;
@@ -145,8 +149,9 @@ pub fn pack(
             .map(|thread| {
                 let (sender, receiver) = sync_channel(AHEAD);
                 let indices = (begin + thread..source.len()).step_by(threads as usize);
+                let large = large.clone();
                 scope.spawn(move || {
-                    let mut maker = Maker::new(source, settings);
+                    let mut maker = Maker::new(source, settings, large);
                     // Nobody receives any more: the run has ended.
                     let _ = indices.into_iter().try_for_each(|it| sender.send(maker.make(it)));
                 });
@@ -238,13 +243,15 @@ struct Maker<'a> {
     strict: bool,
     page: HostPage,
     presizer: Option<Presizer>,
+    room: Room,
 }
 
 impl<'a> Maker<'a> {
-    fn new(source: &'a dyn Source, settings: &'a Settings) -> Self {
+    fn new(source: &'a dyn Source, settings: &'a Settings, large: Arc<LargeImages>) -> Self {
         let Settings { ref limits, strict, .. } = *settings;
         let presizer = settings.presize.map(|it| Presizer::new(it).strict(strict));
-        Self { source, limits, strict, page: HostPage::default(), presizer }
+        let (page, room) = (HostPage::default(), Room::of_thread(large));
+        Self { source, limits, strict, page, presizer, room }
     }
 
     fn make(&mut self, index: u64) -> Sample {
@@ -257,15 +264,20 @@ impl<'a> Maker<'a> {
     fn picture(&mut self) -> Result<Picture, Fault> {
         let bytes = self.page.bytes();
         let header = Header::parse_as(bytes, self.strict)?;
-        if header.size.pixels() > self.limits.max_pixels {
-            let (pixels, limit) = (header.size.pixels(), self.limits.max_pixels);
-            let problem = format!("{} is {pixels} pixels, the limit is {limit}", header.size);
-            return Err(Fault::new(Reason::Oversized, problem));
-        }
+        self.limits.check_size(header.size)?;
         if let Some(presizer) = &mut self.presizer
-            && let Some(bytes) = presizer.make(bytes, &header)?
+            && let Some(need) = presizer.need(bytes, &header)
         {
-            return Ok(Picture { bytes, extension: "jpg" });
+            let nothing = SampleMemory::default();
+            self.room.admit(header.size, &need, &nothing, || presizer.release())?;
+            let made = presizer.make(bytes, &header);
+            if self.room.is_beyond() {
+                presizer.release();
+                self.room.give_back();
+            }
+            if let Some(bytes) = made? {
+                return Ok(Picture { bytes, extension: "jpg" });
+            }
         }
         let extension = match header.format {
             Format::Jpeg => "jpg",

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::decode::HostDecoder;
 use crate::error::{Error, Fault, Reason, Result};
-use crate::header::Header;
+use crate::header::{Header, memory_bytes};
 use crate::op::{Operator, Resize};
+use crate::plan::SampleMemory;
 use crate::transform::Whole;
 
 /// How small.
@@ -34,9 +35,10 @@ impl Presize {
 }
 
 /// Makes pictures smaller: upright, resized as the operator `resize` does by default (Pillow's antialiased bilinear
-/// filter), and a baseline JPEG afterwards. One per thread; its buffers only ever grow.
+/// filter), and a baseline JPEG afterwards. One per thread; its buffers grow to the largest picture until they are given back.
 pub struct Presizer {
     quality: u8,
+    shorter: u32,
     decoder: HostDecoder,
     whole: Whole,
 }
@@ -44,7 +46,21 @@ pub struct Presizer {
 impl Presizer {
     /// With these settings, which were checked.
     pub fn new(Presize { shorter, quality }: Presize) -> Self {
-        Self { quality, decoder: HostDecoder::new(), whole: Whole::new(Some(shorter), true) }
+        let whole = Whole::new(Some(shorter), true);
+        Self { quality, shorter, decoder: HostDecoder::new(), whole }
+    }
+
+    /// Memory that making the picture smaller takes, beside its file; `None` where the picture is small enough.
+    pub fn need(&self, bytes: &[u8], header: &Header) -> Option<SampleMemory> {
+        let decode = memory_bytes(header, bytes, bytes.len() as u64);
+        let need = || SampleMemory::of_resized(header, decode, self.shorter);
+        self.whole.resizes(header).then(need)
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self) {
+        self.decoder.release();
+        self.whole.release();
     }
 
     /// The same presizer, for which damage is a fault (the default), or which takes what Pillow takes: `decode.strict`.

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::footprint::{self, Footprint, Memory};
 
 use super::device::on_cpu;
-use super::{Bounds, DevicePlan, Plan, Route};
+use super::{Bounds, Count, Facts, Plan, Route, memory};
 
 /// How many of what goes round. Under a limit of memory these numbers give way, the first field first:
 ///
@@ -14,8 +14,9 @@ use super::{Bounds, DevicePlan, Plan, Route};
 /// 2. `prefetch`, to 1;
 /// 3. `reading`, `hardware_group`, `decoders` and `group`, to 1.
 ///
-/// Where it is page-locked memory alone that has no room, `prefetch` stays: there are no batches in it. Where `prefetch` is
-/// chosen, what it has beyond its start gives way before all else.
+/// Where the memory that has no room has no batches in it, `prefetch` stays: page-locked memory, and with a device host memory
+/// too. Where `prefetch` is chosen, what it has beyond its start gives way before all else. Where host memory has no room
+/// for one of each, workers that are chosen give way, as few of them as will do.
 ///
 /// What the last step leaves over is used. That is: of all other numbers that fit, those are taken with the largest
 /// `prefetch`, of these those with the largest `group`, then `decoders`, `hardware_group` and `reading`. So under a
@@ -58,8 +59,12 @@ impl Counts {
         Counts { reading: 1, hardware_group: 1, decoders: 1, group: 1, prefetch: 1 };
 
     /// The numbers without any limit.
-    fn full(plan: &Plan, device: &DevicePlan) -> Self {
+    fn full(plan: &Plan) -> Self {
         let workers = plan.workers.most;
+        let Some(device) = &plan.device else {
+            let prefetch = plan.prefetch;
+            return Self { reading: 0, hardware_group: 0, decoders: 0, group: 0, prefetch };
+        };
         let hardware = device.has(Route::Hardware);
         // A decode state is taken until the device is done with it. Where there are engines, they do the most.
         let most = if hardware { 4 } else { 8 };
@@ -94,41 +99,58 @@ const KEPT: [(&str, Part); 5] = [
 ];
 
 impl Plan {
-    /// Takes the device's part with as many of everything as the limits of memory have room for.
+    /// Takes as many of everything as the limits of memory have room for.
     ///
     /// # Errors
     /// [`Error::Config`] where a limit has no room for one of each: with the rows, and the smallest limit that has.
-    pub(super) fn fit(&mut self, mut device: DevicePlan) -> Result<()> {
-        let full = Counts::full(self, &device);
-        let rows = |device: &mut DevicePlan, counts: &Counts| {
-            let mut rows = Footprint::default();
-            device.set(self, counts);
-            device.add_rows(self, counts.prefetch, &mut rows);
-            rows
+    pub(super) fn fit(&mut self, facts: &Facts) -> Result<()> {
+        let (all, most_ahead) = (self.workers.most, self.prefetch);
+        let limits = Limit::of(self);
+        loop {
+            match self.fit_counts(facts, &limits) {
+                Ok(()) => break,
+                Err(refused) => {
+                    let host_alone = refused.exceeded.iter().all(|it| it.key == HOST.0);
+                    let workers = self.workers.most;
+                    if !host_alone || workers == 1 || self.settings.loader.workers != Count::Auto {
+                        return Err(refusal(&refused.exceeded, &refused.rows));
+                    }
+                    // Fewer workers need less of everything else, too: all of that is asked again.
+                    self.workers = self.workers.at_most(workers - 1);
+                    self.prefetch = most_ahead;
+                }
+            }
+        }
+        let count = self.workers.most;
+        if count < all {
+            let limits = vec![HOST.0];
+            self.reductions.push(Reduction { name: "workers", count, instead_of: all, limits });
+        }
+        Ok(())
+    }
+
+    /// The same, with as many workers as there are.
+    fn fit_counts(&mut self, facts: &Facts, limits: &[Limit]) -> std::result::Result<(), Refused> {
+        let full = Counts::full(self);
+        let first_ahead = Bounds::ahead(self.settings.loader.prefetch, full.prefetch).start;
+        let mut rows = |counts: &Counts| {
+            self.set(counts);
+            memory::footprint(self, facts)
         };
-        let limits = [
-            ("limits.device_memory", Memory::Device, self.settings.limits.device_memory),
-            ("limits.pinned_memory", Memory::Pinned, self.settings.limits.pinned_memory),
-        ];
-        let limits = limits
-            .into_iter()
-            .filter_map(|(key, memory, limit)| limit.map(|bytes| Limit { key, memory, bytes }));
-        let limits: Vec<Limit> = limits.collect();
         let mut exceeded = |counts: &Counts| {
-            let rows = rows(&mut device, counts);
-            let over = limits.iter().filter(|it| rows.total_bytes(it.memory) > it.bytes);
-            over.copied().collect::<Vec<_>>()
+            let rows = rows(counts);
+            limits.iter().filter(|it| it.needed(&rows) > it.bytes).copied().collect::<Vec<_>>()
         };
         let [lean, least] = [Counts::LEAN, Counts::ONE].map(|most| full.at_most(&most));
-        // There are no batches in page-locked memory: fewer of them leave no more room there for the rest.
-        let is_over = |over: &[Limit], memory| over.iter().any(|limit| limit.memory == memory);
-        let helps =
-            is_over(&exceeded(&full), Memory::Device) && !is_over(&exceeded(&lean), Memory::Pinned);
+        // Fewer batches leave no more room for the rest where there are none.
+        let is_over = |over: &[Limit], batches| over.iter().any(|limit| limit.batches == batches);
+        let helps = is_over(&exceeded(&full), true) && !is_over(&exceeded(&lean), false);
         let floor = if helps { lean } else { least };
-        let start = if helps { self.ahead_batches.start } else { full.prefetch };
+        let start = if helps { first_ahead } else { full.prefetch };
         let fits = |counts: &Counts| exceeded(counts).is_empty();
         let Some(counts) = choose(full, start, floor, least, fits) else {
-            return Err(refusal(&exceeded(&least), &rows(&mut device, &least)));
+            let exceeded = exceeded(&least);
+            return Err(Refused { exceeded, rows: rows(&least) });
         };
         let mut reductions = Vec::new();
         for (name, part) in KEPT {
@@ -145,21 +167,59 @@ impl Plan {
                 reductions.push(Reduction { name, count, instead_of, limits });
             }
         }
-        device.set(self, &counts);
-        self.prefetch = counts.prefetch;
+        self.set(&counts);
         self.ahead_batches = Bounds::ahead(self.settings.loader.prefetch, counts.prefetch);
-        self.device = Some(device);
         self.reductions = reductions;
         Ok(())
     }
+
+    fn set(&mut self, counts: &Counts) {
+        self.prefetch = counts.prefetch;
+        if let Some(mut device) = self.device.take() {
+            device.set(self, counts);
+            self.device = Some(device);
+        }
+    }
 }
+
+/// The limit of host memory: its key, and what it counts. Page-locked memory is the host's.
+const HOST: (&str, &[Memory]) = ("limits.host_memory", &[Memory::Host, Memory::Pinned]);
 
 /// A limit that is set.
 #[derive(Clone, Copy)]
 struct Limit {
     key: &'static str,
-    memory: Memory,
+    memory: &'static [Memory],
     bytes: u64,
+    /// Whether the batches lie there.
+    batches: bool,
+}
+
+impl Limit {
+    /// Those that are set.
+    fn of(plan: &Plan) -> Vec<Self> {
+        let (limits, device) = (&plan.settings.limits, plan.uses_gpu());
+        let all: [(&'static str, &'static [Memory], Option<u64>, bool); 3] = [
+            ("limits.device_memory", &[Memory::Device], limits.device_memory, true),
+            ("limits.pinned_memory", &[Memory::Pinned], limits.pinned_memory, false),
+            (HOST.0, HOST.1, limits.host_memory, !device),
+        ];
+        let set = all.into_iter().filter_map(|(key, memory, limit, batches)| {
+            limit.map(|bytes| Self { key, memory, bytes, batches })
+        });
+        set.collect()
+    }
+
+    /// What a footprint takes of what it limits.
+    fn needed(&self, rows: &Footprint) -> u64 {
+        self.memory.iter().fold(0, |sum, &memory| sum.saturating_add(rows.total_bytes(memory)))
+    }
+}
+
+/// What there is no room for: the limits, and the rows of the least that there can be.
+struct Refused {
+    exceeded: Vec<Limit>,
+    rows: Footprint,
 }
 
 /// The largest numbers that fit, in the order of [`KEPT`], none below `floor` while there is more than one batch ahead, nor
@@ -210,7 +270,7 @@ impl Counts {
 /// The words for limits that are too small; `rows` are those of the least that there can be.
 fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
     let words = |limit: &Limit| {
-        let needed = rows.total_bytes(limit.memory);
+        let needed = limit.needed(rows);
         let [is, would] = [limit.bytes, needed].map(footprint::bytes);
         format!(
             "is {} bytes ({is}), the smallest that would do is {needed} bytes ({would})",
@@ -222,7 +282,7 @@ fn refusal(exceeded: &[Limit], rows: &Footprint) -> Error {
         let key = if number == 0 { String::new() } else { format!("; {} ", limit.key) };
         problem += &format!("{key}{}", words(limit));
     }
-    let of = |memory| exceeded.iter().any(|limit| limit.memory == memory);
+    let of = |memory| exceeded.iter().any(|limit| limit.memory.contains(&memory));
     let rows = rows.rows.iter().filter(|row| of(row.memory)).cloned().collect();
     problem += &format!(", for\n{}", Footprint { rows });
     Error::config(exceeded.first().map_or("limits", |limit| limit.key), problem.trim_end())

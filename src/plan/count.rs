@@ -75,6 +75,11 @@ impl Bounds {
         Self { least: 1, start: start.min(most), most }
     }
 
+    /// The same, but never more than `most`.
+    pub(super) fn at_most(self, most: usize) -> Self {
+        Self { least: self.least.min(most), start: self.start.min(most), most: self.most.min(most) }
+    }
+
     /// The workers; `device` is what runs on the device, where something does.
     ///
     /// # Errors

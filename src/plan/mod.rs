@@ -20,6 +20,7 @@ mod budget;
 mod count;
 mod device;
 mod memory;
+mod need;
 mod offload;
 mod route;
 mod sample;
@@ -31,6 +32,7 @@ pub(crate) use available::RECORD_BYTES;
 pub use budget::{Counts, Reduction};
 pub use count::{Bounds, Count};
 pub use device::{Cut, DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
+pub use need::{Looked, SampleMemory, SampleRoom};
 pub use offload::Offload;
 pub use route::Route;
 pub use sample::{SamplePlan, SampleStep};
@@ -65,10 +67,14 @@ impl Place {
 pub struct Facts {
     /// Bytes of the largest sample.
     pub largest_bytes: u64,
-    /// The largest picture among a few that were looked at.
+    /// The largest picture among those that were looked at.
     pub picture: Size,
-    /// The most that the decoder takes for one of these pictures.
-    pub decoder_bytes: u64,
+    /// The samples that were looked at. Where there are none, every sample counts as `picture`, decoded already.
+    pub looked: Vec<Looked>,
+    /// Whether these are all samples of the source that can be used.
+    pub looked_at_all: bool,
+    /// Spans that are kept of each thread for a trace.
+    pub trace_spans: u64,
     /// Host memory that the source itself holds.
     pub source_bytes: u64,
     /// Samples of the source.
@@ -127,6 +133,8 @@ pub struct Plan {
     pub prefetch: usize,
     /// Batches ahead of the consumer; the most are `prefetch`.
     pub ahead_batches: Bounds,
+    /// Host memory for samples: each worker's share, and what there is for samples that need more.
+    pub room: SampleRoom,
     /// How many samples are fetched ahead, and how many bytes of one are held at most; `None` where none are.
     pub ahead: Option<(usize, u64)>,
     /// What may be on the device, the least first and what is planned last. The loader chooses where there are several.
@@ -208,6 +216,7 @@ impl Plan {
                 let largest = facts.largest_bytes.min(settings.limits.max_file_bytes).max(1);
                 (settings.storage.samples_ahead(largest), largest)
             }),
+            room: SampleRoom::default(),
             offloads: Vec::new(),
             device: None,
             reductions: Vec::new(),
@@ -218,14 +227,17 @@ impl Plan {
         plan.offloads = Offload::all(&plan, chain, &routes);
         let device = plan.uses_gpu().then(|| DevicePlan::new(&plan, facts, routes));
         plan.workers = Bounds::workers(settings, facts, device.as_ref())?;
-        if let Some(device) = device {
-            if settings.cache.decoded.is_some() && !device.has(Route::Cpu) {
-                let problem = "kept pictures come to the device by the route cpu, which decode.routes leaves out; allow \
-                     it, or leave the cache out";
-                return Err(Error::config("cache.decoded", problem));
-            }
-            plan.fit(device)?;
+        if let Some(device) = &device
+            && settings.cache.decoded.is_some()
+            && !device.has(Route::Cpu)
+        {
+            let problem = "kept pictures come to the device by the route cpu, which decode.routes leaves out; allow it, \
+                           or leave the cache out";
+            return Err(Error::config("cache.decoded", problem));
         }
+        plan.device = device;
+        plan.room = plan.sample_room(facts);
+        plan.fit(facts)?;
         plan.footprint = memory::footprint(&plan, facts);
         Ok(plan)
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::error::{Fault, Reason, reserve};
+use crate::error::{Fault, reserve};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::header::{Format, Header};
 use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
@@ -111,13 +111,7 @@ impl Plan {
 
     /// Refuses a picture before memory is taken for its pixels.
     pub fn check_pixels(&self, header: &Header) -> Result<(), Fault> {
-        let (limit, pixels) = (self.settings.limits.max_pixels, header.size.pixels());
-        if pixels > limit {
-            let problem =
-                format!("{} is {pixels} pixels, limits.max_pixels is {limit}", header.size);
-            return Err(Fault::new(Reason::Oversized, problem));
-        }
-        Ok(())
+        self.settings.limits.check_size(header.size)
     }
 
     /// Whether a decoder that can reduce takes the picture: libjpeg-turbo, or the hardware engines.

@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Fault, Reason, Result};
 use crate::footprint::{byte_size, some_byte_size};
+use crate::geometry::Size;
 use crate::op::{Operator, Placement, Resize};
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
@@ -196,9 +197,25 @@ pub struct CacheSettings {
 pub struct Limits {
     /// Most pixels of a picture. Default 178956970, where Pillow suspects a bomb.
     pub max_pixels: u64,
+    /// Most columns, and most rows, of a picture: rows and resampling tables grow with the sides, whatever the pixels.
+    /// Default 65535, the most that a JPEG can have.
+    pub max_side: u32,
+    /// Bytes of host memory for all samples together that need more than their worker's share, as large progressive JPEGs,
+    /// interlaced PNGs and WebPs do. Such a sample takes from it what it needs beyond the share, waits where others have
+    /// it, and gives it back. One that needs more is `oversized`. The footprint's row `large images`, which is there
+    /// unless every sample was looked at and fits its share. Default 256 MiB: a progressive JPEG of 80 megapixels with
+    /// halved chroma, or a WebP of 30.
+    #[serde(deserialize_with = "byte_size")]
+    pub large_image_memory: u64,
     /// Most bytes of an encoded sample. Default 64 MiB.
     #[serde(deserialize_with = "byte_size")]
     pub max_file_bytes: u64,
+    /// Most bytes of host memory, page-locked memory included: of all rows of the footprint. The plan fits itself into it:
+    /// batches ahead give way, then what goes round on a device, then workers that are chosen, as
+    /// [`Counts`](super::Counts) says; or it is refused with the smallest that would do. Caches and
+    /// `large_image_memory` never give way, so batches have the same bytes under any limit. Default: no limit.
+    #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
+    pub host_memory: Option<u64>,
     /// Most bytes of device memory, the driver's and its libraries' own apart. The plan fits itself into it, as
     /// [`Counts`](super::Counts) says, or is refused with the smallest that would do. Default: no limit.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
@@ -219,12 +236,35 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             max_pixels: 178_956_970,
+            max_side: 65_535,
+            large_image_memory: 256 << 20,
+            host_memory: None,
             max_file_bytes: 64 << 20,
             device_memory: None,
             pinned_memory: None,
             cpu_threads: None,
             overcommit: false,
         }
+    }
+}
+
+impl Limits {
+    /// Refuses a picture of too many pixels, columns or rows.
+    ///
+    /// # Errors
+    /// [`Reason::Oversized`], with the key.
+    pub fn check_size(&self, size: Size) -> Result<(), Fault> {
+        let oversized = |problem| Err(Fault::new(Reason::Oversized, problem));
+        let (pixels, side) = (size.pixels(), size.width.max(size.height));
+        if pixels > self.max_pixels {
+            let limit = self.max_pixels;
+            return oversized(format!("{size} is {pixels} pixels, limits.max_pixels is {limit}"));
+        }
+        if side > self.max_side {
+            let limit = self.max_side;
+            return oversized(format!("{size} has a side of {side}, limits.max_side is {limit}"));
+        }
+        Ok(())
     }
 }
 
@@ -243,6 +283,7 @@ impl Settings {
             ("loader.world", world.unwrap_or(1)),
             ("loader.shuffle_window", shuffle_window.unwrap_or(1)),
             ("limits.max_pixels", self.limits.max_pixels),
+            ("limits.max_side", self.limits.max_side.into()),
             ("limits.max_file_bytes", self.limits.max_file_bytes),
         ];
         for (key, value) in at_least_one {

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
+use super::{Configured, Expected, HostPage, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
 use super::{file, left_out, settings};
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage::{self, Stamp};
@@ -287,6 +287,23 @@ impl Source for Directory {
             Some(stamp) => Some(stamp.to_string()),
             None => file::version(&self.path(index)),
         }
+    }
+
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, Fault> {
+        match self.has_heads() {
+            true => file::read_head(&self.path(index), page, most, limit),
+            false => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
+        }
+    }
+
+    fn has_heads(&self) -> bool {
+        self.stamps.is_empty()
     }
 
     fn is_remote(&self) -> bool {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Expected, Page};
+use super::{Expected, HostPage, Page};
 use crate::error::{Fault, Reason};
 use crate::storage::{self, Fetch, File, Stamp};
 
@@ -31,6 +31,17 @@ pub fn version(path: &Path) -> Option<String> {
     storage::stamp(path).ok().map(|stamp| stamp.to_string())
 }
 
+/// Reads the first bytes of a file of the machine, and gives the length of the whole file.
+pub fn read_head(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Result<u64, Fault> {
+    let file = File::open(path).map_err(unreadable)?;
+    let bytes = file.stamp().map_err(unreadable)?.len;
+    check_size(bytes, limit)?;
+    let head = usize::try_from(bytes).map_or(most, |bytes| bytes.min(most));
+    let len = file.read_at(page.space(head)?, 0).map_err(unreadable)?;
+    page.truncate(len);
+    Ok(bytes)
+}
+
 /// Reads the whole object, in one request; of this stamp, where it is known.
 pub fn read_object(
     url: &Path,
@@ -46,7 +57,7 @@ pub fn read_object(
 pub fn expect(url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     let fetch = storage::fetch(&url, stamp, limit);
     Box::new(move |page, most| {
-        match fetch.map_err(unreadable).and_then(|it| take(it, limit, page)) {
+        match fetch.map_err(unreadable).and_then(|it| take(it, limit.min(most), page)) {
             Err(Fault { reason: Reason::Oversized, .. }) if most > limit => {
                 read_object(&url, stamp, page, most)
             }
@@ -60,6 +71,7 @@ fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), Fault> {
         io::ErrorKind::FileTooLarge => too_large(&error.to_string(), limit),
         _ => unreadable(error),
     })?;
+    check_size(bytes.len() as u64, limit)?;
     page.space(bytes.len())?.copy_from_slice(&bytes);
     Ok(())
 }

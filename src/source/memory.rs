@@ -38,6 +38,11 @@ impl Source for Memory {
         Ok(())
     }
 
+    fn has_heads(&self) -> bool {
+        // They are in memory.
+        true
+    }
+
     fn largest_bytes(&self) -> u64 {
         self.samples.iter().map(|(bytes, _)| bytes.len() as u64).max().unwrap_or(0)
     }

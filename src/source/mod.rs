@@ -123,6 +123,25 @@ pub trait Source: Send + Sync {
         None
     }
 
+    /// Reads the first bytes of a sample into `page`, `most` of them or as many as there are, and gives the length of the whole
+    /// sample: for looking at headers. The default reads the whole sample, of at most `limit` bytes.
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, Fault> {
+        let _ = most;
+        self.read(index, page, limit)?;
+        Ok(page.bytes().len() as u64)
+    }
+
+    /// Whether [`read_head`](Self::read_head) reads less than the whole sample, so that many headers can be looked at.
+    fn has_heads(&self) -> bool {
+        false
+    }
+
     /// Whether samples come over a network, so that it pays to ask for many at once: [`Self::expect`] then gives something.
     fn is_remote(&self) -> bool {
         false
@@ -234,7 +253,7 @@ pub trait Page {
     fn truncate(&mut self, len: usize);
 }
 
-/// A page in ordinary host memory: grows to the largest sample that it met, and stays.
+/// A page in ordinary host memory: grows to the largest sample that it met, and to no more.
 #[derive(Debug, Default)]
 pub struct HostPage {
     data: Vec<u8>,
@@ -251,13 +270,18 @@ impl HostPage {
     pub fn bytes(&self) -> &[u8] {
         &self.data[..self.len]
     }
+
+    /// Bytes of memory held.
+    pub fn capacity_bytes(&self) -> u64 {
+        self.data.capacity() as u64
+    }
 }
 
 impl Page for HostPage {
     fn space(&mut self, len: usize) -> Result<&mut [u8], Fault> {
         self.len = 0;
         if self.data.len() < len {
-            reserve::resize(&mut self.data, len)?;
+            reserve::renew(&mut self.data, len)?;
         }
         self.len = len;
         Ok(&mut self.data[..len])

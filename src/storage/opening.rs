@@ -11,7 +11,6 @@ thread_local! {
 
 /// What the requests of an opening know of each other.
 #[derive(Debug, Default)]
-#[cfg_attr(not(feature = "remote"), allow(dead_code))]
 pub struct Opening {
     /// What the first request said that was given up since nothing answered.
     failed: OnceLock<String>,

@@ -18,14 +18,12 @@ use crate::output::{self, Tail};
 use crate::plan::{Plan, SamplePlan};
 use crate::tensor::{DType, Layout, TensorShape};
 
-/// One thread's executor; its buffers grow to what the largest sample needs and stay.
+/// One thread's executor; its buffers grow to what the largest sample needs and stay, until they are given back.
 pub struct HostTransform {
     shape: TensorShape,
     stream: RowStream,
     tail: Option<(Option<normalize::Params>, Tail)>,
-    /// The image that is being worked on, and the one that it is turned into.
-    image: HostImage,
-    next: HostImage,
+    images: Images,
     /// The first operator that is left to storing.
     stored: usize,
 }
@@ -49,13 +47,11 @@ const TIMED_ROWS: u32 = 8;
 impl HostTransform {
     /// An executor for a plan.
     pub fn new(plan: &Plan) -> Self {
-        let empty = || HostImage::new(PixelType::U8, Roi::default());
         Self {
             shape: plan.shape,
             stream: RowStream::default(),
             tail: None,
-            image: empty(),
-            next: empty(),
+            images: Images::default(),
             stored: 0,
         }
     }
@@ -68,6 +64,17 @@ impl HostTransform {
     /// Time that the last [`run`](Self::run) spent in operators and output, not in the decoder; nothing where none was taken.
     pub fn busy(&self) -> Duration {
         self.stream.busy
+    }
+
+    /// Bytes of memory held, but for the tables of the last normalization.
+    pub fn capacity_bytes(&self) -> usize {
+        self.images.capacity_bytes() + self.stream.capacity_bytes()
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self) {
+        self.images = Images::default();
+        self.stream = RowStream { untimed: self.stream.untimed, ..RowStream::default() };
     }
 
     /// Decodes a picture and runs all operators; `out` is its part of the batch.
@@ -125,7 +132,7 @@ impl HostTransform {
 
     /// What [`run_prefix`](Self::run_prefix) left.
     pub fn image(&self) -> &HostImage {
-        &self.image
+        self.images.current()
     }
 
     /// Decodes, resamples and stores row by row; nothing of the picture is kept.
@@ -147,24 +154,24 @@ impl HostTransform {
         })
     }
 
-    /// Decodes and resamples into `self.image`.
+    /// Decodes and resamples into an image.
     fn resample(
         &mut self,
         picture: Picture<'_>,
         decoder: &mut HostDecoder,
         job: Resampling,
     ) -> Result<(), Fault> {
-        let image = reset_u8(&mut self.image, picture.sample.steps[job.place].output)?;
+        let image = self.images.begin(picture.sample.steps[job.place].output)?;
         self.stream.run(picture, decoder, job, |y, row| image.row_mut(y).copy_from_slice(row))
     }
 
-    /// Decodes the window upright into `self.image`.
+    /// Decodes the window upright into an image.
     fn decode_stored(
         &mut self,
         Picture { bytes, header, sample, .. }: Picture<'_>,
         decoder: &mut HostDecoder,
     ) -> Result<(), Fault> {
-        let image = reset_u8(&mut self.image, sample.window)?;
+        let image = self.images.begin(sample.window)?;
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
         decoder.decode(bytes, header, stored_window, reduction, &mut |y, row| {
             if orientation.is_upright() {
@@ -178,7 +185,7 @@ impl HostTransform {
         })
     }
 
-    /// Runs the operators from number `place` on, on `self.image`, and stores what comes out.
+    /// Runs the operators from number `place` on, on the image, and stores what comes out.
     fn finish(&mut self, picture: Picture<'_>, place: usize, out: &mut [u8]) -> Result<(), Fault> {
         let begin = (!self.stream.untimed).then(Instant::now);
         self.operate(picture, place)?;
@@ -187,12 +194,13 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Runs the operators from number `place` on, on `self.image`, until storing can do the rest.
+    /// Runs the operators from number `place` on, on the image, until storing can do the rest.
     fn operate(&mut self, picture: Picture<'_>, place: usize) -> Result<(), Fault> {
         let Picture { plan, sample, .. } = picture;
         self.stored = place;
         while self.stored < plan.steps.len() {
-            if self.image.pixels() == PixelType::U8 && tail_of(plan, sample, self.stored).is_some()
+            if self.image().pixels() == PixelType::U8
+                && tail_of(plan, sample, self.stored).is_some()
             {
                 break;
             }
@@ -202,34 +210,36 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Runs operator number `place` on `self.image`.
+    /// Runs operator number `place` on the image.
     fn apply(
         &mut self,
         Picture { plan, sample, .. }: Picture<'_>,
         place: usize,
     ) -> Result<(), Fault> {
         let (op, step) = (&plan.steps[place], &sample.steps[place]);
-        reset(&mut self.next, op.pixels, step.output)?;
         let table = &sample.table[step.table.clone()];
-        let resampler = match op.operator.fusion(&step.params) {
-            Fusion::Resample(params) => {
-                let (wanted, side) = (params.wanted().size(), step.input.width);
-                Resampler::max_scratch_bytes(table.len(), wanted, side)
+        let stream = &mut self.stream;
+        self.images.step(op.pixels, step.output, |image, next| {
+            match (op.operator.fusion(&step.params), image, &mut *next) {
+                // With the memory that rows from the decoder are resampled with, too.
+                (Fusion::Resample(params), HostImage::U8(image), HostImage::U8(next)) => {
+                    stream.resample(&params, table, image, next)
+                }
+                (_, image, _) => {
+                    op.operator.apply(&step.params, table, image, next);
+                    Ok(())
+                }
             }
-            _ => 0,
-        };
-        let _resampler = reserve::promise(resampler as u64)?;
-        op.operator.apply(&step.params, table, &self.image, &mut self.next);
-        std::mem::swap(&mut self.image, &mut self.next);
-        Ok(())
+        })
     }
 
     /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
     fn store(&mut self, Picture { plan, sample, .. }: Picture<'_>, out: &mut [u8]) {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
-        let (HostImage::U8(image), Some(steps)) = (&self.image, tail_of(plan, sample, self.stored))
+        let (HostImage::U8(image), Some(steps)) =
+            (self.images.current(), tail_of(plan, sample, self.stored))
         else {
-            return output::store(&self.image, dtype, layout, out);
+            return output::store(self.images.current(), dtype, layout, out);
         };
         let tail = tail_for(&mut self.tail, steps.normalize, dtype, layout);
         for y in 0..height {
@@ -276,6 +286,25 @@ struct RowStream {
 }
 
 impl RowStream {
+    fn capacity_bytes(&self) -> usize {
+        self.resampler.scratch_bytes() + self.line.capacity()
+    }
+
+    /// Resamples an image.
+    fn resample(
+        &mut self,
+        params: &resample::Params,
+        table: &[i32],
+        image: &Image<u8>,
+        out: &mut Image<u8>,
+    ) -> Result<(), Fault> {
+        let Self { resampler, line, .. } = self;
+        resampler.begin(params, table, image.window())?;
+        lengthen(line, params.wanted().width)?;
+        resample::run(resampler, params, table, image, line, out);
+        Ok(())
+    }
+
     /// Decodes a picture and gives each row that comes out of the resampler to `sink`.
     fn run(
         &mut self,
@@ -287,7 +316,7 @@ impl RowStream {
         let Self { resampler, line, busy, untimed } = self;
         let step = &sample.steps[job.place];
         resampler.begin(&job.params, &sample.table[step.table.clone()], step.input)?;
-        reserve::resize(line, 3 * step.output.width as usize)?;
+        lengthen(line, step.output.width)?;
         decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
             let timed = (!*untimed && is_timed(y)).then(Instant::now);
             resampler.push_row(y - job.offset_y, row);
@@ -300,6 +329,11 @@ impl RowStream {
             }
         })
     }
+}
+
+/// Makes a line of so many pixels, without taking more memory than that.
+fn lengthen(line: &mut Vec<u8>, pixels: u32) -> Result<(), Fault> {
+    reserve::renew(line, 3 * pixels as usize)
 }
 
 /// Whether a row is one of those that are timed: a scattered choice, so that it does not fall in step with the
@@ -349,21 +383,73 @@ fn tail_of(plan: &Plan, sample: &SamplePlan, place: usize) -> Option<TailSteps> 
     Some(tail)
 }
 
-fn reset_u8(image: &mut HostImage, window: Roi) -> Result<&mut Image<u8>, Fault> {
-    reset(image, PixelType::U8, window)?;
-    match image {
-        HostImage::U8(image) => Ok(image),
-        HostImage::F32(_) => unreachable!("reset made it bytes"),
+/// Images between operators, two of bytes and two of floats, so that a chain that changes the pixel type finds memory of the
+/// sample before. `plan/need.rs` counts them.
+struct Images {
+    bytes: [HostImage; 2],
+    floats: [HostImage; 2],
+    /// The one that is being worked on.
+    at: (PixelType, usize),
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        let empty = |pixels| [0; 2].map(|_| HostImage::new(pixels, Roi::default()));
+        let [bytes, floats] = [PixelType::U8, PixelType::F32].map(empty);
+        Self { bytes, floats, at: (PixelType::U8, 0) }
     }
 }
 
-/// Makes `image` a window of that pixel type, keeping its memory where the type is the same.
-fn reset(image: &mut HostImage, pixels: PixelType, window: Roi) -> Result<(), Fault> {
-    if image.pixels() != pixels {
-        *image = HostImage::new(pixels, Roi::default());
+impl Images {
+    /// The image that is being worked on.
+    fn current(&self) -> &HostImage {
+        let (pixels, place) = self.at;
+        match pixels {
+            PixelType::U8 => &self.bytes[place],
+            PixelType::F32 => &self.floats[place],
+        }
     }
-    match image {
-        HostImage::U8(image) => image.reset(window),
-        HostImage::F32(image) => image.reset(window),
+
+    /// Begins a sample: a window of bytes, whose values are unspecified.
+    fn begin(&mut self, window: Roi) -> Result<&mut Image<u8>, Fault> {
+        self.at = (PixelType::U8, 0);
+        match &mut self.bytes[0] {
+            HostImage::U8(image) => {
+                image.reset(window)?;
+                Ok(image)
+            }
+            HostImage::F32(_) => unreachable!("these are images of bytes"),
+        }
+    }
+
+    /// Goes on to the next image: the other one of the same pixel type, or the first one of the other type.
+    fn step(
+        &mut self,
+        pixels: PixelType,
+        window: Roi,
+        make: impl FnOnce(&HostImage, &mut HostImage) -> Result<(), Fault>,
+    ) -> Result<(), Fault> {
+        let next = (pixels, if pixels == self.at.0 { 1 - self.at.1 } else { 0 });
+        let images = match pixels {
+            PixelType::U8 => &mut self.bytes,
+            PixelType::F32 => &mut self.floats,
+        };
+        let empty = HostImage::new(pixels, Roi::default());
+        let mut image = std::mem::replace(&mut images[next.1], empty);
+        let made = match &mut image {
+            HostImage::U8(image) => image.reset(window),
+            HostImage::F32(image) => image.reset(window),
+        };
+        let made = made.and_then(|()| make(self.current(), &mut image));
+        self.at = next;
+        match pixels {
+            PixelType::U8 => self.bytes[next.1] = image,
+            PixelType::F32 => self.floats[next.1] = image,
+        }
+        made
+    }
+
+    fn capacity_bytes(&self) -> usize {
+        self.bytes.iter().chain(&self.floats).map(HostImage::capacity_bytes).sum()
     }
 }

@@ -5,10 +5,10 @@ use crate::error::{Fault, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::{HostImage, Image};
-use crate::op::{Operator, Resize, Wanted};
+use crate::op::{Bounds, Operator, Resize, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
-/// Decodes whole pictures. Its buffers grow to the largest picture and stay.
+/// Decodes whole pictures. Its buffers grow to the largest picture and stay, until they are given back.
 pub struct Whole {
     /// What is done to a picture whose shorter side is larger than so many pixels.
     resize: Option<(u32, Resize)>,
@@ -57,9 +57,8 @@ impl Whole {
                 Ok((Orientation::UPRIGHT, pixels))
             }
             _ => {
-                let mut pixels = std::mem::take(&mut self.pixels);
+                let mut pixels = self.room(header.size)?;
                 pixels.clear();
-                reserve::reserve(&mut pixels, 3 * header.size.pixels() as usize)?;
                 let window = header.size.window();
                 let decoded = decoder.decode(bytes, header, window, 1, &mut |_, row| {
                     pixels.extend_from_slice(row);
@@ -73,6 +72,11 @@ impl Whole {
                 }
             }
         }
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self) {
+        (self.pixels, self.upright, self.table) = (Vec::new(), None, Vec::new());
     }
 
     /// Takes back memory for the next picture.
@@ -109,6 +113,11 @@ impl Whole {
         let mut rng = SampleRng::new(SampleKey::default(), 0);
         let (output, mut params) = resize.prepare(size, &mut rng);
         self.table.clear();
+        self.table.reserve_exact(resize.table_len(Bounds {
+            pixels: size.pixels(),
+            side: size.width.max(size.height),
+            wanted: Some(output),
+        }));
         let wanted = Wanted { input: size, reduction: 1, output: output.window() };
         resize.demand(&mut params, wanted, &mut self.table);
         let mut small = Image::from_data(output.window(), self.room(output)?);
@@ -125,7 +134,7 @@ impl Whole {
     /// Memory for a picture of this size.
     fn room(&mut self, size: Size) -> Result<Vec<u8>, Fault> {
         let mut pixels = std::mem::take(&mut self.pixels);
-        reserve::resize(&mut pixels, 3 * size.pixels() as usize)?;
+        reserve::renew(&mut pixels, 3 * size.pixels() as usize)?;
         Ok(pixels)
     }
 

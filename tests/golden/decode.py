@@ -259,7 +259,7 @@ def damaged():
     for kind, options in [("baseline", {}), ("progressive", dict(progressive=True)), ("restart", dict(restart_marker_blocks=2))]:
         data = encoded(image, "JPEG", quality=88, **options)
         middle = (data.index(b"\xff\xda") + len(data)) // 2
-        hole = data[:middle] + bytes(40) + data[middle + 40 :]
+        hole = data[:middle] + b"\xff\xd3" + data[middle + 40 :]
         tolerated(f"jpeg-data-{kind}.jpg", hole)
         refused(f"jpeg-{kind}-cut.jpg", data[:middle])
     data = encoded(image, "JPEG", quality=88)

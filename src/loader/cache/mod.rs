@@ -23,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::decode::HostDecoder;
-use crate::error::{Fault, Tolerated};
+use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
 use crate::measure::{CpuClock, Lane, Stage};
@@ -73,11 +73,23 @@ impl Caches {
 pub(super) trait Filled: Page {
     /// The bytes of the sample.
     fn bytes(&self) -> &[u8];
+    /// Bytes of ordinary host memory that it holds.
+    fn host_bytes(&self) -> u64;
+    /// Gives them back.
+    fn release(&mut self);
 }
 
 impl Filled for HostPage {
     fn bytes(&self) -> &[u8] {
         self.bytes()
+    }
+
+    fn host_bytes(&self) -> u64 {
+        self.capacity_bytes()
+    }
+
+    fn release(&mut self) {
+        *self = HostPage::default();
     }
 }
 
@@ -102,7 +114,18 @@ impl Content {
     }
 }
 
-/// Reads samples through the caches. One per thread; its buffers grow to what the largest sample needs.
+/// What was found of a sample.
+pub(super) enum Found {
+    /// A decoded picture, in a cache.
+    Kept(Bytes),
+    /// A file, in the page; whether a cache has it.
+    File {
+        /// It came from a cache.
+        kept: bool,
+    },
+}
+
+/// Reads samples through the caches. One per thread; its buffers are the worker's, who makes room for them.
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
@@ -129,13 +152,15 @@ impl Reader {
         Self { source, plan, lane, caches, whole, clock, parsed, tolerated }
     }
 
-    /// Reads a sample, into the page where it is not kept decoded, and says what it is.
-    pub fn read(
+    /// Reads a sample, into the page where it is not kept decoded, and says what it is. A file of more than `most` bytes is
+    /// read once `larger` has made room for more, of which it tells how many.
+    pub fn find(
         &mut self,
         key: SampleKey,
         page: &mut impl Filled,
-        decoder: &mut HostDecoder,
-    ) -> Result<(Header, Content), Fault> {
+        most: u64,
+        larger: impl FnOnce() -> Result<u64, Fault>,
+    ) -> Result<(Header, Found), Fault> {
         self.clock = self.lane.clock();
         self.lane.index(key.index);
         let caches = self.caches.clone();
@@ -145,17 +170,34 @@ impl Reader {
         self.tolerated = None;
         if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
             self.tolerated = tolerated;
-            return Ok((decoded(size, orientation), Content::Kept(bytes)));
+            return Ok((decoded(size, orientation), Found::Kept(bytes)));
         }
 
         let begin = self.lane.begin(Stage::Read);
         let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
         match &kept {
-            Some(kept) => page.space(kept.bytes.len())?.copy_from_slice(&kept.bytes),
+            Some(kept) => {
+                if kept.bytes.len() as u64 > most {
+                    self.whole.release();
+                    page.release();
+                    larger()?;
+                }
+                page.space(kept.bytes.len())?.copy_from_slice(&kept.bytes);
+            }
             None => {
                 let limit = self.plan.settings.limits.max_file_bytes;
                 let read = self.lane.read();
-                self.source.read(key.index, page, limit)?;
+                let fits = self.source.read(key.index, page, most.min(limit));
+                match fits {
+                    Err(Fault { reason: Reason::Oversized, .. }) if most < limit => {
+                        self.whole.release();
+                        page.release();
+                        let most = larger()?.min(limit);
+                        let read = self.source.read(key.index, page, most);
+                        read.map_err(|fault| no_room_for_file(fault, most, limit))?;
+                    }
+                    read => read?,
+                }
                 drop(read);
             }
         }
@@ -168,12 +210,42 @@ impl Reader {
         let header = Header::parse_as(page.bytes(), self.plan.settings.decode.strict)?;
         self.parsed = self.lane.since(begin);
         self.plan.check_pixels(&header)?;
-        let made = self.decode_whole(original, &header, page.bytes(), decoder)?;
-        let is_kept = kept.is_some() || matches!(made, Some((_, Content::Kept(_))));
-        if let (Some(encoded), false) = (&caches.encoded, is_kept) {
+        Ok((header, Found::File { kept: kept.is_some() }))
+    }
+
+    /// Whether a picture is to be decoded whole before anything else, and whether it must be.
+    pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
+        let Some(store) = &self.caches.decoded else { return (false, false) };
+        let original = self.source.original(key.index);
+        let resizes = self.whole.resizes(header);
+        let pixels = 3 * self.whole.size(header).pixels();
+        (resizes || store.has_room(original, pixels), resizes)
+    }
+
+    /// Decodes a file whole where that is wanted, and keeps what caches have room for.
+    pub fn keep(
+        &mut self,
+        key: SampleKey,
+        header: Header,
+        page: &impl Filled,
+        (kept, whole): (bool, bool),
+        decoder: &mut HostDecoder,
+    ) -> Result<(Header, Content), Fault> {
+        let original = self.source.original(key.index);
+        let made = match whole {
+            true => self.decode_whole(original, &header, page.bytes(), decoder)?,
+            false => None,
+        };
+        let is_kept = kept || matches!(made, Some((_, Content::Kept(_))));
+        if let (Some(encoded), false) = (&self.caches.encoded, is_kept) {
             encoded.keep(original, header.size, header.orientation, None, page.bytes());
         }
         Ok(made.unwrap_or((header, Content::File)))
+    }
+
+    /// Gives all memory back.
+    pub fn release(&mut self) {
+        self.whole.release();
     }
 
     /// Takes back the memory of a picture.
@@ -183,7 +255,7 @@ impl Reader {
         }
     }
 
-    /// Decodes a picture whole where it is to be kept or resized first, and keeps it where there is room.
+    /// Decodes a picture whole, which is to be kept or resized first, and keeps it where there is room.
     fn decode_whole(
         &mut self,
         original: u64,
@@ -193,9 +265,6 @@ impl Reader {
     ) -> Result<Option<(Header, Content)>, Fault> {
         let Some(store) = &self.caches.decoded else { return Ok(None) };
         let (size, resizes) = (self.whole.size(header), self.whole.resizes(header));
-        if !resizes && !store.has_room(original, 3 * size.pixels()) {
-            return Ok(None);
-        }
         let begin = self.lane.begin(Stage::Decode);
         let decoded_whole = self.whole.decode(bytes, header, decoder);
         let took = self.lane.add(Stage::Decode, begin, bytes.len() as u64);
@@ -218,6 +287,18 @@ impl Reader {
         };
         Ok(Some((decoded(size, orientation), content)))
     }
+}
+
+/// The fault of a file for which there is less room than `limits.max_file_bytes`; those that there is room for are `most`.
+fn no_room_for_file(fault: Fault, most: u64, limit: u64) -> Fault {
+    if fault.reason != Reason::Oversized || most >= limit {
+        return fault;
+    }
+    let problem = format!(
+        "the file is larger than the {most} bytes of host memory that there are for one; raise limits.large_image_memory to \
+         take such files"
+    );
+    Fault::new(Reason::Oversized, problem)
 }
 
 /// The header of a picture that is decoded already.

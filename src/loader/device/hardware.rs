@@ -40,8 +40,8 @@ impl Hardware {
         decoders: Vec<BatchDecoder>,
         group: usize,
     ) -> Result<Self> {
-        let Parts { source, plan, lane, caches, clocks, .. } = parts.clone();
-        let maker = Maker::new(source, plan, lane, caches);
+        let Parts { source, plan, lane, caches, large, clocks, .. } = parts.clone();
+        let maker = Maker::new(source, plan, lane, caches, large);
         let clock = clocks.decode(Route::Hardware)?;
         Ok(Self { parts, stream, decoders, group, clock, maker })
     }

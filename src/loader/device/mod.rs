@@ -46,6 +46,7 @@ use lanes::Submitted;
 
 mod clocks;
 mod depot;
+mod encoded;
 mod hardware;
 mod lanes;
 mod launcher;

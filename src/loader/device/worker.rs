@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Instant;
 
-use crate::error::{Error, Fault, Result};
+use crate::error::{Error, Result};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::Window;
 use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
@@ -15,13 +15,15 @@ use crate::loader::cache::{Caches, Filled};
 use crate::loader::controls::Controls;
 use crate::loader::feed::{Feed, Job};
 use crate::loader::host::Maker;
+use crate::loader::large::LargeImages;
 use crate::loader::policy::{Trouble, produce, record};
 use crate::measure::{Lane, Stage};
 use crate::plan::{Cut, Offload, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
-use crate::source::{HostPage, Page, Source};
+use crate::source::{HostPage, Source};
 
+use super::encoded::Encoded;
 use super::lanes::Submitted;
 use super::{
     Cell, Clocks, Depot, DevicePage, DeviceSlot, Lanes, OnEngine, Payload, Pixels, Waiting, Work,
@@ -36,6 +38,7 @@ pub(in crate::loader) struct Parts {
     pub lane: Arc<Lane>,
     pub caches: Arc<Caches>,
     pub controls: Arc<Controls>,
+    pub large: Arc<LargeImages>,
     pub lanes: Arc<Lanes>,
     pub uploads: Arc<Depot<Upload>>,
     pub clocks: Arc<Clocks>,
@@ -51,6 +54,8 @@ pub(in crate::loader) struct PageWorker {
     watches: Vec<(Route, Arc<Stopwatch>)>,
     /// Files that are larger than a page's part for them.
     large: HostPage,
+    /// Ordinary memory that the file at hand has.
+    file: u64,
     /// The routes that may take the picture at hand.
     routes: Vec<Route>,
     /// The first operator that is on the device for it.
@@ -64,6 +69,7 @@ pub(in crate::loader) struct PageWorker {
 impl PageWorker {
     pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Result<Self> {
         let Parts { source, plan, lane, caches, clocks, .. } = parts.clone();
+        let images = parts.large.clone();
         let planned = plan.device.iter().flat_map(|device| &device.routes);
         let watches = clocks.worker(planned.map(|planned| planned.route))?;
         Ok(Self {
@@ -71,8 +77,9 @@ impl PageWorker {
             parts,
             stream,
             hardware,
-            maker: Maker::new(source, plan, lane, caches),
+            maker: Maker::new(source, plan, lane, caches, images),
             large: HostPage::default(),
+            file: 0,
             routes: Vec::new(),
             first: 0,
             engine: None,
@@ -169,12 +176,19 @@ impl PageWorker {
     ) -> Result<(Payload, SampleRecord), Trouble> {
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
         let page = encoded.as_deref_mut().unwrap_or_default();
-        let mut file = Encoded { page, large, in_page: false, len: 0 };
-        let (header, content) = self.maker.read(key, &mut file)?;
-        let target = Target { pixels, decoded, read };
-        let bytes = content.bytes(&file);
-        let made = self.send(target, sample, key, &header, bytes, file.in_page);
-        self.maker.give_back(content);
+        let mut file = Encoded::new(page, large);
+        let made = match self.maker.read(key, &mut file) {
+            Ok((header, content)) => {
+                let target = Target { pixels, decoded, read };
+                let bytes = content.bytes(&file);
+                self.file = file.host_bytes();
+                let made = self.send(target, sample, key, &header, bytes, file.is_in_page());
+                self.maker.give_back(content);
+                made
+            }
+            Err(fault) => Err(fault.into()),
+        };
+        self.maker.end(&mut file);
         made
     }
 
@@ -189,6 +203,7 @@ impl PageWorker {
         in_page: bool,
     ) -> Result<(Payload, SampleRecord), Trouble> {
         let Parts { source, lanes, .. } = self.parts.clone();
+        self.maker.admit_tables(header, self.file)?;
         self.maker.plan(key, header, bytes.len() as u64)?;
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
@@ -196,6 +211,14 @@ impl PageWorker {
         }
         self.first = offload.first(self.parts.plan.steps.len());
         let mut why = self.find_routes(header, bytes, in_page, offload);
+        if self.routes.contains(&Route::Cpu) && !self.maker.fits_share() {
+            // Other routes need none of this memory. Room is made before a place on the route is taken, for which others wait
+            // who have room.
+            match self.routes.len() {
+                1 => self.maker.admit(header, self.file)?,
+                _ => self.routes.retain(|&route| route != Route::Cpu),
+            }
+        }
         if !self.routes.is_empty() {
             let begin = Instant::now();
             let submitted = lanes.submit(
@@ -234,7 +257,7 @@ impl PageWorker {
             return "there is no kernel for its operators";
         };
         let tables = size_of_val(device_tables(sample, cut.first));
-        if tables > device.table_bytes {
+        if tables > device.table_bytes || self.maker.tables_bytes() > plan.room.share.tables {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
@@ -362,6 +385,7 @@ impl PageWorker {
         bytes: &[u8],
     ) -> Result<(Payload, SampleRecord), Trouble> {
         let Parts { plan, lanes, lane, .. } = self.parts.clone();
+        self.maker.admit(header, self.file)?;
         // It is given back without a word: a route's speed is that of decoding alone.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
@@ -384,6 +408,7 @@ impl PageWorker {
         bytes: &[u8],
         why: &'static str,
     ) -> Result<(Payload, SampleRecord), Trouble> {
+        self.maker.admit(header, self.file)?;
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
         let out = &mut upload.bytes()?[..self.parts.plan.shape.sample_bytes()];
         match self.maker.finish_planned(key, header, bytes, out) {
@@ -421,35 +446,6 @@ struct Target<'a> {
     pixels: &'a DeviceBuffer,
     decoded: &'a Event,
     read: &'a Event,
-}
-
-/// Where a source puts a file: into the page where it fits, else into ordinary memory.
-struct Encoded<'a> {
-    page: &'a mut [u8],
-    large: &'a mut HostPage,
-    in_page: bool,
-    len: usize,
-}
-
-impl Filled for Encoded<'_> {
-    fn bytes(&self) -> &[u8] {
-        if self.in_page { &self.page[..self.len] } else { self.large.bytes() }
-    }
-}
-
-impl Page for Encoded<'_> {
-    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault> {
-        self.in_page = len <= self.page.len();
-        self.len = len;
-        if self.in_page { Ok(&mut self.page[..len]) } else { self.large.space(len) }
-    }
-
-    fn truncate(&mut self, len: usize) {
-        self.len = self.len.min(len);
-        if !self.in_page {
-            self.large.truncate(len);
-        }
-    }
 }
 
 /// What the balancer must know of a picture.

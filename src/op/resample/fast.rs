@@ -266,10 +266,7 @@ impl<'a> Ring<'a> {
 
 /// Makes a buffer `len` long, without taking more memory than that; the values are unspecified.
 pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
-    if len > buffer.capacity() {
-        buffer.clear();
-    }
-    reserve::resize(buffer, len)
+    reserve::renew(buffer, len)
 }
 
 /// Bytes from a row of the ring to the next: whole vectors, with room for a store past the last pixel.

@@ -318,17 +318,29 @@ pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImag
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("resampling takes bytes and gives bytes");
     };
-    let (wanted, window) = (params.wanted(), out.window());
-    let skipped = CHANNELS * (window.x - wanted.x) as usize;
-    let mut line = vec![0; CHANNELS * wanted.width as usize];
+    let mut line = vec![0; CHANNELS * params.wanted().width as usize];
     let mut resampler = Resampler::default();
     if let Err(fault) = resampler.begin(params, table, src.window()) {
         panic!("{fault}");
     }
+    run(&mut resampler, params, table, src, &mut line, out);
+}
+
+/// Resamples an image with a resampler that has begun with its window; `line` holds a row of the wanted window.
+pub fn run(
+    resampler: &mut Resampler,
+    params: &Params,
+    table: &[i32],
+    src: &Image<u8>,
+    line: &mut [u8],
+    out: &mut Image<u8>,
+) {
+    let (wanted, window) = (params.wanted(), out.window());
+    let skipped = CHANNELS * (window.x - wanted.x) as usize;
     for y in params.rows(table).inputs() {
         resampler.push_row(y, src.row(y));
         while let Some(y) = resampler.next_output() {
-            resampler.output_row(y, &mut line);
+            resampler.output_row(y, line);
             if (window.y..window.bottom()).contains(&y) {
                 let row = out.row_mut(y);
                 row.copy_from_slice(&line[skipped..][..row.len()]);

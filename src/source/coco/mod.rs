@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Configured, Expected, LeftOut, Page, Source, file, settings};
+use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::geometry::Size;
@@ -206,6 +206,23 @@ impl Source for Coco {
 
     fn version(&self, index: u64) -> Option<String> {
         file::version(&self.path(index))
+    }
+
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, Fault> {
+        match self.has_heads() {
+            true => file::read_head(&self.path(index), page, most, limit),
+            false => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
+        }
+    }
+
+    fn has_heads(&self) -> bool {
+        !self.is_remote()
     }
 
     fn is_remote(&self) -> bool {

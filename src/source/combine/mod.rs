@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{Expected, LeftOut, LeftOuts, Page, Source};
+use super::{Expected, HostPage, LeftOut, LeftOuts, Page, Source};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Error, Fault, Result};
 
@@ -189,6 +189,21 @@ impl<A: Arrangement> Source for Combined<A> {
     fn version(&self, index: u64) -> Option<String> {
         let (part, index) = self.part(index);
         part.source.version(index)
+    }
+
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, Fault> {
+        let (part, index) = self.part(index);
+        part.source.read_head(index, page, most, limit)
+    }
+
+    fn has_heads(&self) -> bool {
+        self.parts.iter().all(|part| part.source.has_heads())
     }
 
     fn is_remote(&self) -> bool {

@@ -7,7 +7,7 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
-use super::{Configured, Expected, Page, Source, file, settings};
+use super::{Configured, Expected, HostPage, Page, Source, file, settings};
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage;
 
@@ -184,6 +184,23 @@ impl Source for FileList {
 
     fn version(&self, index: u64) -> Option<String> {
         file::version(&self.path(index))
+    }
+
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, Fault> {
+        match self.has_heads() {
+            true => file::read_head(&self.path(index), page, most, limit),
+            false => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
+        }
+    }
+
+    fn has_heads(&self) -> bool {
+        !self.is_remote()
     }
 
     fn is_remote(&self) -> bool {

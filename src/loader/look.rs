@@ -1,0 +1,98 @@
+//! What a plan learns of a source: the headers of samples that are evenly spread over it.
+
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use crate::error::{Fault, Reason};
+use crate::geometry::Size;
+use crate::header::{Header, memory_bytes};
+use crate::plan::{Limits, Looked};
+use crate::source::{HostPage, Source};
+
+/// Samples that are looked at where the first bytes of one can be read alone, where a whole one must be, and where reading in
+/// any order is slow. The numbers are fixed, so that the same source gives the same plan.
+const HEADS: u64 = 1024;
+const WHOLE: u64 = 256;
+const FEW: u64 = 16;
+/// First bytes of a sample that are read; of the few whose header goes on after them, the rest is read too.
+const HEAD_BYTES: usize = 64 << 10;
+/// Threads that look where that takes little memory, since reading waits for a disk or a network.
+const THREADS: u64 = 8;
+
+/// The samples that were looked at.
+pub(super) struct Looks {
+    /// The largest picture that a worker can be expected to decode.
+    pub picture: Size,
+    /// Each that is within the limits, in the order of the source.
+    pub looked: Vec<Looked>,
+    /// Whether these are all that can be used.
+    pub all: bool,
+}
+
+impl Looks {
+    /// Looks at a fixed choice of samples. Those that cannot be read, whose header cannot be parsed or which are beyond the
+    /// limits are left out: they are not decoded either.
+    pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
+        let (len, (most, threads)) = (source.len(), most(source));
+        let count = len.min(most);
+        let index = |look: u64| (u128::from(look) * u128::from(len) / u128::from(count)) as u64;
+        let threads = count.min(threads);
+        // One whole sample at a time: there is no room for more before the plan is made.
+        let whole = Mutex::new(HostPage::default());
+        let whole = &whole;
+        let part = |thread: u64| {
+            let mut page = HostPage::default();
+            let looks = (thread * count / threads)..((thread + 1) * count / threads);
+            looks.map(|it| look(source, index(it), &mut page, whole, (limits, strict))).collect::<Vec<_>>()
+        };
+        let found: Vec<Vec<Result<Looked, Fault>>> = match threads {
+            0 | 1 => (0..threads).map(part).collect(),
+            _ => thread::scope(|scope| {
+                let threads = (0..threads).map(|thread| scope.spawn(move || part(thread)));
+                let threads: Vec<_> = threads.collect();
+                threads.into_iter().map(|it| it.join().unwrap_or_default()).collect()
+            }),
+        };
+        let looked: Vec<Looked> = found.into_iter().flatten().filter_map(Result::ok).collect();
+        let usable = looked.iter().filter(|it| it.decode.total() <= limits.large_image_memory);
+        let largest = usable.max_by_key(|it| it.header.size.pixels());
+        let largest = largest.or_else(|| looked.iter().min_by_key(|it| it.decode.total()));
+        let picture = largest.map_or(Size::default(), |it| it.header.size);
+        Self { picture, looked, all: count == len }
+    }
+}
+
+/// How many samples of a source are looked at, and by how many threads.
+fn most(source: &dyn Source) -> (u64, u64) {
+    match (source.is_remote(), source.has_heads()) {
+        (true, _) => (FEW, THREADS),
+        (false, true) => (HEADS, THREADS),
+        (false, false) if source.slow_shuffled().is_some() => (FEW, 1),
+        (false, false) => (WHOLE, 1),
+    }
+}
+
+fn look(
+    source: &dyn Source,
+    index: u64,
+    page: &mut HostPage,
+    whole: &Mutex<HostPage>,
+    (limits, strict): (&Limits, bool),
+) -> Result<Looked, Fault> {
+    let limit = limits.max_file_bytes;
+    let mut file_bytes = source.read_head(index, page, HEAD_BYTES, limit)?;
+    let mut header = Header::parse_head(page.bytes(), strict);
+    if matches!(&header, Err(Fault { reason: Reason::Truncated, .. }))
+        && (page.bytes().len() as u64) < file_bytes
+    {
+        let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);
+        source.read(index, &mut *whole, limit)?;
+        file_bytes = whole.bytes().len() as u64;
+        header = Header::parse_as(whole.bytes(), strict);
+    }
+    let header = header?;
+    limits.check_size(header.size)?;
+    // What it asks for lies in the first bytes.
+    let decode = memory_bytes(&header, page.bytes(), file_bytes);
+    Ok(Looked { header, file_bytes, decode })
+}

@@ -1,0 +1,106 @@
+//! Every allocation of this process, counted: those of Rust, and those of the C libraries, since both end in `malloc`.
+//!
+//! The functions of the GNU C library are replaced by these, which count and go on to them. What is counted is what the
+//! allocator says that it gave, so that its rounding is in it; the pages of stacks and of code are not.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicI64, Ordering};
+
+static HELD: AtomicI64 = AtomicI64::new(0);
+static MOST: AtomicI64 = AtomicI64::new(0);
+
+thread_local! {
+    static CALLS: Cell<i64> = const { Cell::new(0) };
+}
+
+/// Allocations of this thread so far.
+pub fn calls() -> i64 {
+    CALLS.get()
+}
+
+/// The most bytes that are held at once while this runs, besides those that were held before; and what it gives.
+pub fn most_during<T>(work: impl FnOnce() -> T) -> (u64, T) {
+    let before = HELD.load(Ordering::Relaxed);
+    MOST.store(before, Ordering::Relaxed);
+    let made = work();
+    (MOST.load(Ordering::Relaxed).saturating_sub(before).max(0) as u64, made)
+}
+
+unsafe extern "C" {
+    fn __libc_malloc(bytes: usize) -> *mut c_void;
+    fn __libc_calloc(count: usize, bytes: usize) -> *mut c_void;
+    fn __libc_realloc(block: *mut c_void, bytes: usize) -> *mut c_void;
+    fn __libc_memalign(align: usize, bytes: usize) -> *mut c_void;
+    fn __libc_free(block: *mut c_void);
+    fn malloc_usable_size(block: *mut c_void) -> usize;
+}
+
+fn add(block: *mut c_void) -> *mut c_void {
+    if !block.is_null() {
+        CALLS.set(CALLS.get() + 1);
+        // SAFETY: the allocator has just given this block.
+        let bytes = unsafe { malloc_usable_size(block) } as i64;
+        let held = HELD.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        MOST.fetch_max(held, Ordering::Relaxed);
+    }
+    block
+}
+
+fn subtract(block: *mut c_void) {
+    if !block.is_null() {
+        // SAFETY: whoever frees a block has it.
+        HELD.fetch_sub(unsafe { malloc_usable_size(block) } as i64, Ordering::Relaxed);
+    }
+}
+
+// SAFETY: the name is the C library's, and so is what the function does. So for those below.
+#[unsafe(no_mangle)]
+extern "C" fn malloc(bytes: usize) -> *mut c_void {
+    // SAFETY: any number may be asked for.
+    add(unsafe { __libc_malloc(bytes) })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn calloc(count: usize, bytes: usize) -> *mut c_void {
+    // SAFETY: any numbers may be asked for.
+    add(unsafe { __libc_calloc(count, bytes) })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn realloc(block: *mut c_void, bytes: usize) -> *mut c_void {
+    // A move, with both blocks at once, is not seen: large blocks are moved by their pages.
+    subtract(block);
+    // SAFETY: the caller's block.
+    add(unsafe { __libc_realloc(block, bytes) })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_memalign(out: *mut *mut c_void, align: usize, bytes: usize) -> c_int {
+    // SAFETY: the caller's alignment is a power of two.
+    let block = add(unsafe { __libc_memalign(align, bytes) });
+    if block.is_null() {
+        return 12;
+    }
+    // SAFETY: the caller's place for the block.
+    unsafe { *out = block };
+    0
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+extern "C" fn aligned_alloc(align: usize, bytes: usize) -> *mut c_void {
+    // SAFETY: the caller's alignment is a power of two.
+    add(unsafe { __libc_memalign(align, bytes) })
+}
+
+// SAFETY: as above.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn free(block: *mut c_void) {
+    subtract(block);
+    // SAFETY: the caller's block.
+    unsafe { __libc_free(block) }
+}

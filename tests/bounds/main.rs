@@ -1,0 +1,299 @@
+//! The footprint as a contract: whatever the files contain, the memory that a loader holds is within its rows.
+//!
+//! Allocations are counted, not resident memory, so the figures do not depend on the machine or on what else it does.
+
+#![cfg(all(target_os = "linux", target_env = "gnu"))]
+#![allow(unsafe_code, reason = "the allocator that counts")]
+
+mod counted;
+mod files;
+
+#[path = "../common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use feedwater::error::Error;
+use feedwater::footprint::Memory;
+use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::op::{CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
+use feedwater::plan::{Last, OnError};
+use feedwater::source::Directory;
+
+const MIB: u64 = 1 << 20;
+
+/// What the row `process` stands for, as far as it is allocated: rings, meters, names and threads.
+const PROCESS: u64 = 2 * MIB;
+
+/// One test at a time: allocations are those of the whole process.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a run has shown.
+struct Seen {
+    /// Bytes of the rows but `process`.
+    predicted: u64,
+    /// Most bytes that were allocated.
+    peak: u64,
+    /// The plan, for messages.
+    plan: String,
+    faults: BTreeMap<&'static str, u64>,
+    problem: Option<Error>,
+}
+
+impl Seen {
+    /// The contract, and what the process itself may take.
+    fn check(&self, case: &str) {
+        let Self { predicted, peak, plan, .. } = self;
+        let most = predicted + predicted / 50 + PROCESS;
+        assert!(peak <= &most, "{case}: {peak} bytes, predicted {predicted}\n{plan}");
+    }
+}
+
+fn run(builder: impl FnOnce() -> LoaderBuilder, epochs: u32) -> Seen {
+    let (peak, seen) = counted::most_during(|| {
+        let loader: Loader = builder().epochs(Some(epochs)).build().unwrap();
+        let plan = loader.plan();
+        let process = plan.footprint.row("process").unwrap().total_bytes();
+        let predicted = plan.footprint.total_bytes(Memory::Host) - process;
+        let mut problem = None;
+        for _ in 0..epochs {
+            for batch in &loader {
+                problem = problem.or(batch.err());
+            }
+        }
+        let plan = loader.plan().to_string();
+        Seen { predicted, peak: 0, plan, faults: loader.stats().faults, problem }
+    });
+    Seen { peak, ..seen }
+}
+
+/// A folder of files.
+struct Files(tempfile::TempDir);
+
+impl Files {
+    fn new(files: impl IntoIterator<Item = Vec<u8>>) -> Self {
+        let this = Self(tempfile::tempdir().unwrap());
+        for (number, bytes) in files.into_iter().enumerate() {
+            fs::write(this.0.path().join(format!("{number:05}")), bytes).unwrap();
+        }
+        this
+    }
+
+    fn loader(&self, chain: Chain) -> LoaderBuilder {
+        let source = Directory::open(self.0.path()).unwrap();
+        let builder = Loader::builder(source, chain).batch(8).workers(2).prefetch(1);
+        builder
+            .last(Last::Partial)
+            .on_error(OnError::Skip)
+            .device(feedwater::loader::DeviceChoice::Cpu)
+    }
+}
+
+fn small(count: usize) -> impl Iterator<Item = Vec<u8>> {
+    (0..count).map(|seed| common::jpeg(seed as u64 % 5, 64, 48))
+}
+
+fn crop() -> Chain {
+    Chain::new().then(RandomResizedCrop::to(32, 32))
+}
+
+/// Only the first window is wanted, and it must be stored: the image is turned before it is resampled.
+fn stored() -> Chain {
+    Chain::new().then(Flip { horizontal: 0.5, vertical: 0.5 }).then(RandomResizedCrop::to(32, 32))
+}
+
+/// Floats between operators, and back to none of them in the next sample.
+fn floats() -> Chain {
+    Chain::new()
+        .then(Resize::to(96, 80))
+        .then(Normalize::IMAGENET)
+        .then(Crop { x: 40, y: 40, width: 96, height: 96 })
+        .then(Flip { horizontal: 0.5, vertical: 0.5 })
+}
+
+#[test]
+fn a_row_of_millions_of_pixels_is_refused_by_its_side_and_then_by_its_bytes() {
+    let _alone = alone();
+    let files = Files::new(small(300).chain([files::png_head(178_956_970, 1, false)]));
+    let seen = run(|| files.loader(crop()), 2);
+    seen.check("by its side");
+    assert_eq!(seen.faults["oversized"], 2);
+    assert!(seen.peak < 12 * MIB, "{}", seen.peak);
+    let stop = |side| {
+        let loader = files.loader(crop()).on_error(OnError::Stop).max_side(side);
+        match run(|| loader, 1).problem {
+            Some(Error::Sample(error)) => (error.reason.name(), error.problem),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (reason, problem) = stop(65_535);
+    assert!(reason == "oversized" && problem.contains("limits.max_side"), "{problem}");
+    let (reason, problem) = stop(u32::MAX);
+    assert!(reason == "oversized" && problem.contains("limits.large_image_memory"), "{problem}");
+    run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, by its bytes");
+}
+
+#[test]
+fn a_header_of_34_bytes_takes_no_gibibyte() {
+    let _alone = alone();
+    let head = files::webp_head(16_383, 10_900);
+    assert_eq!(head.len(), 34);
+    let files = Files::new(small(300).chain([head]));
+    let seen = run(|| files.loader(crop()), 2);
+    seen.check("header of a WebP");
+    assert_eq!(seen.faults["oversized"], 2);
+    assert!(seen.peak < 12 * MIB, "{}", seen.peak);
+}
+
+/// Where nothing is known of the large ones when the plan is made: they are not among those that are looked at.
+#[test]
+fn images_that_need_more_than_a_share_go_by_the_room_for_large_ones() {
+    let _alone = alone();
+    // 1024 of 2048 are looked at, the even ones.
+    let large = || {
+        [
+            common::progressive(3, 1200, 900),
+            files::png(1100, 900, true),
+            files::png(1500, 900, false),
+        ]
+    };
+    let mut all: Vec<Vec<u8>> = small(2048).collect();
+    for (number, file) in large().into_iter().cycle().take(9).enumerate() {
+        all[101 * (2 * number + 1)] = file;
+    }
+    assert!((0..9).all(|number| 101 * (2 * number + 1) % 2 == 1));
+    let files = Files::new(all);
+    for (name, chain) in [("streamed", crop()), ("stored", stored()), ("floats", floats())] {
+        let seen = run(|| files.loader(chain.clone()).large_image_memory(16 * MIB).workers(4), 1);
+        seen.check(name);
+        assert_eq!(seen.faults["oversized"], 0, "{name}: {}", seen.plan);
+        // The row is there because it is needed.
+        assert!(
+            seen.peak > seen.predicted - 16 * MIB,
+            "{name}: {} of {}",
+            seen.peak,
+            seen.predicted
+        );
+        let less = run(|| files.loader(chain.clone()).large_image_memory(MIB).workers(4), 1);
+        less.check(name);
+        assert!(less.faults["oversized"] >= 6, "{name}");
+    }
+}
+
+/// Workers that wait for room when the loader ends do not hold it up.
+#[test]
+fn a_loader_can_be_dropped_while_its_workers_wait_for_room() {
+    let _alone = alone();
+    let all = (0..2000).map(|number| match number % 2 {
+        0 => common::jpeg(1, 64, 48),
+        _ => common::png(1, 40, 30),
+    });
+    let files =
+        Files::new(all.collect::<Vec<_>>().into_iter().enumerate().map(|(number, file)| {
+            // The odd ones are not looked at.
+            if number % 32 == 1 { files::png(900, 700, true) } else { file }
+        }));
+    for batches in 0..3 {
+        let loader = files.loader(stored()).workers(6).large_image_memory(8 * MIB).build().unwrap();
+        for batch in (&loader).into_iter().take(batches) {
+            batch.unwrap();
+        }
+    }
+}
+
+/// A shuffle of files, chains and settings from a seed.
+#[test]
+fn hostile_mixtures_stay_within_the_footprint() {
+    let _alone = alone();
+    for seed in 0..10u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut draw = |most: u64| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state % most
+        };
+        let count = 1 + draw(1400) as usize;
+        let mut all: Vec<Vec<u8>> = small(count).collect();
+        for _ in 0..1 + draw(12) {
+            let (width, height) = (1 + draw(1300) as u32, 1 + draw(1100) as u32);
+            let place = draw(count as u64) as usize;
+            all[place] = match draw(7) {
+                0 => files::png_head(1 << draw(31), 1 << draw(31), draw(2) == 0),
+                1 => files::webp_head(1 + draw(16_383) as u32, 1 + draw(16_383) as u32),
+                2 => common::progressive(draw(9), width, height),
+                3 => files::png(width, height, true),
+                4 => files::png(width * 30, height / 30 + 1, false),
+                5 => files::png(width, height, false),
+                _ => common::jpeg(draw(9), width, height),
+            };
+        }
+        let files = Files::new(all);
+        let chain = match draw(4) {
+            0 => crop(),
+            1 => stored(),
+            2 => floats(),
+            _ => Chain::new()
+                .then(Resize::shorter(40))
+                .then(CenterCrop::to(32, 32))
+                .then(Normalize::IMAGENET),
+        };
+        let (workers, large) = (1 + draw(4) as usize, (1 + draw(24)) * MIB);
+        let side = [65_535, u32::MAX][draw(2) as usize];
+        let decoded = (draw(3) == 0).then_some(3 * MIB);
+        let presize = decoded.is_some().then_some(90).filter(|_| draw(2) == 0);
+        let encoded = (draw(4) == 0).then_some(MIB);
+        let case = format!(
+            "seed {seed}: {count} files, {chain:?}, {workers} workers, {large} for large ones"
+        );
+        let seen = run(
+            || {
+                let loader = files.loader(chain).workers(workers).large_image_memory(large);
+                let loader = loader.max_side(side).max_pixels(1 << 40).shuffle(true).seed(seed);
+                loader.cache_decoded(decoded).presize(presize).cache_encoded(encoded)
+            },
+            2,
+        );
+        seen.check(&case);
+        assert!(seen.problem.is_none() || count < 20, "{case}: {:?}", seen.problem);
+    }
+}
+
+/// A chain that goes from bytes to floats and back finds the memory of the sample before.
+#[test]
+fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
+    let _alone = alone();
+    use feedwater::decode::HostDecoder;
+    use feedwater::header::Header;
+    use feedwater::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
+    use feedwater::random::SampleKey;
+    use feedwater::transform::{HostTransform, Picture};
+
+    let file = b"P6 120 90 255\n".iter().copied().chain((0..3 * 120 * 90).map(|at| at as u8));
+    let file: Vec<u8> = file.collect();
+    let header = Header::parse(&file).unwrap();
+    for (name, chain) in [("floats", floats()), ("stored", stored()), ("streamed", crop())] {
+        let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
+        let plan = Plan::new(&chain, &Settings::default(), &facts).unwrap();
+        let (mut transform, mut decoder) = (HostTransform::new(&plan), HostDecoder::new());
+        let (mut sample, mut out) =
+            (SamplePlan::default(), vec![0u32; plan.shape.sample_bytes() / 4]);
+        let mut make = |seed: u64| {
+            // The same draws, so that no window is larger than those before.
+            let key = SampleKey { seed: seed % 3, epoch: 0, index: 0 };
+            plan.sample(key, &header, &mut sample).unwrap();
+            let before = counted::calls();
+            let picture = Picture { bytes: &file, header: &header, plan: &plan, sample: &sample };
+            transform.run(picture, &mut decoder, bytemuck::cast_slice_mut(&mut out)).unwrap();
+            counted::calls() - before
+        };
+        let counts: Vec<i64> = (0..30).map(&mut make).collect();
+        let later: i64 = counts[6..].iter().sum();
+        assert_eq!(later, 0, "{name}");
+    }
+}
