@@ -13,6 +13,7 @@ use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
@@ -202,19 +203,44 @@ fn discard(registered: MutexGuard<'_, BTreeSet<PathBuf>>) {
     std::mem::forget(registered);
 }
 
-/// A whole file of at most `most` bytes, whatever it is: a device or a pipe is read up to there.
+/// A whole regular file of at most `most` bytes.
 ///
 /// # Errors
 ///
-/// Those of the system, and [`ErrorKind::FileTooLarge`] where there is more.
+/// Those of the system, that of [`regular`], and [`ErrorKind::FileTooLarge`] where there is more.
 pub fn read(path: impl AsRef<Path>, most: u64) -> io::Result<Vec<u8>> {
+    let path = path.as_ref();
+    // Without waiting: a pipe without a writer would hold up the thread for ever.
+    let file = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(path);
     let mut bytes = Vec::new();
-    File::open(path)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
+    regular(path, file)?.take(most.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         let problem = format!("has more than {most} bytes, the most that is read");
         return Err(io::Error::new(ErrorKind::FileTooLarge, problem));
     }
     Ok(bytes)
+}
+
+/// The file that was opened at `path`, or tried to be, where it is a regular file.
+///
+/// # Errors
+///
+/// That of opening it; one that says what it is where it is a folder, a pipe, a socket or a device, which may have no end.
+pub fn regular(path: &Path, opened: io::Result<File>) -> io::Result<File> {
+    // A socket cannot be opened, and the system's words for that are of devices.
+    let kind = match &opened {
+        Ok(file) => file.metadata()?.file_type(),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => fs::metadata(path)?.file_type(),
+        Err(_) => return opened,
+    };
+    let name = match kind {
+        _ if kind.is_file() => return opened,
+        _ if kind.is_dir() => "a folder",
+        _ if kind.is_fifo() => "a pipe",
+        _ if kind.is_socket() => "a socket",
+        _ => "a device",
+    };
+    Err(io::Error::other(format!("not a regular file but {name}")))
 }
 
 /// The text of a file of at most `most` bytes.
@@ -361,13 +387,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_are_bounded_also_of_devices_without_end() {
+    fn reads_are_bounded_and_of_regular_files_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a");
         write(&path, "12345").unwrap();
         assert_eq!(read(&path, 5).unwrap(), b"12345");
         assert_eq!(read(&path, 4).unwrap_err().kind(), ErrorKind::FileTooLarge);
-        assert_eq!(read("/dev/zero", 1 << 16).unwrap_err().kind(), ErrorKind::FileTooLarge);
+        let device = read("/dev/zero", 1 << 16).unwrap_err().to_string();
+        assert_eq!(device, "not a regular file but a device");
         write(&path, b"ab\xff").unwrap();
         assert_eq!(read_text(&path, 5).unwrap_err().kind(), ErrorKind::InvalidData);
     }

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use feedwater::Error;
 use feedwater::config::Pipeline;
-use feedwater::error::Error;
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};

@@ -190,7 +190,7 @@ fn folder(root: &Path) -> Directory {
     for (number, (bytes, _)) in pictures().into_iter().enumerate() {
         let class = root.join(format!("class{}", number / 6));
         fs::create_dir_all(&class).unwrap();
-        fs::write(class.join(format!("{number:02}")), bytes).unwrap();
+        fs::write(class.join(format!("{number:02}.jpg")), bytes).unwrap();
     }
     Directory::open(root).unwrap()
 }
@@ -221,7 +221,7 @@ fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is
         (
             "other bytes, as many",
             |root| {
-                let path = root.join("class0/01");
+                let path = root.join("class0/01.jpg");
                 let mut bytes = fs::read(&path).unwrap();
                 // Within the coded data.
                 let middle = bytes.len() / 2;
@@ -229,35 +229,35 @@ fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is
                 fs::write(&path, bytes).unwrap();
                 touch(&path);
             },
-            &["sample 1 ", "class0/01"],
+            &["sample 1 ", "class0/01.jpg"],
         ),
         (
             "a longer file",
             |root| {
-                let path = root.join("class0/00");
+                let path = root.join("class0/00.jpg");
                 fs::write(&path, [fs::read(&path).unwrap(), vec![0]].concat()).unwrap();
             },
-            &["sample 0 ", "class0/00"],
+            &["sample 0 ", "class0/00.jpg"],
         ),
         (
             "another name",
             |root| {
-                fs::rename(root.join("class0/00"), root.join("class0/000")).unwrap();
+                fs::rename(root.join("class0/00.jpg"), root.join("class0/000.jpg")).unwrap();
             },
-            &["sample 0 ", "class0/00,", "class0/000"],
+            &["sample 0 ", "class0/00.jpg,", "class0/000.jpg"],
         ),
         (
             "a file that is gone, and another one",
             |root| {
-                fs::remove_file(root.join("class0/02")).unwrap();
-                fs::write(root.join("class1/99"), jpeg(5, 40, 40)).unwrap();
+                fs::remove_file(root.join("class0/02.jpg")).unwrap();
+                fs::write(root.join("class1/99.jpg"), jpeg(5, 40, 40)).unwrap();
             },
-            &["sample 2 ", "class0/02", "class0/03"],
+            &["sample 2 ", "class0/02.jpg", "class0/03.jpg"],
         ),
         (
             "a new sample",
             |root| {
-                fs::write(root.join("class1/99"), jpeg(5, 40, 40)).unwrap();
+                fs::write(root.join("class1/99.jpg"), jpeg(5, 40, 40)).unwrap();
             },
             &["samples was 11, is 12"],
         ),
@@ -298,9 +298,9 @@ fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_
     let settings = settings(ShardFormat::TfRecord);
     let source = Failing(folder(data.path()), 8);
     pack(&source, root.path(), &settings, |_| {}).unwrap_err();
-    touch(&data.path().join("class0/00"));
+    touch(&data.path().join("class0/00.jpg"));
     // Not packed yet.
-    let last = data.path().join("class1/10");
+    let last = data.path().join("class1/10.jpg");
     fs::write(&last, jpeg(77, 50, 50)).unwrap();
     let source = Directory::open(data.path()).unwrap();
     pack(&source, root.path(), &settings, |_| {}).unwrap();

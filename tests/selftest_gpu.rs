@@ -286,8 +286,13 @@ fn plan_shows_the_gpu_of_another_machine() {
     let args = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
     let (here, _) = without_gpu(dir.path(), &args, 0);
     let there = String::from_utf8(feedwater(dir.path(), &args, &[]).stdout).unwrap();
-    assert_eq!(here, there, "the plan is that of a machine with a GPU");
-    let plan: Value = serde_json::from_str(&here).unwrap();
+    let [plan, there] = [here, there].map(|text| {
+        let mut plan: Value = serde_json::from_str(&text).unwrap();
+        // The memory that the machine has left changes from moment to moment.
+        assert!(plan.as_object_mut().unwrap().remove("available").is_some());
+        plan
+    });
+    assert_eq!(plan, there, "the plan is that of a machine with a GPU");
     assert_eq!(plan["device"]["kernel"], KERNEL);
     assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
 

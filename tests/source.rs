@@ -67,7 +67,7 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
 /// The words of a refusal, and its key.
 fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     match Directory::with(root.path(), settings) {
-        Err(Error::Config { key, problem }) => (key, problem),
+        Err(Error::Config { key, problem, .. }) => (key, problem),
         other => panic!("{:?}", other.err()),
     }
 }
@@ -138,7 +138,7 @@ fn class_folders_above_folders_of_classes_are_a_warning_with_the_classes() {
     let flat = tree(&["train/cat/1.jpg", "val/3.jpg"]);
     assert_eq!(Directory::open(flat.path()).unwrap().warnings().len(), 1, "by their names");
     let fine = tree(&["cat/1.jpg", "cat/more/2.jpg", "train/3.jpg"]);
-    assert_eq!(Directory::open(fine.path()).unwrap().warnings(), [String::new(); 0]);
+    assert!(Directory::open(fine.path()).unwrap().warnings().is_empty());
 }
 
 #[test]

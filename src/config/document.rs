@@ -1,5 +1,6 @@
 //! The text of a pipeline file, and where it says what.
 
+use std::fmt;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,6 @@ use crate::storage;
 const MOST_BYTES: u64 = 16 << 20;
 
 /// The text of a pipeline file. Where its keys stand is found again when an error asks for it.
-#[derive(Debug)]
 pub struct Document {
     /// `None` where the text was not read from a file.
     file: Option<PathBuf>,
@@ -31,6 +31,14 @@ struct Written {
     value: PathBuf,
     /// Below the base.
     path: PathBuf,
+}
+
+/// Without the text, which may have passwords in URLs.
+impl fmt::Debug for Document {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, base, text: _ } = self;
+        f.debug_struct("Document").field("file", file).field("base", base).finish_non_exhaustive()
+    }
 }
 
 impl Document {

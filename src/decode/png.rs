@@ -61,7 +61,7 @@ pub(super) fn decode(
         let scratch = grown(scratch, len)?;
         let stride = reader.next_frame(scratch).map_err(fault)?.line_size;
         for y in window.y..window.bottom() {
-            samples.to_rgb(&scratch[stride * y as usize..][..stride], window, line)?;
+            samples.convert_row(&scratch[stride * y as usize..][..stride], window, line)?;
             row(y, line);
         }
     } else {
@@ -77,7 +77,7 @@ pub(super) fn decode(
             let stored = stored
                 .ok_or_else(|| Fault::new(Reason::Truncated, "the PNG ends before its rows do"))?;
             if y >= window.y {
-                samples.to_rgb(stored.data(), window, line)?;
+                samples.convert_row(stored.data(), window, line)?;
                 row(y, line);
             }
         }
@@ -196,7 +196,7 @@ impl<'a> Samples<'a> {
     }
 
     /// The window's pixels of one row as RGB.
-    fn to_rgb(&mut self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), Fault> {
+    fn convert_row(&mut self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), Fault> {
         if (self.color, self.bits) == (ColorType::Rgb, 8) {
             line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
             return Ok(());

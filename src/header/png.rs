@@ -181,9 +181,9 @@ impl Read for PngData<'_> {
 }
 
 /// What follows the pixels.
-fn ending(mut chunks: Chunks<'_>, animated: bool) -> PngEnd {
+fn ending(chunks: Chunks<'_>, animated: bool) -> PngEnd {
     let mut first_frame_ended = false;
-    while let Some(chunk) = chunks.next() {
+    for chunk in chunks {
         match chunk.data {
             _ if !chunk.is_named() => return PngEnd::Missing,
             Some(_) if chunk.kind == b"IEND" && chunk.crc.is_some() => return PngEnd::Whole,

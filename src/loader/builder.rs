@@ -397,7 +397,8 @@ impl LoaderBuilder {
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
-        let Looks { picture, looked, all } = Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
+        let Looks { picture, looked, all } =
+            Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
         Facts {
             largest_bytes: self.source.largest_bytes(),
             picture,

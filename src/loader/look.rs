@@ -8,6 +8,7 @@ use crate::geometry::Size;
 use crate::header::{Header, memory_bytes};
 use crate::plan::{Limits, Looked};
 use crate::source::{HostPage, Source};
+use crate::storage::OpeningOf;
 
 /// Samples that are looked at where the first bytes of one can be read alone, where a whole one must be, and where reading in
 /// any order is slow. The numbers are fixed, so that the same source gives the same plan.
@@ -40,15 +41,19 @@ impl Looks {
         // One whole sample at a time: there is no room for more before the plan is made.
         let whole = Mutex::new(HostPage::default());
         let whole = &whole;
+        let opening = &OpeningOf::current();
         let part = |thread: u64| {
             let mut page = HostPage::default();
             let looks = (thread * count / threads)..((thread + 1) * count / threads);
-            looks.map(|it| look(source, index(it), &mut page, whole, (limits, strict))).collect::<Vec<_>>()
+            looks
+                .map(|it| look(source, index(it), &mut page, whole, (limits, strict)))
+                .collect::<Vec<_>>()
         };
         let found: Vec<Vec<Result<Looked, Fault>>> = match threads {
             0 | 1 => (0..threads).map(part).collect(),
             _ => thread::scope(|scope| {
-                let threads = (0..threads).map(|thread| scope.spawn(move || part(thread)));
+                let within = |thread| opening.within(|| part(thread));
+                let threads = (0..threads).map(|thread| scope.spawn(move || within(thread)));
                 let threads: Vec<_> = threads.collect();
                 threads.into_iter().map(|it| it.join().unwrap_or_default()).collect()
             }),

@@ -51,7 +51,13 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     match &plan.device {
         Some(device) => {
             let note = "tables of samples that wait for their launch";
-            rows.add(Memory::Host, "sample plans", share.tables, device.pages as u64, note);
+            rows.add(
+                Memory::Host,
+                "sample plans",
+                share.waiting_tables(),
+                device.pages as u64,
+                note,
+            );
             device.add_rows(plan, plan.prefetch, &mut rows);
         }
         None => {

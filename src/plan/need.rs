@@ -67,6 +67,12 @@ impl SampleMemory {
         self
     }
 
+    /// Room for the tables of a sample that waits for its launch: what the share has, and a quarter more for samples that the
+    /// plan has not looked at.
+    pub fn waiting_tables(&self) -> u64 {
+        self.tables.saturating_add(self.tables / 4)
+    }
+
     /// The rows of the footprint: tables, rows and windows; decoders; whole images.
     pub(super) fn scratch(&self) -> u64 {
         let Self { tables, resize_tables, taps, rows, windows, .. } = *self;

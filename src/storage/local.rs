@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, FileTypeExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::pool::{self, Pooled, with_descriptors};
@@ -66,20 +66,7 @@ impl File {
 }
 
 fn regular(path: &Path) -> io::Result<fs::File> {
-    let file = pool::open(path);
-    // A socket cannot be opened, and the system's words for that are of devices.
-    let kind = match &file {
-        Ok(file) => file.metadata()?.file_type(),
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => fs::metadata(path)?.file_type(),
-        Err(_) => return file,
-    };
-    match kind.is_file() {
-        true => file,
-        false => {
-            let words = format!("not a regular file but {}", name_of(kind));
-            Err(io::Error::other(words))
-        }
-    }
+    crate::file::regular(path, pool::open(path))
 }
 
 /// The stamp of what is at a path, without opening it.
@@ -92,6 +79,7 @@ pub fn stamp(file: &fs::File) -> io::Result<Stamp> {
     Ok(stamp_of(&rustix::fs::fstat(file)?))
 }
 
+#[allow(clippy::unnecessary_cast, reason = "the types of the fields differ between architectures")]
 fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
     let version = [facts.st_mtime as u64, facts.st_mtime_nsec as u64];
     Stamp { len: facts.st_size as u64, version }
@@ -99,15 +87,6 @@ fn stamp_of(facts: &rustix::fs::Stat) -> Stamp {
 
 pub fn len(path: &Path) -> io::Result<u64> {
     Ok(fs::metadata(path)?.len())
-}
-
-fn name_of(kind: fs::FileType) -> &'static str {
-    match kind {
-        _ if kind.is_dir() => "a folder",
-        _ if kind.is_fifo() => "a pipe",
-        _ if kind.is_socket() => "a socket",
-        _ => "a device",
-    }
 }
 
 /// Files and folders, and the names of what is neither; in no order.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError, Weak};
 
 use rustix::io::Errno;
@@ -46,6 +46,9 @@ struct Slot {
 
 /// The slots that have a descriptor, in the order in which the clock's hand passes them.
 static OPEN: Mutex<VecDeque<Weak<Slot>>> = Mutex::new(VecDeque::new());
+
+/// How many files the pool has closed so far.
+static CLOSED: AtomicU64 = AtomicU64::new(0);
 
 impl Pooled {
     /// Takes an open file into the pool.
@@ -102,12 +105,14 @@ pub fn open(path: &Path) -> io::Result<fs::File> {
     })
 }
 
-/// Does what needs a descriptor, once more as long as the pool can give one up.
+/// Does what needs a descriptor, once more as long as the pool gives some up.
 pub fn with_descriptors<T>(work: impl Fn() -> io::Result<T>) -> io::Result<T> {
     loop {
+        let closed = CLOSED.load(Ordering::Acquire);
         match work() {
             Err(error) if is_exhausted(&error) => {
-                if !give_up() {
+                // Another thread may have emptied the pool in the meantime: then there are descriptors again.
+                if !give_up() && CLOSED.load(Ordering::Acquire) == closed {
                     return Err(explained(error));
                 }
             }
@@ -194,6 +199,7 @@ fn close_one(open: &mut VecDeque<Weak<Slot>>) -> bool {
             };
             if let Some(mut held) = held {
                 *held = None;
+                CLOSED.fetch_add(1, Ordering::AcqRel);
                 return true;
             }
         }

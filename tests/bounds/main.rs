@@ -79,7 +79,7 @@ impl Files {
     fn new(files: impl IntoIterator<Item = Vec<u8>>) -> Self {
         let this = Self(tempfile::tempdir().unwrap());
         for (number, bytes) in files.into_iter().enumerate() {
-            fs::write(this.0.path().join(format!("{number:05}")), bytes).unwrap();
+            fs::write(this.0.path().join(format!("{number:05}.jpg")), bytes).unwrap();
         }
         this
     }

@@ -1,5 +1,9 @@
 //! The footprint, and numbers that are chosen.
 
+use feedwater::geometry::Orientation;
+use feedwater::header::{DecodeMemory, Format, Header};
+use feedwater::plan::Looked;
+
 use super::*;
 
 #[test]
@@ -235,11 +239,15 @@ fn the_largest_numbers_that_can_be_set_are_refused_and_do_not_overflow() {
     (settings.loader.prefetch, settings.loader.workers) = (1024.into(), 1024.into());
     settings.limits.max_pixels = u64::MAX;
     settings.limits.max_file_bytes = u64::MAX;
+    let (size, jpeg) = (Size::new(u32::MAX, u32::MAX), None);
+    let header = Header { format: Format::WebP, size, orientation: Orientation::default(), jpeg };
+    let decode = DecodeMemory { scratch: u64::MAX, line: u64::MAX, library: u64::MAX };
+    let largest = Looked { header, file_bytes: u64::MAX, decode };
     for facts in [no_gpu(), gpu()] {
         let facts = Facts {
             largest_bytes: u64::MAX,
             picture: Size::new(u32::MAX, u32::MAX),
-            decoder_bytes: u64::MAX,
+            looked: vec![largest.clone()],
             source_bytes: u64::MAX,
             available: Some(Available { bytes: 1 << 40, limit: String::new() }),
             ..facts
@@ -247,7 +255,7 @@ fn the_largest_numbers_that_can_be_set_are_refused_and_do_not_overflow() {
         let plan = Plan::new(&chain, &settings, &facts).unwrap();
         assert!(plan.shape.bytes() > 1 << 50);
         assert!(!plan.to_string().is_empty());
-        settings.cache.encoded = Some(u64::MAX);
+        settings.cache.encoded = Some(1 << 60);
     }
     let facts =
         Facts { available: Some(Available { bytes: 1 << 40, limit: String::new() }), ..no_gpu() };

@@ -124,7 +124,10 @@ fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
 fn refusals_name_the_key_and_the_way_out() {
     let zero = Normalize { std: [1.0, 0.0, 1.0], ..Normalize::IMAGENET };
     let chain = Chain::new().then(Resize::to(8, 8)).then(Flip::default()).then(zero);
-    assert_eq!(refused(&chain, |_| ()), "chain[2].std[1]: must be a number over 0, is 0");
+    assert_eq!(
+        refused(&chain, |_| ()),
+        "chain[2].std[1]: must be a number over 0 and at most 4, is 0"
+    );
     let chain = training().then(Normalize::IMAGENET);
     let text = refused(&chain, |_| ());
     assert!(text.starts_with("chain[3]: normalize works on bytes"), "{text}");

@@ -378,7 +378,7 @@ mod tests {
     #[test]
     fn the_latest_epochs_are_kept_and_all_are_counted() {
         let store = Store::new(64 << 10, 100);
-        store.keep(1, SIZE, Orientation::UPRIGHT, b"a");
+        store.keep(1, SIZE, Orientation::UPRIGHT, None, b"a");
         let epochs = 5000;
         for epoch in 0..epochs {
             assert!(store.get(1, epoch).is_some() && store.get(2, epoch).is_none());

@@ -257,7 +257,8 @@ impl PageWorker {
             return "there is no kernel for its operators";
         };
         let tables = size_of_val(device_tables(sample, cut.first));
-        if tables > device.table_bytes || self.maker.tables_bytes() > plan.room.share.tables {
+        let waiting = plan.room.share.waiting_tables();
+        if tables > device.table_bytes || self.maker.tables_bytes() > waiting {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
