@@ -65,7 +65,7 @@ fn main() -> ExitCode {
         let small = jpeg(64, 48, false);
         let files = (0..SMALL).map(|_| small.clone()).chain(large);
         for (number, file) in files.enumerate() {
-            fs::write(folder.path().join(format!("{number:05}")), file)
+            fs::write(folder.path().join(format!("{number:05}.jpg")), file)
                 .expect("files can be written");
         }
         for stored in [false, true] {
