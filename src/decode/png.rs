@@ -24,7 +24,7 @@ const SLACK_BYTES: usize = 1 << 16;
 /// The chunk that ends what the crate sees.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
-/// Most bytes that the crate allocates for an image of so many columns: rows of at most 8 bytes a pixel.
+/// Most bytes that the crate allocates for an image with `width` columns: rows of at most 8 bytes per pixel.
 pub(super) fn library_bytes(width: u32) -> usize {
     4 * 8 * width as usize + SLACK_BYTES
 }

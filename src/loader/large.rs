@@ -32,7 +32,7 @@ pub(crate) struct Part {
 }
 
 impl LargeImages {
-    /// Room of so many bytes.
+    /// A pool of `bytes` bytes.
     pub fn new(bytes: u64) -> Self {
         let state = State { free: bytes, next: 0, served: 0, closed: false };
         Self { bytes, state: Mutex::new(state), changed: Condvar::new() }

@@ -331,7 +331,7 @@ impl RowStream {
     }
 }
 
-/// Makes a line of so many pixels, without taking more memory than that.
+/// Makes `line` hold `pixels` RGB pixels, without allocating more than that.
 fn lengthen(line: &mut Vec<u8>, pixels: u32) -> Result<(), Fault> {
     reserve::renew(line, 3 * pixels as usize)
 }

@@ -1,7 +1,7 @@
 //! Every allocation of this process, counted: those of Rust, and those of the C libraries, since both end in `malloc`.
 //!
-//! The functions of the GNU C library are replaced by these, which count and go on to them. What is counted is what the
-//! allocator says that it gave, so that its rounding is in it; the pages of stacks and of code are not.
+//! These functions replace those of the GNU C library; they count, then call them. The count is the size that the allocator
+//! reports for each block, rounding included. Pages of stacks and of code are not counted.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};

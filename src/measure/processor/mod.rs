@@ -25,7 +25,7 @@ use cgroup::Cgroups;
 
 /// `/proc/stat` is not read again sooner.
 const LEAST_APART: Duration = Duration::from_millis(250);
-/// `/proc/stat` counts in steps of so many seconds (`USER_HZ`).
+/// `/proc/stat` counts in steps of this length, in seconds (`USER_HZ`).
 const TICK: f64 = 0.01;
 
 /// How long a thread ran, and how long it waited for a processor. Nanoseconds.
