@@ -2,7 +2,7 @@
 
 use crate::tensor::CHANNELS;
 
-use super::{Component, Format, Header, JpegHeader};
+use super::{Component, Format, Header, JpegHeader, webp};
 
 /// What decoding one image takes of host memory, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,13 +38,14 @@ const PNG_LOOK_BACK_BYTES: u64 = 56 << 10;
 /// What our limit leaves the crate for chunks: 32 bytes for each column, and these.
 const PNG_CHUNK_BYTES: u64 = 64 << 10;
 
-/// Most bytes of a lossless WebP's code tables: 1000 groups of 21 KiB.
+/// Most bytes that a lossless WebP's code tables are expected to take where the bytes at hand do not tell: 1000 groups of
+/// 21 KiB, and for small files a share of their length.
 const WEBP_CODE_BYTES: u64 = 24 << 20;
-/// Most bytes of tables that a byte of a lossless WebP can ask for.
 const WEBP_CODE_BYTES_PER_BYTE: u64 = 8 << 10;
 
 /// Most bytes that decoding an image takes. `head` is the file or its first bytes, and `file_bytes` the length of the
-/// whole file.
+/// whole file. The answer is a bound where `head` is the whole file. From first bytes alone, the code tables of a lossless
+/// WebP are an estimate.
 ///
 /// * JPEG of one scan: rows. Of several scans, progressive or not: all coefficients too.
 /// * PNG: rows; the whole image where it is interlaced.
@@ -121,8 +122,11 @@ fn webp_bytes(header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
     let pixels = width.next_multiple_of(16) * height.next_multiple_of(16);
     let found = WebpParts::of(head);
     let (scratch, line) = (CHANNELS as u64 * width * height, CHANNELS as u64 * width);
+    let expected = WEBP_CODE_BYTES.min(WEBP_CODE_BYTES_PER_BYTE * file_bytes);
+    let chunks = webp::layout(head).ok().map(|it| it.chunks).or(head.get(12..));
+    let codes = chunks.and_then(webp::code_groups::bytes).unwrap_or(expected);
     // Red, green, blue and alpha, and transforms and code groups of blocks of 4x4.
-    let lossless = 5 * pixels + WEBP_CODE_BYTES.min(WEBP_CODE_BYTES_PER_BYTE * file_bytes);
+    let lossless = 5 * pixels + codes;
     // Luma, two chromas of a quarter each, and what is known of macroblocks; the file's partitions are copied.
     let lossy = 2 * pixels + file_bytes;
     let alpha = if found.alpha { lossless + pixels } else { 0 };

@@ -8,6 +8,8 @@ use super::{Format, Header, corrupt, le32, truncated};
 use crate::error::Fault;
 use crate::geometry::{Roi, Size};
 
+pub(super) mod code_groups;
+
 /// Flags of a VP8X chunk.
 const ANIMATION: u8 = 0x02;
 const XMP: u8 = 0x04;

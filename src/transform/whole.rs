@@ -4,9 +4,11 @@ use crate::decode::HostDecoder;
 use crate::error::{Fault, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
-use crate::image::{HostImage, Image};
+use crate::image::Image;
+use crate::op::resample::{self, Resampler};
 use crate::op::{Bounds, Operator, Resize, Wanted};
 use crate::random::{SampleKey, SampleRng};
+use crate::tensor::CHANNELS;
 
 /// Decodes whole pictures. Its buffers grow to the largest picture and stay, until they are given back.
 pub struct Whole {
@@ -17,13 +19,18 @@ pub struct Whole {
     pixels: Vec<u8>,
     upright: Option<Image<u8>>,
     table: Vec<i32>,
+    resampler: Resampler,
+    /// A row of the resized picture.
+    line: Vec<u8>,
 }
 
 impl Whole {
     /// Pictures as they are, or with a shorter side of at most `presize` pixels.
     pub fn new(presize: Option<u32>, turn: bool) -> Self {
         let resize = presize.map(|pixels| (pixels, Resize::shorter(pixels)));
-        Self { resize, turn, pixels: Vec::new(), upright: None, table: Vec::new() }
+        let resampler = Resampler::default();
+        let (pixels, table, line) = (Vec::new(), Vec::new(), Vec::new());
+        Self { resize, turn, pixels, upright: None, table, resampler, line }
     }
 
     /// Whether the picture is resized.
@@ -76,7 +83,7 @@ impl Whole {
 
     /// Gives all memory back.
     pub fn release(&mut self) {
-        (self.pixels, self.upright, self.table) = (Vec::new(), None, Vec::new());
+        *self = Self { resize: self.resize, ..Self::new(None, self.turn) };
     }
 
     /// Takes back memory for the next picture.
@@ -94,9 +101,10 @@ impl Whole {
     ) -> Result<Vec<u8>, Fault> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
+        // Taken, so that a picture that fails leaves nothing behind.
         let mut upright = self.upright.take().unwrap_or_default();
         upright.reset(size.window())?;
-        let decoded = decoder.decode(bytes, header, stored.window(), 1, &mut |y, row| {
+        decoder.decode(bytes, header, stored.window(), 1, &mut |y, row| {
             if orientation.is_upright() {
                 upright.row_mut(y).copy_from_slice(row);
                 return;
@@ -105,29 +113,24 @@ impl Whole {
                 let (x, y) = orientation.upright_position(stored, x, y);
                 upright.set_pixel(x, y, *pixel);
             }
-        });
-        if let Err(fault) = decoded {
-            self.upright = Some(upright);
-            return Err(fault);
-        }
+        })?;
         let mut rng = SampleRng::new(SampleKey::default(), 0);
         let (output, mut params) = resize.prepare(size, &mut rng);
         self.table.clear();
-        self.table.reserve_exact(resize.table_len(Bounds {
+        let bounds = Bounds {
             pixels: size.pixels(),
             side: size.width.max(size.height),
             wanted: Some(output),
-        }));
+        };
+        reserve::reserve(&mut self.table, resize.table_len(bounds))?;
         let wanted = Wanted { input: size, reduction: 1, output: output.window() };
         resize.demand(&mut params, wanted, &mut self.table);
+        self.resampler.begin(&params, &self.table, upright.window())?;
+        reserve::resize(&mut self.line, CHANNELS * params.wanted().width as usize)?;
         let mut small = Image::from_data(output.window(), self.room(output)?);
-        let source = HostImage::U8(upright);
-        let mut target = HostImage::U8(small);
-        Resize::apply(&params, &self.table, &source, &mut target);
-        (self.upright, small) = match (source, target) {
-            (HostImage::U8(upright), HostImage::U8(small)) => (Some(upright), small),
-            _ => unreachable!("resizing bytes gives bytes"),
-        };
+        let (resampler, line) = (&mut self.resampler, &mut self.line);
+        resample::run(resampler, &params, &self.table, &upright, line, &mut small);
+        self.upright = Some(upright);
         Ok(small.into_data())
     }
 

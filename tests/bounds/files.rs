@@ -57,16 +57,109 @@ pub fn png_head(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
 
 /// A lossless WebP that has nothing but its header: 34 bytes.
 pub fn webp_head(width: u32, height: u32) -> Vec<u8> {
-    let bits = (width - 1) | (height - 1) << 14;
-    let mut data = vec![0x2F];
-    data.extend(bits.to_le_bytes());
+    let mut data = lossless_head(width, height);
     data.resize(14, 0);
-    let mut file = b"RIFF".to_vec();
-    file.extend((4 + 8 + data.len() as u32).to_le_bytes());
-    file.extend(b"WEBPVP8L");
-    file.extend((data.len() as u32).to_le_bytes());
-    file.extend(data);
-    file
+    riff(&[(b"VP8L", &data)])
+}
+
+/// A black lossless WebP in which each block of 4x4 pixels has a group of codes to itself, up to 65,536 groups.
+pub fn webp_groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
+    let data = [lossless_head(width, height), groups(width, height, cache_bits)].concat();
+    riff(&[(b"VP8L", &data)])
+}
+
+/// A lossy WebP with such an image for its alpha. `lossy` is a file whose only chunk is `VP8 `.
+pub fn webp_alpha_groups(lossy: &[u8], cache_bits: u32) -> Vec<u8> {
+    let pixels = &lossy[20..];
+    let side = |at: usize| u32::from(u16::from_le_bytes([pixels[at], pixels[at + 1]]) & 0x3FFF);
+    let (width, height) = (side(6), side(8));
+    let canvas =
+        [&[0x10, 0, 0, 0][..], &(width - 1).to_le_bytes()[..3], &(height - 1).to_le_bytes()[..3]];
+    // Compressed without loss, unfiltered.
+    let alpha = [vec![1], groups(width, height, cache_bits)].concat();
+    riff(&[(b"VP8X", &canvas.concat()), (b"ALPH", &alpha), (b"VP8 ", pixels)])
+}
+
+fn lossless_head(width: u32, height: u32) -> Vec<u8> {
+    let bits = (width - 1) | (height - 1) << 14;
+    [&[0x2F][..], &bits.to_le_bytes()].concat()
+}
+
+fn riff(chunks: &[(&[u8; 4], &[u8])]) -> Vec<u8> {
+    let mut body = b"WEBP".to_vec();
+    for (kind, data) in chunks {
+        body.extend(*kind);
+        body.extend((data.len() as u32).to_le_bytes());
+        body.extend(*data);
+        body.resize(body.len().next_multiple_of(2), 0);
+    }
+    [b"RIFF", &(body.len() as u32).to_le_bytes()[..], &body].concat()
+}
+
+/// The stream of a lossless image behind its header: no transforms, an entropy image in which every pixel differs from all
+/// others, and five codes of one symbol for each of the groups.
+fn groups(width: u32, height: u32, cache_bits: u32) -> Vec<u8> {
+    let mut bits = Bits::default();
+    // No transform; a color cache or none; an entropy image of blocks of 4x4.
+    bits.put(0, 1);
+    if cache_bits == 0 {
+        bits.put(0, 1);
+    } else {
+        bits.put(1 | cache_bits << 1, 5);
+    }
+    bits.put(1, 4);
+    // The entropy image has no color cache. Its green and red have 256 symbols of 8 bits each. Lengths are coded with two
+    // symbols of one bit: "8" and "11 to 138 times 0"; only the lengths' prefixes of green are zeros.
+    bits.put(0, 1);
+    for zeros in [24, 0] {
+        bits.put(0, 1);
+        bits.put(12 - 4, 4);
+        for place in 0..12 {
+            bits.put(u32::from(place == 1 || place == 11), 3);
+        }
+        bits.put(0, 1);
+        for _ in 0..256 {
+            bits.put(0, 1);
+        }
+        if zeros > 0 {
+            bits.put(1 | (zeros - 11) << 1, 8);
+        }
+    }
+    // Blue, alpha and distance: one symbol, 0, of no bits.
+    const ONLY_ZERO: (u32, u32) = (1, 4);
+    for _ in 0..3 {
+        bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
+    }
+    let count = width.div_ceil(4) * height.div_ceil(4);
+    assert!(count <= 1 << 16);
+    for group in 0..count {
+        bits.put(u32::from((group as u8).reverse_bits()), 8);
+        bits.put(u32::from(((group >> 8) as u8).reverse_bits()), 8);
+    }
+    for _ in 0..5 * count {
+        bits.put(ONLY_ZERO.0, ONLY_ZERO.1);
+    }
+    // Pixels take no bits.
+    bits.bytes
+}
+
+/// Bits, the lowest of a byte first.
+#[derive(Default)]
+struct Bits {
+    bytes: Vec<u8>,
+    len: usize,
+}
+
+impl Bits {
+    fn put(&mut self, value: u32, count: u32) {
+        for bit in 0..count {
+            if self.len.is_multiple_of(8) {
+                self.bytes.push(0);
+            }
+            self.bytes[self.len / 8] |= ((value >> bit & 1) as u8) << (self.len % 8);
+            self.len += 1;
+        }
+    }
 }
 
 fn chunk(file: &mut Vec<u8>, kind: &[u8; 4], data: &[u8]) {

@@ -13,10 +13,13 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use feedwater::decode::HostDecoder;
 use feedwater::error::Error;
 use feedwater::footprint::Memory;
+use feedwater::header::{Header, memory_bytes};
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
 use feedwater::plan::{Last, OnError};
@@ -148,6 +151,66 @@ fn a_header_of_34_bytes_takes_no_gibibyte() {
     seen.check("header of a WebP");
     assert_eq!(seen.faults["oversized"], 2);
     assert!(seen.peak < 12 * MIB, "{}", seen.peak);
+}
+
+/// What decoding a WebP takes, as its header predicts, and as it is counted.
+fn webp_memory(name: &str, bytes: &[u8]) -> u64 {
+    let header = Header::parse(bytes).unwrap();
+    let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
+    let mut decoder = HostDecoder::new();
+    let window = header.size.window();
+    let decode = || decoder.decode(bytes, &header, window, 1, &mut |_, _| ());
+    let (peak, decoded) = counted::most_during(decode);
+    decoded.unwrap();
+    assert!(peak <= predicted, "{name}: {peak} bytes, predicted {predicted}");
+    predicted
+}
+
+/// Each of up to 65,536 groups of codes has tables of 12 KB in libwebp, before it reads the first of them.
+#[test]
+fn groups_of_codes_of_a_webp_are_counted_before_it_is_decoded() {
+    let _alone = alone();
+    let goldens = || fs::read_dir("tests/golden/decode").unwrap().map(|it| it.unwrap().path());
+    let webp = |path: &PathBuf| path.extension().is_some_and(|it| it == "webp");
+    let mut count = 0;
+    for path in goldens().filter(webp) {
+        webp_memory(&path.display().to_string(), &fs::read(&path).unwrap());
+        count += 1;
+    }
+    assert!(count > 10, "{count}");
+    // Up to 1000 groups libwebp does not count which are used.
+    for (width, height, cache_bits) in
+        [(4, 4, 0), (80, 200, 3), (128, 124, 11), (512, 256, 0), (511, 255, 11)]
+    {
+        let bytes = files::webp_groups(width, height, cache_bits);
+        let groups = u64::from(width.div_ceil(4) * height.div_ceil(4));
+        let predicted = webp_memory(&format!("{width}x{height}, {cache_bits}"), &bytes);
+        assert!(predicted > 12_000 * groups, "{predicted}");
+    }
+    let lossy = fs::read("tests/golden/decode/webp-lossy.webp").unwrap();
+    let without = webp_memory("lossy", &lossy);
+    let with = webp_memory("lossy with alpha", &files::webp_alpha_groups(&lossy, 7));
+    let size = Header::parse(&lossy).unwrap().size;
+    let groups = u64::from(size.width.div_ceil(4) * size.height.div_ceil(4));
+    assert!(with > without + 12_000 * groups, "{with} with {groups} groups, {without} without");
+}
+
+#[test]
+fn a_webp_of_many_groups_of_codes_is_decoded_within_the_room_for_large_images_or_not_at_all() {
+    let _alone = alone();
+    // 8192 groups: 100 MB in a file of 37 KB. It is not among the files that are looked at.
+    let mut all: Vec<Vec<u8>> = small(2048).collect();
+    all[101] = files::webp_groups(512, 256, 0);
+    assert!(all[101].len() < 40_000);
+    let files = Files::new(all);
+    let less = run(|| files.loader(crop()).large_image_memory(64 * MIB), 1);
+    less.check("too little room");
+    assert_eq!(less.faults["oversized"], 1);
+    assert!(less.peak < 32 * MIB, "{}", less.peak);
+    let enough = run(|| files.loader(crop()).large_image_memory(128 * MIB), 1);
+    enough.check("enough room");
+    assert_eq!(enough.faults["oversized"], 0);
+    assert!(enough.peak > 90 * MIB, "{}", enough.peak);
 }
 
 /// Where nothing is known of the large ones when the plan is made: they are not among those that are looked at.

@@ -313,8 +313,7 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
 /// The same with [`Resampler`].
 ///
 /// # Panics
-/// If a buffer cannot be allocated. `HostTransform` does not call this, and makes it the sample's error; resizing for
-/// `cache.presize` and `pack --shorter` still comes through here.
+/// If a buffer cannot be allocated. Samples go through [`Resampler::begin`] and [`run`], which makes it their error.
 pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("resampling takes bytes and gives bytes");
