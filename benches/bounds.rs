@@ -44,10 +44,11 @@ fn main() -> ExitCode {
         println!("{}", run(set, &arguments));
         return ExitCode::SUCCESS;
     }
-    let sets: [(&str, Vec<Vec<u8>>); 6] = [
+    let sets: [(&str, Vec<Vec<u8>>); 7] = [
         ("PNG of 178956970x1", vec![files::png_head(178_956_970, 1, false)]),
         ("WebP header, 34 bytes", vec![files::webp_head(16_383, 10_900)]),
         ("progressive, 40 MP", vec![jpeg(7300, 5480, true)]),
+        ("WebP of 8192 code groups", vec![files::webp_groups(512, 256, 0)]),
         ("interlaced PNG, 12 MP", vec![files::png(4000, 3000, true)]),
         ("plain PNG, 12 MP", vec![files::png(4000, 3000, false)]),
         (

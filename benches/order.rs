@@ -13,7 +13,7 @@ use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order}
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::source::{Page, Source};
-use feedwater::synth;
+use feedwater_tools::synth;
 
 const SAMPLES: u64 = 10_000_000;
 const FILES: u64 = 10_000;

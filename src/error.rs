@@ -306,6 +306,12 @@ impl fmt::Display for Error {
 
 impl std::error::Error for Error {}
 
+impl From<feedwater_insight::Error> for Error {
+    fn from(feedwater_insight::Error { key, problem }: feedwater_insight::Error) -> Self {
+        Error::config(key, problem)
+    }
+}
+
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { index, location, reason, problem } = self;

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 pub use available::Available;
+pub use feedwater_insight::text::bytes;
 pub(crate) use size::{byte_size, some_byte_size};
 
 mod available;
@@ -110,21 +111,6 @@ impl fmt::Display for Footprint {
         }
         Ok(())
     }
-}
-
-/// Bytes for people: `73.5 MiB`.
-pub fn bytes(count: u64) -> String {
-    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
-    if count < 1024 {
-        return format!("{count} B");
-    }
-    let mut value = count as f64 / 1024.0;
-    let mut unit = 0;
-    while value >= 1024.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    format!("{value:.1} {}", UNITS[unit])
 }
 
 #[cfg(test)]

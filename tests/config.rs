@@ -13,8 +13,8 @@ use feedwater::source::{
     TfRecordSettings, WebDataset, WebDatasetSettings,
 };
 use feedwater::storage::StorageSettings;
-use feedwater::synth;
 use feedwater::tensor::{DType, Layout};
+use feedwater_tools::synth;
 use proptest::prelude::*;
 
 /// The file that the documentation shows.

@@ -7,7 +7,7 @@ use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::error::Result;
 use feedwater::loader::DeviceChoice;
-use feedwater::synth;
+use feedwater_tools::synth;
 
 const CHAIN: &str = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n";
 

@@ -17,7 +17,7 @@ use feedwater::loader::{DeviceChoice, Loader, Outcome};
 use feedwater::op::{Chain, Placement, Resize};
 use feedwater::plan::Route;
 use feedwater::source::Memory as MemorySource;
-use feedwater::synth;
+use feedwater_tools::synth;
 use simulated::pictures::{assert_clean, cut, file, file_with, pattern};
 use simulated::{LAUNCH_FAILED, Schedule, exclusive};
 

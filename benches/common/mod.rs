@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::op::{self, Chain};
-use feedwater::synth;
+use feedwater_tools::synth;
 
 /// Columns and rows of the pictures: ImageNet's mean size, and a camera's of 3 megapixels.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];

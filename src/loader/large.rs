@@ -9,7 +9,7 @@ use crate::plan::{SampleMemory, SampleRoom};
 /// What all workers of a loader have together, of which a worker takes a part for one sample. First come, first served, so
 /// that a large part is not waited for for ever.
 #[derive(Debug)]
-pub(crate) struct LargeImages {
+pub struct LargeImages {
     bytes: u64,
     state: Mutex<State>,
     changed: Condvar,
@@ -26,7 +26,7 @@ struct State {
 
 /// A part that was taken; dropping it gives it back.
 #[derive(Debug)]
-pub(crate) struct Part {
+pub struct Part {
     of: Arc<LargeImages>,
     bytes: u64,
 }
@@ -76,7 +76,7 @@ impl Drop for Part {
 }
 
 /// A worker's room: its share, and the part that it has taken for the sample at hand.
-pub(crate) struct Room {
+pub struct Room {
     room: SampleRoom,
     large: Arc<LargeImages>,
     /// The most of each buffer since all were given back.

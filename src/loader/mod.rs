@@ -43,7 +43,7 @@ pub use ahead::AheadReport;
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
-pub(crate) use large::{LargeImages, Room};
+pub use large::{LargeImages, Room};
 pub use order::{EpochOrder, Extent, Order, Position};
 pub use profile::ConsumerSpan;
 pub use state::LoaderState;

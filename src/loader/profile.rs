@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use crate::explain::{Options, Report, explain};
+use feedwater_insight::explain::{Options, Report, explain};
 use crate::footprint::{Available, Memory};
 use crate::gpu::nvml::Nvml;
 use crate::measure::{Data, DeviceReading, MemoryProfile, Profile, RouteCounts, Setup, Snapshot};
@@ -61,7 +61,7 @@ impl Loader {
                 device_peak: memory.device_bytes_peak,
                 device_of_driver: memory.device_bytes_of_driver,
             },
-            ..Profile::new(&measured, self.setup(), self.data())
+            ..measured.profile(self.setup(), self.data())
         }
     }
 
@@ -133,7 +133,7 @@ impl Loader {
     /// [`Error::Config`] where fewer than two batches were handed out.
     pub fn report(&self) -> Result<Report> {
         self.check_process()?;
-        explain(&self.profile(), &Options::default())
+        Ok(explain(&self.profile(), &Options::default())?)
     }
 
     fn setup(&self) -> Setup {

@@ -8,58 +8,56 @@ const COMPUTES: [Stage; 3] = [Stage::Header, Stage::Decode, Stage::Transform];
 /// Of no worker: the list is of who builds the loader, the kernel of the launcher.
 const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 
-impl Profile {
-    /// Says where the workers waited for a processor, and for whom, where the kernel tells how long they did.
-    ///
-    /// A thread that is taken off its processor is so anywhere in a sample, and most often at a system call: between its stages
-    /// too. So of all waiting first that is told which stages that only compute took beyond their processor time, then what
-    /// threads took between their stages beyond theirs; what is left was within reads and other waits, by their lengths.
-    pub(super) fn blame(&mut self, measured: &Snapshot) {
-        let seconds = self.seconds.max(1e-9);
-        let (mut all, mut ran, mut threads) = (0.0, 0.0, 0);
-        let (mut busy, mut waits) = (0.0, 0.0);
-        for worker in self.workers() {
-            let (Some(waited), Some(run)) = (worker.waited_for_processor, worker.ran) else {
-                return;
-            };
-            (all, ran, threads) = (all + waited, ran + run, threads + 1);
-            busy += worker.busy;
-            waits += worker.waited_for_input + worker.waited_for_room;
-        }
-        if threads == 0 {
+/// Says where the workers waited for a processor, and for whom, where the kernel tells how long they did.
+///
+/// A thread that is taken off its processor is so anywhere in a sample, and most often at a system call: between its stages
+/// too. So of all waiting first that is told which stages that only compute took beyond their processor time, then what
+/// threads took between their stages beyond theirs; what is left was within reads and other waits, by their lengths.
+pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
+    let seconds = profile.seconds.max(1e-9);
+    let (mut all, mut ran, mut threads) = (0.0, 0.0, 0);
+    let (mut busy, mut waits) = (0.0, 0.0);
+    for worker in profile.workers() {
+        let (Some(waited), Some(run)) = (worker.waited_for_processor, worker.ran) else {
             return;
-        }
-        let unclocked = |it: &StageProfile| measured.stage(it.stage).clocked == 0;
-        let off = |it: &StageProfile| match unclocked(it) {
-            true => it.busy,
-            false => it.busy * (1.0 - it.cpu_share),
         };
-        let computes = |it: &StageProfile| COMPUTES.contains(&it.stage) && !unclocked(it);
-        let stages = || self.stages.iter().filter(|it| !OF_OTHERS.contains(&it.stage));
-        let sum = |of: &dyn Fn(&StageProfile) -> f64| stages().map(of).sum::<f64>();
-        let computing = sum(&|it| if computes(it) { off(it) } else { 0.0 });
-        let waiting = sum(&|it| if computes(it) { 0.0 } else { off(it) }) + waits;
-        let in_stages = sum(&|it| it.busy - off(it));
-
-        let of_computing = all.min(computing);
-        let between = (threads as f64 * seconds - busy - waits).max(0.0);
-        let of_between = (between - (ran - in_stages).max(0.0)).clamp(0.0, all - of_computing);
-        let of_waiting = (all - of_computing - of_between).min(waiting);
-        let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
-        let (first, second) = (share(of_computing, computing), share(of_waiting, waiting));
-        let waited: Vec<Option<f64>> = self
-            .stages
-            .iter()
-            .map(|it| match OF_OTHERS.contains(&it.stage) {
-                true => None,
-                false => Some(off(it) * if computes(it) { first } else { second }),
-            })
-            .collect();
-        for (stage, waited) in self.stages.iter_mut().zip(waited) {
-            stage.waited_for_processor = waited;
-        }
-        self.processors.waits = measured.waits_for_processor().map(|it| it.part(all));
+        (all, ran, threads) = (all + waited, ran + run, threads + 1);
+        busy += worker.busy;
+        waits += worker.waited_for_input + worker.waited_for_room;
     }
+    if threads == 0 {
+        return;
+    }
+    let unclocked = |it: &StageProfile| measured.stage(it.stage).clocked == 0;
+    let off = |it: &StageProfile| match unclocked(it) {
+        true => it.busy,
+        false => it.busy * (1.0 - it.cpu_share),
+    };
+    let computes = |it: &StageProfile| COMPUTES.contains(&it.stage) && !unclocked(it);
+    let stages = || profile.stages.iter().filter(|it| !OF_OTHERS.contains(&it.stage));
+    let sum = |of: &dyn Fn(&StageProfile) -> f64| stages().map(of).sum::<f64>();
+    let computing = sum(&|it| if computes(it) { off(it) } else { 0.0 });
+    let waiting = sum(&|it| if computes(it) { 0.0 } else { off(it) }) + waits;
+    let in_stages = sum(&|it| it.busy - off(it));
+
+    let of_computing = all.min(computing);
+    let between = (threads as f64 * seconds - busy - waits).max(0.0);
+    let of_between = (between - (ran - in_stages).max(0.0)).clamp(0.0, all - of_computing);
+    let of_waiting = (all - of_computing - of_between).min(waiting);
+    let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };
+    let (first, second) = (share(of_computing, computing), share(of_waiting, waiting));
+    let waited: Vec<Option<f64>> = profile
+        .stages
+        .iter()
+        .map(|it| match OF_OTHERS.contains(&it.stage) {
+            true => None,
+            false => Some(off(it) * if computes(it) { first } else { second }),
+        })
+        .collect();
+    for (stage, waited) in profile.stages.iter_mut().zip(waited) {
+        stage.waited_for_processor = waited;
+    }
+    profile.processors.waits = measured.waits_for_processor().map(|it| it.part(all));
 }
 
 impl Snapshot {

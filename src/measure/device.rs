@@ -4,9 +4,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-use super::histogram::{Counts, Histogram, Latency};
+use super::DeviceTime;
+use super::histogram::{Counts, Histogram};
 
 /// Counts spans of streams: launches of a kernel, pictures or groups of them that are decoded, copies, waits. Not each is
 /// measured; all are counted.
@@ -57,26 +56,6 @@ impl RouteCounts {
             ..self
         }
     }
-}
-
-/// What [`DeviceCounts`] say. Times are seconds of a stream, from one mark to the next, by the device's clock: what another
-/// stream takes of the device at the same time, and where the device waited for the host to hand the next part over, are
-/// within.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeviceTime {
-    /// Spans that were measured: launches, calls of a decoder, copies, or waits.
-    pub spans: u64,
-    /// Samples in them.
-    pub items: u64,
-    /// Seconds in them.
-    pub seconds: f64,
-    /// Samples in all spans, measured or not.
-    pub all_items: u64,
-    /// Spans that were given up, since the measurements before were not over.
-    pub dropped: u64,
-    /// How long a span took.
-    pub latency: Latency,
 }
 
 impl DeviceMeter {
@@ -142,18 +121,6 @@ impl DeviceCounts {
             dropped: self.dropped,
             latency: self.latency.latency(seconds),
         })
-    }
-}
-
-impl DeviceTime {
-    /// Seconds of the device for a sample; 0 where nothing was measured.
-    pub fn per_item(&self) -> f64 {
-        if self.items > 0 { self.seconds / self.items as f64 } else { 0.0 }
-    }
-
-    /// Seconds of all spans, those that were not measured taken to be like the others.
-    pub fn all_seconds(&self) -> f64 {
-        self.per_item() * self.all_items as f64
     }
 }
 

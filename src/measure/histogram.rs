@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use serde::{Deserialize, Serialize};
+use super::Latency;
 
 /// Buckets in each doubling of the time: a value is known to a thirty-second part.
 const PARTS: u64 = 16;
@@ -25,22 +25,6 @@ pub struct Histogram {
 pub struct Counts {
     buckets: Vec<u32>,
     max: u64,
-}
-
-/// What a histogram says, in seconds; all 0 where nothing was counted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Latency {
-    /// The mean.
-    pub mean: f64,
-    /// Half took no longer; within 1/32.
-    pub p50: f64,
-    /// 99 of 100 took no longer; within 1/32.
-    pub p99: f64,
-    /// The longest since the measuring began, exactly.
-    pub max: f64,
-    /// Standard deviation by mean.
-    pub cv: f64,
 }
 
 impl Default for Histogram {

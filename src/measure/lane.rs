@@ -8,10 +8,10 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Counts, Histogram};
 use super::processor::{Clocked, ThreadClock, ThreadTime};
-use super::spread::{Seen, Spread};
-use super::stage::{STAGES, Stage};
+use super::spread::Spread;
 use super::together::{InFlight, Together};
 use super::watch::{Kind, SHORTEST_WAIT, Span, Watch};
+use super::{STAGES, Seen, Stage};
 
 /// Of short samples one in so many has its processor time taken.
 pub const CLOCKED: u64 = 16;

@@ -18,20 +18,21 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 pub use consumer::{Consumer, Steps};
-pub use device::{DeviceCounts, DeviceMeter, DeviceTime, RouteCounts};
-pub use histogram::{Counts, Histogram, Latency};
-pub use lane::{CLOCKED, CpuClock, Lane, StageCounts, TIMED};
-pub use processor::{Clocked, Machine, ProcessorProfile, ThreadClock, ThreadTime, Waits};
-pub use profile::{
-    ConsumerProfile, Data, MemoryProfile, Profile, RingProfile, RouteProfile, Setup, SpanProfile,
-    StageProfile, ThreadProfile,
+pub use feedwater_insight::profile::{
+    ConsumerProfile, Data, DeviceProfile, DeviceReading, DeviceTime, Latency, MemoryProfile,
+    Moment, ProcessorProfile, Profile, RingProfile, RouteProfile, STAGES, Seen, Setup, SpanProfile,
+    Stage, StageProfile, ThreadProfile, Waits,
 };
+
+pub use device::{DeviceCounts, DeviceMeter, RouteCounts};
+pub use histogram::{Counts, Histogram};
+pub use lane::{CLOCKED, CpuClock, Lane, StageCounts, TIMED};
+pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
 pub use ring::{Ring, RingCounts};
-pub use spread::{Moment, Seen, Spread};
-pub use stage::{STAGES, Stage};
+pub use spread::Spread;
 pub use together::{InFlight, Reads, Together};
 pub use trace::{OTHER_TRACKS, trace_bytes};
-pub use utilisation::{DeviceProfile, DeviceReading, DeviceReadings};
+pub use utilisation::DeviceReadings;
 pub use watch::{Marker, SHORTEST_WAIT, SPAN_BYTES, Watching};
 
 use processor::MachineMeter;
@@ -47,7 +48,6 @@ mod profile;
 pub mod prometheus;
 mod ring;
 mod spread;
-mod stage;
 mod together;
 mod trace;
 mod utilisation;

@@ -1,9 +1,5 @@
 //! A few of many things, spread over the whole run.
 
-use serde::{Deserialize, Serialize};
-
-use super::STAGES;
-
 /// Of all things that come some: all, or every second, fourth, ... so that there are never more than `MOST`.
 #[derive(Clone, Debug)]
 pub struct Spread<T, const MOST: usize> {
@@ -11,34 +7,6 @@ pub struct Spread<T, const MOST: usize> {
     /// One in `2^stride` is kept.
     stride: u32,
     seen: u64,
-}
-
-/// The counts when the consumer got a batch. Seconds are sums since the loader was built.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Moment {
-    /// When, since the loader was built.
-    pub seconds: f64,
-    /// Batches that the consumer got.
-    pub batches: u64,
-    /// Batches that are ready.
-    pub ready: usize,
-    /// Seconds that the consumer waited.
-    pub waited: f64,
-    /// Busy seconds of all threads by stage.
-    pub busy: [f64; STAGES],
-}
-
-/// A picture of the set.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Seen {
-    /// Pixels in a row, as it is stored.
-    pub width: u32,
-    /// Rows, as it is stored.
-    pub height: u32,
-    /// Bytes of the file.
-    pub bytes: u64,
 }
 
 impl<T, const MOST: usize> Default for Spread<T, MOST> {

@@ -1,28 +1,6 @@
 //! How much of the device is in use, as its driver tells.
 
-use serde::{Deserialize, Serialize};
-
-/// What the driver tells of a device at one moment. A part is `None` where the device, or its driver, does not tell it.
-/// Shares are of a time that ends now and is the driver's to choose (for the whole device a sixth of a second to a second).
-/// All processes on the device are within.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeviceReading {
-    /// The share of the time in which any kernel ran: 1 says that the device was never idle, and not that it was full.
-    pub gpu: Option<f64>,
-    /// The share of the time in which the JPEG engines worked.
-    pub jpeg: Option<f64>,
-    /// The same of the video decoder.
-    pub decoder: Option<f64>,
-    /// Bytes of device memory in use.
-    pub memory_used: Option<u64>,
-    /// Bytes of device memory.
-    pub memory_total: Option<u64>,
-    /// Bytes in a second that came over PCIe, counted for 20 ms.
-    pub received: Option<f64>,
-    /// Bytes in a second that went over PCIe, counted for 20 ms.
-    pub sent: Option<f64>,
-}
+use super::{DeviceProfile, DeviceReading};
 
 /// Several readings together.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -36,30 +14,6 @@ pub struct DeviceReadings {
     sent: Mean,
     memory_used: Option<u64>,
     memory_total: Option<u64>,
-}
-
-/// What [`DeviceReadings`] say: means, but for memory.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct DeviceProfile {
-    /// Readings.
-    pub readings: u64,
-    /// Readings that failed.
-    pub failed: u64,
-    /// See [`DeviceReading::gpu`].
-    pub gpu: Option<f64>,
-    /// See [`DeviceReading::jpeg`].
-    pub jpeg: Option<f64>,
-    /// See [`DeviceReading::decoder`].
-    pub decoder: Option<f64>,
-    /// The most bytes of device memory in use by all processes that a reading has seen since the measuring began.
-    pub memory_used: Option<u64>,
-    /// Bytes of device memory.
-    pub memory_total: Option<u64>,
-    /// Bytes in a second that came over PCIe.
-    pub received: Option<f64>,
-    /// Bytes in a second that went over PCIe.
-    pub sent: Option<f64>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::stage::Stage;
+use super::Stage;
 
 /// Waits that are shorter are not kept as spans: a thread that finds its place free has waited a few hundred nanoseconds.
 pub const SHORTEST_WAIT: Duration = Duration::from_micros(20);

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
+use super::{ABSENT, Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
 use crate::error::{Error, Result};
 use crate::storage::{self, File};
 
@@ -37,8 +37,12 @@ fn look(path: &Path) -> Result<SourceSettings> {
     let head = head(path).map_err(io)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     recognise(path, &name, &head, false).ok_or_else(|| {
+        let absent = match ABSENT {
+            [] => String::new(),
+            absent => format!("; this build is without {}", absent.join(", ")),
+        };
         let problem = format!(
-            "{} is of no source that is known by its content or name; name the source in a pipeline file: one of {}",
+            "{} is of no source that is known by its content or name; name the source in a pipeline file: one of {}{absent}",
             path.display(),
             KEYS.join(", ")
         );

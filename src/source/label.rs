@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 /// Beyond this not every whole number is a float, so that a float may stand for another number than was meant.
 const MOST_OF_A_FLOAT: f64 = (1u64 << 53) as f64;
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 const MOST_OF_AN_F32: f32 = (1u32 << 24) as f32;
 
 /// Bytes of the name of a class, at most.
@@ -61,6 +62,7 @@ pub fn of_float(label: f64) -> Result<i64, &'static str> {
 /// # Errors
 ///
 /// Why it is no label, to follow it.
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn of_f32(label: f32) -> Result<i64, &'static str> {
     match label.abs() > MOST_OF_AN_F32 {
         true => Err("is beyond the numbers that labels may be"),

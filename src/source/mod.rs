@@ -9,7 +9,9 @@ use serde::{Deserialize, Deserializer};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Fault, Result, reserve};
 
+#[cfg(feature = "beton")]
 pub use beton::BetonSettings;
+#[cfg(feature = "coco")]
 pub use coco::{Category, CocoSettings};
 pub use combine::{
     Arrangement, Chosen, Combined, Concat, FilterSettings, InTurn, Mixture, PartSettings, Repeat,
@@ -20,12 +22,17 @@ pub use directory::DirectorySettings;
 pub use label::LabelSort;
 pub use left_out::{LeftOut, LeftOuts, WhyLeftOut, left_out_lines};
 pub use list::{FileListSettings, ListFormat};
+#[cfg(feature = "lmdb")]
 pub use lmdb::{LmdbSettings, LmdbValues};
 pub use memory::Memory;
+#[cfg(feature = "npy")]
 pub use npy::NpySettings;
+#[cfg(feature = "parquet")]
 pub use parquet::ParquetSettings;
+#[cfg(feature = "recordio")]
 pub use recordio::{RecordIoLabel, RecordIoSettings};
 pub use settings::{Configured, HEAD_BYTES, SourceSettings};
+#[cfg(feature = "tfrecord")]
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
@@ -40,16 +47,23 @@ mod memory;
 pub mod records;
 mod settings;
 
-/// The sources that a pipeline file can name: the one list from which keys and settings follow.
+/// The sources that a pipeline file can name: the one list from which keys and settings follow. A source may need a feature
+/// of this crate.
 macro_rules! sources {
-    ($($module:ident :: $type:ident),+ $(,)?) => {
+    ($($module:ident :: $type:ident $(if $feature:literal)?),+ $(,)?) => {
         $(
+            $(#[cfg(feature = $feature)])?
             mod $module;
+            $(#[cfg(feature = $feature)])?
             pub use $module::$type;
         )+
 
         /// The keys of `[source]`, one for each source.
-        pub const KEYS: &[&str] = &[$(<$type as Configured>::KEY),+];
+        pub const KEYS: &[&str] =
+            &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
+
+        /// Features of sources that this build is without; each is the key of its source too.
+        pub const ABSENT: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
 
         /// Reads the settings that stand beside the key of a source in a pipeline file of this folder; `None` where there is
         /// no such key.
@@ -60,7 +74,7 @@ macro_rules! sources {
             base: &Path,
         ) -> Option<Result<SourceSettings, D::Error>> {
             match key {
-                $(<$type as Configured>::KEY => Some(
+                $($(#[cfg(feature = $feature)])? <$type as Configured>::KEY => Some(
                     <$type as Configured>::Settings::deserialize(settings)
                         .map(|mut settings| {
                             <$type as Configured>::relative_to(&mut settings, base);
@@ -73,7 +87,7 @@ macro_rules! sources {
 
         /// The source, with the settings that it has by default, whose file this is; of a folder's file where `folder`.
         fn recognise(path: &Path, name: &str, head: &[u8], folder: bool) -> Option<SourceSettings> {
-            $(if (<$type as Configured>::FOLDERS || !folder)
+            $($(#[cfg(feature = $feature)])? if (<$type as Configured>::FOLDERS || !folder)
                 && <$type as Configured>::recognises(name, head)
             {
                 return Some(SourceSettings::new::<$type>(vec![path.into()], Default::default()));
@@ -84,15 +98,15 @@ macro_rules! sources {
 }
 
 sources! {
-    beton::Beton,
-    coco::Coco,
+    beton::Beton if "beton",
+    coco::Coco if "coco",
     directory::Directory,
     list::FileList,
-    lmdb::Lmdb,
-    npy::Npy,
-    parquet::Parquet,
-    recordio::RecordIo,
-    tfrecord::TfRecord,
+    lmdb::Lmdb if "lmdb",
+    npy::Npy if "npy",
+    parquet::Parquet if "parquet",
+    recordio::RecordIo if "recordio",
+    tfrecord::TfRecord if "tfrecord",
     webdataset::WebDataset,
 }
 

@@ -146,6 +146,7 @@ pub(super) fn value(key: &str, from: &impl Serialize) -> Result<Value> {
 
 /// The whole path of what a relative path means in the folder of a pipeline file; `None` where there is nothing of that name,
 /// or the path is not relative.
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub(super) fn beside(base: &Path, path: &Path) -> Option<PathBuf> {
     let relative = !path.as_os_str().is_empty() && path.is_relative() && !storage::is_url(path);
     let whole = relative.then(|| std::path::absolute(base.join(path)).ok()).flatten()?;

@@ -1,6 +1,6 @@
 //! Which division of the work between CPU and device is tried next.
 
-use crate::model::{Limit, On};
+use feedwater_insight::model::{Limit, On};
 use crate::plan::Offload;
 
 use super::{Trial, WAITS};

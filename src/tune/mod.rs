@@ -23,9 +23,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use crate::explain::fit;
+use feedwater_insight::explain::fit;
 use crate::measure::{DeviceTime, Profile};
-use crate::model::{Model, Service};
+use feedwater_insight::model::{Model, Service};
 use crate::plan::{Bounds, Offload};
 
 use search::search;

@@ -1,7 +1,7 @@
 //! The best of what the model can tell.
 
 use crate::error::Result;
-use crate::model::{Model, Options};
+use feedwater_insight::model::{Model, Options};
 
 use super::{AS_FAST, Choice, Space};
 

@@ -17,5 +17,8 @@ fi
 pages=$(realpath -m "${CARGO_TARGET_DIR:-target}/browser")
 rm -rf "$pages"
 mkdir -p "$pages"
-FEEDWATER_PAGES="$pages" cargo test --test explain_html --test explain_ranks -- --ignored write_pages_for_the_browser
+for test in "feedwater --test explain_html" "feedwater-cli --test cli"; do
+    # shellcheck disable=SC2086
+    FEEDWATER_PAGES="$pages" cargo test -p $test -- --ignored write_pages_for_the_browser
+done
 exec python3 tests/browser/check.py "$pages"

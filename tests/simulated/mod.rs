@@ -357,7 +357,7 @@ fn number(backend: Backend) -> c_int {
 fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
-        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/simulated");
+        let sources = repository().join("tests/simulated");
         let files = ["simulated.h", "machine.h", "cuda.cpp", "nvrtc.cpp", "nvjpeg.cpp", "nvml.cpp"];
         let mut hash = Sha256::new();
         files.iter().for_each(|file| hash.update(fs::read(sources.join(file)).unwrap()));
@@ -419,4 +419,11 @@ fn build(sources: &Path, directory: &Path) {
         // Another test process was faster.
         fs::remove_dir_all(&building).unwrap();
     }
+}
+
+/// The root of the repository; tests of other packages of the workspace use this module too.
+fn repository() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package.ancestors().find(|it| it.join("kernels").is_dir());
+    root.expect("the tests run within the repository")
 }

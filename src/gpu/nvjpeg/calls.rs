@@ -7,7 +7,7 @@ use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use super::MARGIN;
 use super::status::check;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::library::{self, Found, Name};
 
 /// The library, its version and the functions that are used.
@@ -54,7 +54,7 @@ impl Library {
             let mut value = 0;
             // SAFETY: writes one integer, and needs neither handle nor device.
             check("nvjpegGetProperty", unsafe { (calls.nvjpegGetProperty)(property, &mut value) })?;
-            Ok(u32::try_from(value).unwrap_or(0))
+            Ok::<u32, Error>(u32::try_from(value).unwrap_or(0))
         };
         let version = Version {
             major: property(sys::libraryPropertyType_t::MAJOR_VERSION)?,

@@ -40,6 +40,7 @@ mod each;
 mod files;
 mod forward;
 mod index;
+#[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
 mod window;
 

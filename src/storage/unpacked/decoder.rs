@@ -12,9 +12,9 @@ use std::io::{self, Error, ErrorKind};
 use crc32fast::Hasher;
 use miniz_oxide::inflate::stream::{InflateState, MinReset, inflate};
 use miniz_oxide::{DataFormat, MZError, MZFlush, MZStatus};
-use zstd_safe::{DCtx, InBuffer, OutBuffer};
 
 use super::Packing;
+use super::zstd::Zstd;
 use crate::storage::File;
 
 /// Compressed bytes that are read at once.
@@ -65,14 +65,6 @@ enum Stage {
     Between,
 }
 
-struct Zstd {
-    context: DCtx<'static>,
-    /// Within a frame.
-    inside: bool,
-    /// The last place where a frame began: of the file's bytes, and of the compressed ones.
-    frame: (u64, u64),
-}
-
 impl Decoder {
     /// At the beginning of a file.
     pub fn new(packing: Packing) -> io::Result<Self> {
@@ -102,7 +94,7 @@ impl Decoder {
     pub fn bytes(&self) -> usize {
         let engine = match &self.engine {
             Engine::Deflate(_) => size_of::<InflateState>(),
-            Engine::Zstd(zstd) => zstd.context.sizeof(),
+            Engine::Zstd(zstd) => zstd.bytes(),
         };
         engine + self.input.capacity()
     }
@@ -295,22 +287,14 @@ impl Decoder {
     /// As [`Self::deflate`].
     fn zstd(&mut self, file: &File, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         let Engine::Zstd(zstd) = &mut self.engine else { return Ok(None) };
-        let mut input = InBuffer::around(&self.input[self.used..]);
-        let mut output = OutBuffer::around(buffer);
-        let done = zstd.context.decompress_stream(&mut output, &mut input);
-        let (consumed, written) = (input.pos(), output.pos());
+        let (consumed, written, ended) = match zstd.step(&self.input[self.used..], buffer) {
+            Ok(step) => step,
+            Err(words) => return Err(self.damaged(&format!("zstd: {words}"))),
+        };
         self.used += consumed;
-        match done {
-            Ok(0) if consumed + written > 0 => {
-                zstd.inside = false;
-                let packed = self.packed - (self.input.len() - self.used) as u64;
-                zstd.frame = (self.at + written as u64, packed);
-            }
-            Ok(_) => zstd.inside |= consumed + written > 0,
-            Err(code) => {
-                let words = zstd_safe::get_error_name(code);
-                return Err(self.damaged(&format!("zstd: {words}")));
-            }
+        if ended {
+            let packed = self.packed - (self.input.len() - self.used) as u64;
+            zstd.frame = (self.at + written as u64, packed);
         }
         if consumed + written == 0 {
             if self.used < self.input.len() {
@@ -340,14 +324,5 @@ impl Deflate {
         };
         let inflate = InflateState::new_boxed(format);
         Self { inflate, crc: Hasher::new(), len: 0, stage: Stage::First, packing }
-    }
-}
-
-impl Zstd {
-    fn new(frame: (u64, u64)) -> io::Result<Self> {
-        let mut context = DCtx::try_create()
-            .ok_or_else(|| Error::new(ErrorKind::OutOfMemory, "no memory for a zstd decoder"))?;
-        context.init().map_err(|code| Error::other(zstd_safe::get_error_name(code)))?;
-        Ok(Self { context, inside: false, frame })
     }
 }

@@ -23,6 +23,8 @@ use state::{State, Work};
 mod decoder;
 mod sequence;
 mod state;
+#[cfg_attr(not(feature = "zstd"), path = "zstd_absent.rs")]
+mod zstd;
 
 /// Bytes that are unpacked, kept and forgotten at once.
 const BLOCK: u64 = 1 << 20;

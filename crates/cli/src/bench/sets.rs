@@ -1,0 +1,113 @@
+//! The sets that `bench` makes, and their pipeline files.
+
+use std::path::{Path, PathBuf};
+
+use feedwater_tools::synth::Settings;
+
+use super::super::{Failure, pictures};
+use super::keep;
+
+/// Pictures with a pipeline file.
+pub struct Set {
+    pub name: String,
+    pub file: PathBuf,
+    /// Every picture is progressive.
+    pub progressive: bool,
+    /// The file is the user's, with a batch size of its own.
+    pub is_users: bool,
+}
+
+impl Set {
+    /// A user's pipeline file.
+    pub fn of_file(file: &Path) -> Self {
+        let name = file.display().to_string();
+        Self { name, file: file.to_path_buf(), progressive: false, is_users: true }
+    }
+}
+
+/// Makes what is not there yet, below `cache`.
+pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, Failure> {
+    let small = Settings { images, ..Settings::default() };
+    let large =
+        Settings { images: (images / 8).max(1), width: 2048, height: 1536, ..Settings::default() };
+    let progressive =
+        Settings { images: (images / 4).max(1), progressive: true, ..Settings::default() };
+    let mut sets = Vec::new();
+    let mut folders = Vec::new();
+    for settings in [&small, &large, &progressive] {
+        let directory = pictures::make(cache, settings, quiet)?;
+        let folder = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let size = format!("{}x{}", settings.width, settings.height);
+        let name = if settings.progressive { format!("{size}-progressive") } else { size };
+        let source = format!("directory = \"{folder}\"");
+        sets.push(set(cache, name, &folder, &source, settings.progressive)?);
+        folders.push(folder);
+    }
+    let stem = format!("{}-mixed", folders[0]);
+    let list = format!("{stem}.tsv");
+    keep(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
+    sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), false)?);
+    Ok(sets)
+}
+
+/// A set with the training chain with which most image models are trained.
+fn set(
+    cache: &Path,
+    name: String,
+    stem: &str,
+    source: &str,
+    progressive: bool,
+) -> Result<Set, Failure> {
+    let file = cache.join(format!("{stem}.toml"));
+    keep(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
+    Ok(Set { name, file, progressive, is_users: false })
+}
+
+const TRAINING: &str = r#"[loader]
+shuffle = true
+last = "partial"
+[output]
+dtype = "f16"
+layout = "nchw"
+[[chain]]
+op = "random_resized_crop"
+width = 224
+height = 224
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+/// The lines of a list in which every eighth picture is a progressive one.
+fn mixed(folders: [&str; 2], small: &Settings, progressive: &Settings) -> String {
+    let line = |index: u64| {
+        let (folder, settings, index) = match index % 8 {
+            7 => (folders[1], progressive, index / 8 % progressive.images),
+            _ => (folders[0], small, index),
+        };
+        let file = settings.file(index);
+        format!("{folder}/{}\t{}\n", file.display(), index % settings.classes)
+    };
+    (0..small.images).map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_eighth_of_the_mixed_set_is_progressive_and_every_file_has_its_label() {
+        let small = Settings { images: 24, ..Settings::default() };
+        let progressive = Settings { images: 6, progressive: true, ..Settings::default() };
+        let text = mixed(["base", "more"], &small, &progressive);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 24);
+        assert_eq!(lines.iter().filter(|line| line.starts_with("more/")).count(), 3);
+        assert_eq!(lines[6], "base/class006/0000006.jpg\t6");
+        assert_eq!(lines[15], "more/class001/0000001.jpg\t1");
+    }
+}

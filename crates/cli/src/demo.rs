@@ -1,0 +1,95 @@
+//! `demo`: the main job on photographs that it makes itself.
+
+use std::path::Path;
+
+use clap::Args;
+use feedwater::file::AtomicFile;
+use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+use feedwater::plan::Last;
+use feedwater::source::Directory;
+use feedwater_tools::synth::Settings;
+use serde_json::json;
+
+use super::doctor::warn_without_simd;
+use super::interrupt::{self, Polled};
+use super::pictures::{self, cache};
+use super::report::{Report, warn};
+use super::sheet::{Sheet, on_host};
+use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
+
+/// Loads an epoch of photo-like JPEGs that it makes itself, with the usual training chain
+///
+/// The pictures are made once and kept in $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or
+/// ~/.cache.
+#[derive(Args)]
+#[command(after_help = "Example:\n  feedwater demo --images 256")]
+pub struct Options {
+    /// How many pictures
+    #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
+    images: u64,
+    /// Where to run; auto is the GPU where there is one, else the CPU
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceOption,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    options.device.require()?;
+    warn_without_simd();
+    let settings = Settings { images: options.images, ..Settings::default() };
+    let cache = cache()?;
+    let data = pictures::make(&cache, &settings, options.json)?;
+
+    let loader = builder(&data, options)?.build()?;
+    warn(&loader);
+    let bar = progress(loader.batches_per_epoch(), "batches");
+    let picture = cache.join("demo.png");
+    let _polled = Polled::waiting_for(&loader);
+    for (number, batch) in (&loader).into_iter().enumerate() {
+        if interrupt::requested().is_some() {
+            break;
+        }
+        let batch = batch?;
+        if number == 0 {
+            let data = on_host(&batch)?;
+            let sheet = Sheet::new(loader.plan(), batch.shape(), &data);
+            let written = sheet.write(&picture).and_then(AtomicFile::commit);
+            written.map_err(|error| io_failure(&picture, &error))?;
+        }
+        bar.inc(1);
+    }
+    match interrupt::requested() {
+        None => bar.finish_and_clear(),
+        // Clearing it would say that all is done.
+        Some(_) => bar.abandon(),
+    }
+    let report = Report::new(&loader);
+
+    if options.json {
+        let mut result = serde_json::to_value(&report)
+            .map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
+        result["data"] = json!(data);
+        result["sheet"] = json!(picture);
+        return print_json(&result);
+    }
+    print(&report)?;
+    print(format!("sheet     {} (the first batch)", picture.display()))
+}
+
+/// The training chain with which most image models are trained.
+fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, Failure> {
+    let chain = Chain::new()
+        .then(RandomResizedCrop::to(224, 224))
+        .then(Flip { horizontal: 0.5, ..Flip::default() })
+        .then(Normalize::IMAGENET);
+    Ok(Loader::builder(Directory::open(data)?, chain)
+        .batch(64)
+        .shuffle(true)
+        .last(Last::Partial)
+        .shard(0, 1)
+        .epochs(Some(1))
+        .device(options.device.choice()))
+}

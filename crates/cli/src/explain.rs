@@ -1,0 +1,312 @@
+//! `explain`: what limits a pipeline, what to change, and what that gains.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use feedwater::file::{self, AtomicFile};
+use feedwater::loader::{Loader, LoaderBuilder};
+use feedwater::source::{HostPage, Source};
+use feedwater_insight::explain::{
+    Differential, Options as Wishes, Ranks, ReadScaling, Report, explain,
+};
+
+use super::consumer::Consumer;
+use super::doctor::warn_without_simd;
+use super::interrupt::{self, Polled};
+use super::report::warn;
+use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
+
+/// Runs a pipeline, and says what limits it, what to change and what that gains
+///
+/// The file is a pipeline file (TOML). Reports that were saved before (names that end in .json) are read instead:
+/// one is explained again, those of several ranks are merged and the slow rank is named.
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  feedwater explain pipeline.toml --step-ms 45 --html report.html\n  feedwater explain rank*.json --html ranks.html"
+)]
+pub struct Options {
+    /// A pipeline file, or reports
+    #[arg(required = true)]
+    files: Vec<PathBuf>,
+    /// Where to run; auto is the GPU where there is one, else the CPU
+    #[arg(long, value_enum, default_value_t)]
+    device: DeviceOption,
+    /// Milliseconds that the consumer takes for a batch
+    #[arg(long, conflicts_with = "consumer_cmd", value_parser = milliseconds)]
+    step_ms: Option<f64>,
+    /// A command (for sh) that is given every batch's bytes on its standard input; its pace is the consumer's. It and all
+    /// that it starts are ended when the time is over
+    #[arg(long, value_name = "COMMAND")]
+    consumer_cmd: Option<String>,
+    /// Seconds to measure, after a warm-up
+    #[arg(long, default_value_t = 10.0, value_parser = seconds)]
+    seconds: f64,
+    /// Also measure how reads scale with threads, and three runs that differ in one thing each: without a loader, with
+    /// bytes from memory, and as it is
+    #[arg(long)]
+    probe: bool,
+    /// What an hour of the GPU costs, in your currency
+    #[arg(long, value_name = "PRICE", value_parser = seconds)]
+    price: Option<f64>,
+    /// Write the report as JSON into this file, for `explain` and `simulate --from`
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
+    /// Write the report as a page that needs nothing else, with sliders that run the same model; of several reports, the
+    /// ranks side by side
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print the report as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Batches that a measurement takes, at least.
+const LEAST_BATCHES: u64 = 2;
+
+/// How long a measurement may take, times the seconds that were asked for: the consumer ends the batch that it is in, if it
+/// is fast enough for [`LEAST_BATCHES`].
+const SLACK: f64 = 1.5;
+
+/// Seconds that a command has to read two batches, however few were asked for: it must start first.
+const LEAST_PATIENCE: f64 = 3.0;
+
+/// The largest file that is read as a report.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Samples that the cached run is made of, at most.
+const CACHED_SAMPLES: u64 = 4096;
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    let is_report = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
+    if options.files.iter().all(is_report) {
+        return read_reports(options);
+    }
+    let [file] = options.files.as_slice() else {
+        let text = "give one pipeline file, or reports whose names end in .json";
+        return Err(Failure::Misused(text.into()));
+    };
+    // Now, and not after a run that was for nothing.
+    let outputs = Outputs::create(options)?;
+    let report = run(options, file)?;
+    outputs.write(&report)?;
+    match options.json {
+        true => print_json(&report),
+        false => print(&report),
+    }
+}
+
+/// Explains reports that were saved.
+fn read_reports(options: &Options) -> Result<(), Failure> {
+    let mut reports = Vec::new();
+    for path in &options.files {
+        let text = file::read_text(path, MAX_BYTES).map_err(|error| io_failure(path, &error))?;
+        let saved: Report = serde_json::from_str(&text).map_err(|error| {
+            let path = path.display();
+            Failure::Misused(format!("{path}: is no report of feedwater explain --save: {error}"))
+        })?;
+        let wishes = Wishes {
+            price_per_hour: options.price.or(saved.cost.map(|cost| cost.price_per_hour)),
+            scaling: saved.scaling.clone(),
+            differential: saved.differential,
+            ..Wishes::default()
+        };
+        reports.push(explain(&saved.profile, &wishes)?);
+    }
+    if let [report] = reports.as_slice() {
+        Outputs::create(options)?.write(report)?;
+        return match options.json {
+            true => print_json(report),
+            false => print(report),
+        };
+    }
+    if options.save.is_some() {
+        let text = "--save keeps the report of one run, and several are given; --json prints what is merged of them";
+        return Err(Failure::Misused(text.into()));
+    }
+    let ranks = Ranks::merge(&reports)?;
+    if let Some(path) = &options.html {
+        file::write(path, ranks.to_html()).map_err(|error| io_failure(path, &error))?;
+    }
+    match options.json {
+        true => print_json(&ranks),
+        false => print(&ranks),
+    }
+}
+
+/// The files that were asked for.
+struct Outputs<'a> {
+    json: Option<(&'a Path, AtomicFile)>,
+    html: Option<(&'a Path, AtomicFile)>,
+}
+
+impl<'a> Outputs<'a> {
+    fn create(options: &'a Options) -> Result<Self, Failure> {
+        let create = |path: &'a PathBuf| match AtomicFile::create(path) {
+            Ok(file) => Ok((path.as_path(), file)),
+            Err(error) => Err(io_failure(path, &error)),
+        };
+        let json = options.save.as_ref().map(create).transpose()?;
+        Ok(Self { json, html: options.html.as_ref().map(create).transpose()? })
+    }
+
+    fn write(self, report: &Report) -> Result<(), Failure> {
+        let put = |(path, mut file): (&Path, AtomicFile), text: &str| {
+            let written = file.write_all(text.as_bytes()).and_then(|()| file.commit());
+            written.map_err(|error| io_failure(path, &error))
+        };
+        if let Some(output) = self.json {
+            let json = serde_json::to_string(report);
+            let json = json.map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
+            put(output, &(json + "\n"))?;
+        }
+        if let Some(output) = self.html {
+            put(output, &report.to_html())?;
+        }
+        Ok(())
+    }
+}
+
+fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
+    let builder = || -> Result<LoaderBuilder, Failure> {
+        let pipeline = feedwater::config::Pipeline::from_file(file)?;
+        Ok(pipeline.builder()?.device(options.device.choice()))
+    };
+    let loader = builder()?.build()?;
+    warn_without_simd();
+    warn(&loader);
+    let polled = Polled::waiting_for(&loader);
+    let mut consumer = match (&options.consumer_cmd, options.step_ms) {
+        (Some(command), _) => Consumer::run(command)?,
+        (None, Some(ms)) => Consumer::Sleeps(Duration::from_secs_f64(1e-3 * ms)),
+        (None, None) => Consumer::Idle,
+    };
+    warm_up(&loader, &mut consumer, options.seconds)?;
+    let before = loader.measured();
+    let batches = measure(&loader, &mut consumer, options.seconds, SLACK * options.seconds)?;
+    if batches < LEAST_BATCHES && interrupt::requested().is_some() {
+        return Err(Failure::Interrupted);
+    }
+    if let Some(stuck) = consumer.stuck() {
+        if batches < LEAST_BATCHES {
+            let text = format!(
+                "{stuck}, and {LEAST_BATCHES} must be measured after the warm-up; give a command that reads on, or more \
+                 --seconds than {}",
+                options.seconds
+            );
+            return Err(Failure::Failed(text));
+        }
+        eprintln!("warning: {stuck}");
+    }
+    let profile = loader.profile_since(&before);
+    let mut wishes = Wishes { price_per_hour: options.price, ..Wishes::default() };
+    if options.probe && interrupt::requested().is_none() {
+        // The loader's own reads must not be in the way.
+        drop((polled, loader));
+        let builder = builder()?;
+        wishes.scaling = Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
+        // What the consumer does in its steps alone.
+        let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
+        let cached = cached(builder, &mut consumer, options.seconds)?;
+        let cold = profile.images_per_second();
+        wishes.differential = cached.map(|cached| Differential { synthetic, cached, cold });
+    }
+    consumer.end();
+    match explain(&profile, &wishes) {
+        // Too little was measured until the signal.
+        Err(_) if interrupt::requested().is_some() => Err(Failure::Interrupted),
+        explained => Ok(explained?),
+    }
+}
+
+/// The start is not measured, nor what a loader tries out that chooses for itself: up to four times as long.
+fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), Failure> {
+    for _ in 0..20 {
+        // A command may need most of the time for its own start.
+        measure(loader, consumer, 0.2 * seconds, seconds)?;
+        let over = consumer.stuck().is_some() || interrupt::requested().is_some();
+        if over || loader.is_settled() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Hands batches to the consumer for so many seconds, epoch after epoch, and gives their number: at least two, unless a
+/// signal came or a command has not read them within `most` seconds, or [`LEAST_PATIENCE`].
+fn measure(
+    loader: &Loader,
+    consumer: &mut Consumer,
+    seconds: f64,
+    most: f64,
+) -> Result<u64, Failure> {
+    let begin = Instant::now();
+    let end = begin + Duration::from_secs_f64(seconds);
+    let last = begin + Duration::from_secs_f64(most.max(LEAST_PATIENCE));
+    let bar = progress((1e3 * seconds) as u64, "ms");
+    let mut batches = 0;
+    loop {
+        for batch in loader {
+            let batch = match batch {
+                Err(_) if interrupt::requested().is_some() => return Ok(batches),
+                batch => batch?,
+            };
+            bar.set_position((1e3 * begin.elapsed().as_secs_f64().min(seconds)) as u64);
+            if !consumer.take(batch, last)? {
+                return Ok(batches);
+            }
+            batches += 1;
+            if Instant::now() >= end && batches >= LEAST_BATCHES {
+                bar.finish_and_clear();
+                return Ok(batches);
+            }
+        }
+    }
+}
+
+/// Images a second with the bytes of the set's first samples in memory; `None` where the consumer takes no more.
+fn cached(
+    builder: LoaderBuilder,
+    consumer: &mut Consumer,
+    seconds: f64,
+) -> Result<Option<f64>, Failure> {
+    let loader = builder.first_samples_cached(CACHED_SAMPLES)?.build()?;
+    let _polled = Polled::waiting_for(&loader);
+    for batch in &loader {
+        if batch.is_err() && interrupt::requested().is_some() {
+            return Ok(None);
+        }
+        drop(batch?);
+    }
+    warm_up(&loader, consumer, seconds)?;
+    let before = loader.measured();
+    let batches = measure(&loader, consumer, seconds, SLACK * seconds)?;
+    Ok((batches >= LEAST_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
+}
+
+/// How fast threads read samples and do nothing else.
+fn scaling(source: &dyn Source, workers: u32, seconds: f64) -> ReadScaling {
+    let len = u128::from(source.len());
+    ReadScaling::measure(workers, (0.3 * seconds).clamp(0.6, 6.0), |place| {
+        // Far from one another, so that what was read before is not read again soon.
+        let index = (u128::from(place) * 0x9e37_79b9_7f4a_7c15 % len) as u64;
+        source.read(index, &mut HostPage::default(), u64::MAX).is_ok()
+    })
+}
+
+fn milliseconds(text: &str) -> Result<f64, String> {
+    number(text)
+        .filter(|it| (0.0..=3.6e6).contains(it))
+        .ok_or_else(|| format!("{text} is no number of milliseconds from 0 to 3600000"))
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    number(text)
+        .filter(|it| *it > 0.0 && *it <= 1e6)
+        .ok_or_else(|| format!("{text} is no number above 0 and up to 1000000"))
+}
+
+fn number(text: &str) -> Option<f64> {
+    text.parse::<f64>().ok().filter(|it| it.is_finite())
+}

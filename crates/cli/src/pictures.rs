@@ -1,0 +1,69 @@
+//! The pictures that `demo` and `bench` make for themselves, once, and where they are kept.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use feedwater::footprint::bytes;
+use feedwater_tools::synth::{self, Settings};
+
+use super::{Failure, print, progress};
+
+/// The folder below `cache` with the set of these settings, made where it is not there yet; tells so unless `quiet`.
+pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, Failure> {
+    let directory = cache.join(name(settings));
+    let note = |text: String| if quiet { Ok(()) } else { print(text) };
+    let summary = match synth::complete(&directory, settings) {
+        Some(summary) => summary,
+        None => {
+            note(format!("making    {} pictures in {}", settings.images, directory.display()))?;
+            let bar = progress(settings.images, "images");
+            let summary = synth::write(&directory, settings, |_| bar.inc(1))?;
+            bar.finish_and_clear();
+            summary
+        }
+    };
+    note(format!("data      {} in {}", bytes(summary.bytes), directory.display()))?;
+    Ok(directory)
+}
+
+/// Where pictures are kept between runs.
+pub fn cache() -> Result<PathBuf, Failure> {
+    let var = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    var("FEEDWATER_CACHE")
+        .or_else(|| var("XDG_CACHE_HOME").map(|path| path.join("feedwater")))
+        .or_else(|| var("HOME").map(|path| path.join(".cache/feedwater")))
+        .ok_or_else(|| {
+            let text = "no cache directory: set FEEDWATER_CACHE, XDG_CACHE_HOME or HOME";
+            Failure::Failed(text.into())
+        })
+}
+
+/// The folder of a set: `synth-2000`, and what is not the default.
+fn name(settings: &Settings) -> String {
+    let Settings { images, width, height, progressive, .. } = *settings;
+    let mut name = format!("synth-{images}");
+    let default = Settings::default();
+    if (width, height) != (default.width, default.height) {
+        name += &format!("-{width}x{height}");
+    }
+    if progressive {
+        name += "-progressive";
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sets_of_different_pictures_have_different_folders() {
+        let default = Settings { images: 9, ..Settings::default() };
+        assert_eq!(name(&default), "synth-9");
+        assert_eq!(name(&Settings { progressive: true, ..default }), "synth-9-progressive");
+        assert_eq!(
+            name(&Settings { width: 20, progressive: true, ..default }),
+            "synth-9-20x375-progressive"
+        );
+    }
+}

@@ -1,0 +1,212 @@
+//! `probe`: what a folder, archive, list or any other source holds.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use clap::Args;
+use feedwater::config::Pipeline;
+use feedwater::error::beginning;
+use feedwater::footprint::bytes;
+use feedwater::plan::Limits;
+use feedwater::source::{self, Source, left_out_lines};
+use feedwater_tools::probe::{self, Report, Settings};
+use serde_json::json;
+
+use super::{Failure, print, print_json, progress};
+
+/// Shows what a source holds: formats, sizes, labels, what cannot be used, and how a GPU would decode it
+#[derive(Args)]
+#[command(
+    after_help = "Example:\n  feedwater probe data/train\n  feedwater probe shards/ --samples 1000 --json"
+)]
+pub struct Options {
+    /// A folder, a file of any format that can be a source, or a pipeline file (.toml)
+    path: PathBuf,
+    /// Look at so many samples, evenly spread, instead of at all
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    samples: Option<u64>,
+    /// Decode every picture as well, to find damage within the coded data
+    #[arg(long)]
+    decode: bool,
+    /// Take damaged images that Pillow takes, as a pipeline with `decode.strict = false` does
+    #[arg(long)]
+    tolerant: bool,
+    /// Threads; all cores by default
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    workers: Option<u16>,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Labels that are shown one by one.
+const MOST_ROWS: usize = 20;
+
+/// A source, and the table under `[source]` that names it.
+pub struct Opened {
+    pub source: Arc<dyn Source>,
+    pub limits: Limits,
+    /// `decode.strict`.
+    pub strict: bool,
+    pub table: toml::Table,
+}
+
+/// Opens what a pipeline file names, or what lies at a path.
+pub fn open(path: &Path) -> Result<Opened, Failure> {
+    if path.extension().is_some_and(|it| it == "toml") {
+        let pipeline = Pipeline::from_file(path)?;
+        let (source, table) = (pipeline.open()?, pipeline.source.to_table()?);
+        let strict = pipeline.settings.decode.strict;
+        return Ok(Opened { source, limits: pipeline.settings.limits, strict, table });
+    }
+    let (settings, limits) = (source::detect(path)?, Limits::default());
+    Ok(Opened { source: settings.open()?, limits, strict: true, table: settings.to_table()? })
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    let Opened { source, limits, strict, table } = open(&options.path)?;
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let settings = Settings {
+        samples: options.samples.unwrap_or(0),
+        threads: options.workers.map_or(cores, usize::from),
+        decode: options.decode,
+        limits,
+        strict: strict && !options.tolerant,
+    };
+    let looks = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
+    for warning in source.warnings() {
+        eprintln!("warning: {warning}");
+    }
+    let bar = progress(looks, "samples");
+    let report = probe::run(&*source, &settings, |_| bar.inc(1));
+    bar.finish_and_clear();
+    if options.json {
+        return print_json(&json!({
+            "path": options.path,
+            "source": table,
+            "description": source.describe(),
+            "memory_bytes": source.memory_bytes(),
+            "warnings": source.warnings(),
+            "report": report,
+        }));
+    }
+    print(format!("source    {}", source.describe()))?;
+    for (key, value) in &table {
+        print(format!("          {key} = {value}"))?;
+    }
+    tell(&report)
+}
+
+fn tell(report: &Report) -> Result<(), Failure> {
+    let (seen, usable) = (report.seen, report.usable());
+    let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
+    let some = if seen < report.samples { format!(", {seen} looked at") } else { String::new() };
+    print(format!(
+        "samples   {}{some}; {} in all, {} each, the largest {}",
+        report.samples,
+        bytes(report.bytes),
+        bytes(mean(report.bytes, seen) as u64),
+        bytes(report.largest_bytes),
+    ))?;
+    print(format!("formats   {}", shares(&report.formats, usable)))?;
+    if let (Some(smallest), Some(largest)) = (report.smallest, report.largest) {
+        print(format!(
+            "jpeg      {}; {} progressive; {} pictures turned by EXIF",
+            shares(&report.samplings, usable),
+            report.progressive,
+            report.turned,
+        ))?;
+        print(format!(
+            "size      {} to {}; {:.2} megapixels on average, {:.2} bytes per pixel",
+            sides(smallest),
+            sides(largest),
+            mean(report.pixels, usable) / 1e6,
+            mean(report.bytes, report.pixels),
+        ))?;
+    }
+    for bucket in report.sizes.iter().filter(|it| it.images > 0) {
+        let name = match bucket.below_megapixels {
+            Some(bound) => format!("< {bound} MP"),
+            None => "larger".into(),
+        };
+        let share = mean(bucket.images, usable);
+        let bar = "#".repeat((share * 40.0).ceil() as usize);
+        print(format!("          {name:>10}  {:>8}  {bar}", bucket.images))?;
+    }
+    print(format!("labels    {}", labels(report)))?;
+    class_table(report).iter().try_for_each(print)?;
+    print(format!("routes    {} (where the GPU has them all)", shares(&report.routes, usable)))?;
+    for (why, count) in &report.cpu_because {
+        print(format!("          {count} for the cpu: {why}"))?;
+    }
+    for line in left_out_lines(&report.left_out) {
+        print(format!("left out  {line}"))?;
+    }
+    if !report.tolerated.is_empty() {
+        print(format!("tolerated {}", shares(&report.tolerated, seen)))?;
+    }
+    if report.faults.is_empty() {
+        return print("unusable  none");
+    }
+    print(format!("unusable  {}", shares(&report.faults, seen)))?;
+    for example in &report.examples {
+        print(format!("          {}: {}: {}", example.location, example.reason, example.problem))?;
+    }
+    Ok(())
+}
+
+/// `JPEG 190 (95.0 %), PNG 10 (5.0 %)`, the most first.
+fn shares(counts: &BTreeMap<&'static str, u64>, of: u64) -> String {
+    let mut counts: Vec<_> = counts.iter().collect();
+    counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
+    let share = |count: u64| 100.0 * count as f64 / of.max(1) as f64;
+    let words = counts.iter().map(|&(name, &n)| format!("{name} {n} ({:.1} %)", share(n)));
+    let words = words.collect::<Vec<_>>().join(", ");
+    if words.is_empty() { "none".into() } else { words }
+}
+
+fn labels(report: &Report) -> String {
+    let labelled: Vec<u64> =
+        report.labels.iter().filter(|&(&label, _)| label != -1).map(|(_, &count)| count).collect();
+    let without = report.labels.get(&-1).copied().unwrap_or(0);
+    let Some((least, most)) = labelled.iter().min().zip(labelled.iter().max()) else {
+        let objects = if report.classes.is_empty() { "" } else { "; classes of objects:" };
+        return format!("none{objects}");
+    };
+    let more = if report.other_labels > 0 { " or more" } else { "" };
+    let without = if without > 0 { format!("; {without} without") } else { String::new() };
+    format!("{}{more}, with {least} to {most} samples each{without}", labelled.len())
+}
+
+/// Rows of label, samples and class, in the order of the labels: the first of them, and how many more there are.
+fn class_table(report: &Report) -> Vec<String> {
+    let mut table: BTreeMap<i64, u64> = report.labels.clone();
+    table.remove(&-1);
+    // Classes without samples have a label too, if a name.
+    for (label, name) in (0..).zip(&report.classes) {
+        if !name.is_empty() && report.other_labels == 0 {
+            table.entry(label).or_default();
+        }
+    }
+    let labelled = report.labels.keys().any(|label| *label != -1);
+    let row = |(label, count): (&i64, &u64)| {
+        let count = if labelled { count.to_string() } else { String::new() };
+        let name = usize::try_from(*label).ok().and_then(|label| report.classes.get(label));
+        let name = name.map_or("", |name| beginning(name, 60));
+        format!("          {label:>10}  {count:>8}  {name}").trim_end().to_string()
+    };
+    let mut rows: Vec<String> = table.iter().take(MOST_ROWS).map(row).collect();
+    if table.len() > MOST_ROWS {
+        rows.push(format!(
+            "          and {} labels more (--json has them)",
+            table.len() - MOST_ROWS
+        ));
+    }
+    rows
+}
+
+fn sides([width, height]: [u32; 2]) -> String {
+    format!("{width}x{height}")
+}

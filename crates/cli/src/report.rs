@@ -1,0 +1,371 @@
+//! What `run` and `demo` tell at their end.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+
+use feedwater::footprint::bytes;
+use feedwater::loader::{AheadReport, CacheStats, LaneReport, Loader, StageSeconds};
+use feedwater::measure::{Profile, Stage, Waits};
+use feedwater::plan::{Shard, Shuffle};
+use feedwater::source::{LeftOut, left_out_lines};
+use feedwater::storage::StorageStats;
+use feedwater::tune::{Choice, Decision};
+use feedwater_insight::explain::Spent;
+use serde::Serialize;
+
+use super::interrupt::{self, Signal};
+
+/// What a loader has done, and what it took.
+#[derive(Serialize)]
+pub struct Report {
+    /// The signal that ended the run before its end, as `SIGINT`; everything else is of what was done until then.
+    pub interrupted: Option<&'static str>,
+    /// Samples handed out, padding not counted.
+    pub images: u64,
+    /// Batches handed out.
+    pub batches: u64,
+    /// Since the loader was built.
+    pub seconds: f64,
+    /// `images / seconds`.
+    pub images_per_second: f64,
+    /// `cpu` or `gpu`.
+    pub device: &'static str,
+    /// The device, and why it is that one.
+    pub device_reason: String,
+    /// Which shard of the set was read, and who said so.
+    pub shard: Shard,
+    /// How the samples of an epoch were ordered.
+    pub order: Shuffle,
+    /// Workers, batches ahead, and what is on the device, at the end.
+    pub choice: Choice,
+    /// What the loader chose by itself, and why, the first choice first; empty where all is set.
+    pub decisions: Vec<Decision>,
+    /// Samples that are fetched ahead over a network, and why so many; `null` where none are.
+    pub read_ahead: Option<AheadReport>,
+    /// Samples by what became of them.
+    pub outcomes: BTreeMap<&'static str, u64>,
+    /// Samples that could not be used, by reason.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// What the source left out of its samples, and why.
+    pub left_out: Vec<LeftOut>,
+    /// Damaged samples that `decode.strict = false` let pass, by the sort of damage.
+    pub tolerated: BTreeMap<&'static str, u64>,
+    /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
+    pub finished_on_cpu: BTreeMap<&'static str, u64>,
+    /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
+    pub routes: Vec<LaneReport>,
+    /// What each cache holds, and how often it had what was asked for; empty without caches.
+    pub caches: Vec<CacheStats>,
+    /// Busy and waiting seconds, summed over threads.
+    pub stages: StageSeconds,
+    /// What the workers' time went into, as shares of all of it.
+    pub spent: Spent,
+    /// Seconds of the stages and the rest, without waiting for a processor, as text.
+    #[serde(skip)]
+    threads: String,
+    /// What was asked of servers, by the whole process.
+    pub storage: StorageStats,
+    /// Host memory that the plan names, pinned memory included.
+    pub host_bytes_predicted: u64,
+    /// Most host memory that the process has had resident, pages of files included.
+    pub peak_rss_bytes: u64,
+    /// Pages of files that are resident at the end: of mapped ones (`storage.map`), and the program's own. They are part of
+    /// the peak, no plan names them, and the system may take them back at any time.
+    pub file_rss_bytes: u64,
+    /// Whether the peak, without pages of files, is beyond the prediction by more than a fiftieth: a fault of feedwater's, or
+    /// memory of something else in the process.
+    pub host_bytes_exceeded: bool,
+    /// Device memory that the plan names.
+    pub device_bytes_predicted: u64,
+    /// Most device memory that the loader has held.
+    pub device_bytes_peak: u64,
+    /// Device memory of the driver and the libraries, which no plan names.
+    pub device_bytes_of_driver: u64,
+}
+
+/// Tells on standard error what is known to be wrong with the libraries in use.
+pub fn warn(loader: &Loader) {
+    for warning in loader.warnings() {
+        eprintln!("warning: {warning}");
+    }
+}
+
+impl Report {
+    /// As of now.
+    pub fn new(loader: &Loader) -> Self {
+        let stats = loader.stats();
+        let memory = stats.memory;
+        let seconds = stats.seconds;
+        let profile = loader.profile();
+        let spent = Spent::of(&profile);
+        let host_bytes_predicted = memory.host_bytes_predicted + memory.pinned_bytes_predicted;
+        let [peak_rss_bytes, file_rss_bytes] =
+            ["VmHWM", "RssFile"].map(|key| status_bytes(key).unwrap_or(0));
+        Self {
+            interrupted: interrupt::requested().map(Signal::name),
+            images: stats.images,
+            batches: stats.batches,
+            seconds,
+            images_per_second: if seconds > 0.0 { stats.images as f64 / seconds } else { 0.0 },
+            device: if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
+            device_reason: loader.device().to_string(),
+            shard: loader.plan().shard,
+            order: loader.plan().shuffle,
+            choice: loader.choice(),
+            decisions: loader.decisions(),
+            read_ahead: loader.read_ahead(),
+            outcomes: stats.outcomes,
+            faults: stats.faults,
+            left_out: stats.left_out,
+            tolerated: stats.tolerated,
+            finished_on_cpu: stats.finished_on_cpu,
+            routes: stats.routes,
+            caches: stats.caches,
+            threads: threads(&stats.stages, &profile, &spent),
+            stages: stats.stages,
+            spent,
+            storage: stats.storage,
+            host_bytes_predicted,
+            peak_rss_bytes,
+            file_rss_bytes,
+            host_bytes_exceeded: exceeds(peak_rss_bytes, file_rss_bytes, host_bytes_predicted),
+            device_bytes_predicted: memory.device_bytes_predicted,
+            device_bytes_peak: memory.device_bytes_peak,
+            device_bytes_of_driver: memory.device_bytes_of_driver,
+        }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(signal) = self.interrupted {
+            writeln!(f, "stopped   by {signal} after {} batches, before the end", self.batches)?;
+        }
+        writeln!(f, "device    {}", self.device_reason)?;
+        writeln!(f, "shard     {}", self.shard)?;
+        if let Shuffle::Windows(windows) = self.order {
+            writeln!(f, "order     {windows}")?;
+        }
+        for decision in &self.decisions {
+            writeln!(f, "{:<9} {decision}", "auto")?;
+        }
+        if let Some(AheadReport { window, most, decisions }) = &self.read_ahead {
+            for decision in decisions {
+                writeln!(f, "{:<9} {decision}", "auto")?;
+            }
+            writeln!(f, "{:<9} {window} samples, of {most} that there is room for", "ahead")?;
+        }
+        let Self { images, seconds, images_per_second, .. } = self;
+        writeln!(f, "images    {images} in {seconds:.2} s: {images_per_second:.0} images/s")?;
+        let StageSeconds { consumer_waiting, device_decode, device_kernel, device_waiting, .. } =
+            self.stages;
+        writeln!(f, "threads   {}", self.threads)?;
+        if device_decode + device_kernel > 0.0 {
+            let (decode, kernel) = (device_decode, device_kernel);
+            writeln!(
+                f,
+                "streams   decode {decode:.3} s, kernel {kernel:.3} s, by the device's clock"
+            )?;
+        }
+        write!(f, "consumer  waited {consumer_waiting:.2} s for batches")?;
+        if device_waiting > 0.0 {
+            write!(f, ", and its stream {device_waiting:.3} s more")?;
+        }
+        writeln!(f)?;
+        writeln!(f, "outcomes  {}", counts(&self.outcomes))?;
+        if !self.routes.is_empty() {
+            writeln!(f, "routes    {}", shares(&self.routes))?;
+        }
+        for cache in &self.caches {
+            writeln!(f, "{:<9} {}", "cache", held(cache))?;
+        }
+        if self.storage != StorageStats::default() {
+            let StorageStats { requests, retries, bytes: fetched, .. } = self.storage;
+            write!(f, "storage   {requests} requests, {retries} sent again, {}", bytes(fetched))?;
+            let StorageStats { cache_hits: hits, cache_misses: misses, cache_damaged, .. } =
+                self.storage;
+            if hits + misses > 0 {
+                write!(f, "; disk cache: {hits} hits, {misses} misses, {cache_damaged} damaged")?;
+            }
+            writeln!(f)?;
+        }
+        if !self.finished_on_cpu.is_empty() {
+            writeln!(f, "made on the cpu  {}", counts(&self.finished_on_cpu))?;
+        }
+        if self.faults.values().any(|&count| count > 0) {
+            writeln!(f, "faults    {}", counts(&self.faults))?;
+        }
+        for line in left_out_lines(&self.left_out) {
+            writeln!(f, "left out  {line}")?;
+        }
+        if !self.tolerated.is_empty() {
+            writeln!(f, "tolerated {}", counts(&self.tolerated))?;
+        }
+        write!(
+            f,
+            "memory    host: {} predicted, {} peak resident ({} of it pages of files); device: {} predicted, {} peak",
+            bytes(self.host_bytes_predicted),
+            bytes(self.peak_rss_bytes),
+            bytes(self.file_rss_bytes),
+            bytes(self.device_bytes_predicted),
+            bytes(self.device_bytes_peak),
+        )?;
+        match self.device_bytes_of_driver {
+            0 => {}
+            driver => write!(f, " (besides {} of the driver and its libraries)", bytes(driver))?,
+        }
+        if self.host_bytes_exceeded {
+            let peak = self.peak_rss_bytes.saturating_sub(self.file_rss_bytes);
+            let over = peak - self.host_bytes_predicted;
+            write!(
+                f,
+                "\nexceeded  {} of host memory more than predicted: please report it with the output of feedwater plan",
+                bytes(over)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+/// Where the threads' time went, part by part: stages without their waiting for a processor, which is a part of its own.
+fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
+    let StageSeconds { read, decode, transform, waiting_for_consumer, .. } = *stages;
+    let own = |seconds: f64, of: &[Stage]| {
+        let some = profile.stages.iter().filter(|it| of.contains(&it.stage));
+        (seconds - some.filter_map(|it| it.waited_for_processor).sum::<f64>()).max(0.0)
+    };
+    let preparing = [Stage::Header, Stage::Decode, Stage::DeviceDecode, Stage::Upload];
+    let waits = stages.waiting_for_processor;
+    let between = spent.between * f64::from(profile.setup.workers) * profile.seconds;
+    let parts = [
+        ("read", own(read, &[Stage::Read])),
+        ("decode", own(decode, &preparing)),
+        ("transform", own(transform, &[Stage::Transform])),
+        ("waiting for the consumer", waiting_for_consumer),
+        ("between the stages", between),
+        ("waiting for a processor", waits.map_or(0.0, |it| it.seconds)),
+    ];
+    let all = parts.iter().map(|it| it.1).sum::<f64>().max(f64::MIN_POSITIVE);
+    let percent = |seconds: f64| format!("{:.0} %", 100.0 * seconds / all);
+    let shown = parts.iter().enumerate().filter(|(at, it)| *at < 4 || it.1 >= 0.005 * all);
+    let shown =
+        shown.map(|(_, (name, seconds))| format!("{name} {seconds:.2} s ({})", percent(*seconds)));
+    let mut text = shown.collect::<Vec<_>>().join(", ");
+    match waits {
+        None => text += "; how long they waited for a processor is not known",
+        Some(Waits { seconds, others, own, quota, stolen }) if seconds >= 0.005 * all => {
+            let who = [
+                ("other programs", others),
+                ("the CPU quota", quota),
+                ("the hypervisor", stolen),
+                ("each other", own),
+            ];
+            let who = who.iter().filter(|it| it.1 >= 0.005 * all);
+            let who: Vec<String> =
+                who.map(|(who, seconds)| format!("{who} {}", percent(*seconds))).collect();
+            if !who.is_empty() {
+                text += &format!(": for {}", who.join(", "));
+            }
+        }
+        Some(_) => {}
+    }
+    text
+}
+
+/// Whether resident memory without pages of files is more than was predicted, and a fiftieth.
+fn exceeds(peak: u64, of_files: u64, predicted: u64) -> bool {
+    peak.saturating_sub(of_files) > predicted.saturating_add(predicted / 50)
+}
+
+/// A line of this process's `/proc/self/status` in bytes: `VmRSS`, `VmHWM`. `None` where there is none.
+pub fn status_bytes(key: &str) -> Option<u64> {
+    kibibytes(&fs::read_to_string("/proc/self/status").ok()?, key)
+}
+
+/// Seconds that processors have worked for this process, in its own code and in the kernel's, in steps of a hundredth.
+/// `None` where the system does not tell.
+pub fn cpu_seconds() -> Option<f64> {
+    clock_ticks(&fs::read_to_string("/proc/self/stat").ok()?)
+        .map(|ticks| ticks as f64 / TICKS_PER_SECOND)
+}
+
+/// `USER_HZ`, in which Linux counts for programs.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// User and system time together, from the text of a `/proc/PID/stat`.
+fn clock_ticks(text: &str) -> Option<u64> {
+    // The program's name, in parentheses, may hold blanks; after it user time is field 12 and system time 13.
+    let (_, fields) = text.rsplit_once(')')?;
+    let mut ticks = fields.split_whitespace().skip(11).map(str::parse::<u64>);
+    Some(ticks.next()?.ok()? + ticks.next()?.ok()?)
+}
+
+/// The value, in bytes, of a line such as `VmHWM:     1234 kB`.
+pub fn kibibytes(text: &str, key: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
+    Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// The counts that are not 0, or that there are none.
+fn counts(counts: &BTreeMap<&'static str, u64>) -> String {
+    let some: Vec<_> = counts
+        .iter()
+        .filter(|&(_, &count)| count > 0)
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
+    if some.is_empty() { "none".into() } else { some.join(", ") }
+}
+
+/// What a cache holds, and its hits in each epoch.
+fn held(cache: &CacheStats) -> String {
+    let CacheStats { cache, limit_bytes, kept_bytes, samples, epochs, .. } = cache;
+    let (kept, limit) = (bytes(*kept_bytes), bytes(*limit_bytes));
+    let hits = epochs.iter().map(|it| format!("{} of {}", it.hits, it.hits + it.misses));
+    let hits = hits.collect::<Vec<_>>().join(", ");
+    format!("{cache}: {samples} samples, {kept} of {limit}; hits by epoch: {hits}")
+}
+
+/// The share of each route that took pictures, and how busy it was.
+fn shares(routes: &[LaneReport]) -> String {
+    let used = routes.iter().filter(|route| route.pictures > 0).map(|it| {
+        let (share, busy) = (100.0 * it.share, 100.0 * it.busy);
+        format!("{} {share:.0} % (busy {busy:.0} %)", it.route.name())
+    });
+    used.collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_proc_status_is_in_kibibytes() {
+        let text = "VmPeak:\t  10 kB\nVmHWM:\t    1234 kB\n";
+        assert_eq!(kibibytes(text, "VmHWM"), Some(1234 << 10));
+        assert_eq!(kibibytes(text, "VmRSS"), None);
+    }
+
+    #[test]
+    fn processor_time_is_user_and_system_time_whatever_the_name() {
+        let text = "7 (a b) c) S 1 7 7 0 -1 4194560 900 0 0 0 12 30 500 600 20 0 4 0";
+        assert_eq!(clock_ticks(text), Some(42));
+        assert_eq!(clock_ticks("7 (a) S 1"), None);
+    }
+
+    #[test]
+    fn a_peak_is_beyond_the_prediction_by_more_than_a_fiftieth_without_pages_of_files() {
+        assert!(!exceeds(1020, 0, 1000) && exceeds(1021, 0, 1000));
+        assert!(!exceeds(5020, 4000, 1000) && exceeds(5021, 4000, 1000));
+        assert!(!exceeds(10, 4000, 0));
+    }
+
+    #[test]
+    fn counts_of_nothing_are_left_out() {
+        assert_eq!(
+            counts(&BTreeMap::from([("cpu", 3), ("host", 0), ("skipped", 1)])),
+            "cpu 3, skipped 1"
+        );
+        assert_eq!(counts(&BTreeMap::new()), "none");
+    }
+}

@@ -1,0 +1,83 @@
+//! Loaders on the CPU: the same batches however they are made, every sample once.
+
+use std::sync::OnceLock;
+
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+use feedwater::plan::Last;
+use feedwater::source::Memory;
+use feedwater_tools::synth;
+
+use super::{Check, Found, epoch, words};
+
+const SAMPLES: u64 = 50;
+const BATCH: usize = 8;
+
+/// Encoded pictures with their labels.
+type Samples = Vec<(Vec<u8>, i64)>;
+
+/// All checks.
+pub fn checks() -> Vec<Check> {
+    vec![
+        Check::new("loader/determinism", determinism()),
+        Check::new("loader/every-sample-once", every_sample_once()),
+    ]
+}
+
+/// The training chain, to 48x40.
+pub fn training() -> Chain {
+    Chain::new()
+        .then(RandomResizedCrop::to(48, 40))
+        .then(Flip { horizontal: 0.5, ..Flip::default() })
+        .then(Normalize::IMAGENET)
+}
+
+/// A loader of pictures in memory on the CPU; the label is the index.
+pub fn builder() -> Result<LoaderBuilder, String> {
+    let source = Memory::new(samples()?).map_err(words)?;
+    Ok(Loader::builder(source, training())
+        .batch(BATCH)
+        .shuffle(true)
+        .seed(3)
+        .last(Last::Partial)
+        // The checks are of the whole set, whoever launched them.
+        .shard(0, 1)
+        .device(DeviceChoice::Cpu))
+}
+
+/// The pictures, made once; the label is the index.
+pub fn samples() -> Result<Samples, String> {
+    static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
+    let make = |index| {
+        let (width, height) = (80 + 7 * (index as u32 % 9), 64 + 5 * (index as u32 % 7));
+        let rgb = synth::picture(2, index, width, height);
+        let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(words)?;
+        Ok((jpeg, index as i64))
+    };
+    MADE.get_or_init(|| (0..SAMPLES).map(make).collect()).clone()
+}
+
+fn determinism() -> Found {
+    let first = epoch(builder()?.workers(1).prefetch(1))?;
+    for (workers, prefetch, batch) in [(2, 2, BATCH), (4, 3, BATCH), (3, 1, 5)] {
+        let other = epoch(builder()?.workers(workers).prefetch(prefetch).batch(batch))?;
+        if other.data != first.data || other.records != first.records {
+            let words = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
+            return Err(format!("{words} gives other bytes than one worker"));
+        }
+    }
+    Ok("workers, prefetch and batch size change no byte".into())
+}
+
+fn every_sample_once() -> Found {
+    let mut seen = Vec::new();
+    for rank in 0..3 {
+        let records = epoch(builder()?.shard(rank, 3))?.records;
+        seen.extend(records.iter().map(|record| record.index));
+    }
+    seen.sort_unstable();
+    match seen == (0..SAMPLES).collect::<Vec<_>>() {
+        true => Ok(format!("3 shards see each of {SAMPLES} samples once")),
+        false => Err(format!("3 shards see {seen:?}")),
+    }
+}

@@ -1,0 +1,132 @@
+//! Memory as planned, and nothing that grows.
+
+use feedwater::footprint::{Memory as Place, bytes};
+use feedwater::gpu::Device;
+use feedwater::loader::{Loader, MemoryStats};
+use feedwater::op::Placement;
+
+use super::gpu::{self, Gpu};
+use super::{Check, Found, loaders, words};
+use crate::report::status_bytes;
+
+/// Epochs after which nothing may have grown.
+const EPOCHS: u32 = 200;
+
+/// Epochs after which all that grows at first has grown.
+const SETTLED: u32 = 20;
+
+/// Resident memory that may come besides: the allocator's own, and counters of every epoch.
+const HOST_SLACK: u64 = 16 << 20;
+
+/// Other processes on the device take and give memory as well; what grows with every batch is more.
+const DEVICE_SLACK: u64 = 64 << 20;
+
+/// On the CPU.
+pub fn on_cpu() -> Vec<Check> {
+    vec![
+        Check::new("loader/footprint", resident()),
+        Check::new("loader/200-epochs", many_epochs_on_cpu()),
+    ]
+}
+
+/// On the GPU.
+pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
+    vec![
+        Check::new("gpu/footprint", taken()),
+        Check::new("gpu/200-epochs", many_epochs_on_gpu(&gpu.device)),
+    ]
+}
+
+/// Resident memory that a loader adds, against its plan.
+fn resident() -> Found {
+    const SLACK: u64 = 32 << 20;
+    let Some(before) = status_bytes("VmRSS") else {
+        return Ok("resident memory cannot be read here; not compared".into());
+    };
+    let loader = loaders::builder()?.build().map_err(words)?;
+    run_epochs(&loader, 3)?;
+    let taken = status_bytes("VmRSS").unwrap_or(before).saturating_sub(before);
+    let predicted = loader.footprint().total_bytes(Place::Host);
+    let words = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
+    if taken <= predicted + SLACK { Ok(words) } else { Err(words) }
+}
+
+fn many_epochs_on_cpu() -> Found {
+    let loader = loaders::builder()?.build().map_err(words)?;
+    let grown = host_growth(&loader)?;
+    Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
+}
+
+/// What the pools have in use at most, against the plan.
+fn taken() -> Found {
+    // nvJPEG may leave some of its rows unused; without it all rows are in use to the last byte.
+    let figures_of = |builder: feedwater::loader::LoaderBuilder| {
+        let loader = builder.build().map_err(words)?;
+        run_epochs(&loader, 2)?;
+        Ok::<_, String>(figures(&loader.stats().memory))
+    };
+    for (name, predicted, peak) in figures_of(gpu::builder()?.decode(Placement::Cpu))? {
+        if peak != predicted || peak == 0 {
+            return Err(format!("{name}: {predicted} bytes predicted, {peak} used"));
+        }
+    }
+    let figures = figures_of(gpu::builder()?)?;
+    for (name, predicted, peak) in figures {
+        if peak > predicted || peak == 0 {
+            return Err(format!("{name}, with nvJPEG: {predicted} bytes predicted, {peak} used"));
+        }
+    }
+    let figures = figures.map(|(name, predicted, peak)| {
+        format!("{name}: {} predicted and taken, {} used", bytes(predicted), bytes(peak))
+    });
+    Ok(figures.join("; "))
+}
+
+/// Predicted and used bytes, by the sort of memory.
+fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
+    [
+        ("device", memory.device_bytes_predicted, memory.device_bytes_peak),
+        ("pinned", memory.pinned_bytes_predicted, memory.pinned_bytes_peak),
+    ]
+}
+
+/// Nothing of the pools, of the whole device and of the host grows.
+fn many_epochs_on_gpu(device: &Device) -> Found {
+    let loader = gpu::builder()?.build().map_err(words)?;
+    run_epochs(&loader, SETTLED)?;
+    let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
+    let grown = host_growth(&loader)?;
+    let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
+    if last != first {
+        return Err(format!("grew from {first:?} to {last:?}"));
+    }
+    if free_at_end + DEVICE_SLACK < free {
+        let gone = bytes(free - free_at_end);
+        return Err(format!("{gone} of the device went from epoch {SETTLED} to {EPOCHS}"));
+    }
+    Ok(format!("pools and device as before; {grown} in {EPOCHS} epochs"))
+}
+
+/// What the process has more of after many epochs, where that is not too much.
+fn host_growth(loader: &Loader) -> Found {
+    run_epochs(loader, SETTLED)?;
+    let before = status_bytes("VmRSS");
+    run_epochs(loader, EPOCHS - SETTLED)?;
+    let Some((before, after)) = before.zip(status_bytes("VmRSS")) else {
+        return Ok("resident memory cannot be read here".into());
+    };
+    let grown = after.saturating_sub(before);
+    match grown <= HOST_SLACK {
+        true => Ok(format!("{} more resident on the host", bytes(grown))),
+        false => Err(format!("{} more resident on the host", bytes(grown))),
+    }
+}
+
+fn run_epochs(loader: &Loader, count: u32) -> Result<(), String> {
+    for _ in 0..count {
+        for batch in loader {
+            batch.map_err(words)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! A short table of rates: by each route alone, and balanced. Seconds of measuring, no bench.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+use feedwater::plan::Route;
+use feedwater::source::Memory;
+use feedwater::tensor::{DType, Layout};
+use feedwater_tools::synth;
+use serde::Serialize;
+
+use super::gpu::{Gpu, on_route};
+use super::{Check, words};
+
+/// Columns and rows of the pictures.
+const SIZE: (u32, u32) = (500, 375);
+
+/// Pictures that differ; each is there several times.
+const PICTURES: usize = 32;
+
+/// Samples of an epoch.
+const SAMPLES: usize = 512;
+
+/// How long each rate is measured, after two batches that are not.
+const TIME: Duration = Duration::from_millis(1500);
+
+/// The rate of one route.
+#[derive(Serialize)]
+pub struct Rate {
+    /// A route's name, or `balanced`; `cpu only` where no GPU is used at all.
+    pub route: &'static str,
+    pub images_per_second: f64,
+    /// What was measured.
+    pub images: u64,
+    pub seconds: f64,
+}
+
+/// The rates of what there is. What cannot be measured is a check that fails.
+pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
+    let source = match source() {
+        Ok(source) => source,
+        Err(problem) => return (Vec::new(), vec![Check::new("throughput", Err(problem))]),
+    };
+    let builder = || builder(&source);
+    let mut cases = Vec::new();
+    match gpu {
+        None => cases.push(("cpu only", builder().device(DeviceChoice::Cpu))),
+        Some(gpu) => {
+            let offered = Route::ALL.into_iter().filter(|&route| gpu.offers(route).is_ok());
+            cases.extend(offered.map(|route| (route.name(), on_route(builder(), route))));
+            cases.push(("balanced", builder().device(DeviceChoice::Gpu(0))));
+        }
+    }
+    let (mut rates, mut failed) = (Vec::new(), Vec::new());
+    for (route, builder) in cases {
+        match rate(route, builder) {
+            Ok(rate) => rates.push(rate),
+            Err(problem) => failed.push(Check::new(format!("throughput/{route}"), Err(problem))),
+        }
+    }
+    (rates, failed)
+}
+
+fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
+    let loader = builder.build().map_err(words)?;
+    let (mut begin, mut batches, mut images) = (Instant::now(), 0, 0);
+    loop {
+        for batch in &loader {
+            let batch = batch.map_err(words)?;
+            // The clock starts and stops when the device is done with a batch; in between nobody waits.
+            let ready = || batch.ready().map_or(Ok(()), |event| event.synchronize());
+            batches += 1;
+            if batches <= 2 {
+                ready().map_err(words)?;
+                begin = Instant::now();
+                continue;
+            }
+            images += batch.len() as u64;
+            if begin.elapsed() > TIME {
+                ready().map_err(words)?;
+                let seconds = begin.elapsed().as_secs_f64();
+                let images_per_second = images as f64 / seconds;
+                return Ok(Rate { route, images_per_second, images, seconds });
+            }
+        }
+    }
+}
+
+/// The training job: 224x224, half floats.
+fn builder(source: &Arc<Memory>) -> LoaderBuilder {
+    let chain = Chain::new()
+        .then(RandomResizedCrop::to(224, 224))
+        .then(Flip { horizontal: 0.5, ..Flip::default() })
+        .then(Normalize::IMAGENET);
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
+    LoaderBuilder::new(source.clone(), chain)
+        .batch(64)
+        .tune(false)
+        .workers(workers)
+        .shuffle(true)
+        .shard(0, 1)
+        .output(DType::F16, Layout::Nchw)
+}
+
+/// The pictures, made on all cores.
+fn source() -> Result<Arc<Memory>, String> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let make = |first: usize| {
+        let mine = (first..PICTURES).step_by(threads).map(|index| {
+            let rgb = synth::picture(9, index as u64, SIZE.0, SIZE.1);
+            synth::encode(&rgb, SIZE.0, SIZE.1, 92, false).map_err(words)
+        });
+        mine.collect::<Result<Vec<_>, _>>()
+    };
+    let made = thread::scope(|scope| {
+        let threads: Vec<_> = (0..threads).map(|first| scope.spawn(move || make(first))).collect();
+        let joined = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("making pictures panicked".into())));
+        joined.collect::<Result<Vec<_>, _>>()
+    })?;
+    let files: Vec<_> = made.concat();
+    let samples = files.iter().cycle().take(SAMPLES).map(|file| (file.clone(), 0)).collect();
+    Memory::new(samples).map(Arc::new).map_err(words)
+}

@@ -1,0 +1,118 @@
+//! A run of the simulation as lines of text.
+
+use std::fmt::Write;
+
+use feedwater_insight::model::{Event, Forecast, What, Who};
+
+/// Columns of time.
+const COLUMNS: usize = 96;
+/// Loaders that are drawn.
+const ROWS: usize = 24;
+const HEIGHTS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// The first `seconds`: each loader's batches as bars, the batches that are ready, the consumer's work. A loader's
+/// bars take turns in two shades; dots are where it waits for room. The consumer is as high as it is busy.
+pub fn timeline(forecast: &Forecast, seconds: f64) -> String {
+    let column = seconds / COLUMNS as f64;
+    let mut text = String::new();
+    let loaders = forecast.workers.len();
+    for loader in 0..loaders.min(ROWS) {
+        let name = format!("loader {}", loader + 1);
+        let spans = spans(&forecast.events, Who::Worker(loader as u32), forecast.seconds);
+        let bars = (0..COLUMNS).map(|at| {
+            let middle = (at as f64 + 0.5) * column;
+            let at = spans.iter().rposition(|(begin, end)| (*begin..*end).contains(&middle));
+            match at {
+                Some(at) if at % 2 == 0 => '█',
+                Some(_) => '▒',
+                None => '·',
+            }
+        });
+        line(&mut text, &name, bars);
+    }
+    if loaders > ROWS {
+        line(&mut text, "", format!("... and {} more", loaders - ROWS).chars());
+    }
+    let ready = ready(&forecast.events, column);
+    let digit = |count: usize| char::from_digit(count as u32, 10).unwrap_or('+');
+    line(&mut text, "ready", ready.into_iter().map(digit));
+    let steps = spans(&forecast.events, Who::Consumer, forecast.seconds);
+    line(&mut text, "consumer", busy(&steps, column).into_iter().map(height));
+    let mut axis = String::new();
+    let ticks = 6;
+    for tick in 0..ticks {
+        let seconds = seconds * f64::from(tick) / f64::from(ticks);
+        let _ = write!(axis, "{:<width$}", format!("|{seconds:.1} s"), width = COLUMNS / 6);
+    }
+    line(&mut text, "", axis.trim_end().chars());
+    text
+}
+
+fn line(text: &mut String, name: &str, row: impl Iterator<Item = char>) {
+    let row: String = row.collect();
+    let _ = writeln!(text, "{name:<11}{}", row.trim_end());
+}
+
+/// From when to when somebody worked; what is not over goes on to the end.
+fn spans(events: &[Event], who: Who, end: f64) -> Vec<(f64, f64)> {
+    let mut spans: Vec<(f64, f64)> = Vec::new();
+    for event in events.iter().filter(|event| event.who == who) {
+        match event.what {
+            What::Begins => spans.push((event.time, end)),
+            What::Ends => {
+                if let Some(last) = spans.last_mut() {
+                    last.1 = event.time;
+                }
+            }
+            _ => {}
+        }
+    }
+    spans
+}
+
+/// Share of each column that the spans cover.
+fn busy(spans: &[(f64, f64)], column: f64) -> Vec<f64> {
+    let mut busy = vec![0.0; COLUMNS];
+    for (begin, end) in spans {
+        let first = (begin / column) as usize;
+        let last = ((end / column) as usize).min(COLUMNS - 1);
+        for (at, busy) in busy.iter_mut().enumerate().take(last + 1).skip(first) {
+            let (from, to) = (at as f64 * column, (at + 1) as f64 * column);
+            *busy += (end.min(to) - begin.max(from)).max(0.0) / column;
+        }
+    }
+    busy
+}
+
+/// The most batches that were ready at once in each column.
+fn ready(events: &[Event], column: f64) -> Vec<usize> {
+    let mut most = vec![0; COLUMNS];
+    let (mut count, mut filled) = (0, 0);
+    for event in events {
+        let at = (event.time / column) as usize;
+        // Up to here it was as it was.
+        while filled < at.min(COLUMNS) {
+            most[filled] = most[filled].max(count);
+            filled += 1;
+            if filled < COLUMNS {
+                most[filled] = count;
+            }
+        }
+        match (event.who, event.what) {
+            (Who::Ring, What::Ready) => count += 1,
+            (Who::Consumer, What::Begins) => count -= 1,
+            _ => {}
+        }
+        if at < COLUMNS {
+            most[at] = most[at].max(count);
+        }
+    }
+    most[filled.min(COLUMNS - 1)..].fill(count);
+    most
+}
+
+fn height(share: f64) -> char {
+    let at = (share.clamp(0.0, 1.0) * 8.0).round() as usize;
+    // Even a short step is to be seen.
+    HEIGHTS[if share > 0.0 { at.max(1) } else { 0 }]
+}

@@ -1,0 +1,192 @@
+//! The classic picture: loaders that make a batch each, their queue, and the consumer.
+
+use feedwater::file;
+use feedwater_insight::model::{
+    Consumer, Forecast, JAVASCRIPT, Limit, Model, On, Options as Run, Service, Stage, What, Who,
+};
+use serde_json::json;
+
+use super::super::{Failure, io_failure, print, print_json};
+use super::{Options, draw, percent, within};
+
+/// With this coefficient of variation, a queue of nothing but one batch for each loader, and delivery in order,
+/// 7 loaders give 98, 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s.
+const CV: f64 = 0.06;
+/// Events that are kept for the pictures.
+const EVENTS: u32 = 1_000_000;
+
+const PAGE: &str = include_str!("page.html");
+
+/// What was asked for.
+struct Loop {
+    loaders: u32,
+    load_ms: f64,
+    step_ms: f64,
+    seconds: f64,
+    cv: f64,
+    queue: u32,
+    desync: bool,
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    let asked = Loop::new(options)?;
+    let model = asked.model();
+    let run = Run { events: EVENTS, ..Run::seconds(asked.seconds).seed(options.seed) };
+    let mut forecast = model.run(&run).map_err(|error| asked.refused(error))?;
+    let halts = Halts::of(&forecast, asked.loaders);
+    if let Some(path) = &options.html {
+        file::write(path, asked.page(&model, &run)).map_err(|error| io_failure(path, &error))?;
+    }
+    if options.json {
+        forecast.events.clear();
+        return print_json(&json!({
+            "loaders": asked.loaders,
+            "load_ms": asked.load_ms,
+            "step_ms": asked.step_ms,
+            "seconds": asked.seconds,
+            "cv": asked.cv,
+            "queue": asked.queue,
+            "desync": asked.desync,
+            "seed": options.seed,
+            "batches": forecast.batches,
+            "batches_per_second": forecast.batches_per_second,
+            "bound_batches_per_second": model.limit().map(|(_, rate)| rate),
+            "consumer_waits": forecast.consumer_waits,
+            "readiness": forecast.readiness,
+            "halting_share": halts.share,
+            "forecast": forecast,
+            "model": model,
+        }));
+    }
+    print(draw::timeline(&forecast, asked.drawn_seconds()))?;
+    print(asked.summary(&model, &forecast, &halts))?;
+    if let Some(path) = &options.html {
+        print(format!("animation: {}", path.display()))?;
+    }
+    Ok(())
+}
+
+impl Loop {
+    fn new(options: &Options) -> Result<Self, Failure> {
+        let loaders = options.loaders.unwrap_or(7);
+        within("--loaders", f64::from(loaders), 1.0..=10_000.0)?;
+        let queue = options.queue.unwrap_or(0);
+        within("--queue", f64::from(queue), 0.0..=100_000.0)?;
+        Ok(Self {
+            loaders,
+            queue,
+            load_ms: within("--load-ms", options.load_ms.unwrap_or(2000.0), 0.0..=1e9)?,
+            step_ms: within("--step-ms", options.step_ms.unwrap_or(100.0), 0.0..=1e9)?,
+            seconds: within("--seconds", options.seconds.unwrap_or(30.0), 0.001..=1e9)?,
+            cv: within("--cv", options.cv.unwrap_or(CV), 0.0..=Service::MAX_CV)?,
+            desync: options.desync,
+        })
+    }
+
+    /// A batch of one sample, which one stage makes that only waits: what a loader needs to do so is its own.
+    fn model(&self) -> Model {
+        let load = self.load_ms / 1e3;
+        let start = |loader: u32| load * f64::from(loader) / f64::from(self.loaders);
+        let service = Service::lognormal(load, self.cv);
+        Model {
+            batch: 1,
+            slots: self.loaders + self.queue + 1,
+            workers: vec![1.0; self.loaders as usize],
+            starts: if self.desync { (0..self.loaders).map(start).collect() } else { Vec::new() },
+            cores: 1,
+            contention: None,
+            resources: Vec::new(),
+            stages: vec![Stage { name: "load".into(), on: On::Wait, service, detached: false }],
+            pages: None,
+            per_batch: 0.0,
+            consumer: Consumer {
+                step: Service::constant(self.step_ms / 1e3),
+                holds: true,
+                host_share: 0.0,
+            },
+        }
+    }
+
+    /// What the simulation refuses, in the words of the command line.
+    fn refused(&self, error: feedwater_insight::Error) -> Failure {
+        let Self { load_ms, step_ms, seconds, .. } = self;
+        Failure::Misused(format!(
+            "--load-ms {load_ms}, --step-ms {step_ms} and --seconds {seconds} cannot be simulated: {error}"
+        ))
+    }
+
+    /// As much as a line of the terminal can show: some ten batches of each loader.
+    fn drawn_seconds(&self) -> f64 {
+        let load = (self.load_ms / 1e3).max(self.step_ms / 1e3);
+        self.seconds.min(24.0 * load)
+    }
+
+    fn summary(&self, model: &Model, forecast: &Forecast, halts: &Halts) -> String {
+        let Self { loaders, load_ms, step_ms, seconds, .. } = self;
+        let Forecast { batches, batches_per_second, consumer_waits, readiness, .. } = forecast;
+        let bound = |wanted: Limit| {
+            let bounds = model.capacity();
+            let rate = bounds.iter().find(|(limit, _)| *limit == wanted).map(|(_, rate)| *rate);
+            rate.map_or("any number".into(), |rate| format!("{rate:.2} a second"))
+        };
+        let waits = percent(*consumer_waits);
+        let halting = match (consumer_waits, halts.share) {
+            (waits, _) if *waits < 0.02 => "the consumer hardly ever waits".into(),
+            (_, Some(share)) if share > 0.5 => {
+                let share = percent(share);
+                format!(
+                    "the loop halts every {loaders} batches: one of {loaders} has {share} of the waiting"
+                )
+            }
+            (_, Some(_)) => {
+                format!("no regular halts to be seen, and yet the consumer waits {waits}")
+            }
+            (_, None) => format!("the consumer waits {waits}"),
+        };
+        format!(
+            "{batches} batches in {seconds} s, {batches_per_second:.2} a second; \
+             the consumer waits {waits} of the time, {} of its arrivals find a batch\n\
+             bounds: {} by the loaders ({loaders} / {load_ms} ms), {} by the consumer (1 / {step_ms} ms)\n\
+             {halting}",
+            percent(*readiness),
+            bound(Limit::Workers),
+            bound(Limit::Consumer),
+        )
+    }
+
+    /// The page simulates what was simulated here, with the same numbers.
+    fn page(&self, model: &Model, run: &Run) -> String {
+        // In a script element only `<` could end the element.
+        let data = json!({ "model": model, "options": run }).to_string().replace('<', "\\u003c");
+        PAGE.replacen("/*SIMULATE*/", JAVASCRIPT, 1).replacen("/*DATA*/null", &data, 1)
+    }
+}
+
+/// Which of every `loaders` batches the consumer waits for.
+struct Halts {
+    /// The part of all waiting that falls on one in `loaders` batches. None where it says nothing: with one loader, few
+    /// batches, or no waiting. 1 / `loaders` is no rhythm at all. The time until the first batch is left out.
+    share: Option<f64>,
+}
+
+impl Halts {
+    fn of(forecast: &Forecast, loaders: u32) -> Self {
+        let mut sums = vec![0.0; loaders as usize];
+        let (mut since, mut seen) = (None, 0);
+        for event in forecast.events.iter().filter(|event| event.who == Who::Consumer) {
+            match event.what {
+                What::Waits if event.batch > 0 => since = Some(event.time),
+                What::Begins => {
+                    let waited = since.take().map_or(0.0, |since| event.time - since);
+                    sums[(event.batch % loaders) as usize] += waited;
+                    seen += 1;
+                }
+                _ => {}
+            }
+        }
+        let all: f64 = sums.iter().sum();
+        let most = sums.into_iter().fold(0.0, f64::max);
+        let enough = loaders > 1 && seen >= 3 * loaders && all > 0.0;
+        Self { share: enough.then(|| most / all) }
+    }
+}

@@ -1,0 +1,229 @@
+//! A measured pipeline as it is and on other hardware.
+
+use std::path::Path;
+
+use clap::Args;
+use feedwater::file;
+use feedwater_insight::Error;
+use feedwater_insight::model::{self, Forecast, Model, Options as Run};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::super::{Failure, io_failure, print, print_json};
+use super::{Options, percent, within};
+
+/// Batches and samples that are simulated at least, if they are not too many for that.
+const BATCHES: u64 = 500;
+const SAMPLES: u64 = 40_000;
+/// Stages of samples in a run that takes about a second.
+const VISITS: u64 = 2_000_000;
+/// Larger files are not reports.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What is different from what was measured.
+#[derive(Args)]
+pub struct Hardware {
+    /// Workers of each GPU's loader
+    #[arg(long, requires = "from")]
+    workers: Option<u32>,
+    /// Processors of a host
+    #[arg(long, requires = "from")]
+    cores: Option<u32>,
+    /// Batches ahead of the consumer's
+    #[arg(long, requires = "from")]
+    prefetch: Option<u32>,
+    /// Samples per batch
+    #[arg(long, requires = "from")]
+    batch: Option<u32>,
+    /// GPUs in each host
+    #[arg(long, requires = "from", default_value_t = 1)]
+    gpus_per_host: u32,
+    /// Hosts
+    #[arg(long, requires = "from", default_value_t = 1)]
+    hosts: u32,
+    /// Servers of a resource, such as JPEG engines; each GPU has so many of its own
+    #[arg(long, requires = "from", value_name = "NAME=SERVERS")]
+    resource: Vec<String>,
+    /// Multiplies the time of a stage
+    #[arg(long, requires = "from", value_name = "NAME=FACTOR")]
+    scale_stage: Vec<String>,
+    /// Rate of the disk that the GPUs of a host share, in 10^6 bytes per second
+    #[arg(long = "disk-MBps", requires = "from", value_name = "RATE")]
+    disk_mbps: Option<f64>,
+    /// Rate of the link or storage that all hosts share, in 10^6 bytes per second
+    #[arg(long = "link-MBps", requires = "from", value_name = "RATE")]
+    link_mbps: Option<f64>,
+    /// Mean bytes of an encoded sample, for both rates [default: what the report says]
+    #[arg(long, requires = "from")]
+    sample_bytes: Option<f64>,
+}
+
+/// A share of time in a forecast.
+type Share = fn(&Forecast) -> f64;
+
+/// What is read of a report; other fields are for others.
+#[derive(Deserialize)]
+struct Report {
+    model: Value,
+    #[serde(default)]
+    sample_bytes: Option<f64>,
+    #[serde(default)]
+    profile: Value,
+}
+
+impl Report {
+    /// Mean bytes of an encoded sample: the report's own field, or what explain met.
+    fn sample_bytes(&self) -> Option<f64> {
+        let met = || self.profile.pointer("/data/mean_bytes").and_then(Value::as_f64);
+        self.sample_bytes.or_else(met).filter(|bytes| *bytes > 0.0)
+    }
+}
+
+pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
+    let report = read(path)?;
+    let hardware = hardware(options, report.sample_bytes())?;
+    let measured: Model = serde_json::from_value(report.model)
+        .map_err(|error| misused(path, &format!("model: {error}")))?;
+    let changed = hardware.apply(&measured).map_err(|error| in_terms_of_options(path, &error))?;
+    let as_measured = simulate(&measured, options.seed)?;
+    let as_changed = simulate(&changed, options.seed)?;
+    let gpus = hardware.gpus();
+    if options.json {
+        let result = |model: &Model, forecast: &Forecast, gpus: f64| {
+            json!({
+                "gpus": gpus,
+                "images_per_second": forecast.samples_per_second * gpus,
+                "images_per_second_per_gpu": forecast.samples_per_second,
+                "consumer_waits": forecast.consumer_waits,
+                "readiness": forecast.readiness,
+                "limits": limits(model),
+                "forecast": forecast,
+                "model": model,
+            })
+        };
+        return print_json(&json!({
+            "hardware": hardware,
+            "measured": result(&measured, &as_measured, 1.0),
+            "changed": result(&changed, &as_changed, gpus),
+            "gain": gpus * as_changed.samples_per_second / as_measured.samples_per_second - 1.0,
+        }));
+    }
+    let row = |name: &str, measured: String, changed: String| {
+        print(format!("{name:<26}{measured:>18}{changed:>18}"))
+    };
+    let rate = |rate: f64| format!("{rate:.1}");
+    row("", "as measured".into(), "changed".into())?;
+    row("GPUs", "1".into(), gpus.to_string())?;
+    let (one, other) = (as_measured.samples_per_second, as_changed.samples_per_second);
+    row("images/s", rate(one), rate(other * gpus))?;
+    row("images/s per GPU", rate(one), rate(other))?;
+    let shares: [(&str, Share); 4] = [
+        ("the consumer waits", |it| it.consumer_waits),
+        ("arrivals find a batch", |it| it.readiness),
+        ("cores are busy", |it| it.cores),
+        ("workers wait for a slot", |it| it.worker_shares().slot),
+    ];
+    for (name, share) in shares {
+        row(name, percent(share(&as_measured)), percent(share(&as_changed)))?;
+    }
+    for (name, model, forecast) in
+        [("measured", &measured, &as_measured), ("changed", &changed, &as_changed)]
+    {
+        print(format!("{name}: {}", bounds(model, forecast)))?;
+    }
+    Ok(())
+}
+
+fn read(path: &Path) -> Result<Report, Failure> {
+    let failed = |error: std::io::Error| io_failure(path, &error);
+    let text = file::read_text(path, MAX_BYTES).map_err(failed)?;
+    serde_json::from_str(&text).map_err(|error| {
+        misused(
+            path,
+            &format!("not a report with a field `model` (explain or simulate --json): {error}"),
+        )
+    })
+}
+
+fn misused(path: &Path, problem: &str) -> Failure {
+    Failure::Misused(format!("{}: {problem}", path.display()))
+}
+
+/// Where the model's own words do not say it, that the file or the options are at fault.
+fn in_terms_of_options(path: &Path, error: &Error) -> Failure {
+    match error {
+        Error { key, problem } if key == "sample_bytes" => {
+            Failure::Misused(format!("--sample-bytes: {problem}"))
+        }
+        error => misused(path, &error.to_string()),
+    }
+}
+
+fn hardware(options: &Options, sample_bytes: Option<f64>) -> Result<model::Hardware, Failure> {
+    let asked = &options.hardware;
+    let step = options.step_ms.map(|step| within("--step-ms", step, 0.0..=1e9)).transpose()?;
+    let rate = |name: &str, rate: Option<f64>| match rate {
+        Some(rate) => within(name, rate, 1e-6..=1e12).map(|rate| Some(rate * 1e6)),
+        None => Ok(None),
+    };
+    let given =
+        asked.sample_bytes.map(|it| within("--sample-bytes", it, 1.0..=1e12)).transpose()?;
+    Ok(model::Hardware {
+        workers: asked.workers,
+        cores: asked.cores,
+        prefetch: asked.prefetch,
+        batch: asked.batch,
+        step: step.map(|step| step / 1e3),
+        resources: pairs("--resource", &asked.resource)?,
+        stages: pairs("--scale-stage", &asked.scale_stage)?,
+        gpus_per_host: asked.gpus_per_host,
+        hosts: asked.hosts,
+        disk: rate("--disk-MBps", asked.disk_mbps)?,
+        link: rate("--link-MBps", asked.link_mbps)?,
+        sample_bytes: given.or(sample_bytes),
+    })
+}
+
+/// NAME=VALUE, each.
+fn pairs<T: std::str::FromStr>(
+    option: &str,
+    texts: &[String],
+) -> Result<Vec<(String, T)>, Failure> {
+    let pair = |text: &String| {
+        let (name, value) = text.rsplit_once('=')?;
+        Some((name.to_string(), value.trim().parse().ok()?))
+    };
+    let wrong =
+        |text: &String| Failure::Misused(format!("{option}: must be NAME=NUMBER, is {text}"));
+    texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
+}
+
+/// Long enough to be steady, short enough to be quick.
+fn simulate(model: &Model, seed: u32) -> Result<Forecast, Failure> {
+    let visits = u64::from(model.batch) * model.stages.len() as u64;
+    let enough = BATCHES.max(SAMPLES / u64::from(model.batch.max(1)));
+    let batches = (VISITS / visits.max(1)).clamp(20, enough) as u32;
+    let run = Run::batches(batches, batches / 10).seed(seed);
+    Ok(model.run(&run)?)
+}
+
+fn limits(model: &Model) -> Vec<Value> {
+    let capacity = model.capacity();
+    let named = capacity
+        .iter()
+        .map(|(limit, rate)| json!({ "limit": limit.name(model), "images_per_second": rate }));
+    named.collect()
+}
+
+/// What limits, and what comes next.
+fn bounds(model: &Model, forecast: &Forecast) -> String {
+    let capacity = model.capacity();
+    let Some((limit, rate)) = capacity.first() else { return "nothing limits".into() };
+    let name = limit.name(model);
+    let reached = percent(forecast.samples_per_second / rate);
+    let mut text = format!("{name} allow {rate:.1} images/s per GPU, {reached} of it are reached");
+    if let Some((next, rate)) = capacity.get(1) {
+        text += &format!("; next {}, {rate:.1}", next.name(model));
+    }
+    text
+}

@@ -1,0 +1,66 @@
+//! `synth`: a reproducible set of photo-like JPEGs.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use feedwater::footprint::bytes;
+use feedwater_tools::synth::{self, Settings};
+use serde_json::json;
+
+use super::{Failure, print, print_json, progress};
+
+/// Makes a reproducible set of photo-like JPEGs, the same bytes on every machine
+#[derive(Args)]
+#[command(after_help = "Example:\n  feedwater synth data/train --images 200 --classes 5")]
+pub struct Options {
+    /// Where to; each class becomes a sub-folder
+    dir: PathBuf,
+    /// How many pictures
+    #[arg(long, default_value_t = Settings::default().images)]
+    images: u64,
+    /// Columns
+    #[arg(long, default_value_t = Settings::default().width)]
+    width: u32,
+    /// Rows
+    #[arg(long, default_value_t = Settings::default().height)]
+    height: u32,
+    /// JPEG quality, 1 to 100
+    #[arg(long, default_value_t = Settings::default().quality)]
+    quality: u8,
+    /// How many classes
+    #[arg(long, default_value_t = Settings::default().classes)]
+    classes: u64,
+    /// What the pictures depend on besides their index and size
+    #[arg(long, default_value_t = Settings::default().seed)]
+    seed: u64,
+    /// Progressive JPEGs instead of baseline ones
+    #[arg(long)]
+    progressive: bool,
+    /// Print the result as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn main(options: &Options) -> Result<(), Failure> {
+    let Options { images, width, height, quality, classes, seed, progressive, .. } = *options;
+    let settings = Settings { images, width, height, quality, classes, seed, progressive };
+    let bar = progress(images, "images");
+    let summary = synth::write(&options.dir, &settings, |_| bar.inc(1))?;
+    bar.finish_and_clear();
+    if options.json {
+        return print_json(&json!({
+            "directory": options.dir,
+            "images": images,
+            "bytes": summary.bytes,
+            "bytes_per_pixel": summary.bytes_per_pixel(),
+            "settings": settings,
+        }));
+    }
+    print(format!(
+        "{}: {images} images of {width}x{height} in {} classes, {} ({:.2} bytes per pixel)",
+        options.dir.display(),
+        classes.min(images),
+        bytes(summary.bytes),
+        summary.bytes_per_pixel(),
+    ))
+}

@@ -1,0 +1,204 @@
+//! `feedwater bench-ops` as a user calls it: the shape of the result, its sums, its errors. Nothing here is timed.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const CHAIN: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+/// Ten pictures of 80x60, and `pipeline.toml`, which ends with `chain`.
+fn workplace(head: &str, chain: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        synth::Settings { images: 10, width: 80, height: 60, classes: 2, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    let text = format!("[source]\ndirectory = \"data\"\n{head}{chain}");
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    dir
+}
+
+fn bench_ops(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    // Without a device, whatever this machine has.
+    command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so");
+    command.arg("bench-ops").args(args).current_dir(dir).output().unwrap()
+}
+
+fn measured(dir: &Path, args: &[&str]) -> Value {
+    let args: Vec<&str> = ["pipeline.toml", "--json"].iter().chain(args).copied().collect();
+    let output = bench_ops(dir, &args);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let stderr: Vec<_> =
+        stderr.lines().filter(|it| !it.starts_with("warning: libjpeg is without SIMD")).collect();
+    assert_eq!(stderr, [""; 0]);
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} in {value}"))
+}
+
+fn names(result: &Value) -> Vec<&str> {
+    result["rows"].as_array().unwrap().iter().map(|it| it["name"].as_str().unwrap()).collect()
+}
+
+fn row<'a>(result: &'a Value, name: &str) -> &'a Value {
+    result["rows"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap()
+}
+
+fn near(a: f64, b: f64) {
+    assert!((a - b).abs() <= 1e-9 * a.abs().max(b.abs()), "{a} {b}");
+}
+
+#[test]
+fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
+    let dir = workplace("", CHAIN);
+    let result = measured(dir.path(), &[]);
+    let expected = [
+        "read",
+        "header",
+        "plan",
+        "decode",
+        "chain[0] random_resized_crop",
+        "chain[1] flip",
+        "chain[2] normalize",
+        "output",
+        "decode, whole",
+        "decode to tensor",
+    ];
+    assert_eq!(names(&result), expected);
+    assert_eq!((number(&result, "samples"), number(&result, "left_out")), (10.0, 0.0));
+    near(number(&result, "picture_megapixels"), 0.0048);
+    let why = result["gpu"].as_str().unwrap();
+    assert!(why.starts_with("not measured: ") && why.contains("/nowhere/libcuda.so"), "{why}");
+    assert!(result["device"].is_null());
+
+    let rows = result["rows"].as_array().unwrap();
+    let sum = |part: &str| -> f64 {
+        rows.iter().filter(|it| it["part"] == part).map(|it| number(it, "seconds")).sum()
+    };
+    let (load, encode) = (number(&result, "load_seconds"), number(&result, "encode_seconds"));
+    near(load, sum("load"));
+    near(encode, sum("encode"));
+    assert!(load > 0.0 && encode > 0.0);
+    let mut shares = 0.0;
+    for row in rows {
+        assert!(number(row, "p50_seconds") <= number(row, "p99_seconds"), "{row}");
+        assert!(number(row, "p99_seconds") > 0.0, "{row}");
+        near(
+            number(row, "seconds_per_megapixel") * number(row, "megapixels"),
+            number(row, "seconds"),
+        );
+        match row["part"].as_str() {
+            Some("comparison") => assert!(row["share"].is_null()),
+            _ => {
+                near(number(row, "share"), number(row, "seconds") / (load + encode));
+                shares += number(row, "share");
+            }
+        }
+    }
+    near(shares, 1.0);
+    let together = number(&result, "loader_seconds");
+    let before: f64 =
+        ["read", "header", "plan"].map(|it| number(row(&result, it), "seconds")).iter().sum();
+    near(together, before + number(row(&result, "decode to tensor"), "seconds"));
+    near(number(&result, "images_per_second_per_core") * together, 1.0);
+
+    // Megapixels are those of what really enters each step.
+    let of = |name: &str| number(row(&result, name), "megapixels");
+    near(of("read"), 0.0048);
+    near(of("decode, whole"), 0.0048);
+    near(of("chain[1] flip"), 32.0 * 24.0 * 1e-6);
+    near(of("output"), 32.0 * 24.0 * 1e-6);
+    assert!(of("decode") < of("decode, whole"), "a random crop sinks into the decoder");
+    near(of("decode"), of("chain[0] random_resized_crop"));
+}
+
+#[test]
+fn presizing_is_a_step_of_its_own() {
+    let head = "[cache]\ndecoded = \"1 MiB\"\npresize = 30\n";
+    let dir = workplace(head, CHAIN);
+    let result = measured(dir.path(), &["--samples", "3"]);
+    assert_eq!(names(&result)[..4], ["read", "header", "presize", "plan"]);
+    assert_eq!(number(&result, "samples"), 3.0);
+    near(number(row(&result, "presize"), "megapixels"), 0.0048);
+    near(number(row(&result, "decode, whole"), "megapixels"), 40.0 * 30.0 * 1e-6);
+}
+
+#[test]
+fn placements_on_a_gpu_do_not_matter() {
+    let dir =
+        workplace("", &CHAIN.replace("horizontal = 0.5", "horizontal = 0.5\nplacement = \"gpu\""));
+    let result = measured(dir.path(), &["--samples", "2"]);
+    assert_eq!(names(&result).len(), 10);
+}
+
+#[test]
+fn what_cannot_be_used_is_left_out_and_counted() {
+    let dir = workplace("", CHAIN);
+    let pictures = |dir: &Path| {
+        let mut files: Vec<_> = fs::read_dir(dir.join("data"))
+            .unwrap()
+            .filter_map(|it| fs::read_dir(it.unwrap().path()).ok())
+            .flatten()
+            .map(|it| it.unwrap().path())
+            .filter(|it| it.extension().is_some_and(|it| it == "jpg"))
+            .collect();
+        files.sort();
+        files
+    };
+    let files = pictures(dir.path());
+    assert_eq!(files.len(), 10);
+    fs::write(&files[3], b"no picture").unwrap();
+    let result = measured(dir.path(), &[]);
+    assert_eq!((number(&result, "samples"), number(&result, "left_out")), (9.0, 1.0));
+    let name = files[3].file_name().unwrap().to_str().unwrap();
+    assert!(result["first_fault"].as_str().unwrap().contains(name), "{result}");
+
+    for file in files {
+        fs::write(file, b"no picture").unwrap();
+    }
+    let output = bench_ops(dir.path(), &["pipeline.toml"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("no sample could be measured"), "{stderr}");
+}
+
+#[test]
+fn the_table_names_every_step_and_misuse_is_refused() {
+    let dir = workplace("", CHAIN);
+    let output = bench_ops(dir.path(), &["pipeline.toml", "--samples", "2"]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    for words in
+        ["samples   2,", "chain[0] random_resized_crop", "alone     load", "images/s per core"]
+    {
+        assert!(text.contains(words), "{words}\n{text}");
+    }
+    assert!(text.contains("\ngpu       not measured: "), "{text}");
+    let misuses = [
+        (["pipeline.toml", "--samples=0"], 2),
+        (["missing.toml", "--json"], 1),
+        (["pipeline.toml", "--device=gpu"], 1),
+        (["pipeline.toml", "--device=tpu"], 2),
+    ];
+    for (args, code) in misuses {
+        assert_eq!(bench_ops(dir.path(), &args).status.code(), Some(code), "{args:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What `dump` writes.
+
+use super::*;
+
+/// The dictionary and the data of a version 1.0 `.npy` file.
+fn npy(path: &Path) -> (String, Vec<u8>) {
+    let bytes = fs::read(path).unwrap();
+    assert_eq!(&bytes[..8], b"\x93NUMPY\x01\x00");
+    let end = 10 + usize::from(u16::from_le_bytes([bytes[8], bytes[9]]));
+    assert_eq!(end % 64, 0);
+    assert_eq!(bytes[end - 1], b'\n');
+    (text(&bytes[10..end]).trim_end().to_string(), bytes[end..].to_vec())
+}
+
+#[test]
+fn dump_writes_tensor_samples_and_sheet() {
+    let dir = workplace();
+    let path = dir.path();
+    done(path, &["dump", "pipeline.toml", "--device", "cpu", "--out", "one"]);
+    done(path, &["dump", "pipeline.toml", "--device", "cpu", "--out", "all", "--batches", "9"]);
+    let (head, one) = npy(&path.join("one/images.npy"));
+    assert_eq!(head, "{'descr': '<f4', 'fortran_order': False, 'shape': (4, 3, 24, 32), }");
+    assert_eq!(one.len(), 4 * 3 * 24 * 32 * 4);
+    let (head, all) = npy(&path.join("all/images.npy"));
+    assert_eq!(head, "{'descr': '<f4', 'fortran_order': False, 'shape': (8, 3, 24, 32), }");
+    assert_eq!(all[..one.len()], one);
+
+    let samples: Value =
+        serde_json::from_slice(&fs::read(path.join("all/samples.json")).unwrap()).unwrap();
+    let samples = samples.as_array().unwrap();
+    assert_eq!(samples.len(), 8);
+    for sample in samples {
+        let mut keys: Vec<_> = sample.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        assert_eq!(
+            keys,
+            [
+                "flipped_horizontally",
+                "flipped_vertically",
+                "height",
+                "index",
+                "label",
+                "outcome",
+                "path",
+                "roi",
+                "width"
+            ]
+        );
+        assert_eq!((&sample["width"], &sample["height"]), (&80.into(), &60.into()));
+        assert_eq!(sample["outcome"], "cpu");
+        let file = path.join(sample["path"].as_str().unwrap());
+        assert!(file.is_file(), "{file:?}");
+        let class = format!("class{:03}", sample["label"].as_i64().unwrap());
+        assert!(file.parent().unwrap().ends_with(class), "{file:?}");
+        let roi: Vec<u64> =
+            sample["roi"].as_array().unwrap().iter().map(|it| it.as_u64().unwrap()).collect();
+        assert!(roi[2] >= 1 && roi[0] + roi[2] <= 80 && roi[3] >= 1 && roi[1] + roi[3] <= 60);
+    }
+    let sheet = png::Decoder::new(std::io::BufReader::new(
+        fs::File::open(path.join("one/sheet.png")).unwrap(),
+    ));
+    let info = sheet.read_info().unwrap();
+    // Two rows of two, with a gap of two pixels around each.
+    assert_eq!((info.info().width, info.info().height), (2 * 34 + 2, 2 * 26 + 2));
+}
+
+#[test]
+fn dump_of_another_epoch_is_another_order_of_the_same_set() {
+    let dir = workplace();
+    let order = |epoch: &str| {
+        let args = [
+            "dump",
+            "pipeline.toml",
+            "--device",
+            "cpu",
+            "--out",
+            epoch,
+            "--batches",
+            "9",
+            "--epoch",
+            epoch,
+        ];
+        done(dir.path(), &args);
+        let samples = fs::read(dir.path().join(epoch).join("samples.json")).unwrap();
+        let samples: Value = serde_json::from_slice(&samples).unwrap();
+        samples
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["index"].as_u64().unwrap())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(order("1").len(), 8);
+    assert_ne!(order("0"), order("1"));
+    assert_eq!(order("1"), order("1"));
+}
+
+#[test]
+fn dump_writes_each_element_type() {
+    let dir = workplace();
+    let crop = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 6\n";
+    let dump = |dtype: &str, chain: &str| {
+        write(
+            &dir,
+            "typed.toml",
+            &format!("{PIPELINE}[output]\ndtype = \"{dtype}\"\nlayout = \"nhwc\"\n{chain}"),
+        );
+        done(dir.path(), &["dump", "typed.toml", "--device", "cpu", "--out", dtype]);
+        npy(&dir.path().join(dtype).join("images.npy"))
+    };
+    let (head, bytes) = dump("u8", crop);
+    assert_eq!(head, "{'descr': '|u1', 'fortran_order': False, 'shape': (4, 6, 8, 3), }");
+    for (dtype, descr) in [("f16", "<f2"), ("f32", "<f4"), ("bf16", "<f4")] {
+        let (head, data) = dump(dtype, crop);
+        assert_eq!(
+            head,
+            format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': (4, 6, 8, 3), }}")
+        );
+        // Bytes are exact in every type.
+        let values: Vec<u8> = match descr {
+            "<f2" => data
+                .as_chunks()
+                .0
+                .iter()
+                .map(|&it| half::f16::from_le_bytes(it).to_f32() as u8)
+                .collect(),
+            _ => data.as_chunks().0.iter().map(|&it| f32::from_le_bytes(it) as u8).collect(),
+        };
+        assert_eq!(values, bytes, "{dtype}");
+    }
+}
+
+#[test]
+fn dump_writes_the_objects_of_every_sample() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("0.jpg"), crate::common::jpeg(0, 64, 48)).unwrap();
+    let coco = r#"{
+        "images": [{"id": 0, "file_name": "0.jpg", "width": 64, "height": 48}],
+        "annotations": [
+            {"id": 0, "image_id": 0, "category_id": 5, "bbox": [4, 6, 20, 10]},
+            {"id": 1, "image_id": 0, "category_id": 5, "bbox": [0, 0, 3, 3]}
+        ],
+        "categories": [{"id": 5, "name": "x"}]
+    }"#;
+    fs::write(root.path().join("a.json"), coco).unwrap();
+    let pipeline = "[source]\ncoco = \"a.json\"\n[loader]\nbatch = 1\n\
+                    [[chain]]\nop = \"crop\"\nx = 5\nwidth = 32\nheight = 11\n";
+    fs::write(root.path().join("a.toml"), pipeline).unwrap();
+    done(root.path(), &["dump", "a.toml", "--device", "cpu", "--out", "out"]);
+    let samples = fs::read(root.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let expected = serde_json::json!([{
+        "id": 0, "category": 0, "bbox": [0.0, 6.0, 19.0, 11.0], "visible": 0.475, "crowd": false,
+    }]);
+    assert_eq!(samples[0]["objects"], expected);
+}

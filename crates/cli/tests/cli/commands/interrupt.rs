@@ -1,0 +1,191 @@
+//! Signals: what was done is told, outputs are complete or absent, and nothing that was started stays.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+
+/// Longer than any of this takes on the slowest machine; only a test that hangs waits for it.
+const FOR_EVER: Duration = Duration::from_secs(300);
+
+fn start(dir: &Path, args: &[&str]) -> Child {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    command.args(args).current_dir(dir).env("FEEDWATER_CACHE", dir.join("cache"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+fn send(child: &Child, signal: Signal) {
+    kill_process(Pid::from_child(child), signal).unwrap();
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let begin = Instant::now();
+    while !is_so() {
+        assert!(begin.elapsed() < FOR_EVER, "{what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// Exit code, standard output and standard error of a command that was told to end.
+fn ended(mut child: Child) -> (Option<i32>, String, String) {
+    let begin = Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if begin.elapsed() > FOR_EVER {
+            child.kill().unwrap();
+            panic!("it does not end");
+        }
+        sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output().unwrap();
+    (output.status.code(), text(&output.stdout), text(&output.stderr))
+}
+
+/// Whether a process is neither gone nor a zombie that nobody waits for.
+fn lives(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+}
+
+/// Epochs without end, once the loader has begun.
+fn endless_run(dir: &Path, more: &[&str]) -> Child {
+    let args = ["run", "pipeline.toml", "--epochs", "4000000000", "--metrics", "127.0.0.1:0"];
+    let mut child = start(dir, &[&args[..], more].concat());
+    let mut line = String::new();
+    let mut stderr = BufReader::with_capacity(1, child.stderr.take().unwrap());
+    stderr.read_line(&mut line).unwrap();
+    assert!(line.starts_with("metrics: "), "{line}");
+    child.stderr = Some(stderr.into_inner());
+    child
+}
+
+#[test]
+fn a_run_that_is_interrupted_reports_what_it_did_and_writes_its_files() {
+    let dir = workplace();
+    for (signal, name, code) in [(Signal::INT, "SIGINT", 130), (Signal::TERM, "SIGTERM", 143)] {
+        let files = ["--trace", "trace.json", "--profile", "profile.json", "--json"];
+        let child = endless_run(dir.path(), &files);
+        send(&child, signal);
+        let (status, stdout, stderr) = ended(child);
+        assert_eq!(status, Some(code), "{stderr}");
+        let report: Value = serde_json::from_str(stdout.trim()).unwrap();
+        assert_eq!(report["interrupted"], name);
+        assert!(report["images"].is_u64());
+        assert!(stderr.contains(&format!("interrupted by {name} after ")), "{stderr}");
+        for file in ["trace.json", "profile.json"] {
+            let text = fs::read(dir.path().join(file)).unwrap();
+            assert!(serde_json::from_slice::<Value>(&text).is_ok(), "{file}");
+            fs::remove_file(dir.path().join(file)).unwrap();
+        }
+    }
+    let report = json(dir.path(), &["run", "pipeline.toml", "--json"]);
+    assert_eq!(report["interrupted"], Value::Null);
+}
+
+#[test]
+fn a_signal_that_was_ignored_stays_ignored() {
+    let dir = workplace();
+    let mut command = Command::new("sh");
+    let script =
+        "trap '' HUP; exec \"$0\" run pipeline.toml --epochs 4000000000 --metrics 127.0.0.1:0";
+    command.args(["-c", script, env!("CARGO_BIN_EXE_feedwater")]).current_dir(dir.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut byte = [0];
+    child.stderr.as_mut().unwrap().read_exact(&mut byte).unwrap();
+    send(&child, Signal::HUP);
+    send(&child, Signal::INT);
+    let (status, stdout, stderr) = ended(child);
+    assert_eq!(status, Some(130), "{stderr}");
+    assert!(stdout.contains("SIGINT"), "{stdout}");
+}
+
+#[test]
+fn what_is_written_when_a_signal_comes_is_whole_or_absent() {
+    let dir = tempfile::tempdir().unwrap();
+    let child = start(dir.path(), &["synth", "set", "--images", "1000000", "--classes", "1"]);
+    let folder = dir.path().join("set/class000");
+    let files = || fs::read_dir(&folder).map_or(0, |entries| entries.count());
+    wait_until("pictures are made", || files() > 2);
+    send(&child, Signal::TERM);
+    let (status, _, stderr) = ended(child);
+    assert_eq!(status, Some(143));
+    assert!(
+        stderr.contains("interrupted by SIGTERM after ") && stderr.contains(" of 1000000 images")
+    );
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        assert_eq!(path.extension().unwrap(), "jpg", "{path:?}");
+        assert!(fs::read(&path).unwrap().ends_with(&[0xff, 0xd9]), "{path:?} is half a file");
+    }
+}
+
+/// The first line that a command's shell has written, and those of what it started.
+const STARTS_ANOTHER: &str =
+    "sleep 1000 & echo $! > grandchild.new; echo $$ > child; mv grandchild.new grandchild";
+
+#[test]
+fn a_consumer_that_reads_nothing_does_not_hold_up_explain_and_leaves_no_process() {
+    let dir = workplace();
+    let consumer = format!("{STARTS_ANOTHER}; sleep 1000");
+    let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
+    let words = refused(dir.path(), &args, 1);
+    assert!(words.contains("stopped reading"), "{words}");
+    for process in ["child", "grandchild"] {
+        let pid = fs::read_to_string(dir.path().join(process)).unwrap();
+        wait_until("every process of the group is gone", || !lives(&pid));
+    }
+}
+
+#[test]
+fn a_consumer_that_never_ends_is_ended_after_the_measurement() {
+    let dir = workplace();
+    // Reads all, and goes on when its input has ended; it does not mind SIGTERM.
+    let consumer = format!("trap '' TERM; {STARTS_ANOTHER}; cat > /dev/null; sleep 1000");
+    let args = ["explain", "pipeline.toml", "--seconds", "0.2", "--consumer-cmd", &consumer];
+    done(dir.path(), &args);
+    for process in ["child", "grandchild"] {
+        let pid = fs::read_to_string(dir.path().join(process)).unwrap();
+        wait_until("every process of the group is gone", || !lives(&pid));
+    }
+}
+
+#[test]
+fn explain_that_is_interrupted_ends_its_consumer() {
+    let dir = workplace();
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
+        let consumer = format!("{STARTS_ANOTHER}; exec cat > /dev/null");
+        let args = ["explain", "pipeline.toml", "--seconds", "100000", "--consumer-cmd", &consumer];
+        let child = start(dir.path(), &args);
+        let grandchild = dir.path().join("grandchild");
+        wait_until("the consumer runs", || grandchild.exists());
+        send(&child, signal);
+        let (status, _, stderr) = ended(child);
+        assert_eq!(status, Some(code), "{stderr}");
+        for process in ["child", "grandchild"] {
+            let pid = fs::read_to_string(dir.path().join(process)).unwrap();
+            wait_until("every process of the group is gone", || !lives(&pid));
+        }
+        fs::remove_file(grandchild).unwrap();
+    }
+}
+
+/// A server that never answers: nothing to report, and nothing that could be asked to end.
+#[test]
+fn a_command_that_waits_for_a_server_ends_with_the_signal() {
+    let server = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/a.tar", server.local_addr().unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("[source]\nwebdataset = \"{url}\"\n[storage]\nretries = 100\n{CHAIN}");
+    write(&dir, "pipeline.toml", &text);
+    for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+        let child = start(dir.path(), &["plan", "pipeline.toml"]);
+        let _connection = server.accept().unwrap();
+        send(&child, signal);
+        let (status, stdout, stderr) = ended(child);
+        assert_eq!((status, stdout.as_str()), (Some(code), ""));
+        assert!(stderr.contains("interrupted by SIG"), "{stderr}");
+    }
+}

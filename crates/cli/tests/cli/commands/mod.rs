@@ -1,0 +1,540 @@
+//! The built program, as a user or another tool calls it.
+
+mod dump;
+mod interrupt;
+mod outputs;
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const COMMANDS: [&str; 13] = [
+    "demo",
+    "doctor",
+    "plan",
+    "run",
+    "dump",
+    "bench",
+    "bench-ops",
+    "explain",
+    "simulate",
+    "synth",
+    "probe",
+    "pack",
+    "selftest",
+];
+
+const NO_SIMD: &str = "warning: libjpeg is without SIMD";
+
+/// Runs the program in `dir`, on the CPU alone whatever the machine has.
+fn feedwater(dir: &Path, args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(args)
+        .current_dir(dir)
+        .env("FEEDWATER_CACHE", dir.join("cache"))
+        .output()
+        .unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// Standard output of a call that must succeed.
+fn done(dir: &Path, args: &[&str]) -> String {
+    let output = feedwater(dir, args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
+    // A build without the assembler says so.
+    let stderr: Vec<_> = stderr.lines().filter(|line| !line.starts_with(NO_SIMD)).collect();
+    assert_eq!(stderr, [""; 0], "{args:?} is quiet where there is no terminal");
+    text(&output.stdout)
+}
+
+/// The last line of standard output of a call that must succeed, as JSON.
+fn json(dir: &Path, args: &[&str]) -> Value {
+    let stdout = done(dir, args);
+    serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
+}
+
+/// The message of a call that must end with `code`.
+fn refused(dir: &Path, args: &[&str], code: i32) -> String {
+    let output = feedwater(dir, args);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    stderr
+}
+
+const CHAIN: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+const PIPELINE: &str =
+    "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nseed = 5\n";
+
+/// Ten small pictures in three classes, and `pipeline.toml`.
+fn workplace() -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    write(&dir, "pipeline.toml", &format!("{PIPELINE}{CHAIN}"));
+    dir
+}
+
+fn write(dir: &TempDir, name: &str, text: &str) {
+    fs::write(dir.path().join(name), text).unwrap();
+}
+
+#[test]
+fn every_command_helps_with_an_example() {
+    let dir = tempfile::tempdir().unwrap();
+    for command in COMMANDS {
+        let help = done(dir.path(), &[command, "--help"]);
+        assert!(help.contains(&format!("Example:\n  feedwater {command}")), "{help}");
+    }
+    let help = done(dir.path(), &["--help"]);
+    for command in COMMANDS {
+        assert!(help.contains(command), "{help}");
+    }
+    let version = done(dir.path(), &["--version"]);
+    assert_eq!(version, format!("feedwater {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn misuse_ends_with_2_and_failure_with_1() {
+    let dir = workplace();
+    let dir = dir.path();
+    for args in [
+        &[][..],
+        &["paint"],
+        &["run"],
+        &["run", "pipeline.toml", "--wrokers", "2"],
+        &["run", "pipeline.toml", "--workers", "0"],
+        &["run", "pipeline.toml", "--epochs", "0"],
+        &["dump", "pipeline.toml"],
+        &["synth", "more", "--images", "0"],
+        &["synth", "more", "--quality", "101"],
+        &["demo", "--images", "0"],
+    ] {
+        refused(dir, args, 2);
+    }
+    let words = refused(dir, &["run", "none.toml"], 1);
+    assert!(words.starts_with("feedwater: none.toml: "), "{words}");
+}
+
+#[test]
+fn what_a_source_leaves_out_is_named_by_plan_and_run() {
+    let dir = workplace();
+    let classes: Vec<_> = fs::read_dir(dir.path().join("data")).unwrap().flatten().collect();
+    let class = classes.iter().find(|it| it.path().is_dir()).unwrap().path();
+    fs::write(class.join("readme.heic"), "text").unwrap();
+    let (plan, run) = (["plan", "pipeline.toml"], ["run", "pipeline.toml", "--device", "cpu"]);
+    for args in [&plan[..], &run] {
+        let stdout = done(dir.path(), args);
+        let line = "left out  1 files have no image's extension: .heic 1 (the first: ";
+        assert!(stdout.contains(line), "{stdout}");
+        let object = json(dir.path(), &[args, &["--json"]].concat());
+        let [.., left_out] = &object["left_out"].as_array().unwrap()[..] else { panic!() };
+        assert_eq!((&left_out["kind"], &left_out["count"]), (&".heic".into(), &1.into()));
+    }
+}
+
+#[test]
+fn a_sample_that_stops_a_run_names_the_setting_and_the_command_that_help() {
+    let dir = workplace();
+    let classes: Vec<_> = fs::read_dir(dir.path().join("data")).unwrap().flatten().collect();
+    let class = classes.iter().find(|it| it.path().is_dir()).unwrap().path();
+    fs::write(class.join("0.jpg"), "no image").unwrap();
+    let words = refused(dir.path(), &["run", "pipeline.toml", "--device", "cpu"], 1);
+    for expected in ["0.jpg: unsupported", "loader.on_error", "feedwater probe"] {
+        assert!(words.contains(expected), "{words}");
+    }
+}
+
+#[test]
+fn a_pipeline_file_that_has_no_end_is_refused_at_once() {
+    let words = refused(Path::new("/"), &["run", "/dev/zero"], 1);
+    assert!(words.contains("/dev/zero: not a regular file"), "{words}");
+}
+
+#[test]
+fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
+    let dir = workplace();
+    for (text, words) in [
+        (
+            format!("{PIPELINE}batchs = 3\n{CHAIN}"),
+            "loader.batchs: unknown key, did you mean batch?",
+        ),
+        (
+            format!("{PIPELINE}[[chain]]\nop = \"resise\""),
+            "chain[0].op: unknown operator resise, did you mean resize?",
+        ),
+        (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: must be"),
+        (CHAIN.to_string(), "source: is missing"),
+        ("[source".to_string(), "unclosed table"),
+        // The source is there, but no chain makes pictures of one size.
+        (PIPELINE.to_string(), "chain: "),
+    ] {
+        write(&dir, "wrong.toml", &text);
+        for command in [
+            &["run", "wrong.toml"][..],
+            &["plan", "wrong.toml"],
+            &["dump", "wrong.toml", "--out", "out"],
+        ] {
+            let stderr = refused(dir.path(), command, 2);
+            let (place, problem) = stderr.split_once(": ").unwrap().1.split_once(": ").unwrap();
+            let position: Vec<_> = place.strip_prefix("wrong.toml:").unwrap().split(':').collect();
+            assert!(
+                matches!(position[..], [line, column] if line != "0" && column != "0"),
+                "{stderr}"
+            );
+            assert!(problem.starts_with(words), "{stderr}");
+            assert_eq!(stderr.lines().count(), 1, "{stderr}");
+        }
+    }
+}
+
+/// In a build without the assembler; with it nothing is said.
+#[test]
+fn decoding_without_simd_is_told_once_and_not_in_the_result() {
+    let dir = workplace();
+    let doctor = done(dir.path(), &["doctor"]);
+    let line = doctor.lines().find_map(|line| line.strip_prefix("libjpeg ")).unwrap().trim();
+    for args in [
+        &["run", "pipeline.toml", "--device", "cpu", "--json"][..],
+        &["demo", "--images", "4", "--device", "cpu", "--json"],
+        &[
+            "bench",
+            "pipeline.toml",
+            "--device",
+            "cpu",
+            "--routes",
+            "cpu",
+            "--epochs",
+            "1",
+            "--json",
+        ],
+        &["bench-ops", "pipeline.toml", "--samples", "2", "--device", "cpu", "--json"],
+    ] {
+        let output = feedwater(dir.path(), args);
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let told = stderr.lines().filter(|it| it.starts_with(NO_SIMD) && it.ends_with(line));
+        assert_eq!(told.count(), usize::from(!feedwater::decode::simd()), "{args:?}: {stderr}");
+        assert!(!stdout.contains("SIMD"), "{args:?}: {stdout}");
+        serde_json::from_str::<Value>(stdout.lines().next_back().unwrap()).unwrap();
+    }
+}
+
+#[test]
+fn a_folder_that_is_missing_is_misuse_and_so_is_one_of_a_mixture() {
+    let dir = workplace();
+    let missing =
+        "[[source.mixture]]\ndirectory = \"data\"\n[[source.mixture]]\ndirectory = \"dta\"\n";
+    write(&dir, "missing.toml", &format!("{missing}{CHAIN}"));
+    for command in ["run", "plan", "probe", "bench-ops", "bench", "explain"] {
+        let words = refused(dir.path(), &[command, "missing.toml"], 2);
+        let place = "missing.toml:4:1: source.mixture[1].directory: is \"dta\"";
+        assert!(words.contains(place), "{command}: {words}");
+        assert!(words.contains(&*dir.path().to_string_lossy()), "{command}: {words}");
+    }
+}
+
+#[test]
+fn an_option_is_blamed_by_its_own_name() {
+    let dir = workplace();
+    let limits = "[limits]\ncpu_threads = 2\n";
+    write(&dir, "limited.toml", &format!("{PIPELINE}workers = 1\n{limits}{CHAIN}"));
+    let words =
+        refused(dir.path(), &["run", "limited.toml", "--device", "cpu", "--workers", "3"], 2);
+    assert!(words.contains("--workers is 3") && !words.contains("loader.workers"), "{words}");
+    let args = ["bench", "pipeline.toml", "--device", "cpu", "--batch", "64", "--epochs", "1"];
+    write(&dir, "drop.toml", &format!("{PIPELINE}last = \"drop\"\n{CHAIN}"));
+    let output = feedwater(dir.path(), &[&args[..1], &["drop.toml"], &args[2..]].concat());
+    let words = text(&output.stdout) + &text(&output.stderr);
+    assert!(words.contains("--batch: is 64") && !words.contains("loader.batch"), "{words}");
+}
+
+#[test]
+fn plan_shows_places_and_memory() {
+    let dir = workplace();
+    let plan = done(dir.path(), &["plan", "pipeline.toml", "--device", "cpu"]);
+    for words in ["RandomResizedCrop", "Normalize", "4x3x24x32 f32 nchw", "output slots"] {
+        assert!(plan.contains(words), "{plan}");
+    }
+    let plan = json(dir.path(), &["plan", "pipeline.toml", "--device", "cpu", "--json"]);
+    assert_eq!(plan["decode"], "cpu");
+    assert_eq!(plan["output"]["shape"], serde_json::json!([4, 3, 24, 32]));
+    assert_eq!(plan["output"]["bytes"], 4 * 3 * 24 * 32 * 4);
+    let names: Vec<_> = plan["chain"].as_array().unwrap().iter().map(|step| &step["op"]).collect();
+    assert_eq!(names, ["random_resized_crop", "flip", "normalize"]);
+    let rows = plan["footprint"].as_array().unwrap();
+    let total: u64 = rows
+        .iter()
+        .filter(|row| row["memory"] == "host")
+        .map(|row| row["total_bytes"].as_u64().unwrap())
+        .sum();
+    assert_eq!(plan["host_bytes"], total);
+    assert!(total > 0);
+}
+
+#[test]
+fn plan_writes_the_file_that_says_the_same() {
+    let dir = workplace();
+    let text = done(dir.path(), &["plan", "pipeline.toml", "--settings"]);
+    assert!(text.contains("prefetch = 2"), "{text}");
+    write(&dir, "whole.toml", &text);
+    assert_eq!(done(dir.path(), &["plan", "whole.toml", "--settings"]), text);
+}
+
+#[test]
+fn workers_may_be_chosen_and_other_words_are_refused() {
+    let place = workplace();
+    let dir = place.path();
+    let run = ["run", "pipeline.toml", "--device", "cpu", "--workers", "auto", "--json"];
+    assert_eq!(json(dir, &run)["images"], 8);
+    for command in ["run", "bench"] {
+        for wrong in ["many", "0", "1025", "-1", "Auto", ""] {
+            let words = refused(dir, &[command, "pipeline.toml", &format!("--workers={wrong}")], 2);
+            assert!(words.contains("must be a number from 1 to 1024, or auto"), "{words}");
+        }
+    }
+    let file = format!("{PIPELINE}workers = \"auto\"\nprefetch = \"auto\"\n{CHAIN}");
+    write(&place, "auto.toml", &file);
+    let plan = done(dir, &["plan", "auto.toml", "--device", "cpu"]);
+    assert!(plan.contains("auto    workers 1 to "), "{plan}");
+    assert!(plan.contains("auto    prefetch 1 to 8, 2 at first\n"), "{plan}");
+    let plan = json(dir, &["plan", "auto.toml", "--device", "cpu", "--json"]);
+    assert_eq!(plan["ahead_batches"], serde_json::json!({ "least": 1, "start": 2, "most": 8 }));
+    assert_eq!(plan["workers"]["least"], 1);
+    let settings = done(dir, &["plan", "auto.toml", "--settings"]);
+    for key in ["workers", "prefetch"] {
+        assert!(settings.contains(&format!("\n{key} = \"auto\"\n")), "{settings}");
+    }
+    write(&place, "less.toml", &format!("{file}[limits]\ncpu_threads = 1\n"));
+    let plan = json(dir, &["plan", "less.toml", "--device", "cpu", "--json"]);
+    assert_eq!(plan["workers"], serde_json::json!({ "least": 1, "start": 1, "most": 1 }));
+}
+
+#[test]
+fn run_tells_what_the_contract_names() {
+    let dir = workplace();
+    let args =
+        ["run", "pipeline.toml", "--device", "cpu", "--workers", "2", "--epochs", "3", "--json"];
+    let result = json(dir.path(), &args);
+    assert_eq!(result["images"], 3 * 8);
+    assert_eq!(result["device"], "cpu");
+    assert_eq!(result["outcomes"]["cpu"], 24);
+    assert_eq!(result["outcomes"]["skipped"], 0);
+    assert!(result["seconds"].as_f64().unwrap() > 0.0);
+    let rate = result["images_per_second"].as_f64().unwrap();
+    assert!((rate * result["seconds"].as_f64().unwrap() - 24.0).abs() < 1e-6);
+    let [peak, files] = ["peak_rss_bytes", "file_rss_bytes"].map(|it| result[it].as_u64().unwrap());
+    assert!(files > 1 << 16 && peak > (1 << 20) + files, "{peak}, {files}");
+    assert_eq!(result["device_bytes_predicted"], 0);
+    assert_eq!(result["device_bytes_peak"], 0);
+
+    let args =
+        ["run", "pipeline.toml", "--device", "cpu", "--epochs", "3", "--batches", "3", "--json"];
+    assert_eq!(json(dir.path(), &args)["images"], 12);
+
+    let report = done(dir.path(), &["run", "pipeline.toml", "--device", "cpu"]);
+    for words in [
+        "device",
+        "8 in ",
+        "images/s",
+        "decode",
+        "waiting for the consumer",
+        "outcomes  cpu 8",
+        "predicted",
+    ] {
+        assert!(report.contains(words), "{words}: {report}");
+    }
+}
+
+#[test]
+fn each_policy_for_bad_files_does_what_it_says() {
+    let dir = workplace();
+    let bad = dir.path().join("data/class001/0000004.jpg");
+    let whole = fs::read(&bad).unwrap();
+    fs::write(&bad, &whole[..whole.len() / 3]).unwrap();
+    let run = |policy: &str| {
+        let text = format!("{PIPELINE}last = \"partial\"\non_error = \"{policy}\"\n{CHAIN}");
+        write(&dir, "bad.toml", &text);
+        ["run", "bad.toml", "--device", "cpu", "--json"]
+    };
+    let args = run("stop");
+    let words = refused(dir.path(), &args, 1);
+    assert!(words.contains("class001/0000004.jpg: truncated"), "{words}");
+
+    let result = json(dir.path(), &run("skip"));
+    assert_eq!(result["images"], 10);
+    assert_eq!(result["outcomes"]["cpu"], 10);
+    assert_eq!(result["outcomes"]["skipped"], 1);
+    assert_eq!(result["faults"]["truncated"], 1);
+
+    let result = json(dir.path(), &run("substitute"));
+    assert_eq!(result["outcomes"]["cpu"], 9);
+    assert_eq!(result["outcomes"]["substituted"], 1);
+    assert_eq!(result["outcomes"]["skipped"], 0);
+
+    done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "out", "--batches", "3"]);
+    let samples = fs::read(dir.path().join("out/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let marked: Vec<_> =
+        samples.as_array().unwrap().iter().filter(|it| it["outcome"] == "substituted").collect();
+    assert_eq!(marked.len(), 1);
+    assert!(marked[0]["path"].as_str().unwrap().ends_with("class001/0000004.jpg"));
+    assert!(marked[0]["fault"].as_str().unwrap().starts_with("truncated: "));
+
+    run("skip");
+    done(dir.path(), &["dump", "bad.toml", "--device", "cpu", "--out", "skip", "--batches", "3"]);
+    let samples = fs::read(dir.path().join("skip/samples.json")).unwrap();
+    let samples: Value = serde_json::from_slice(&samples).unwrap();
+    let replaced: Vec<_> =
+        samples.as_array().unwrap().iter().filter_map(|it| it["replaces"].as_u64()).collect();
+    assert_eq!(replaced, [marked[0]["index"].as_u64().unwrap()]);
+}
+
+#[test]
+fn synth_makes_the_set_that_the_library_makes() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = [
+        "synth",
+        "set",
+        "--images",
+        "5",
+        "--width",
+        "40",
+        "--height",
+        "30",
+        "--quality",
+        "80",
+        "--classes",
+        "2",
+        "--seed",
+        "9",
+        "--progressive",
+        "--json",
+    ];
+    let result = json(dir.path(), &args);
+    assert_eq!(result["images"], 5);
+    let file = fs::read(dir.path().join("set/class001/0000003.jpg")).unwrap();
+    let picture = synth::picture(9, 3, 40, 30);
+    assert_eq!(file, synth::encode(&picture, 40, 30, 80, true).unwrap());
+    assert!(done(dir.path(), &["synth", "set", "--images", "2"]).contains("2 images of 500x375"));
+}
+
+#[test]
+fn doctor_is_well_without_a_gpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = json(dir.path(), &["doctor", "--json"]);
+    assert!(result["cpu"]["cores"].as_u64().unwrap() >= 1);
+    assert!(result["libjpeg"]["simd"].is_boolean());
+    for library in ["driver", "nvjpeg", "nvrtc", "nvml"] {
+        let found = result[library]["found"].as_bool().unwrap();
+        let key = if found { "version" } else { "missing" };
+        assert!(!result[library][key].as_str().unwrap().is_empty(), "{library}");
+    }
+    assert!(result["devices"].is_array());
+    let words = done(dir.path(), &["doctor"]);
+    assert!(words.contains("verdict"), "{words}");
+}
+
+#[test]
+fn selftest_names_its_checks_and_counts_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let result = json(dir.path(), &["selftest", "--json"]);
+    let checks = result["checks"].as_array().unwrap();
+    let count = |outcome: &str| checks.iter().filter(|check| check["result"] == outcome).count();
+    assert_eq!(result["passed"], count("pass"));
+    assert_eq!(result["failed"], 0);
+    assert_eq!(result["skipped"], count("skip"));
+    for name in feedwater::op::NAMES {
+        let check = format!("operator/{name}");
+        assert!(checks.iter().any(|it| it["name"] == *check), "{check}");
+    }
+    let gpu = json(dir.path(), &["doctor", "--json"])["devices"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .any(|device| device["usable"] == true);
+    if !gpu {
+        let words = refused(dir.path(), &["selftest", "--require-gpu"], 1);
+        assert!(words.starts_with("feedwater: 1 of "), "{words}");
+    }
+}
+
+#[test]
+fn demo_keeps_its_pictures_and_shows_the_first_batch() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["demo", "--images", "6", "--device", "cpu"];
+    let first = done(dir.path(), &args);
+    let data = dir.path().join("cache/synth-6");
+    assert!(first.contains(&format!("making    6 pictures in {}", data.display())), "{first}");
+    for words in [
+        "device",
+        "images/s",
+        "read",
+        "decode",
+        "transform",
+        "waiting for the consumer",
+        "outcomes  cpu 6",
+        "predicted",
+        "sheet",
+    ] {
+        assert!(first.contains(words), "{words}: {first}");
+    }
+    let made = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
+    let second = json(dir.path(), &["demo", "--images", "6", "--device", "cpu", "--json"]);
+    assert_eq!(second["images"], 6);
+    let sheet = second["sheet"].as_str().unwrap();
+    assert_eq!(fs::read(sheet).unwrap()[..4], *b"\x89PNG");
+    let kept = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
+    assert_eq!(kept, made, "the pictures are made once");
+}
+
+#[test]
+fn a_profiler_that_is_not_there_is_a_warning_and_no_more() {
+    let dir = workplace();
+    let run = |args: &[&str]| {
+        let mut run = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+        run.args(["run", "pipeline.toml", "--json"]).args(args).current_dir(dir.path());
+        run.env("FEEDWATER_CACHE", dir.path().join("cache"));
+        run.env("NVTX_INJECTION64_PATH", "missing-profiler.so").output().unwrap()
+    };
+    let output = run(&["--nvtx"]);
+    let words = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{words}");
+    assert!(words.contains("no NVTX ranges") && words.contains("missing-profiler.so"), "{words}");
+    assert_eq!(text(&run(&[]).stderr), "", "nobody asked for ranges");
+}
+
+#[test]
+fn an_output_that_nobody_reads_ends_quietly() {
+    let dir = workplace();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["plan", "pipeline.toml"])
+        .current_dir(dir.path())
+        .stdout(writer)
+        .output()
+        .unwrap();
+    assert_eq!(text(&output.stderr), "");
+    assert_eq!(output.status.code(), Some(0));
+}

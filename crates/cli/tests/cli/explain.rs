@@ -1,0 +1,361 @@
+//! What a loader measures, what is made of it, and the command.
+//!
+//! The verdicts and the gains of `tests/golden/bottlenecks/` come from runs of `benches/bottlenecks`: each file has what was
+//! measured with a bottleneck that was planted, and what was measured after the knob was turned.
+
+use crate::common;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::Duration;
+
+use feedwater::explain::{Cause, Options, Ranks, ReadScaling, Report, Spent, explain, fit};
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::measure::{Profile, SpanProfile, Stage};
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn loader(samples: u64) -> Loader {
+    Loader::builder(common::memory(samples), common::training())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(2)
+        .build()
+        .unwrap()
+}
+
+fn profile() -> Profile {
+    let loader = loader(16);
+    for _ in 0..3 {
+        for batch in &loader {
+            drop(batch.unwrap());
+        }
+    }
+    loader.profile()
+}
+
+#[test]
+fn every_sample_passes_every_stage_once() {
+    let loader = loader(16);
+    let before = loader.measured();
+    for batch in &loader {
+        drop(batch.unwrap());
+    }
+    let after = loader.measured();
+    let profile = loader.profile_since(&before);
+    assert_eq!((profile.images, profile.batches), (16, 4));
+    assert_eq!(after.steps.samples, 16);
+    // What is made for the next epoch meanwhile is counted too.
+    for stage in [Stage::Read, Stage::Header, Stage::Decode, Stage::Transform] {
+        let counted = after.stage(stage).count;
+        assert!((16..=16 + 4 * 3).contains(&counted), "{stage:?} {counted}");
+    }
+    let read = after.stage(Stage::Read);
+    let header = after.stage(Stage::Header);
+    assert!(read.bytes > 0 && read.busy > 0 && header.latency.count() == header.count);
+    assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.pictures.is_empty());
+    let all: f64 = profile.ring.occupancy.iter().sum();
+    assert!((all - 1.0).abs() < 1e-9 && profile.ring.occupancy.len() == 4);
+    assert!((0.0..=1.0).contains(&profile.consumer.readiness));
+    let names: Vec<_> = profile.threads.iter().map(|it| it.name.as_str()).collect();
+    assert_eq!(names, ["feedwater-list", "feedwater-0", "feedwater-1"]);
+}
+
+/// Each worker says how long it ran and waited for a processor, where this kernel tells that.
+#[test]
+fn workers_know_how_long_they_waited_for_a_processor() {
+    let told =
+        fs::read_to_string("/proc/thread-self/schedstat").is_ok_and(|it| !it.ends_with(" 0\n"));
+    let profile = profile();
+    for thread in profile.threads.iter().filter(|it| it.name != "feedwater-list") {
+        assert_eq!((thread.ran.is_some(), thread.waited_for_processor.is_some()), (told, told));
+    }
+    assert_eq!(profile.processors.waits.is_some(), told);
+    let Some(waits) = profile.processors.waits else { return };
+    let sum = waits.others + waits.own + waits.quota + waits.stolen;
+    assert!((sum - waits.seconds).abs() < 1e-9, "{waits:?}");
+    // Of the workers' time all is somewhere, and once.
+    let Spent { stages, processor, input, room, between } = Spent::of(&profile);
+    let stages: f64 = stages.iter().map(|it| it.1).sum();
+    let spent = stages + processor.unwrap().all + input + room + between;
+    assert!((0.999..1.2).contains(&spent), "{spent}");
+}
+
+#[test]
+fn a_consumer_names_parts_of_its_step_and_says_where_it_begins() {
+    let loader = loader(16);
+    for batch in &loader {
+        let batch = batch.unwrap();
+        loader.step_begin();
+        drop(loader.span("metrics"));
+        loader.add_span("logging", Duration::from_secs(5));
+        loader.step_end();
+        drop(batch);
+    }
+    let consumer = loader.profile().consumer;
+    assert_eq!(consumer.spans.len(), 2);
+    assert_eq!((consumer.spans[0].name.as_str(), consumer.spans[0].count), ("logging", 4));
+    assert!((consumer.spans[0].seconds - 20.0).abs() < 1e-6);
+    assert_eq!(loader.measured().steps.step.count(), 4);
+}
+
+#[test]
+fn a_report_needs_batches_and_keeps_what_it_was_made_from() {
+    let loader = loader(16);
+    let error = loader.report().unwrap_err().to_string();
+    assert!(error.contains("0 batches were measured"), "{error}");
+    let report = explain(&profile(), &Options::default()).unwrap();
+    let text = serde_json::to_string(&report).unwrap();
+    let again: Report = serde_json::from_str(&text).unwrap();
+    assert_eq!(explain(&again.profile, &Options::default()).unwrap().verdict, report.verdict);
+    assert!(report.to_string().starts_with(&report.verdict));
+    assert!(report.knobs.len() <= 3 && report.knobs.is_sorted_by(|a, b| a.gain >= b.gain));
+}
+
+#[test]
+fn waiting_has_a_price() {
+    let mut profile = profile();
+    profile.data.epoch_samples = 36_000;
+    (profile.images, profile.consumer.waited, profile.consumer.stepped) = (1000, 2.0, 8.0);
+    profile.consumer.waiting_share = 0.2;
+    let options = Options { price_per_hour: Some(3.0), ..Options::default() };
+    let cost = explain(&profile, &options).unwrap().cost.unwrap();
+    // 100 images a second: six minutes, of which a fifth is waiting.
+    assert!((cost.epoch_seconds - 360.0).abs() < 1e-9);
+    assert!((cost.waiting_per_epoch - 0.2 * 0.1 * 3.0).abs() < 1e-9);
+}
+
+#[test]
+fn the_last_step_of_an_epoch_is_taken_to_be_as_long_as_the_others() {
+    let mut profile = profile();
+    // Epochs of four batches: of four steps three are measured.
+    (profile.images, profile.batches) = (400, 100);
+    let consumer = &mut profile.consumer;
+    (consumer.waited, consumer.stepped, consumer.step.mean) = (0.5, 0.75, 0.01);
+    assert!((profile.images_per_second() - 400.0 / 1.5).abs() < 1e-9);
+}
+
+#[test]
+fn what_a_consumer_names_of_its_step_is_of_the_batch_and_not_of_its_samples() {
+    let mut profile = profile();
+    let of = |profile: &Profile| explain(profile, &Options::default()).unwrap();
+    (profile.data.epoch_samples, profile.batches, profile.images) = (1024, 100, 400);
+    (profile.consumer.waited, profile.consumer.waiting_share) = (0.0, 0.0);
+    let consumer = &mut profile.consumer;
+    (consumer.step.mean, consumer.stepped, consumer.cpu_share) = (0.01, 1.0, 0.0);
+    consumer.step_quantiles.clear();
+    assert_eq!(of(&profile).cause, Cause::Consumer);
+    let (name, count) = ("logging".into(), 100);
+    profile.consumer.spans = vec![SpanProfile { name, count, seconds: 0.8, share: 0.8 }];
+    let report = of(&profile);
+    assert_eq!(report.cause, Cause::TinyBatches);
+    // Of 10 ms for 4 samples 8 are named: 128 samples take 8 + 64, and 256, with 8 + 128, do no tenth more.
+    let [knob] = &report.knobs[..] else { panic!("{report}") };
+    assert_eq!((knob.setting.as_str(), knob.then), ("loader.batch = 128", Cause::Consumer));
+    assert!((knob.images_per_second / (128.0 / 0.072) - 1.0).abs() < 0.01, "{report}");
+    // An epoch has no more samples.
+    profile.data.epoch_samples = 40;
+    assert_eq!(of(&profile).knobs[0].setting, "loader.batch = 32");
+}
+
+#[test]
+fn how_reads_scale_tells_latency_from_a_storage_that_is_full() {
+    let of = |rates: [f64; 3]| {
+        ReadScaling { rates: [1, 4, 8].into_iter().zip(rates).collect() }.slowdown()
+    };
+    assert_eq!(of([100.0, 400.0, 800.0]), 0.0);
+    assert_eq!(of([100.0, 100.0, 100.0]), 1.0);
+    assert_eq!(of([100.0, 200.0, 200.0]), 0.5);
+    // One at a time, measured for real: no two calls are made at once with one thread.
+    let scaling = ReadScaling::measure(3, 0.03, |_| true);
+    let threads: Vec<u32> = scaling.rates.iter().map(|it| it.0).collect();
+    assert_eq!(threads, [1, 3, 6]);
+}
+
+/// A cause that was planted is named, and a knob gains what was promised within a tenth: in all cases.
+#[test]
+fn planted_bottlenecks_are_named_and_their_gains_foretold() {
+    let folder = crate::repository().join("tests/golden/bottlenecks");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(files.len() >= 20, "{} cases", files.len());
+    let name = |file: &PathBuf| file.file_stem().unwrap().to_string_lossy().into_owned();
+    let wrong: Vec<(String, String)> =
+        files.iter().filter_map(|file| Some((name(file), problem(file)?))).collect();
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+/// What is wrong with the report of a case.
+fn problem(file: &Path) -> Option<String> {
+    let saved: Value = serde_json::from_str(&fs::read_to_string(file).unwrap()).unwrap();
+    let profile: Profile = serde_json::from_value(saved["profile"].clone()).unwrap();
+    let scaling: Option<ReadScaling> = serde_json::from_value(saved["scaling"].clone()).unwrap();
+    let planted: Cause = serde_json::from_value(saved["planted"].clone()).unwrap();
+    let options = Options { knobs: Some(usize::MAX), scaling, ..Options::default() };
+    let report = explain(&profile, &options).unwrap();
+    if report.cause != planted {
+        return Some(format!("{planted:?} was planted, {:?} is named", report.cause));
+    }
+    let setting = saved["after"]["setting"].as_str()?;
+    let key = setting.split(" = ").next().unwrap();
+    let knob = report.knobs.iter().find(|it| it.setting.starts_with(key)).unwrap();
+    let promised = (1.0 + knob.gain) * report.images_per_second;
+    let measured = saved["after"]["images_per_second"].as_f64().unwrap();
+    let kept = knob.setting == setting && (promised / measured - 1.0).abs() <= 0.1;
+    (!kept).then(|| {
+        let found = &knob.setting;
+        format!("{found} promised {promised:.0} images/s; {setting} gave {measured:.0}")
+    })
+}
+
+#[test]
+fn a_straggler_is_slower_than_chance_makes_a_thread() {
+    let mut profile = profile();
+    let workers = |profile: &Profile| fit(profile, None).unwrap().model.workers;
+    for stage in &mut profile.stages {
+        (stage.latency.mean, stage.latency.cv) = (0.01, 0.1);
+    }
+    for thread in &mut profile.threads {
+        let slow = if thread.name == "feedwater-1" { 2.0 } else { 1.0 };
+        (thread.count, thread.busy) = (100, 5.0 * slow);
+        (thread.ran, thread.waited_for_processor) = (None, None);
+    }
+    assert_eq!(workers(&profile), [1.0, 2.0]);
+    for stage in &mut profile.stages {
+        stage.latency.cv = 9.0;
+    }
+    assert_eq!(workers(&profile), [1.0, 1.0]);
+}
+
+/// A thread whose samples took longer since it had no processor is as fast as the others.
+#[test]
+fn who_waits_for_a_processor_is_no_straggler() {
+    let mut profile = profile();
+    profile.seconds = 12.0;
+    for stage in &mut profile.stages {
+        (stage.latency.mean, stage.latency.cv) = (0.01, 0.1);
+    }
+    for (thread, waited) in profile.threads.iter_mut().skip(1).zip([7.0, 2.0]) {
+        (thread.count, thread.busy, thread.ran) = (100, 5.0 + waited, Some(4.0));
+        (thread.waited_for_processor, thread.waited_for_room) = (Some(waited), 7.0 - waited);
+    }
+    let workers = |profile: &Profile| fit(profile, None).unwrap().model.workers;
+    assert_eq!(workers(&profile), [1.0, 1.0]);
+    profile.threads[1].waited_for_processor = Some(2.0);
+    assert_eq!(workers(&profile), [2.0, 1.0]);
+}
+
+#[test]
+fn of_several_ranks_the_slow_one_is_named_with_its_stage() {
+    let base = profile();
+    let rank = |rank: u64, slow: f64| {
+        let mut profile = base.clone();
+        profile.setup.rank = rank;
+        for stage in profile.stages.iter_mut().filter(|it| it.stage == Stage::Read) {
+            stage.busy = 3.0 * slow;
+            stage.latency.mean = 3.0 * slow / stage.count as f64;
+            stage.cpu_share = 0.01;
+        }
+        explain(&profile, &Options::default()).unwrap()
+    };
+    let reports = [rank(0, 1.0), rank(2, 4.0), rank(1, 1.0)];
+    let ranks = Ranks::merge(&reports).unwrap();
+    assert_eq!((ranks.slowest, ranks.ranks[0].rank), (Some(2), 2));
+    assert!(
+        ranks.verdict.contains("rank 2 is the slowest") && ranks.verdict.contains("its read takes"),
+        "{}",
+        ranks.verdict
+    );
+    let same = Ranks::merge(&[rank(0, 1.0), rank(1, 1.0)]).unwrap();
+    assert_eq!(same.slowest, None);
+    let twice = Ranks::merge(&[rank(1, 1.0), rank(1, 1.0)]).unwrap_err().to_string();
+    assert!(twice.contains("two reports are of rank 1"), "{twice}");
+    assert!(Ranks::merge(&[]).is_err());
+}
+
+fn feedwater(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    command.arg("explain").args(args).current_dir(dir).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A folder with a pipeline file.
+fn pipeline() -> TempDir {
+    let dir = TempDir::new().unwrap();
+    let settings = synth::Settings { images: 12, width: 64, height: 48, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    let file = "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nworkers = 2\n\
+                [[chain]]\nop = \"center_crop\"\nwidth = 32\nheight = 32\n";
+    fs::write(dir.path().join("pipeline.toml"), file).unwrap();
+    dir
+}
+
+#[test]
+fn the_command_runs_a_pipeline_saves_its_report_and_reads_it_again() {
+    let dir = pipeline();
+    let args = [
+        "pipeline.toml",
+        "--device",
+        "cpu",
+        "--step-ms",
+        "2",
+        "--seconds",
+        "0.2",
+        "--probe",
+        "--price",
+        "2",
+    ];
+    let out = feedwater(
+        dir.path(),
+        &[&args[..], &["--save", "r.json", "--html", "r.html", "--json"]].concat(),
+    );
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let report: Report = serde_json::from_slice(&out.stdout).unwrap();
+    assert!(report.differential.is_some() && report.scaling.is_some() && report.cost.is_some());
+    assert!(report.profile.consumer.step.mean >= 2e-3, "{:?}", report.profile.consumer.step);
+    assert!(fs::read_to_string(dir.path().join("r.html")).unwrap().contains("<!DOCTYPE html>"));
+    let again = feedwater(dir.path(), &["r.json"]);
+    assert!(text(&again.stdout).starts_with(&report.verdict), "{}", text(&again.stderr));
+    let twice = feedwater(dir.path(), &["r.json", "r.json"]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(text(&twice.stderr).contains("two reports are of rank 0"));
+}
+
+#[test]
+fn a_command_may_be_the_consumer() {
+    let dir = pipeline();
+    let args = ["pipeline.toml", "--device", "cpu", "--seconds", "0.2", "--consumer-cmd"];
+    let out = feedwater(dir.path(), &[&args[..], &["cat > bytes"]].concat());
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    let batch = 4 * 3 * 32 * 32 * 4;
+    let len = fs::metadata(dir.path().join("bytes")).unwrap().len();
+    assert!(len > 0 && len.is_multiple_of(batch), "{len}");
+    let out = feedwater(dir.path(), &[&args[..], &["exit 3"]].concat());
+    assert_eq!(out.status.code(), Some(1));
+    assert!(text(&out.stderr).contains("exit status: 3"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn what_cannot_be_is_refused_with_its_name() {
+    let dir = pipeline();
+    fs::write(dir.path().join("a.json"), "{}").unwrap();
+    for (args, words) in [
+        (&["a.json"][..], "a.json: is no report of feedwater explain --save"),
+        (&["b.json"], "b.json"),
+        (&["pipeline.toml", "a.json"], "give one pipeline file, or reports"),
+        (&["pipeline.toml", "--step-ms", "-1"], "-1"),
+        (&["pipeline.toml", "--seconds", "nan"], "nan is no number above 0"),
+    ] {
+        let out = feedwater(dir.path(), args);
+        assert!(
+            !out.status.success() && text(&out.stderr).contains(words),
+            "{args:?}: {}",
+            text(&out.stderr)
+        );
+    }
+}

@@ -1,0 +1,464 @@
+//! Reports of several ranks together, and their page. What a browser makes of the page is tested in `tests/browser/`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::{env, fs};
+
+use feedwater::explain::{Knob, Options, Ranks, Report, SYNC, explain};
+use feedwater::measure::{Profile, SpanProfile, Stage};
+use tempfile::TempDir;
+
+/// What would be markup, or end the element that it is in.
+const HOSTILE: &str = "</script><script>window.broken = 1</script><!--<script><img src=x onerror=window.broken=2>\
+    </title></noscript>\"'&amp;{{report}}\u{2028}";
+
+/// What a rank is like.
+#[derive(Clone, Copy)]
+struct Like {
+    /// Milliseconds that a read waits, on top of its work.
+    read_ms: f64,
+    workers: u32,
+    /// Images a second of the training.
+    pace: f64,
+    /// The share of its time in which the consumer waits.
+    waits: f64,
+}
+
+/// A loader that could give about 1000 images/s, in a training that does not need it all.
+const USUAL: Like = Like { read_ms: 0.0, workers: 4, pace: 330.0, waits: 0.01 };
+/// Reads that wait 8 ms: about 330 images/s, which all others then do.
+const SLOW: Like = Like { read_ms: 8.0, workers: 4, pace: 330.0, waits: 0.4 };
+
+fn report(rank: u64, world: u64, like: Like, price: Option<f64>) -> Report {
+    explained(&profile(rank, world, like), price)
+}
+
+fn explained(profile: &Profile, price: Option<f64>) -> Report {
+    explain(profile, &Options { price_per_hour: price, ..Options::default() }).unwrap()
+}
+
+/// A rank's profile, made from what a loader measured (`tests/explain_html.rs` writes it).
+fn profile(rank: u64, world: u64, like: Like) -> Profile {
+    let golden = "tests/golden/explain/profile.json";
+    let golden = fs::read_to_string(crate::repository().join(golden)).unwrap();
+    let mut profile: Profile = serde_json::from_str(&golden).unwrap();
+    (profile.setup.rank, profile.setup.world) = (rank, world);
+    (profile.setup.workers, profile.setup.cores) = (like.workers, 16);
+    let thread = profile.threads.iter().find(|it| it.name == "feedwater-0").unwrap().clone();
+    profile.threads = (0..like.workers)
+        .map(|at| feedwater::measure::ThreadProfile {
+            name: format!("feedwater-{at}"),
+            ..thread.clone()
+        })
+        .collect();
+    for stage in &mut profile.stages {
+        stage.cpu_share = 1.0;
+        if stage.stage == Stage::Read {
+            let work = stage.latency.mean;
+            stage.latency.mean += 1e-3 * like.read_ms;
+            stage.busy = stage.latency.mean * stage.count as f64;
+            stage.cpu_share = work / stage.latency.mean;
+        }
+    }
+    // Reads do not slow each other down.
+    profile.data.read_slowdown = Some(0.0);
+    profile.seconds = profile.images as f64 / like.pace;
+    let consumer = &mut profile.consumer;
+    (consumer.waited, consumer.waiting_share) = (like.waits * profile.seconds, like.waits);
+    consumer.stepped = (1.0 - like.waits) * profile.seconds;
+    consumer.step.mean = consumer.stepped / profile.batches as f64;
+    profile
+}
+
+/// Ranks 0 to `count`, of which those given are slow.
+fn ranks(count: u64, slow: &[u64]) -> Ranks {
+    Ranks::merge(&reports(count, slow)).unwrap()
+}
+
+fn reports(count: u64, slow: &[u64]) -> Vec<Report> {
+    // A model is not fitted for each: the others are like one of these.
+    let kinds: Vec<Report> = [USUAL, SLOW, Like { read_ms: 0.05, ..USUAL }]
+        .into_iter()
+        .map(|like| report(0, count, like, Some(2.5)))
+        .collect();
+    let of = |rank: u64| {
+        let kind = if slow.contains(&rank) { 1 } else { 2 * (rank as usize % 2) };
+        let mut report = kinds[kind].clone();
+        report.profile.setup.rank = rank;
+        report
+    };
+    (0..count).map(of).collect()
+}
+
+/// Ranks whose every text is hostile.
+fn hostile() -> Ranks {
+    let mut reports = reports(5, &[3]);
+    for report in &mut reports {
+        report.verdict.push_str(HOSTILE);
+        report.evidence.push(HOSTILE.into());
+        let Some(Knob { setting, cost, .. }) = report.knobs.first_mut() else { continue };
+        setting.push_str(HOSTILE);
+        cost.push_str(HOSTILE);
+    }
+    let mut ranks = Ranks::merge(&reports).unwrap();
+    ranks.verdict.push_str(HOSTILE);
+    ranks
+}
+
+#[test]
+fn the_slow_rank_is_named_with_its_stage() {
+    let ranks = ranks(5, &[3]);
+    assert_eq!((ranks.slowest, ranks.ranks[0].rank), (Some(3), 3));
+    let verdict = &ranks.verdict;
+    assert!(verdict.starts_with("rank 3 is the slowest: its read takes 8.04 ms"), "{verdict}");
+    assert!(verdict.contains("all 5 ranks wait for it"), "{verdict}");
+    let two = self::ranks(2, &[1]);
+    // The steps of the other one are longer, since they have its waiting in them.
+    assert!(two.ranks.iter().all(|it| !it.slow_steps && it.slow == (it.rank == 1)), "{two}");
+    let two = two.verdict;
+    assert!(two.contains("rank 1") && two.contains("both ranks wait for it"), "{two}");
+    assert_eq!(ranks.ranks[0].deviates, [Stage::Read]);
+    assert!(ranks.ranks[1..].iter().all(|it| it.deviates.is_empty() && !it.slow));
+    let order: Vec<f64> = ranks.ranks.iter().map(|it| it.loader_images_per_second).collect();
+    assert!(order.is_sorted(), "{order:?}");
+}
+
+#[test]
+fn ranks_without_a_report_are_known() {
+    let some = Ranks::merge(&reports(8, &[3])[2..5]).unwrap();
+    assert_eq!((some.world, some.ranks.len(), some.slowest), (8, 3, Some(3)));
+    assert!(some.verdict.contains("all 3 ranks wait"), "{}", some.verdict);
+}
+
+#[test]
+fn ranks_that_are_alike_are_not_slow() {
+    let ranks = ranks(4, &[]);
+    assert_eq!((ranks.slowest, ranks.cost), (None, None));
+    assert!(ranks.verdict.starts_with("4 ranks, and none is slower"), "{}", ranks.verdict);
+}
+
+#[test]
+fn a_rank_is_reported_once_and_at_least_one_is() {
+    let twice = [report(1, 2, USUAL, None), report(1, 2, USUAL, None)];
+    let twice = Ranks::merge(&twice).unwrap_err().to_string();
+    assert!(twice.contains("two reports are of rank 1"), "{twice}");
+    assert!(Ranks::merge(&[]).is_err());
+}
+
+/// The consumer of the slow rank takes 0.6 of the time for its steps, so without the waiting all do 1/0.6 of what they do.
+#[test]
+fn what_a_slow_rank_costs_is_what_all_would_do_with_its_steps() {
+    let ranks = ranks(6, &[2]);
+    let cost = ranks.cost.unwrap();
+    assert!((cost.images_per_second / 330.0 - 1.0).abs() < 0.01, "{cost:?}");
+    assert!((cost.without / (330.0 / 0.6) - 1.0).abs() < 0.05, "{cost:?}");
+    // Six GPUs at 2.5 an hour, and an epoch of 48 samples.
+    let lost = 6.0 * 2.5 / 3600.0 * 48.0 * (1.0 / cost.images_per_second - 1.0 / cost.without);
+    assert!((cost.lost_per_epoch.unwrap() / lost - 1.0).abs() < 1e-9, "{cost:?} {lost}");
+}
+
+#[test]
+fn all_slow_ranks_are_thought_away_together() {
+    let (one, three) = (ranks(8, &[2]).cost.unwrap(), ranks(8, &[2, 5, 6]));
+    assert!(three.verdict.contains("the slowest of 3 that are slow"), "{}", three.verdict);
+    assert!((three.cost.unwrap().without / one.without - 1.0).abs() < 1e-9);
+    assert_eq!(three.ranks.iter().filter(|it| it.slow).count(), 3);
+}
+
+/// Where each is measured alone ranks differ in what they do, and what one does is what it can.
+#[test]
+fn ranks_that_do_more_than_the_slowest_do_not_wait_for_it() {
+    let alone = |rank, like| report(rank, 3, like, None);
+    let fast = Like { pace: 400.0, ..USUAL };
+    let reports = [alone(0, SLOW), alone(1, fast), alone(2, Like { pace: 900.0, ..USUAL })];
+    let cost = Ranks::merge(&reports).unwrap().cost.unwrap();
+    assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
+    // Another rank's consumer is a little slower than the slow loader: that part is not the loader's.
+    let slower = Like { pace: 310.0, ..USUAL };
+    let reports = [alone(0, SLOW), alone(1, slower), alone(2, USUAL)];
+    let less = Ranks::merge(&reports).unwrap().cost.unwrap();
+    let gain = ranks(3, &[0]).cost.unwrap().gain();
+    assert!((less.gain() / gain - 1.0).abs() < 0.01 && gain > 0.5, "{less:?} {gain}");
+    // Or much slower: it is the slowest, and both are thought away together. The third does no more than it does.
+    let reports = [alone(0, SLOW), alone(1, Like { pace: 200.0, ..USUAL }), alone(2, fast)];
+    let ranks = Ranks::merge(&reports).unwrap();
+    let cost = ranks.cost.unwrap();
+    assert_eq!((ranks.slowest, ranks.ranks[1].rank, ranks.ranks[2].slow), (Some(1), 0, false));
+    assert!((cost.images_per_second - 200.0).abs() < 1.0, "{cost:?}");
+    assert!((cost.without / 400.0 - 1.0).abs() < 0.01, "{cost:?}");
+    assert!(ranks.verdict.contains("the slowest of 2 that are slow: its own steps"), "{ranks}");
+}
+
+#[test]
+fn fewer_workers_are_named_where_stages_take_as_long() {
+    let few = Like { workers: 1, pace: 240.0, waits: 0.3, ..USUAL };
+    let all = Like { pace: 240.0, ..USUAL };
+    let reports: Vec<_> =
+        (0..3).map(|it| report(it, 3, if it == 1 { few } else { all }, None)).collect();
+    let verdict = Ranks::merge(&reports).unwrap().verdict;
+    assert!(
+        verdict.starts_with("rank 1 is the slowest: it has 1 worker, the usual rank 4"),
+        "{verdict}"
+    );
+}
+
+#[test]
+fn settings_are_those_of_slow_ranks_first_with_every_rank_that_names_them() {
+    let mut reports = reports(6, &[4, 5]);
+    let own = reports[5].knobs[0].clone();
+    reports[0].knobs =
+        vec![Knob { setting: "loader.prefetch = 9".into(), gain: 5.0, ..own.clone() }];
+    reports[1].knobs = vec![Knob { gain: 9.0, ..own.clone() }];
+    let ranks = Ranks::merge(&reports).unwrap();
+    let first = &ranks.knobs[0];
+    assert_eq!(first.setting, own.setting);
+    assert_eq!(first.ranks, [(4, own.gain), (5, own.gain), (1, 9.0)]);
+    assert_eq!(ranks.knobs.last().unwrap().ranks, [(0, 5.0)]);
+    let text = ranks.to_string();
+    assert!(text.contains(&format!("  {}", own.setting)) && text.contains("and 2 other ranks"));
+    assert!(text.contains("the waiting for slow ranks costs"), "{text}");
+}
+
+/// How a rank says what of its time is waiting for the others.
+#[derive(Clone, Copy, PartialEq)]
+enum Told {
+    /// Its steps end before (`step_end`).
+    Ends,
+    /// It is named in them.
+    Named,
+    /// Not at all.
+    Not,
+}
+
+/// Ranks of a training that goes at the pace of the slowest steps, of so many milliseconds a sample.
+fn together(steps: &[f64], told: Told) -> Vec<Profile> {
+    let all = steps.iter().copied().fold(0.0, f64::max);
+    let rank = |(rank, &own): (usize, &f64)| {
+        let like = Like { pace: 1e3 / all, waits: 0.0, ..USUAL };
+        let mut profile = profile(rank as u64, steps.len() as u64, like);
+        let waits = 1e-3 * (all - own) * profile.images as f64;
+        let consumer = &mut profile.consumer;
+        consumer.step.cv = 0.05;
+        match told {
+            Told::Ends => {
+                consumer.stepped -= waits;
+                consumer.step.mean = consumer.stepped / profile.batches as f64;
+            }
+            Told::Named => consumer.spans.push(span(SYNC, profile.batches, waits)),
+            Told::Not => {}
+        }
+        for thread in &mut profile.threads {
+            // A loader that is fast enough waits for room.
+            thread.waited_for_room =
+                (profile.seconds - thread.busy - thread.waited_for_input).max(0.0);
+        }
+        profile
+    };
+    steps.iter().enumerate().map(rank).collect()
+}
+
+fn span(name: &str, count: u64, seconds: f64) -> SpanProfile {
+    SpanProfile { name: name.into(), count, seconds, share: 0.0 }
+}
+
+/// A model is not fitted for each: ranks that differ in their number alone have the same.
+fn merged(profiles: &[Profile]) -> Ranks {
+    let mut reports: Vec<Report> = Vec::new();
+    for profile in profiles {
+        let same = reports.iter().find(|it| it.profile.consumer == profile.consumer).cloned();
+        let mut report = same.unwrap_or_else(|| explained(profile, Some(2.5)));
+        report.profile.setup.rank = profile.setup.rank;
+        reports.push(report);
+    }
+    Ranks::merge(&reports).unwrap()
+}
+
+/// One of the ranks has a slow GPU: 5 ms a sample, the others about 3 ms.
+fn slow_steps(count: usize, slow: usize) -> Vec<f64> {
+    (0..count).map(|rank| if rank == slow { 5.0 } else { 3.0 + 0.02 * (rank % 5) as f64 }).collect()
+}
+
+#[test]
+fn a_rank_is_named_whose_steps_are_slow_while_its_loader_is_fine() {
+    for told in [Told::Ends, Told::Named] {
+        for (count, slow) in [(2, 0), (2, 1), (8, 5), (64, 17)] {
+            let ranks = merged(&together(&slow_steps(count, slow), told));
+            let first = &ranks.ranks[0];
+            assert_eq!((ranks.slowest, first.rank), (Some(slow as u64), slow as u64), "{ranks}");
+            assert!(first.slow && first.slow_steps);
+            assert!(
+                (first.loader_images_per_second / ranks.usual_images_per_second - 1.0).abs() < 0.01
+            );
+            assert!(ranks.ranks[1..].iter().all(|it| !it.slow && !it.slow_steps), "{ranks}");
+            assert!((first.consumer_images_per_second - 200.0).abs() < 1.0, "{first:?}");
+            let verdict = &ranks.verdict;
+            let why = format!("rank {slow} is the slowest: its own steps take 5.00 ms a sample");
+            assert!(verdict.starts_with(&why), "{verdict}");
+            assert!(verdict.contains("each does 200 images/s"), "{verdict}");
+            // The others, of which the slowest takes 3.08 ms, where there are so many.
+            let others = 3.0 + 0.02 * [0.0, 4.0][usize::from(count > 5)];
+            let others = if (count, slow) == (2, 0) { 3.02 } else { others };
+            let cost = ranks.cost.unwrap();
+            assert!((cost.without / (1e3 / others) - 1.0).abs() < 0.02, "{cost:?} {others}");
+            assert!(cost.lost_per_epoch.unwrap() > 0.0);
+            let text = ranks.to_string();
+            assert_eq!(text.matches("its own steps are slow").count(), 1, "{text}");
+        }
+    }
+}
+
+/// All do the same, whoever is slow.
+#[test]
+fn of_steps_that_do_not_tell_their_waiting_none_is_named() {
+    for count in [2, 8, 64] {
+        let ranks = merged(&together(&slow_steps(count, 1), Told::Not));
+        assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
+    }
+}
+
+#[test]
+fn steps_that_differ_by_chance_or_little_are_not_slow() {
+    for count in [2, 8, 64] {
+        let little: Vec<f64> = (0..count).map(|it| 3.0 + 0.25 * (it % 2) as f64).collect();
+        let ranks = merged(&together(&little, Told::Ends));
+        assert_eq!((ranks.slowest, ranks.cost), (None, None), "{ranks}");
+    }
+    // The same steps, of which a few say little: those of one take 1.67 times as long.
+    let is_named = |variation: f64, batches: u64| {
+        let mut profiles = together(&slow_steps(8, 3), Told::Ends);
+        for it in &mut profiles {
+            let part = batches as f64 / it.batches as f64;
+            it.images = (it.images as f64 * part) as u64;
+            (it.batches, it.seconds) = (batches, it.seconds * part);
+            (it.consumer.stepped, it.consumer.waited) = (it.consumer.stepped * part, 0.0);
+            it.consumer.step.cv = variation;
+        }
+        merged(&profiles).slowest == Some(3)
+    };
+    assert!(is_named(0.05, 12) && is_named(0.5, 12));
+    assert!(!is_named(0.7, 12), "four standard errors of 12 steps are 0.81");
+    assert!(is_named(0.7, 24));
+    assert!(!is_named(0.0, 6), "six steps say nothing");
+}
+
+#[test]
+fn what_makes_steps_long_is_named() {
+    let mut profiles = together(&slow_steps(4, 0), Told::Ends);
+    for profile in &mut profiles {
+        let (images, batches) = (profile.images as f64, profile.batches);
+        let (own, every) = if profile.setup.rank == 0 { (1.4, 0.1) } else { (0.0, 0.1) };
+        profile.consumer.spans.push(span("checkpoint", 2, 1e-3 * own * images));
+        profile.consumer.spans.push(span("logging", batches, 1e-3 * every * images));
+    }
+    let verdict = merged(&profiles).verdict;
+    assert!(verdict.contains("ms, and most of that is checkpoint; all 4 ranks wait"), "{verdict}");
+    let spans = &mut profiles[0].consumer.spans;
+    spans.iter_mut().find(|it| it.name == "checkpoint").unwrap().seconds *= 0.5;
+    let verdict = merged(&profiles).verdict;
+    assert!(!verdict.contains("checkpoint"), "{verdict}");
+}
+
+/// A slow loader and slow steps on two ranks: both are slow, and what is gained is what all would do without either.
+#[test]
+fn a_slow_loader_and_slow_steps_are_thought_away_together() {
+    let mut profiles = together(&slow_steps(6, 2), Told::Ends);
+    let mut slow = profile(4, 6, Like { pace: 220.0, waits: 0.34, read_ms: 14.0, ..USUAL });
+    slow.consumer.step.cv = 0.05;
+    profiles[4] = slow;
+    let ranks = merged(&profiles);
+    let slow: Vec<_> = ranks.ranks.iter().filter(|it| it.slow).map(|it| it.rank).collect();
+    assert_eq!(slow, [2, 4], "{ranks}");
+    assert!(ranks.ranks[0].slow_steps && !ranks.ranks[1].slow_steps);
+    let cost = ranks.cost.unwrap();
+    assert!((cost.without / (1e3 / 3.08) - 1.0).abs() < 0.03, "{cost:?} {ranks}");
+}
+
+/// The text of the element with this beginning.
+fn element<'a>(page: &'a str, begin: &str, end: &str) -> &'a str {
+    let (_, rest) = page.split_once(begin).unwrap();
+    rest.split_once(end).unwrap().0
+}
+
+#[test]
+fn the_page_holds_the_ranks_and_loads_nothing() {
+    let ranks = ranks(5, &[3]);
+    let page = ranks.to_html();
+    let held = element(&page, "<script type=\"application/json\" id=\"report\">", "</script>");
+    let held: Ranks = serde_json::from_str(held).unwrap();
+    assert_eq!((held.verdict, held.ranks.len()), (ranks.verdict.clone(), 5));
+    assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").starts_with("rank 3 is the slowest"));
+    let text = element(&page, "<noscript><pre>", "</pre></noscript>");
+    assert!(text.contains("what to change"), "{text}");
+    let page = page.replace("http://www.w3.org/2000/svg", "the name of SVG, which is no address");
+    for load in
+        ["://", "src=", "href=", "url(", "@import", "import(", "<link", "<img", "<iframe", "fetch("]
+    {
+        assert!(!page.contains(load), "{load}");
+    }
+    let policy = element(&page, "http-equiv=\"Content-Security-Policy\" content=\"", "\"");
+    assert!(policy.starts_with("default-src 'none'; script-src 'sha256-"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+}
+
+#[test]
+fn no_text_of_a_rank_becomes_markup() {
+    let page = hostile().to_html();
+    let lower = page.to_lowercase();
+    // What was merged, the causes and the script.
+    assert_eq!((lower.matches("<script").count(), lower.matches("</script").count()), (3, 3));
+    for (tag, times) in [("</title", 1), ("</noscript", 1), ("<img", 0), ("<!--", 0)] {
+        assert_eq!(lower.matches(tag).count(), times, "{tag}");
+    }
+    // What looks like a place of the page stays as it is.
+    assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").contains("&amp;amp;{{report}}"));
+}
+
+fn feedwater(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+    command.arg("explain").args(args).current_dir(dir).output().unwrap()
+}
+
+#[test]
+fn the_command_writes_the_page_of_several_ranks() {
+    let dir = TempDir::new().unwrap();
+    for (rank, like) in [(0, USUAL), (1, SLOW), (2, USUAL)] {
+        let json = serde_json::to_string(&report(rank, 3, like, None)).unwrap();
+        fs::write(dir.path().join(format!("rank{rank}.json")), json).unwrap();
+    }
+    let files = ["rank0.json", "rank1.json", "rank2.json"];
+    let out = feedwater(dir.path(), &[&files[..], &["--html", "ranks.html", "--json"]].concat());
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let said: Ranks = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(said.slowest, Some(1));
+    let page = fs::read_to_string(dir.path().join("ranks.html")).unwrap();
+    assert!(element(&page, "<h1 id=\"verdict\">", "</h1>").starts_with("rank 1 is the slowest"));
+    let out = feedwater(dir.path(), &[&files[..], &["--save", "r.json"]].concat());
+    let words = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(2));
+    assert!(words.contains("--save keeps the report of one run") && !words.contains("--html"));
+    let out = feedwater(dir.path(), &[&files[..], &["--html", "no/folder.html"]].concat());
+    assert!(
+        !out.status.success() && String::from_utf8_lossy(&out.stderr).contains("no/folder.html")
+    );
+}
+
+/// The pages that `tests/browser/` looks at.
+#[test]
+#[ignore = "tests/browser/run.sh runs it, with FEEDWATER_PAGES"]
+fn write_pages_for_the_browser() {
+    let folder =
+        PathBuf::from(env::var_os("FEEDWATER_PAGES").expect("FEEDWATER_PAGES names a folder"));
+    let few = Like { workers: 1, pace: 240.0, waits: 0.3, ..USUAL };
+    let many = ranks(512, &[137, 200, 201, 202, 203, 204, 205, 206, 207]);
+    for (name, ranks) in [
+        ("ranks-2", Ranks::merge(&[report(0, 2, few, None), report(1, 2, USUAL, None)]).unwrap()),
+        // Half of them.
+        ("ranks-8", Ranks::merge(&reports(16, &[5])[..8]).unwrap()),
+        ("ranks-512", many),
+        ("ranks-alike", ranks(40, &[])),
+        ("ranks-hostile", hostile()),
+        ("ranks-steps", merged(&together(&slow_steps(8, 5), Told::Named))),
+    ] {
+        fs::write(folder.join(format!("{name}.html")), ranks.to_html()).unwrap();
+    }
+}

@@ -1,0 +1,23 @@
+//! The program, as a user or another tool calls it.
+
+mod bench_ops;
+mod commands;
+#[path = "../../../../tests/common/mod.rs"]
+mod common;
+mod explain;
+mod explain_ranks;
+mod metrics;
+mod pack;
+mod probe;
+mod ranks;
+mod remote;
+#[path = "../../../../tests/servers/mod.rs"]
+mod servers;
+mod simulate;
+
+use std::path::PathBuf;
+
+/// The root of the repository, where golden files are.
+fn repository() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

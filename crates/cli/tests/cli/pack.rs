@@ -1,0 +1,611 @@
+//! Each sentence above `pack`, `Presizer` and `verify`, and what the command prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use crate::common::{jpeg, png, training};
+use feedwater::Error;
+use feedwater::error::Fault;
+use feedwater::geometry::Size;
+use feedwater::header::{Format, Header};
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::op::{Chain, Resize};
+use feedwater::plan;
+use feedwater::source::{Directory, HostPage, Memory, Page, Source, TfRecord, WebDataset};
+use feedwater::tensor::{DType, Layout};
+use feedwater_tools::pack::{
+    Manifest, Presize, Presizer, Settings, ShardFormat, gain, pack, verify,
+};
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Small shards, so that there are several.
+fn settings(format: ShardFormat) -> Settings {
+    Settings { format, shard_bytes: 6000, threads: 3, ..Settings::default() }
+}
+
+fn pictures() -> Vec<(Vec<u8>, i64)> {
+    let labels = [3, -1, 0, i64::MAX, i64::MIN, 7, 7, 2, 1, 0, 5];
+    let bytes = (0..).map(|i| match i % 3 {
+        0 => png(i, 20 + i as u32, 14),
+        _ => jpeg(i, 40 + 8 * i as u32, 60),
+    });
+    bytes.zip(labels).collect()
+}
+
+fn source() -> Memory {
+    Memory::new(pictures()).unwrap()
+}
+
+fn packed(source: &dyn Source, settings: &Settings) -> (TempDir, Manifest) {
+    let root = tempfile::tempdir().unwrap();
+    let manifest = pack(source, root.path(), settings, |_| {}).unwrap();
+    (root, manifest)
+}
+
+fn open(format: ShardFormat, root: &Path) -> Box<dyn Source> {
+    let paths: [PathBuf; 1] = match format {
+        ShardFormat::WebDataset => [root.into()],
+        ShardFormat::TfRecord => [root.join("*.tfrecord")],
+    };
+    match format {
+        ShardFormat::WebDataset => Box::new(WebDataset::open(&paths, &Default::default()).unwrap()),
+        ShardFormat::TfRecord => Box::new(TfRecord::open(&paths, &Default::default()).unwrap()),
+    }
+}
+
+fn samples(source: &dyn Source) -> Vec<(Vec<u8>, i64)> {
+    let read = |index| {
+        let mut page = HostPage::default();
+        source.read(index, &mut page, 1 << 20).unwrap();
+        (page.bytes().to_vec(), source.label(index))
+    };
+    (0..source.len()).map(read).collect()
+}
+
+/// The visible files and their bytes.
+fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .filter(|(name, _)| !name.starts_with('.'))
+        .map(|(name, path)| (name, fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn the_samples_are_those_of_the_source_byte_for_byte_in_its_order() {
+    for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
+        let (root, manifest) = packed(&source(), &settings(format));
+        assert_eq!(samples(&*open(format, root.path())), pictures());
+        assert!(manifest.shards.len() > 2 && manifest.complete, "{manifest:?}");
+        assert_eq!(manifest.shards.iter().map(|it| it.samples).sum::<u64>(), 11);
+        assert_eq!(verify(root.path(), |_| {}).unwrap(), 11);
+    }
+}
+
+#[test]
+fn the_files_depend_on_the_source_and_the_settings_alone() {
+    for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
+        let presize = Some(Presize { shorter: 32, quality: 80 });
+        let one = Settings { presize, threads: 1, ..settings(format) };
+        let (first, manifest) = packed(&source(), &one);
+        for threads in [2, 5, 40] {
+            let (other, again) = packed(&source(), &Settings { threads, ..one.clone() });
+            assert_eq!(files(other.path()), files(first.path()));
+            assert_eq!(again, manifest);
+        }
+        for shard in &manifest.shards[..manifest.shards.len() - 1] {
+            assert!(shard.bytes >= 6000, "{shard:?}");
+        }
+    }
+}
+
+/// A source that fails from some sample on, as one on a disk that is taken away.
+struct Failing<S>(S, u64);
+
+impl<S: Source> Source for Failing<S> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        match index < self.1 {
+            true => self.0.read(index, page, limit),
+            false => Err(Fault::new(feedwater::error::Reason::Unreadable, "taken away")),
+        }
+    }
+    fn version(&self, index: u64) -> Option<String> {
+        self.0.version(index)
+    }
+    fn classes(&self) -> &[String] {
+        self.0.classes()
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.0.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// Wherever it was stopped: the files are those of a run that was not.
+#[test]
+fn a_run_that_was_stopped_goes_on_after_the_last_whole_shard() {
+    for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
+        let (whole, manifest) = packed(&source(), &settings(format));
+        for stop in 0..11 {
+            let root = tempfile::tempdir().unwrap();
+            let failing = Failing(source(), stop);
+            let error = pack(&failing, root.path(), &settings(format), |_| {}).unwrap_err();
+            assert!(matches!(&error, Error::Sample(it) if it.index == stop), "{error}");
+            let found = files(root.path());
+            assert!(files(whole.path()).starts_with(&found), "half a shard is seen: {stop}");
+            assert!(verify(root.path(), |_| {}).is_err(), "an unfinished directory passes");
+            let first = std::cell::Cell::new(None);
+            let again = pack(&source(), root.path(), &settings(format), |done| {
+                first.set(first.get().or(Some(done)));
+            });
+            assert_eq!(again.unwrap(), manifest);
+            assert_eq!(files(root.path()), files(whole.path()));
+            let kept: u64 = manifest.shards[..found.len()].iter().map(|it| it.samples).sum();
+            assert_eq!(first.get(), Some(kept + 1), "shards that were there are made again");
+        }
+    }
+}
+
+#[test]
+fn a_directory_of_another_source_or_other_settings_is_refused_with_the_difference() {
+    let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let refused = |source: &dyn Source, settings: &Settings| {
+        pack(source, root.path(), settings, |_| {}).unwrap_err().to_string()
+    };
+    let same = settings(ShardFormat::WebDataset);
+    assert!(pack(&source(), root.path(), &same, |_| {}).is_ok(), "complete: nothing to do");
+    let larger = Settings { shard_bytes: 7000, ..same.clone() };
+    let words = refused(&source(), &larger);
+    assert!(
+        words.contains("shard_bytes was 6000, is 7000") && words.contains("--overwrite"),
+        "{words}"
+    );
+    let words = refused(&Memory::new(pictures()[..5].to_vec()).unwrap(), &same);
+    assert!(words.contains("samples was 11, is 5"), "{words}");
+}
+
+/// A folder of pictures in two classes, and the source that it is.
+fn folder(root: &Path) -> Directory {
+    for (number, (bytes, _)) in pictures().into_iter().enumerate() {
+        let class = root.join(format!("class{}", number / 6));
+        fs::create_dir_all(&class).unwrap();
+        fs::write(class.join(format!("{number:02}.jpg")), bytes).unwrap();
+    }
+    Directory::open(root).unwrap()
+}
+
+/// Every file of a directory with a checksum, hidden ones too, but for the lock and the indices that `verify` makes.
+fn everything(root: &Path) -> Vec<(String, u32)> {
+    let entries = fs::read_dir(root).unwrap().map(|entry| entry.unwrap());
+    let mut files: Vec<_> = entries
+        .map(|entry| (entry.file_name().into_string().unwrap(), entry.path()))
+        .filter(|(name, _)| !name.ends_with(".lock") && !name.ends_with(".feedwater1"))
+        .map(|(name, path)| (name, crc32fast::hash(&fs::read(path).unwrap())))
+        .collect();
+    files.sort();
+    files
+}
+
+/// Changes the time of a file, and nothing else.
+fn touch(path: &Path) {
+    let file = fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(7)).unwrap();
+}
+
+type Change = (&'static str, fn(&Path), &'static [&'static str]);
+
+#[test]
+fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is_written() {
+    let changes: [Change; 5] = [
+        (
+            "other bytes, as many",
+            |root| {
+                let path = root.join("class0/01.jpg");
+                let mut bytes = fs::read(&path).unwrap();
+                // Within the coded data.
+                let middle = bytes.len() / 2;
+                bytes[middle] ^= 1;
+                fs::write(&path, bytes).unwrap();
+                touch(&path);
+            },
+            &["sample 1 ", "class0/01.jpg"],
+        ),
+        (
+            "a longer file",
+            |root| {
+                let path = root.join("class0/00.jpg");
+                fs::write(&path, [fs::read(&path).unwrap(), vec![0]].concat()).unwrap();
+            },
+            &["sample 0 ", "class0/00.jpg"],
+        ),
+        (
+            "another name",
+            |root| {
+                fs::rename(root.join("class0/00.jpg"), root.join("class0/000.jpg")).unwrap();
+            },
+            &["sample 0 ", "class0/00.jpg,", "class0/000.jpg"],
+        ),
+        (
+            "a file that is gone, and another one",
+            |root| {
+                fs::remove_file(root.join("class0/02.jpg")).unwrap();
+                fs::write(root.join("class1/99.jpg"), jpeg(5, 40, 40)).unwrap();
+            },
+            &["sample 2 ", "class0/02.jpg", "class0/03.jpg"],
+        ),
+        (
+            "a new sample",
+            |root| {
+                fs::write(root.join("class1/99.jpg"), jpeg(5, 40, 40)).unwrap();
+            },
+            &["samples was 11, is 12"],
+        ),
+    ];
+    for (what, change, words) in changes {
+        // Where it was stopped half way, and where it is complete.
+        for stop in [8, 11] {
+            let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+            let settings = settings(ShardFormat::WebDataset);
+            let source = Failing(folder(data.path()), stop);
+            assert_eq!(pack(&source, root.path(), &settings, |_| {}).is_ok(), stop == 11);
+            assert!(!files(root.path()).is_empty());
+            let before = everything(root.path());
+
+            change(data.path());
+            let source = Directory::open(data.path()).unwrap();
+            let error = pack(&source, root.path(), &settings, |_| panic!("{what}: it goes on"));
+            let error = error.unwrap_err();
+            assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+            let text = error.to_string();
+            for word in words.iter().chain(&["--overwrite"]) {
+                assert!(text.contains(word), "{what}: {word}: {text}");
+            }
+            assert_eq!(everything(root.path()), before, "{what}");
+
+            let overwrite = Settings { overwrite: true, ..settings.clone() };
+            pack(&source, root.path(), &overwrite, |_| {}).unwrap();
+            let (fresh, _) = packed(&source, &settings);
+            assert_eq!(everything(root.path()), everything(fresh.path()), "{what}");
+            verify(root.path(), |_| {}).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_on_with() {
+    let (data, root) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let settings = settings(ShardFormat::TfRecord);
+    let source = Failing(folder(data.path()), 8);
+    pack(&source, root.path(), &settings, |_| {}).unwrap_err();
+    touch(&data.path().join("class0/00.jpg"));
+    // Not packed yet.
+    let last = data.path().join("class1/10.jpg");
+    fs::write(&last, jpeg(77, 50, 50)).unwrap();
+    let source = Directory::open(data.path()).unwrap();
+    pack(&source, root.path(), &settings, |_| {}).unwrap();
+    let (fresh, _) = packed(&source, &settings);
+    assert_eq!(files(root.path()), files(fresh.path()));
+}
+
+/// A source that tells no version is read again: here pictures in memory.
+#[test]
+fn a_source_without_versions_is_compared_by_its_bytes() {
+    let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let mut pictures = pictures();
+    pictures[4].0.push(0);
+    let other = Memory::new(pictures.clone()).unwrap();
+    let same = settings(ShardFormat::WebDataset);
+    let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("sample 4 (memory[4])"), "{refused}");
+    pictures[4].0.pop();
+    pictures[6].1 += 1;
+    let other = Memory::new(pictures).unwrap();
+    let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
+    assert!(refused.contains("sample 6 (memory[6]) had label 7, has label 8"), "{refused}");
+}
+
+#[test]
+fn manifests_of_other_versions_are_told_apart() {
+    let (root, manifest) = packed(&source(), &settings(ShardFormat::WebDataset));
+    let path = root.path().join(".feedwater-pack.json");
+    let mut json: Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
+    let same = settings(ShardFormat::WebDataset);
+    json["version"] = 3.into();
+    json["unknown"] = 1.into();
+    fs::write(&path, json.to_string()).unwrap();
+    let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Io { path: it, .. } if *it == path), "{error}");
+    // As the first version wrote it.
+    let fields = json.as_object_mut().unwrap();
+    fields.remove("unknown");
+    fields.remove("version");
+    fs::write(&path, json.to_string()).unwrap();
+    verify(root.path(), |_| {}).unwrap();
+    let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+    let overwrite = Settings { overwrite: true, ..same };
+    assert_eq!(pack(&source(), root.path(), &overwrite, |_| {}).unwrap(), manifest);
+}
+
+#[test]
+fn shards_that_are_gone_or_foreign_are_told_before_anything_is_written() {
+    let settings = settings(ShardFormat::WebDataset);
+    let (root, manifest) = packed(&source(), &settings);
+    let shard = root.path().join(&manifest.shards[1].name);
+    fs::remove_file(&shard).unwrap();
+    let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+    assert!(matches!(&error, Error::Io { path, .. } if *path == shard), "{error}");
+
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("train-000000.tar"), "someone's").unwrap();
+    let overwrite = Settings { overwrite: true, ..settings.clone() };
+    for settings in [settings, overwrite] {
+        let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
+        assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+    }
+    assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
+}
+
+/// A source during whose first read another pack into the same directory is tried.
+struct Meanwhile<'a>(Memory, &'a Path, Mutex<Option<Error>>);
+
+impl Source for Meanwhile<'_> {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        if index == 0 {
+            let second = pack(&self.0, self.1, &settings(ShardFormat::WebDataset), |_| {});
+            *self.2.lock().unwrap() = second.err();
+        }
+        self.0.read(index, page, limit)
+    }
+    fn largest_bytes(&self) -> u64 {
+        self.0.largest_bytes()
+    }
+    fn memory_bytes(&self) -> u64 {
+        self.0.memory_bytes()
+    }
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+#[test]
+fn two_packs_into_one_directory_cannot_be_and_the_second_is_told_the_first() {
+    let root = tempfile::tempdir().unwrap();
+    let source = Meanwhile(source(), root.path(), Mutex::new(None));
+    pack(&source, root.path(), &settings(ShardFormat::WebDataset), |_| {}).unwrap();
+    let second = source.2.into_inner().unwrap().expect("the second is refused");
+    assert!(matches!(&second, Error::Io { path, .. } if path == root.path()), "{second}");
+    assert!(second.to_string().contains(&format!("process {} ", std::process::id())), "{second}");
+    let (whole, _) = packed(&source.0, &settings(ShardFormat::WebDataset));
+    assert_eq!(everything(root.path()), everything(whole.path()));
+}
+
+/// However far it was: no lock is left, no temporary file, and the files are those of a run that was not killed.
+#[test]
+fn a_pack_that_is_killed_leaves_no_lock_and_is_gone_on_with() {
+    let data = tempfile::tempdir().unwrap();
+    for number in 0..24u8 {
+        let head = b"P6 512 256 255\n".to_vec();
+        let pixels = vec![number; 3 * 512 * 256];
+        fs::create_dir_all(data.path().join("data/class")).unwrap();
+        let path = data.path().join(format!("data/class/{number:02}.ppm"));
+        fs::write(path, [head, pixels].concat()).unwrap();
+    }
+    let command = |to: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_feedwater"));
+        command.args(["pack", "data", to, "--shard-mib", "1", "--workers", "1"]);
+        command.stdout(std::process::Stdio::null()).current_dir(data.path());
+        command
+    };
+    assert!(command("whole").status().unwrap().success());
+    for name in [".train-000000", "train-000000.tar", "train-000002.tar", ".feedwater-pack.json"] {
+        let to = data.path().join("killed");
+        let mut child = command("killed").spawn().unwrap();
+        let begun = || {
+            let names = fs::read_dir(&to).into_iter().flatten().map(|it| it.unwrap().file_name());
+            names.into_iter().any(|it| it.to_string_lossy().starts_with(name))
+        };
+        while !begun() && child.try_wait().unwrap().is_none() {
+            std::thread::yield_now();
+        }
+        // It may have ended by itself, which is as well.
+        let _ = child.kill();
+        child.wait().unwrap();
+        assert!(command("killed").status().unwrap().success());
+        assert_eq!(everything(&to), everything(&data.path().join("whole")));
+        fs::remove_dir_all(&to).unwrap();
+    }
+}
+
+#[test]
+fn a_sample_that_cannot_be_used_is_an_error_or_is_left_out_and_counted() {
+    let mut pictures = pictures();
+    pictures[2].0 = b"text".to_vec();
+    pictures[10].0 = Vec::new();
+    let source = Memory::new(pictures.clone()).unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let strict = settings(ShardFormat::WebDataset);
+    let error = pack(&source, root.path(), &strict, |_| {}).unwrap_err();
+    assert!(error.to_string().contains("unsupported (sample 2)"), "{error}");
+    let (root, manifest) = packed(&source, &Settings { skip: true, ..strict });
+    assert_eq!(manifest.skipped, 2);
+    let indices: Vec<u64> = manifest.skipped_first.iter().map(|it| it.index).collect();
+    assert_eq!(indices, [2, 10]);
+    for index in [10, 2] {
+        pictures.remove(index);
+    }
+    assert_eq!(samples(&*open(ShardFormat::WebDataset, root.path())), pictures);
+    assert_eq!(verify(root.path(), |_| {}).unwrap(), 9);
+}
+
+#[test]
+fn verifying_finds_every_changed_byte_of_a_picture_or_label_and_missing_shards() {
+    for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
+        let (root, manifest) = packed(&source(), &settings(format));
+        let path = root.path().join(&manifest.shards[0].name);
+        let whole = fs::read(&path).unwrap();
+        let picture = pictures()[0].0.clone();
+        let start = whole.windows(picture.len()).position(|it| it == picture).unwrap();
+        for place in [start, start + picture.len() / 2, start + picture.len() - 1] {
+            let mut damaged = whole.clone();
+            damaged[place] ^= 1;
+            fs::write(&path, &damaged).unwrap();
+            let words = verify(root.path(), |_| {}).unwrap_err().to_string();
+            assert!(words.contains("train-000000"), "{words}");
+        }
+        fs::write(&path, &whole).unwrap();
+        assert!(verify(root.path(), |_| {}).is_ok());
+        fs::remove_file(&path).unwrap();
+        assert!(verify(root.path(), |_| {}).unwrap_err().to_string().contains("train-000000"));
+    }
+    let empty = tempfile::tempdir().unwrap();
+    assert!(verify(empty.path(), |_| {}).unwrap_err().to_string().contains("was not packed"));
+}
+
+fn presized(bytes: &[u8], shorter: u32) -> Option<Vec<u8>> {
+    let header = Header::parse(bytes).unwrap();
+    Presizer::new(Presize { shorter, quality: 95 }).make(bytes, &header).unwrap()
+}
+
+#[test]
+fn small_pictures_are_kept_and_others_become_upright_jpegs_with_the_shorter_side_asked_for() {
+    assert_eq!(presized(&jpeg(1, 60, 40), 40), None);
+    let header = Header::parse(&presized(&png(1, 90, 61), 40).unwrap()).unwrap();
+    // int(40 * 90 / 61), as Pillow and torchvision round.
+    assert_eq!((header.format, header.size), (Format::Jpeg, Size::new(59, 40)));
+}
+
+/// What the operator gives, encoded.
+fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
+    let mut settings = plan::Settings::default();
+    settings.loader.batch = 1;
+    settings.output.dtype = DType::U8;
+    settings.output.layout = Layout::Nhwc;
+    let chain = Chain::new().then(Resize::to(size.width, size.height));
+    let source = Arc::new(Memory::new(vec![(bytes.to_vec(), 0)]).unwrap());
+    let builder = LoaderBuilder::new(source, chain).settings(settings).device(DeviceChoice::Cpu);
+    let pixels = builder.build().unwrap().into_iter().next().unwrap().unwrap().to_host().unwrap();
+    let mut jpeg = Vec::new();
+    let mut encoder = Encoder::new(&mut jpeg, 95);
+    encoder.set_sampling_factor(SamplingFactor::F_2_2);
+    encoder.encode(&pixels, size.width as u16, size.height as u16, ColorType::Rgb).unwrap();
+    jpeg
+}
+
+#[test]
+fn smaller_pictures_are_the_operators_and_turned_ones_stand_upright() {
+    let upright = jpeg(5, 120, 80);
+    assert!(presized(&upright, 40).unwrap() == resized(&upright, Size::new(60, 40)));
+    // The same file with an EXIF orientation: a quarter turn.
+    let exif =
+        b"\xff\xe1\x00\x22Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0";
+    let turned = [&upright[..2], &exif[..], &upright[2..]].concat();
+    let small = presized(&turned, 40).unwrap();
+    assert!(Header::parse(&small).unwrap().orientation.is_upright());
+    assert!(small == resized(&turned, Size::new(40, 60)));
+}
+
+#[test]
+fn the_gain_is_measured_on_the_pictures_that_would_become_smaller() {
+    let pictures = (0..6).map(|i| (jpeg(i, 640, 480), 0)).chain([(b"text".to_vec(), 0)]).collect();
+    let source = Memory::new(pictures).unwrap();
+    let presize = Some(Presize { shorter: 48, quality: 85 });
+    let wanted = Settings { presize, ..Settings::default() };
+    let gain = gain(&source, &wanted, &training(), 100).unwrap();
+    assert_eq!(gain.images, 6);
+    assert!(gain.bytes_after * 10 < gain.bytes_before, "{gain:?}");
+    assert!(gain.images_per_second_before > 0.0 && gain.images_per_second_after > 0.0, "{gain:?}");
+}
+
+#[test]
+fn settings_that_cannot_be_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let refused = |settings: Settings| {
+        pack(&source(), root.path(), &settings, |_| {}).unwrap_err().to_string()
+    };
+    let with = |shorter, quality| Some(Presize { shorter, quality });
+    let normal = settings(ShardFormat::WebDataset);
+    for (settings, words) in [
+        (Settings { shard_bytes: 0, ..normal.clone() }, "shard_bytes: must be at least 1"),
+        (Settings { name: "a/b".into(), ..normal.clone() }, "name: must be the visible name"),
+        (Settings { name: ".a".into(), ..normal.clone() }, "name: must be the visible name"),
+        (Settings { presize: with(0, 90), ..normal.clone() }, "shorter: must be 1 to"),
+        (Settings { presize: with(9, 101), ..normal.clone() }, "quality: must be 1 to 100, is 101"),
+    ] {
+        let found = refused(settings);
+        assert!(found.contains(words), "{words}: {found}");
+    }
+}
+
+#[test]
+fn the_command_packs_verifies_and_says_how_to_read_it() {
+    let root = tempfile::tempdir().unwrap();
+    let data = root.path().join("data");
+    let synth = feedwater_tools::synth::Settings {
+        images: 12,
+        width: 96,
+        height: 64,
+        classes: 3,
+        ..Default::default()
+    };
+    feedwater_tools::synth::write(&data, &synth, |_| {}).unwrap();
+    let run = |arguments: &[&str]| {
+        let program = env!("CARGO_BIN_EXE_feedwater");
+        let mut command = Command::new(program);
+        let output = command.arg("pack").args(arguments).current_dir(root.path()).output().unwrap();
+        let text = |bytes| String::from_utf8(bytes).unwrap();
+        (output.status.code(), text(output.stdout), text(output.stderr))
+    };
+    let (code, text, _) = run(&["data", "out", "--shorter", "32", "--format", "tfrecord"]);
+    assert_eq!(code, Some(0));
+    for words in [
+        "presizing 12 pictures",
+        "packed    12 samples in 1 shards",
+        "verified  12",
+        "tfrecord = \"out\"",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (code, text, _) = run(&["data", "none", "--shorter", "32", "--dry-run", "--json"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((code, &json["gain"]["images"]), (Some(0), &12.into()));
+    assert!(!root.path().join("none").exists());
+    let (_, text, _) = run(&["data", "plain", "--json", "--name", "val"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(
+        (&json["verified"], &json["shards"][0]["name"]),
+        (&12.into(), &"val-000000.tar".into())
+    );
+    let (code, _, words) = run(&["data", "plain", "--name", "other"]);
+    assert!(code == Some(2) && words.contains("name was \"val\", is \"other\""), "{words}");
+}

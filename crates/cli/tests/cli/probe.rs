@@ -1,0 +1,246 @@
+//! Each sentence above `probe::run` and `source::detect`, and what the command prints.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::common::{jpeg, png, progressive};
+use feedwater::plan::Limits;
+use feedwater::source::{self, Memory, Source};
+use feedwater_tools::probe::{self, Report, Settings};
+use serde_json::Value;
+use tempfile::TempDir;
+
+fn settings() -> Settings {
+    Settings { samples: 0, threads: 3, decode: false, limits: Limits::default(), strict: true }
+}
+
+fn look(source: &dyn Source) -> Report {
+    probe::run(source, &settings(), |_| {})
+}
+
+fn counts<'a>(counts: &[(&'a str, u64)]) -> BTreeMap<&'a str, u64> {
+    counts.iter().copied().collect()
+}
+
+/// Good pictures of three sorts, a cut one, an empty one and one that is no picture.
+fn mixed() -> Memory {
+    let cut = jpeg(4, 64, 48)[..200].to_vec();
+    let samples =
+        [jpeg(1, 300, 200), progressive(2, 64, 48), png(3, 20, 10), cut, vec![], b"text".to_vec()];
+    Memory::new(samples.into_iter().zip([0, 0, 1, 1, 1, -1]).collect()).unwrap()
+}
+
+#[test]
+fn everything_is_counted_once_whatever_the_number_of_threads() {
+    let source = mixed();
+    let report = look(&source);
+    for threads in [1, 2, 16] {
+        assert_eq!(probe::run(&source, &Settings { threads, ..settings() }, |_| {}), report);
+    }
+    assert_eq!((report.samples, report.seen, report.usable()), (6, 6, 3));
+    assert_eq!(report.formats, counts(&[("JPEG", 2), ("PNG", 1)]));
+    assert_eq!(report.samplings.values().sum::<u64>(), 2);
+    assert_eq!((report.progressive, report.turned), (1, 0));
+    assert_eq!((report.smallest, report.largest), (Some([20, 10]), Some([300, 200])));
+    assert_eq!(report.pixels, 300 * 200 + 64 * 48 + 200);
+    let sizes: Vec<u64> = report.sizes.iter().map(|it| it.images).collect();
+    assert_eq!(sizes, [2, 1, 0, 0, 0, 0, 0, 0]);
+    assert_eq!(report.routes, counts(&[("hardware", 1), ("host", 1), ("cpu", 1)]));
+    assert_eq!(report.cpu_because, counts(&[("not a JPEG", 1)]));
+    assert_eq!(report.labels, BTreeMap::from([(-1, 1), (0, 2), (1, 3)]));
+    assert_eq!(report.faults, counts(&[("truncated", 1), ("empty", 1), ("unsupported", 1)]));
+    let examples: Vec<_> = report.examples.iter().map(|it| (it.index, it.reason)).collect();
+    assert_eq!(examples, [(3, "truncated"), (4, "empty"), (5, "unsupported")]);
+}
+
+#[test]
+fn fewer_samples_are_evenly_spread_and_labels_are_of_all() {
+    let source = mixed();
+    let report = probe::run(&source, &Settings { samples: 3, ..settings() }, |_| {});
+    assert_eq!((report.samples, report.seen), (6, 3));
+    assert_eq!(report.formats, counts(&[("JPEG", 1), ("PNG", 1)]));
+    assert_eq!(report.faults, counts(&[("empty", 1)]));
+    assert_eq!(report.labels.values().sum::<u64>(), 6);
+}
+
+#[test]
+fn what_is_beyond_the_limits_cannot_be_used() {
+    let limits = Limits { max_pixels: 59_999, ..Limits::default() };
+    let report = probe::run(&mixed(), &Settings { limits, ..settings() }, |_| {});
+    assert_eq!(report.faults["oversized"], 1);
+    assert_eq!(report.largest, Some([64, 48]));
+}
+
+#[test]
+fn damage_within_the_coded_data_is_found_by_decoding() {
+    let mut bytes = png(3, 200, 100);
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 0x55;
+    let source = Memory::new(vec![(bytes, 0)]).unwrap();
+    assert_eq!(look(&source).usable(), 1);
+    let decoded = probe::run(&source, &Settings { decode: true, ..settings() }, |_| {});
+    assert_eq!((decoded.usable(), decoded.faults), (0, counts(&[("corrupt", 1)])));
+}
+
+#[test]
+fn of_many_labels_the_first_are_counted_one_by_one() {
+    let source = Memory::new((0..10_050).map(|label| (Vec::new(), label)).collect()).unwrap();
+    let report = look(&source);
+    assert_eq!((report.labels.len(), report.other_labels), (probe::MOST_LABELS, 50));
+    assert_eq!(report.examples.len(), 20);
+    assert!(report.examples.iter().map(|it| it.index).eq(0..20));
+}
+
+fn golden(name: &str) -> PathBuf {
+    crate::repository().join("tests/golden/records").join(name)
+}
+
+fn folder(files: &[&str]) -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for name in files {
+        fs::copy(golden(name), root.path().join(name)).unwrap();
+    }
+    root
+}
+
+fn key(path: &Path) -> &'static str {
+    source::detect(path).unwrap().key()
+}
+
+#[test]
+fn a_file_is_known_by_its_first_bytes_or_its_name() {
+    let root = folder(&["train-000000.tar", "train-00000-of-00002"]);
+    assert_eq!(key(&root.path().join("train-000000.tar")), "webdataset");
+    assert_eq!(key(&root.path().join("train-00000-of-00002")), "tfrecord");
+    fs::write(root.path().join("list.txt"), "a.jpg 1\n").unwrap();
+    assert_eq!(key(&root.path().join("list.txt")), "list");
+    fs::write(root.path().join("other"), "text").unwrap();
+    let error = source::detect(&root.path().join("other")).unwrap_err().to_string();
+    assert!(
+        error.contains("other is of no source") && error.contains("directory, list"),
+        "{error}"
+    );
+    let missing = source::detect(&root.path().join("missing")).unwrap_err();
+    assert!(missing.to_string().contains("missing"), "{missing}");
+}
+
+#[test]
+fn every_format_is_known() {
+    let golden = crate::repository().join("tests/golden");
+    for (path, expected) in [
+        ("beton/jpg.beton", "beton"),
+        ("coco/instances.json", "coco"),
+        ("lmdb/datum.mdb", "lmdb"),
+        ("lmdb/image", "lmdb"),
+        ("npy/rgb-1.npy", "npy"),
+        ("recordio/train.rec", "recordio"),
+        ("parquet/snappy.parquet", "parquet"),
+        ("records/gnu.tar", "webdataset"),
+        ("records/train.tar.gz", "webdataset"),
+        ("records/train-00000-of-00002", "tfrecord"),
+    ] {
+        assert_eq!(key(&golden.join(path)), expected, "{path}");
+    }
+    let root = folder(&[]);
+    for name in ["a.csv", "a.tsv", "a.jsonl", "a.txt"] {
+        fs::write(root.path().join(name), "").unwrap();
+        assert_eq!(key(&root.path().join(name)), "list", "{name}");
+    }
+}
+
+#[test]
+fn a_folder_is_what_its_own_files_are_else_a_directory_of_pictures() {
+    assert_eq!(key(folder(&["train-000000.tar", "train-000001.tar"]).path()), "webdataset");
+    assert_eq!(key(folder(&["train-00000-of-00002"]).path()), "tfrecord");
+    assert_eq!(key(folder(&["0.jpg", "1.jpg"]).path()), "directory");
+    let classes = folder(&[]);
+    fs::create_dir(classes.path().join("a")).unwrap();
+    // Beside class folders, a list is a file that is not a sample.
+    fs::write(classes.path().join("list.txt"), "a/0.jpg 1\n").unwrap();
+    assert_eq!(key(classes.path()), "directory");
+}
+
+fn feedwater(arguments: &[&str]) -> (bool, String, String) {
+    let program = env!("CARGO_BIN_EXE_feedwater");
+    let output = Command::new(program).arg("probe").args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (output.status.success(), text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn the_command_prints_what_is_there_for_people_and_as_json() {
+    let root = folder(&["0.jpg", "1.jpg", "2.jpg"]);
+    fs::write(root.path().join("3.jpg"), b"\xff\xd8").unwrap();
+    let path = root.path().to_str().unwrap();
+    let (done, text, _) = feedwater(&[path]);
+    assert!(done);
+    for words in [
+        "directory = ",
+        "samples   4; ",
+        "formats   JPEG 3 (100.0 %)",
+        "labels    none",
+        "routes    hardware 3 (100.0 %)",
+        "unusable  truncated 1 (25.0 %)",
+        "3.jpg: truncated: ",
+    ] {
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    let (_, text, _) = feedwater(&[path, "--json", "--samples", "2"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!((&json["report"]["samples"], &json["report"]["seen"]), (&4.into(), &2.into()));
+    assert_eq!(json["source"]["directory"], path);
+}
+
+#[test]
+fn the_command_prints_the_classes_what_is_left_out_and_what_looks_wrong() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["train/cat/0.jpg", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg"] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, jpeg(1, 20, 10)).unwrap();
+    }
+    fs::write(root.path().join("train/cat/readme.txt"), "text").unwrap();
+    let above = root.path().to_str().unwrap();
+    let (done, text, words) = feedwater(&[above]);
+    assert!(done && words.contains("train (3 images), val (1 images)"), "{words}");
+    assert!(text.contains("left out  1 files have no image's extension: .txt 1"), "{text}");
+    let (_, text, words) = feedwater(&[root.path().join("train").to_str().unwrap()]);
+    assert_eq!(words, "");
+    let table: Vec<Vec<&str>> =
+        text.lines().map(|line| line.split_whitespace().collect()).collect();
+    for row in [["0", "2", "cat"], ["1", "1", "dog"]] {
+        assert!(table.contains(&row.to_vec()), "{text}");
+    }
+    let (_, text, _) = feedwater(&[above, "--json"]);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["report"]["left_out"][0]["why"], "other_extension");
+    assert_eq!(json["warnings"].as_array().unwrap().len(), 1);
+}
+
+#[test]
+fn of_many_classes_the_command_prints_some() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a.jpg"), jpeg(1, 20, 10)).unwrap();
+    let rows: String = (0..1000).map(|class| format!("a.jpg,class {class:04}\n")).collect();
+    fs::write(root.path().join("a.csv"), format!("path,label\n{rows}")).unwrap();
+    let (done, text, _) = feedwater(&[root.path().join("a.csv").to_str().unwrap()]);
+    assert!(done && text.contains("class 0019") && !text.contains("class 0020"), "{text}");
+    assert!(text.contains("980 labels more"), "{text}");
+}
+
+#[test]
+fn the_command_takes_a_pipeline_file_for_settings_that_are_not_the_default() {
+    let root = folder(&["train-000000.tar"]);
+    let file = root.path().join("set.toml");
+    let text =
+        "[source]\nwebdataset = \"train-000000.tar\"\nlabel = \"json\"\nlabel_key = \"label\"\n";
+    fs::write(&file, text).unwrap();
+    let (done, text, _) = feedwater(&[file.to_str().unwrap(), "--json"]);
+    assert!(done);
+    let json: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["report"]["labels"], serde_json::json!({ "-2": 1, "1": 1, "8": 1 }));
+    let (done, _, words) = feedwater(&[root.path().join("none").to_str().unwrap()]);
+    assert!(!done && words.contains("none"), "{words}");
+}

@@ -1,0 +1,38 @@
+//! What the program says of files behind URLs.
+
+use std::fs;
+use std::process::Command;
+
+use crate::servers::{Fault, Server};
+
+#[test]
+fn the_command_line_tells_of_attempts_while_it_waits() {
+    let server = Server::start();
+    server.fail("/silent/list.txt", [Fault::Hang; 3]);
+    let root = tempfile::tempdir().unwrap();
+    let file = root.path().join("pipeline.toml");
+    let url = server.url("/silent/list.txt").replace("http://", "http://user:secret@");
+    let toml = format!(
+        "[source]\nlist = \"{url}\"\n[storage]\nretries = 2\ntimeout = 1\n[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n"
+    );
+    fs::write(&file, toml).unwrap();
+    let ran = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["plan", "--device", "cpu"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let told = String::from_utf8(ran.stderr).unwrap();
+    let lines: Vec<&str> = told.lines().collect();
+    assert!(!ran.status.success() && lines.len() >= 2, "{told}");
+    assert!(lines[0].contains("/silent/list.txt") && lines[0].contains("attempt 1 of 3"), "{told}");
+    let last = lines.last().unwrap();
+    assert!(last.starts_with("feedwater: ") && last.contains("attempt 3 of 3"), "{told}");
+    assert!(!told.contains("secret"), "{told}");
+    let shown = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["plan", "--settings"])
+        .arg(&file)
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains("/silent/list.txt") && !shown.contains("secret"), "{shown}");
+}

@@ -1,0 +1,281 @@
+//! `feedwater bench` as a user calls it, on the CPU and on the simulated GPU, and the scripts of `benches/peers`.
+
+use crate::simulated;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_feedwater");
+
+const PIPELINE: &str = r#"
+[source]
+directory = "data"
+[loader]
+batch = 4
+last = "partial"
+[[chain]]
+op = "center_crop"
+width = 32
+height = 24
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+/// Ten small pictures, and `pipeline.toml`, which begins with `head`.
+fn workplace(head: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    fs::write(dir.path().join("pipeline.toml"), format!("{head}{PIPELINE}")).unwrap();
+    dir
+}
+
+fn bench(dir: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(PROGRAM);
+    command.arg("bench").args(args).current_dir(dir).env("FEEDWATER_CACHE", dir.join("cache"));
+    command
+}
+
+/// Standard output and its last line as JSON, of a call that ends with `code`.
+fn told(output: &Output, code: i32) -> (String, Value) {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    let stdout = String::from_utf8(output.stdout.clone()).unwrap();
+    let last = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
+    (stdout, last)
+}
+
+fn cases(result: &Value) -> &[Value] {
+    result["cases"].as_array().unwrap()
+}
+
+fn number(case: &Value, key: &str) -> f64 {
+    case[key].as_f64().unwrap_or_else(|| panic!("{key} is no number: {case}"))
+}
+
+#[test]
+fn a_file_is_measured_on_the_cpu_and_the_routes_are_skipped_with_a_reason() {
+    let dir = workplace("");
+    let args = ["pipeline.toml", "--device", "cpu", "--epochs", "3", "--workers", "1", "--json"];
+    let (stdout, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
+    assert_eq!((&result["measured"], &result["failed"]), (&1.into(), &0.into()));
+    assert_eq!(result["skipped"], 4);
+    for case in cases(&result) {
+        assert_eq!(case["set"], "pipeline.toml");
+        if case["route"] != "cpu" {
+            assert_eq!(case["result"], "skipped");
+            assert!(case["reason"].as_str().unwrap().contains("no GPU is used"), "{case}");
+            continue;
+        }
+        assert_eq!(case["result"], "measured");
+        assert_eq!((number(case, "epochs"), number(case, "images")), (3.0, 30.0));
+        assert_eq!((number(case, "batch"), number(case, "workers")), (4.0, 1.0));
+        assert_eq!(case["outcomes"]["cpu"], 30, "the epoch to warm up is not counted");
+        let rate = number(case, "images_per_second");
+        assert!((rate * number(case, "seconds") - 30.0).abs() < 1e-6);
+        let waited = number(case, "consumer_waited");
+        assert!((0.0..=1.0).contains(&waited), "{waited}");
+        assert!(number(case, "first_batch_seconds") > 0.0);
+        assert!(number(case, "peak_rss_bytes") > 1e6);
+        let cpu = number(case, "cpu_seconds_per_1000_images");
+        assert!((cpu * 1e3 - number(case, "host_microseconds_per_image")).abs() <= 1e-6 * cpu);
+        assert_eq!(case["device_bytes_predicted"], 0);
+    }
+    for words in
+        ["images/s", "CPU s/1000", "first batch", "cpu 100.0 %", "skipped   no GPU is used"]
+    {
+        assert!(stdout.contains(words), "{words}: {stdout}");
+    }
+}
+
+#[test]
+fn without_a_number_of_epochs_a_case_takes_three_seconds_even_where_an_epoch_is_one_batch() {
+    let dir = workplace("");
+    let args = ["pipeline.toml", "--device", "cpu", "--batch", "64", "--routes", "cpu", "--json"];
+    let (_, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
+    let case = &cases(&result)[0];
+    assert_eq!(case["batch"], 64);
+    assert!(number(case, "seconds") >= 3.0);
+    assert_eq!(number(case, "images"), 10.0 * number(case, "epochs"));
+}
+
+#[test]
+fn the_sets_are_made_once_with_pipeline_files_beside_them() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--images", "16", "--device", "cpu", "--routes", "cpu", "--epochs", "1", "--json"];
+    let (_, result) = told(&bench(dir.path(), &args).output().unwrap(), 0);
+    let found: Vec<_> = cases(&result)
+        .iter()
+        .map(|case| (case["set"].as_str().unwrap(), number(case, "images")))
+        .collect();
+    let expected = [
+        ("500x375", 16.0),
+        ("2048x1536", 2.0),
+        ("500x375-progressive", 4.0),
+        ("500x375-mixed", 16.0),
+    ];
+    assert_eq!(found, expected);
+    assert!(cases(&result).iter().all(|case| case["batch"] == 64));
+
+    let cache = dir.path().join("cache");
+    let picture = cache.join("synth-4-progressive/class000/0000000.jpg");
+    assert!(is_progressive(&fs::read(&picture).unwrap()));
+    let list = fs::read_to_string(cache.join("synth-16-mixed.tsv")).unwrap();
+    let progressive = list.lines().filter(|line| {
+        let path = line.split('\t').next().unwrap();
+        is_progressive(&fs::read(cache.join(path)).unwrap())
+    });
+    assert_eq!(progressive.count(), 2, "an eighth");
+
+    let made = fs::metadata(&picture).unwrap().modified().unwrap();
+    told(&bench(dir.path(), &args).output().unwrap(), 0);
+    assert_eq!(fs::metadata(&picture).unwrap().modified().unwrap(), made);
+    let file = cache.join("synth-16.toml");
+    let run =
+        Command::new(PROGRAM).arg("run").arg(file).args(["--device", "cpu"]).output().unwrap();
+    assert!(run.status.success(), "the pipeline files are for the other commands too");
+}
+
+#[test]
+fn a_case_that_fails_is_told_with_its_reason_and_the_others_go_on() {
+    let dir = workplace("");
+    let bad = dir.path().join("data/class001/0000004.jpg");
+    let whole = fs::read(&bad).unwrap();
+    fs::write(&bad, &whole[..whole.len() / 3]).unwrap();
+    let args = ["pipeline.toml", "--device", "cpu", "--epochs", "1", "--json"];
+    let output = bench(dir.path(), &args).output().unwrap();
+    let (stdout, result) = told(&output, 1);
+    let case = cases(&result).iter().find(|case| case["route"] == "cpu").unwrap();
+    assert_eq!(case["result"], "failed");
+    let reason = case["reason"].as_str().unwrap();
+    assert!(reason.contains("class001/0000004.jpg: truncated"), "{reason}");
+    assert!(stdout.contains("FAILED"), "{stdout}");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(words, "feedwater: 1 of 5 cases failed\n");
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_misuse_and_what_cannot_be_measured_is_failure() {
+    let dir = workplace("");
+    for (args, code) in [
+        (&["pipeline.toml", "--routes", "wires"][..], 2),
+        (&["pipeline.toml", "--epochs", "0"], 2),
+        (&["pipeline.toml", "--images", "5"], 2),
+        (&["pipeline.toml", "--batch", "0"], 2),
+        (&["--case", "cpu"], 2),
+        (&["none.toml", "--device", "cpu"], 1),
+        (&["pipeline.toml", "--device", "cpu", "--routes", "hardware,cuda"], 1),
+    ] {
+        let output = bench(dir.path(), args).output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}");
+    }
+    fs::write(dir.path().join("wrong.toml"), PIPELINE.replace("batch", "batsch")).unwrap();
+    let output = bench(dir.path(), &["wrong.toml"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+
+    // Before pictures are made for nothing.
+    let mut command = bench(dir.path(), &["--device", "gpu"]);
+    let output = command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(!dir.path().join("cache").exists());
+}
+
+#[test]
+fn on_a_gpu_a_route_that_the_file_forbids_is_skipped_and_memory_is_told() {
+    let dir = workplace("[decode]\nroutes = [\"host\", \"cpu\"]\n");
+    let libraries = simulated::exclusive().directory().to_path_buf();
+    let args = [
+        "pipeline.toml",
+        "--device",
+        "gpu",
+        "--routes",
+        "hardware,host,balanced",
+        "--epochs",
+        "2",
+        "--json",
+    ];
+    let output = bench(dir.path(), &args)
+        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
+        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
+        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
+        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .output()
+        .unwrap();
+    let (stdout, result) = told(&output, 0);
+    assert_eq!((&result["measured"], &result["skipped"]), (&2.into(), &1.into()));
+    let [hardware, alone, balanced] = cases(&result) else { panic!("{result}") };
+    assert_eq!(hardware["reason"], "decode.routes leaves hardware out");
+    assert!(stdout.contains("skipped   decode.routes leaves hardware out: hardware"), "{stdout}");
+    for case in [alone, balanced] {
+        assert!(case["device"].as_str().unwrap().starts_with("gpu 0"), "{case}");
+        assert_eq!(number(case, "images"), 20.0);
+        let all: u64 =
+            case["outcomes"].as_object().unwrap().values().filter_map(Value::as_u64).sum();
+        assert_eq!(all, 20);
+        let predicted = number(case, "device_bytes_predicted");
+        let peak = number(case, "device_bytes_peak");
+        assert!(0.0 < peak && peak <= predicted, "{peak} of {predicted}");
+        assert!(number(case, "pinned_bytes_peak") <= number(case, "pinned_bytes_predicted"));
+    }
+    assert_eq!(alone["outcomes"]["host"], 20, "{alone}");
+}
+
+#[test]
+fn the_scripts_of_the_peers_parse_and_name_a_peer_that_is_not_there() {
+    let scripts = crate::repository().join("benches/peers");
+    let python = |args: &[&str]| {
+        let mut command = Command::new("python3");
+        command.args(args).env("PYTHONDONTWRITEBYTECODE", "1");
+        command.output()
+    };
+    let current = "import sys; sys.exit(sys.version_info < (3, 9))";
+    if !python(&["-c", current]).is_ok_and(|it| it.status.success()) {
+        eprintln!("skipped: there is no python3, or it is older than 3.9");
+        return;
+    }
+    let files = fs::read_dir(&scripts).unwrap().map(|entry| entry.unwrap().path());
+    let files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|it| it == "py")).collect();
+    assert!(files.len() >= 5, "{files:?}");
+    for file in &files {
+        let parse = "import ast, sys; ast.parse(open(sys.argv[1]).read())";
+        let output = python(&["-c", parse, file.to_str().unwrap()]).unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    // feedwater against a peer that cannot be imported, whatever is installed.
+    let dir = workplace("");
+    let (data, json) = (dir.path().join("data"), dir.path().join("result.json"));
+    let modules = dir.path().join("modules");
+    fs::create_dir_all(modules.join("nvidia")).unwrap();
+    fs::write(modules.join("nvidia/__init__.py"), "raise ImportError('hidden')\n").unwrap();
+    let output = Command::new("python3")
+        .arg(scripts.join("run.py"))
+        .args(["--peers", "feedwater,dali", "--device", "cpu", "--rounds", "1", "--epochs", "1"])
+        .args(["--feedwater", PROGRAM, "--data", data.to_str().unwrap(), "--json"])
+        .arg(&json)
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .env("PYTHONPATH", &modules)
+        .output()
+        .unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    let result: Value = serde_json::from_slice(&fs::read(&json).unwrap()).unwrap();
+    let run = &result[0]["rounds"][0]["feedwater"];
+    assert_eq!(number(run, "images"), 10.0, "{stdout}");
+    assert!(number(run, "host_bytes") > 1e6);
+    assert_eq!(result[0]["absent"]["dali"], "ImportError: hidden");
+    assert!(stdout.contains("skipped: ImportError: hidden"), "{stdout}");
+}
+
+fn is_progressive(jpeg: &[u8]) -> bool {
+    jpeg.windows(2).any(|marker| marker == [0xff, 0xc2])
+}

@@ -1,0 +1,264 @@
+//! `feedwater bench-ops` on the simulated GPU: which kernels run, what they make, and what is left of them. Its times stand for
+//! nothing.
+
+use crate::simulated;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+const TRAINING: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+/// A crop in the middle of what is resized, so that the resizing is wanted in part only; floats are flipped and cropped.
+const EVALUATION: &str = r#"
+[[chain]]
+op = "resize"
+shorter = 40
+[[chain]]
+op = "center_crop"
+width = 36
+height = 30
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "crop"
+x = 3
+y = 2
+width = 20
+height = 16
+"#;
+
+/// Pictures of 80x60 or 60x80 by turns, and `pipeline.toml`, which ends with `chain`.
+fn workplace(images: u64, chain: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (class, (width, height)) in [(80, 60), (60, 80)].into_iter().enumerate() {
+        let settings =
+            synth::Settings { images: images / 2, width, height, classes: 1, ..Default::default() };
+        synth::write(&dir.path().join(format!("data/{class}")), &settings, |_| ()).unwrap();
+    }
+    let text = format!("[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\n{chain}");
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    dir
+}
+
+/// Runs the command on the simulated machine.
+fn bench_ops(dir: &Path, args: &[&str], environment: &[(&str, &str)]) -> Output {
+    let libraries = simulated::exclusive().directory().to_path_buf();
+    Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["bench-ops", "pipeline.toml"])
+        .args(args)
+        .current_dir(dir)
+        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
+        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
+        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
+        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .env("SIM_COUNTS", dir.join("counts.json"))
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// What the machine counted.
+fn counts(dir: &Path) -> Value {
+    serde_json::from_slice(&fs::read(dir.join("counts.json")).unwrap()).unwrap()
+}
+
+/// The result as JSON, and what the machine counted.
+fn measured(dir: &Path, args: &[&str]) -> (Value, Value) {
+    let args: Vec<&str> = ["--json", "--device", "gpu"].iter().chain(args).copied().collect();
+    let output = bench_ops(dir, &args, &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && stderr.is_empty(), "{stderr}");
+    (serde_json::from_slice(&output.stdout).unwrap(), counts(dir))
+}
+
+fn number(value: &Value, key: &str) -> f64 {
+    value[key].as_f64().unwrap_or_else(|| panic!("{key} in {value}"))
+}
+
+fn kernels(result: &Value) -> &[Value] {
+    result["device"]["kernels"].as_array().unwrap()
+}
+
+fn names(rows: &[Value]) -> Vec<&str> {
+    rows.iter().map(|it| it["name"].as_str().unwrap()).collect()
+}
+
+/// All launches of the kernels.
+fn launched(result: &Value) -> u64 {
+    kernels(result).iter().map(|it| it["launched"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn every_operator_is_a_kernel_of_its_own_with_the_cpus_pixels() {
+    let dir = workplace(10, TRAINING);
+    // Without routes nothing but the kernels is launched.
+    let routes = format!("[decode]\nroutes = [\"cpu\"]\n{TRAINING}");
+    fs::write(
+        dir.path().join("pipeline.toml"),
+        format!("[source]\ndirectory = \"data\"\n{routes}"),
+    )
+    .unwrap();
+    let (result, counts) = measured(dir.path(), &[]);
+    let expected = [
+        "chain[0] random_resized_crop",
+        "chain[1] flip",
+        "chain[2] normalize",
+        "output",
+        "chain, one kernel",
+    ];
+    assert_eq!(names(kernels(&result)), expected);
+    for row in kernels(&result) {
+        assert_eq!((number(row, "images"), number(row, "equal")), (10.0, 10.0), "{row}");
+        assert_eq!(number(row, "launches"), 1.0, "all leave with one size: {row}");
+        // Once to compare, then at least three times ten.
+        assert!(number(row, "launched") >= 31.0 && number(row, "launched") % 10.0 == 1.0, "{row}");
+        assert!(number(row, "seconds") > 0.0, "{row}");
+        let per_megapixel = number(row, "seconds_per_megapixel");
+        let seconds = per_megapixel * number(row, "megapixels");
+        assert!((seconds - number(row, "seconds")).abs() < 1e-9 * seconds, "{row}");
+        let on_cpu = result["rows"].as_array().unwrap().iter().find(|it| it["name"] == row["name"]);
+        if let Some(on_cpu) = on_cpu {
+            assert_eq!(on_cpu["part"], row["part"]);
+            assert!((number(on_cpu, "megapixels") - number(row, "megapixels")).abs() < 1e-12);
+        }
+    }
+    assert_eq!(counts["launches"].as_u64().unwrap(), launched(&result));
+    assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
+    assert_eq!(result["device"]["name"], "Simulated device");
+    assert!(result["gpu"].as_str().unwrap().starts_with("0: Simulated device, compute"));
+    for route in result["device"]["routes"].as_array().unwrap() {
+        assert!(route["reason"].as_str().unwrap().starts_with("decode.routes leaves"), "{route}");
+    }
+}
+
+#[test]
+fn windows_of_an_output_floats_and_many_sizes_have_the_cpus_pixels_too() {
+    let dir = workplace(80, EVALUATION);
+    let (result, counts) = measured(dir.path(), &["--samples", "70"]);
+    let rows = kernels(&result);
+    let expected = [
+        "chain[0] resize",
+        "chain[1] center_crop",
+        "chain[2] normalize",
+        "chain[3] flip",
+        "chain[4] crop",
+        "output",
+        "chain, one kernel",
+    ];
+    assert_eq!(names(rows), expected);
+    for row in rows {
+        assert_eq!((number(row, "images"), number(row, "equal")), (70.0, 70.0), "{row}");
+    }
+    // Groups of 32, 32 and 6; where one operator gives windows of several sizes, more.
+    assert_eq!(number(&rows[6], "launches"), 3.0);
+    assert!(counts["launches"].as_u64().unwrap() > launched(&result), "the routes launch as well");
+    assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
+}
+
+#[test]
+fn routes_of_decoding_are_timed_by_the_device() {
+    let dir = workplace(10, TRAINING);
+    let (result, counts) = measured(dir.path(), &[]);
+    let routes = result["device"]["routes"].as_array().unwrap();
+    let found: Vec<_> = routes.iter().map(|it| it["route"].as_str().unwrap()).collect();
+    assert_eq!(found, ["hardware", "cuda", "host"]);
+    for route in routes {
+        assert!(route["reason"].is_null(), "{route}");
+        assert!(number(route, "images") >= 1.0 && number(route, "images") <= 10.0, "{route}");
+        let per_megapixel = number(route, "seconds") / number(&result, "picture_megapixels");
+        assert!((per_megapixel - number(route, "seconds_per_megapixel")).abs() < 1e-9, "{route}");
+    }
+    assert_eq!((&counts["live"], &counts["faults"]), (&0.into(), &0.into()), "{counts}");
+}
+
+#[test]
+fn the_table_names_the_device_and_every_kernel() {
+    let dir = workplace(10, TRAINING);
+    let output = bench_ops(dir.path(), &["--samples", "4"], &[]);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let (cpu, device) = text.split_once("\ngpu       0: Simulated device, compute").unwrap();
+    assert!(cpu.contains("chain[1] flip"), "{text}");
+    for words in ["chain[1] flip", "chain, one kernel", "4 of 4", "hardware", "cuda", "host"] {
+        assert!(device.contains(words), "{words}\n{text}");
+    }
+    let doctor = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .arg("doctor")
+        .env("FEEDWATER_LIBCUDA", simulated::exclusive().directory().join("libcuda.so"))
+        .output()
+        .unwrap();
+    let doctor = String::from_utf8(doctor.stdout).unwrap();
+    let named = |text: &str| {
+        let line = text.lines().find(|it| it.starts_with("gpu       ")).unwrap();
+        line.split(" of ").next().unwrap().rsplit_once(", ").unwrap().0.to_string()
+    };
+    assert_eq!(named(&text), named(&doctor));
+}
+
+#[test]
+fn what_the_device_lacks_is_a_line_and_where_it_is_asked_for_an_error() {
+    let dir = workplace(4, TRAINING);
+    let nowhere = [("FEEDWATER_LIBNVRTC", "/nowhere/libnvrtc.so")];
+    let output = bench_ops(dir.path(), &["--json"], &nowhere);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let why = result["gpu"].as_str().unwrap();
+    assert!(why.starts_with("not measured: ") && why.contains("/nowhere/libnvrtc.so"), "{why}");
+    assert!(result["device"].is_null());
+    let output = bench_ops(dir.path(), &["--device", "gpu"], &nowhere);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("/nowhere/libnvrtc.so"));
+    let output = bench_ops(dir.path(), &["--device", "cpu", "--json"], &[]);
+    let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(result["gpu"], "not measured: --device cpu");
+}
+
+#[test]
+fn a_device_that_fails_costs_its_part_and_leaves_nothing() {
+    let dir = workplace(4, TRAINING);
+    for failure in [
+        "cuMemHostAlloc 1 2",
+        "cuEventCreate 2 2",
+        "cuMemAlloc 3 2",
+        "cuModuleLoadData 2 200",
+        "cuLaunchKernel 7 719",
+        "cuEventElapsedTime 4 719",
+    ] {
+        let call = failure.split(' ').next().unwrap();
+        let environment = [("SIM_FAIL", failure)];
+        let output = bench_ops(dir.path(), &["--json"], &environment);
+        let result: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let why = result["gpu"].as_str().unwrap();
+        assert!(why.starts_with("not measured: ") && why.contains(call), "{failure}: {why}");
+        assert!(result["device"].is_null(), "{failure}");
+        assert_eq!(result["rows"].as_array().unwrap().len(), 10, "{failure}");
+        let left = counts(dir.path());
+        for (count, expected) in [("injected", 1), ("live", 0), ("faults", 0)] {
+            assert_eq!(left[count], expected, "{failure}: {left}");
+        }
+
+        let output = bench_ops(dir.path(), &["--json", "--device", "gpu"], &environment);
+        assert_eq!(output.status.code(), Some(1), "{failure}");
+        assert!(String::from_utf8_lossy(&output.stderr).contains(call), "{failure}");
+        assert_eq!(counts(dir.path())["live"], 0, "{failure}");
+    }
+}

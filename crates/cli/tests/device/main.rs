@@ -1,0 +1,15 @@
+//! The program and the self-test on a simulated device.
+
+mod bench;
+mod bench_ops_gpu;
+mod selftest_decode;
+mod selftest_gpu;
+#[path = "../../../../tests/simulated/mod.rs"]
+mod simulated;
+
+use std::path::PathBuf;
+
+/// The root of the repository, where scripts are.
+fn repository() -> PathBuf {
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
+}

@@ -1,0 +1,306 @@
+//! The self-test's checks of a GPU, against the simulated machine with an nvJPEG that decodes as libjpeg-turbo does, a
+//! little differently, and wrongly: the first two pass, and the others are found.
+
+#![allow(unsafe_code, reason = "the mocked decoder is called by C")]
+
+use crate::simulated;
+use crate::simulated::{Decode, Schedule, Simulated};
+use feedwater::decode::HostDecoder;
+use feedwater::geometry::Roi;
+use feedwater::gpu::nvjpeg::Backend;
+use feedwater::header::Header;
+use feedwater_cli::selftest::gpu::{self, Gpu};
+use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard};
+
+const SUCCESS: i32 = 0;
+const BAD_JPEG: i32 = 3;
+const NOT_SUPPORTED: i32 = 4;
+
+/// Decodes a window as libjpeg-turbo does, `shift` columns to the left of where it should be; returns the pixels.
+unsafe fn libjpeg<'a>(
+    bytes: *const u8,
+    count: usize,
+    reduction: i32,
+    [x, y, width, height]: [i32; 4],
+    shift: i32,
+    rgb: *mut u8,
+) -> Option<&'a mut [u8]> {
+    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    let (bytes, rgb) = unsafe {
+        let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
+        (std::slice::from_raw_parts(bytes, count), rgb)
+    };
+    let header = Header::parse(bytes).ok()?;
+    let [x, y, width, height] =
+        [(x - shift).max(0), y, width, height].map(|value| u32::try_from(value).unwrap());
+    let mut rows = rgb.chunks_exact_mut(3 * width as usize);
+    let window = Roi::new(x, y, width, height);
+    HostDecoder::new()
+        .decode(bytes, &header, window, reduction as u32, &mut |_, row| {
+            rows.next().unwrap().copy_from_slice(row);
+        })
+        .ok()?;
+    Some(rgb)
+}
+
+/// A decoder of this name that changes the pixels by `change`, after a shift.
+macro_rules! decoder {
+    ($name:ident, $shift:expr, $change:expr) => {
+        unsafe extern "C" fn $name(
+            bytes: *const u8,
+            count: usize,
+            reduction: i32,
+            x: i32,
+            y: i32,
+            width: i32,
+            height: i32,
+            rgb: *mut u8,
+        ) -> i32 {
+            let change: fn(&mut [u8]) = $change;
+            let window = [x, y, width, height];
+            // SAFETY: the arguments are those of nvjpeg.cpp.
+            let decoded = unsafe { libjpeg(bytes, count, reduction, window, $shift, rgb) };
+            let Some(rgb) = decoded else { return BAD_JPEG };
+            change(rgb);
+            SUCCESS
+        }
+    };
+}
+
+/// Moves a byte by so many levels, to the side where there is room.
+fn stray(byte: &mut u8, levels: u8) {
+    *byte = if *byte < 128 { *byte + levels } else { *byte - levels };
+}
+
+decoder!(exact, 0, |_| ());
+decoder!(four_levels_here_and_there, 0, |rgb| rgb
+    .iter_mut()
+    .step_by(9)
+    .for_each(|it| stray(it, 4)));
+decoder!(five_levels_once, 0, |rgb| stray(&mut rgb[0], 5));
+decoder!(a_level_everywhere, 0, |rgb| rgb.iter_mut().for_each(|it| stray(it, 1)));
+decoder!(a_column_off, 1, |_| ());
+decoder!(rolled_by_a_pixel, 0, |rgb| rgb.rotate_right(3));
+
+/// As libjpeg-turbo, but what is reduced is the mean of the pixels that stand for one.
+unsafe extern "C" fn means(
+    bytes: *const u8,
+    count: usize,
+    reduction: i32,
+    x: i32,
+    y: i32,
+    width: i32,
+    height: i32,
+    rgb: *mut u8,
+) -> i32 {
+    if reduction == 1 {
+        // SAFETY: the same arguments.
+        return unsafe { exact(bytes, count, reduction, x, y, width, height, rgb) };
+    }
+    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    let file = unsafe { std::slice::from_raw_parts(bytes, count) };
+    let Ok(header) = Header::parse(file) else { return BAD_JPEG };
+    let [columns, rows] = [header.size.width as usize, header.size.height as usize];
+    let mut whole = vec![0; 3 * columns * rows];
+    // SAFETY: as above, and the vector has room for the whole picture.
+    let status =
+        unsafe { exact(bytes, count, 1, 0, 0, columns as i32, rows as i32, whole.as_mut_ptr()) };
+    // SAFETY: as above.
+    let rgb = unsafe { std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize) };
+    let by = reduction as usize;
+    for (place, byte) in rgb.iter_mut().enumerate() {
+        let (pixel, channel) = (place / 3, place % 3);
+        let (x, y) = (x as usize + pixel % width as usize, y as usize + pixel / width as usize);
+        let all = (y * by..rows.min((y + 1) * by))
+            .flat_map(|y| (x * by..columns.min((x + 1) * by)).map(move |x| (x, y)))
+            .map(|(x, y)| usize::from(whole[3 * (y * columns + x) + channel]));
+        let (sum, count) = all.fold((0, 0), |(sum, count), value| (sum + value, count + 1));
+        *byte = ((sum + count / 2) / count) as u8;
+    }
+    status
+}
+
+unsafe extern "C" fn unable(
+    _: *const u8,
+    _: usize,
+    _: i32,
+    _: i32,
+    _: i32,
+    _: i32,
+    _: i32,
+    _: *mut u8,
+) -> i32 {
+    NOT_SUPPORTED
+}
+
+fn machine(schedule: Schedule) -> Simulated {
+    let machine = simulated::exclusive();
+    machine.schedule(schedule);
+    machine.set_decoder(Some(exact));
+    machine
+}
+
+fn found() -> Gpu {
+    Gpu::find().map_err(|(name, why)| format!("{name}: {why}")).unwrap()
+}
+
+fn decoding(gpu: &Gpu) -> Vec<Check> {
+    decode::checks(gpu).flatten().collect()
+}
+
+fn is_of(check: &Check, route: &str) -> bool {
+    check.name.contains(&format!("/route={route}/"))
+}
+
+fn detail<'a>(checks: &'a [Check], name: &str) -> &'a str {
+    let check = checks.iter().find(|check| check.name == name);
+    &check.unwrap_or_else(|| panic!("{name} is not there")).detail
+}
+
+#[test]
+fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
+    let machine = machine(Schedule::Lazy);
+    let mut checks = Vec::new();
+    let told = gpu::checks(
+        &Ok(found()),
+        true,
+        |_| true,
+        |some| {
+            checks.extend(some);
+            Ok(())
+        },
+    );
+    assert!(told.is_ok());
+    for Check { name, result, detail } in &checks {
+        println!("{result:?} {name}: {detail}");
+    }
+    for Check { name, result, detail } in &checks {
+        assert_eq!(*result, Outcome::Pass, "{name}: {detail}");
+    }
+    for route in ["hardware", "cuda", "host", "cpu"] {
+        let sorts = ["4:4:4", "4:2:2", "4:2:0", "4:4:0", "gray"];
+        let sorts = sorts.map(|sort| format!("sampling={sort}")).into_iter();
+        for sort in sorts.chain(["progressive".into(), "restart-markers".into()]) {
+            let words = detail(&checks, &format!("gpu/decode/route={route}/{sort}"));
+            assert!(words.contains("within 0 levels of the CPU"), "{route} {sort}: {words}");
+            let left = sort == "progressive" && ["hardware", "cuda"].contains(&route);
+            assert_eq!(words.contains("so made on the CPU"), left, "{route} {sort}: {words}");
+        }
+        for sort in ["odd", "damaged"] {
+            detail(&checks, &format!("gpu/files/route={route}/{sort}"));
+        }
+    }
+    for route in ["hardware", "cpu"] {
+        let words = detail(&checks, &format!("gpu/decode/route={route}/prescale"));
+        assert!(words.starts_with("within 0 levels"), "{words}");
+    }
+    for policy in ["skip", "substitute", "stop"] {
+        detail(&checks, &format!("gpu/policy/{policy}"));
+    }
+    for name in ["ring", "held-batch", "leaked-batch", "two-at-once", "footprint", "200-epochs"] {
+        detail(&checks, &format!("gpu/{name}"));
+    }
+    let words = detail(&checks, "gpu/operator/resize");
+    assert!(words.ends_with("with tiles and without") && !words.contains("in 0 of"), "{words}");
+    let words = detail(&checks, "gpu/hazard/by-hand");
+    assert!(words.contains("ahead of their stream in 20 of 20 rounds"), "{words}");
+    assert!(detail(&checks, "gpu/hazard/loader").contains("have the same bits"));
+    drop(machine);
+}
+
+/// Engines that keep the stream's order, and a machine without engines, are told apart.
+#[test]
+fn what_the_engines_do_is_told_and_their_absence_is_no_failure() {
+    let machine = machine(Schedule::Random(3));
+    machine.hopper(false);
+    let checks = hazard::checks(&found());
+    assert!(checks.iter().all(|check| check.result == Outcome::Pass));
+    let words = detail(&checks, "gpu/hazard/by-hand");
+    assert!(words.contains("ahead of their stream in 0 of 20 rounds"), "{words}");
+
+    machine.hardware_engines(0);
+    let gpu = found();
+    for check in hazard::checks(&gpu).iter().chain(&decoding(&gpu)) {
+        let skipped = check.name.contains("hazard") || is_of(check, "hardware");
+        let expected = if skipped { Outcome::Skip } else { Outcome::Pass };
+        assert_eq!(check.result, expected, "{}: {}", check.name, check.detail);
+        assert!(!skipped || check.detail.contains("finds none on this GPU"), "{}", check.detail);
+    }
+}
+
+/// A decoder that is wrong on one route is found there and nowhere else.
+#[test]
+fn a_route_that_strays_is_the_one_that_is_found() {
+    let machine = machine(Schedule::Random(5));
+    for backend in Backend::ALL {
+        machine.stray(backend, 9);
+        let gpu = found();
+        let alone = files::on_gpu(&gpu).flatten().filter(|it| it.name.contains("/route="));
+        for check in decoding(&gpu).into_iter().chain(alone) {
+            // What the route leaves to the CPU is right.
+            let strays = is_of(&check, backend.name()) && !check.detail.contains("made on the CPU");
+            let expected = if strays { Outcome::Fail } else { Outcome::Pass };
+            assert_eq!(check.result, expected, "{}: {}", check.name, check.detail);
+        }
+        machine.stray(backend, 0);
+    }
+}
+
+/// An nvJPEG that keeps silent about broken files gives what it has: none of them may get there.
+#[test]
+fn damaged_files_have_their_faults_where_nvjpeg_takes_everything() {
+    let machine = machine(Schedule::Random(6));
+    machine.lenient(true);
+    let checks: Vec<_> = files::on_gpu(&found()).flatten().collect();
+    assert_eq!(checks.len(), 2 * 4 + 3);
+    for Check { name, result, detail } in checks {
+        assert_eq!(result, Outcome::Pass, "{name}: {detail}");
+    }
+}
+
+#[test]
+fn what_is_within_the_tolerance_passes_and_what_is_not_is_found() {
+    let machine = machine(Schedule::Random(3));
+    let decoders: [(Decode, Outcome, &str); 6] = [
+        (exact, Outcome::Pass, "within 0 levels of the CPU (4 allowed), 0.000 on average"),
+        (four_levels_here_and_there, Outcome::Pass, "within 4 levels of the CPU (4 allowed), 0.4"),
+        (
+            five_levels_once,
+            Outcome::Fail,
+            "window 203x149+0+0: differs by up to 5 levels, 4 are allowed",
+        ),
+        (a_level_everywhere, Outcome::Fail, "differs by 1.000 levels on average, 0.5 are allowed"),
+        (a_column_off, Outcome::Fail, ": differs by up to "),
+        (unable, Outcome::Fail, "went by cpu (nvJPEG refused it: not supported)"),
+    ];
+    for (decoder, outcome, words) in decoders {
+        machine.set_decoder(Some(decoder));
+        for Check { name, result, detail } in decoding(&found()) {
+            let exact = name.contains("=cpu/") || detail.contains("so made on the CPU");
+            if exact || name.ends_with("prescale") {
+                continue;
+            }
+            assert_eq!(result, outcome, "{name}: {detail}");
+            assert!(detail.contains(words), "{name}: {detail}");
+        }
+    }
+}
+
+/// What the engines do when they reduce is not documented: a mean of pixels is within the bound, and a picture that is
+/// off by a column is not.
+#[test]
+fn a_reduction_may_be_made_in_another_way_but_not_of_other_pixels() {
+    let machine = machine(Schedule::Random(4));
+    for (decoder, outcome) in [
+        (means as Decode, Outcome::Pass),
+        (rolled_by_a_pixel, Outcome::Fail),
+        (unable, Outcome::Fail),
+    ] {
+        machine.set_decoder(Some(decoder));
+        for Check { name, result, detail } in decoding(&found()) {
+            if name.ends_with("=hardware/prescale") {
+                assert_eq!(result, outcome, "{detail}");
+            }
+        }
+    }
+}

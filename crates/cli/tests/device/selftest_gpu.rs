@@ -1,0 +1,332 @@
+//! The built program on a GPU, which is the simulated one: a driver, a run-time compiler and an nvJPEG that stand
+//! for the API and the order of events, and an nvJPEG that gives a pattern instead of a picture.
+
+use crate::simulated;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use feedwater_tools::synth;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Runs the program in `dir` on the simulated machine.
+fn feedwater(dir: &Path, args: &[&str], environment: &[(&str, &Path)]) -> Output {
+    let libraries = simulated::exclusive().directory().to_path_buf();
+    Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(args)
+        .current_dir(dir)
+        .env("FEEDWATER_LIBCUDA", libraries.join("libcuda.so"))
+        .env("FEEDWATER_LIBNVRTC", libraries.join("libnvrtc.so"))
+        .env("FEEDWATER_LIBNVJPEG", libraries.join("libnvjpeg.so"))
+        .env("FEEDWATER_CACHE", libraries.join("kernels"))
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap()
+}
+
+/// The last line of standard output of a call that ends with `code`, as JSON.
+fn json(output: &Output, code: i32) -> Value {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{stderr}");
+    let stdout = std::str::from_utf8(&output.stdout).unwrap();
+    serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap()
+}
+
+/// Name and result of every check, and what it says.
+fn checks(result: &Value) -> Vec<(String, String, String)> {
+    let all = result["checks"].as_array().unwrap().iter();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    all.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["detail"]))).collect()
+}
+
+/// A pipeline that needs one kernel, and the pictures for it.
+fn workplace(chain: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let settings =
+        synth::Settings { images: 10, width: 80, height: 60, classes: 3, ..Default::default() };
+    synth::write(&dir.path().join("data"), &settings, |_| ()).unwrap();
+    let text = format!(
+        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nlast = \"partial\"\n{chain}"
+    );
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    dir
+}
+
+const TRAINING: &str = r#"
+[[chain]]
+op = "random_resized_crop"
+width = 32
+height = 24
+[[chain]]
+op = "flip"
+horizontal = 0.5
+[[chain]]
+op = "normalize"
+mean = [0.485, 0.456, 0.406]
+std = [0.229, 0.224, 0.225]
+"#;
+
+/// The chain of a check of `gpu/operator/normalize`, which has one kernel as long as nothing is chosen.
+const NORMALIZE: &str = r#"
+tune = false
+[decode]
+placement = "cpu"
+[[chain]]
+op = "normalize"
+mean = [0.5, 0.5, 0.5]
+std = [0.5, 0.5, 0.5]
+[[chain]]
+op = "center_crop"
+width = 37
+height = 29
+"#;
+
+#[test]
+fn kernels_pass_bit_for_bit_and_a_pattern_is_no_picture() {
+    let dir = workplace(NORMALIZE);
+    let args = ["selftest", "--require-gpu", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[]), 1);
+    let all = checks(&result);
+    let operators = feedwater::op::NAMES.iter().map(|name| format!("gpu/operator/{name}"));
+    let others = ["device", "compiler", "divisions"].map(|name| format!("gpu/{name}"));
+    let chains = ["training", "evaluation", "composed-1"].map(|name| format!("gpu/chain/{name}"));
+    for name in operators.chain(others).chain(chains) {
+        assert!(all.iter().any(|check| check.0 == name), "{name} is not there");
+    }
+    // Everything but decoding is well, and decoding is seen not to be.
+    for (name, result, detail) in &all {
+        let by_any_route = is_balanced(name);
+        assert!(by_any_route || (result == "fail") == shows_a_pattern(name), "{name}: {detail}");
+        assert!(result == "pass" || detail.contains("levels"), "{name}: {detail}");
+    }
+    assert_eq!(result["failed"], all.iter().filter(|check| check.1 == "fail").count());
+    // A rate for each route, and for all together.
+    let rates = result["throughput"].as_array().unwrap();
+    let routes: Vec<_> = rates.iter().map(|rate| rate["route"].as_str().unwrap()).collect();
+    assert_eq!(routes, ["hardware", "cuda", "host", "cpu", "balanced"]);
+    for rate in rates {
+        let [rate, images, seconds] =
+            ["images_per_second", "images", "seconds"].map(|key| rate[key].as_f64().unwrap());
+        assert!(images > 0.0 && (rate * seconds - images).abs() < 1.0, "{rates:?}");
+    }
+
+    // The same again, with one kernel that a compiler has got wrong: that one is found.
+    let broken = dir.path().join("broken");
+    let compiler = dir.path().join("wrong-compiler");
+    let text = r#"#!/bin/sh
+for file; do
+    case "$file" in
+        *.cpp) sed -i 's/- p.mean\[channel\]/+ p.mean[channel]/' "$file" ;;
+    esac
+done
+exec c++ "$@"
+"#;
+    fs::write(&compiler, text).unwrap();
+    fs::set_permissions(&compiler, fs::Permissions::from_mode(0o755)).unwrap();
+    let wrong = [("CXX", &*compiler), ("FEEDWATER_CACHE", &*broken)];
+    let run = ["run", "pipeline.toml", "--device", "gpu", "--json"];
+    json(&feedwater(dir.path(), &run, &wrong), 0);
+    let kernels = fs::read_dir(&broken).unwrap().map(|entry| entry.unwrap().path());
+    let kernels: Vec<_> = kernels.collect();
+    assert_eq!(kernels.len(), 1);
+    for kernel in fs::read_dir(simulated::exclusive().directory().join("kernels")).unwrap() {
+        let kernel = kernel.unwrap();
+        let copy = broken.join(kernel.file_name());
+        if !copy.exists() {
+            fs::copy(kernel.path(), copy).unwrap();
+        }
+    }
+    let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &broken)]), 1);
+    let failed = checks(&result).into_iter().filter(|check| check.1 == "fail");
+    let failed: Vec<_> =
+        failed.filter(|(name, ..)| !shows_a_pattern(name) && !is_balanced(name)).collect();
+    assert_eq!(failed.len(), 1, "{failed:?}");
+    assert_eq!(failed[0].0, "gpu/operator/normalize");
+    assert!(failed[0].2.contains("as f32 nchw: byte 0 (sample 0) is "), "{failed:?}");
+}
+
+/// Whether a check compares what nvJPEG has decoded with the picture.
+fn shows_a_pattern(name: &str) -> bool {
+    // What a route leaves to the CPU, and what does not look at pixels, is well all the same.
+    let well = ["route=cpu/", "route=hardware/progressive", "route=cuda/progressive"];
+    ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
+        && !well.iter().any(|it| name.contains(it))
+}
+
+/// Whether a check does so with pictures of which the loader chooses the route, which may be the CPU's.
+fn is_balanced(name: &str) -> bool {
+    ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
+}
+
+/// How many samples a route has decoded, whichever.
+fn decoded(result: &Value) -> u64 {
+    let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
+    ["hardware", "cuda", "host", "cpu"].map(count).iter().sum()
+}
+
+#[test]
+fn run_names_the_device_and_its_memory() {
+    let dir = workplace(TRAINING);
+    let args = ["run", "pipeline.toml", "--device", "gpu", "--epochs", "2", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[]), 0);
+    assert_eq!(result["device"], "gpu");
+    assert_eq!(result["device_reason"], "gpu 0: Simulated device (sm_90)");
+    assert_eq!(result["images"], 20);
+    assert_eq!(decoded(&result), 20);
+    assert_eq!(result["finished_on_cpu"], serde_json::json!({}));
+    let [predicted, peak] =
+        ["predicted", "peak"].map(|it| result[format!("device_bytes_{it}")].as_u64().unwrap());
+    // nvJPEG may leave some of its rows unused.
+    assert!(peak > 10 * 3 * 80 * 60 && peak <= predicted, "{result}");
+
+    let plan = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
+    let plan = json(&feedwater(dir.path(), &plan, &[]), 0);
+    assert_eq!(plan["device_bytes"], result["device_bytes_predicted"]);
+}
+
+#[test]
+fn auto_takes_the_gpu_and_demo_runs_on_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = dir.path().join("cache");
+    let args = ["demo", "--images", "6", "--json"];
+    let result = json(&feedwater(dir.path(), &args, &[("FEEDWATER_CACHE", &cache)]), 0);
+    assert_eq!(result["device"], "gpu");
+    assert_eq!(decoded(&result), 6);
+    let sheet = fs::read(result["sheet"].as_str().unwrap()).unwrap();
+    assert_eq!(sheet[..4], *b"\x89PNG");
+}
+
+#[test]
+fn a_dump_of_the_gpu_is_that_of_the_cpu() {
+    let dir = workplace(&format!("[decode]\nplacement = \"cpu\"\n{TRAINING}"));
+    for device in ["cpu", "gpu"] {
+        let args = [
+            "dump",
+            "pipeline.toml",
+            "--device",
+            device,
+            "--out",
+            device,
+            "--batches",
+            "3",
+            "--json",
+        ];
+        assert_eq!(json(&feedwater(dir.path(), &args, &[]), 0)["device"], device);
+    }
+    for file in ["images.npy", "samples.json", "sheet.png"] {
+        let [cpu, gpu] = ["cpu", "gpu"].map(|it| fs::read(dir.path().join(it).join(file)).unwrap());
+        assert!(cpu == gpu, "{file}");
+    }
+}
+
+/// The message of a call on a machine without a driver that must end with `code`.
+fn without_gpu(dir: &Path, args: &[&str], code: i32) -> (String, String) {
+    let nowhere = dir.join("no-driver.so");
+    let cache = dir.join("cache");
+    let output =
+        feedwater(dir, args, &[("FEEDWATER_LIBCUDA", &nowhere), ("FEEDWATER_CACHE", &cache)]);
+    let [stdout, stderr] =
+        [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
+    assert_eq!(output.status.code(), Some(code), "{args:?}: {stderr}");
+    (stdout, stderr)
+}
+
+const MISSING: &str = "the CUDA driver (libcuda.so.1) is not available";
+
+#[test]
+fn a_gpu_that_is_not_there_is_a_failure_where_it_is_asked_for() {
+    let dir = workplace(TRAINING);
+    for args in [
+        &["run", "pipeline.toml", "--device", "gpu"][..],
+        &["dump", "pipeline.toml", "--out", "out", "--device", "gpu"],
+        &["demo", "--device", "gpu"],
+    ] {
+        let (stdout, stderr) = without_gpu(dir.path(), args, 1);
+        assert!(stderr.starts_with(&format!("feedwater: {MISSING}: ")), "{stderr}");
+        assert!(stderr.contains("no-driver.so") && stderr.lines().count() == 1, "{stderr}");
+        assert_eq!(stdout, "", "{args:?} does nothing before");
+    }
+    assert!(!dir.path().join("cache").exists(), "no pictures are made for nothing");
+
+    let (stdout, _) = without_gpu(dir.path(), &["run", "pipeline.toml"], 0);
+    let line = format!("device    cpu ({MISSING}, see feedwater doctor)");
+    assert_eq!(stdout.lines().next().unwrap(), line);
+}
+
+#[test]
+fn selftest_requires_a_gpu_only_where_it_is_told_to() {
+    let dir = tempfile::tempdir().unwrap();
+    for (args, outcome, code) in [
+        (&["selftest", "--json"][..], "skip", 0),
+        (&["selftest", "--json", "--require-gpu"], "fail", 1),
+    ] {
+        let (stdout, _) = without_gpu(dir.path(), args, code);
+        let result: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
+        let all = checks(&result);
+        let of_gpu: Vec<_> = all.iter().filter(|check| check.0.starts_with("gpu/")).collect();
+        assert_eq!(of_gpu.len(), 1, "{of_gpu:?}");
+        assert_eq!((of_gpu[0].0.as_str(), of_gpu[0].1.as_str()), ("gpu/device", outcome));
+        assert!(of_gpu[0].2.starts_with(MISSING), "{of_gpu:?}");
+        let rates = result["throughput"].as_array().unwrap();
+        assert_eq!((rates.len(), &rates[0]["route"]), (1, &"cpu only".into()), "{rates:?}");
+    }
+}
+
+#[test]
+fn plan_shows_the_gpu_of_another_machine() {
+    let dir = workplace(TRAINING);
+    const KERNEL: &str = "Normalize<Flip<Resample<Roi>>> f32 nchw";
+    let args = ["plan", "pipeline.toml", "--device", "gpu"];
+    let (text, _) = without_gpu(dir.path(), &args, 0);
+    assert!(text.contains(&format!("kernel  {KERNEL}")), "{text}");
+    assert!(text.contains("gpu     decode"), "{text}");
+    let args = ["plan", "pipeline.toml", "--device", "gpu", "--json"];
+    let (here, _) = without_gpu(dir.path(), &args, 0);
+    let there = String::from_utf8(feedwater(dir.path(), &args, &[]).stdout).unwrap();
+    let [plan, there] = [here, there].map(|text| {
+        let mut plan: Value = serde_json::from_str(&text).unwrap();
+        // The memory that the machine has left changes from moment to moment.
+        assert!(plan.as_object_mut().unwrap().remove("available").is_some());
+        plan
+    });
+    assert_eq!(plan, there, "the plan is that of a machine with a GPU");
+    assert_eq!(plan["device"]["kernel"], KERNEL);
+    assert!(plan["device"]["pages"].as_u64().unwrap() > 8);
+
+    // The text is the whole kernel, whatever this machine has and whatever `--device` says.
+    for device in ["auto", "cpu"] {
+        let args = ["plan", "pipeline.toml", "--cuda", "--device", device];
+        let (text, _) = without_gpu(dir.path(), &args, 0);
+        for part in ["struct Flip", "typedef Normalize<Flip<Resample<Roi>>> Pixels;", "__global__"]
+        {
+            assert!(text.contains(part), "{part}");
+        }
+    }
+    let on_cpu = TRAINING.replace("op =", "placement = \"cpu\"\nop =");
+    let text = format!("[source]\ndirectory = \"data\"\n[decode]\nplacement = \"cpu\"\n{on_cpu}");
+    fs::write(dir.path().join("cpu.toml"), text).unwrap();
+    let (_, stderr) = without_gpu(dir.path(), &["plan", "cpu.toml", "--cuda"], 1);
+    assert!(stderr.starts_with("feedwater: there is no kernel: "), "{stderr}");
+    let json = ["plan", "pipeline.toml", "--device", "cpu", "--json"];
+    let (json, _) = without_gpu(dir.path(), &json, 0);
+    let plan: Value = serde_json::from_str(&json).unwrap();
+    assert!(plan["device"].is_null());
+}
+
+/// In the order in which a user who begins would paste them: `synth` makes what the pipeline file reads.
+#[test]
+fn every_example_of_the_help_works_when_pasted() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = format!("[source]\ndirectory = \"data/train\"\n[loader]\nbatch = 8\n{TRAINING}");
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    for command in ["synth", "doctor", "plan", "run", "dump", "selftest", "demo"] {
+        let (help, _) = without_gpu(dir.path(), &[command, "--help"], 0);
+        let (_, example) = help.split_once("Example:\n  feedwater ").unwrap();
+        let args: Vec<_> = example.split_whitespace().collect();
+        assert_eq!(args[0], command);
+        let (stdout, stderr) = without_gpu(dir.path(), &args, 0);
+        assert!(!stdout.is_empty() && stderr.is_empty(), "{example}: {stderr}");
+    }
+}

@@ -1,0 +1,191 @@
+//! Failed allocations are errors and never abort, under a real limit (`ulimit -v`) in child processes.
+
+#[path = "../../../tests/common/mod.rs"]
+mod common;
+
+use std::env;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use common::{evaluation, jpeg, progressive};
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Error, Reason};
+use feedwater::geometry::Size;
+use feedwater::header::Header;
+use feedwater::loader::{DeviceChoice, Loader};
+use feedwater::source::Memory;
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Set in the child process.
+const CHILD: &str = "FEEDWATER_TEST_SMALL_MEMORY";
+
+/// Runs a program that may have so many MiB of addresses.
+fn limited(mebibytes: u64, program: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    let script = format!("ulimit -v {} && exec \"$0\" \"$@\"", mebibytes << 10);
+    command.args(["-c", &script]).arg(program).args(args);
+    // One heap for all threads: each further one is 64 MiB of addresses.
+    command.env("MALLOC_ARENA_MAX", "1");
+    command
+}
+
+/// Runs this test once more, in a process with so many MiB of addresses; true in that process.
+fn is_child(test: &str, mebibytes: u64) -> bool {
+    if env::var_os(CHILD).is_some() {
+        return true;
+    }
+    let args = ["--exact", test, "--test-threads=1"];
+    let output =
+        limited(mebibytes, &env::current_exe().unwrap(), &args).env(CHILD, "1").output().unwrap();
+    let text = [output.stdout, output.stderr].concat();
+    assert!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&text));
+    false
+}
+
+/// The header of a lossless WebP of this size, and nothing after it.
+fn webp(width: u32, height: u32) -> Vec<u8> {
+    let bits = (width - 1) | (height - 1) << 14;
+    let mut bytes = b"RIFF\x1a\0\0\0WEBPVP8L\x0d\0\0\0\x2f".to_vec();
+    bytes.extend(bits.to_le_bytes());
+    bytes.resize(34, 0);
+    bytes
+}
+
+/// A PNG of this size, of one level of gray, interlaced or not.
+fn png(width: u32, height: u32, interlaced: bool) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut encoder = png::Encoder::new(&mut bytes, 1, 1);
+    encoder.set_color(png::ColorType::Grayscale);
+    encoder.write_header().unwrap().write_image_data(&[7]).unwrap();
+    // IHDR is at byte 8: length, name, width, height, depth, colour, compression, filter, interlacing, checksum.
+    bytes[16..20].copy_from_slice(&width.to_be_bytes());
+    bytes[20..24].copy_from_slice(&height.to_be_bytes());
+    bytes[28] = u8::from(interlaced);
+    let sum = crc32fast::hash(&bytes[12..29]).to_be_bytes();
+    bytes[29..33].copy_from_slice(&sum);
+    bytes
+}
+
+/// A progressive JPEG whose header tells of this size: libjpeg keeps all its coefficients.
+fn jpeg_of(width: u16, height: u16) -> Vec<u8> {
+    let mut bytes = progressive(1, 40, 30);
+    // The frame header: marker, length, precision, height, width.
+    let frame = bytes.windows(2).position(|it| it == [0xff, 0xc2]).unwrap();
+    bytes[frame + 5..][..2].copy_from_slice(&height.to_be_bytes());
+    bytes[frame + 7..][..2].copy_from_slice(&width.to_be_bytes());
+    bytes
+}
+
+#[test]
+fn an_image_that_cannot_be_allocated_is_a_fault_of_the_sample() {
+    if !is_child("an_image_that_cannot_be_allocated_is_a_fault_of_the_sample", 512) {
+        return;
+    }
+    let mut decoder = HostDecoder::new();
+    for bytes in [
+        webp(16383, 10900),
+        png(40_000, 40_000, true),
+        png(1 << 26, 2, false),
+        jpeg_of(30_000, 30_000),
+    ] {
+        let header = Header::parse(&bytes).unwrap();
+        let window = header.size.window();
+        let fault = decoder.decode(&bytes, &header, window, 1, &mut |_, _| ()).unwrap_err();
+        assert_eq!(fault.reason, Reason::OutOfMemory, "{fault}");
+    }
+    // The next image is decoded as usual.
+    let small = jpeg(1, 40, 30);
+    let header = Header::parse(&small).unwrap();
+    let mut rows = 0;
+    let window = Size::new(40, 30).window();
+    decoder.decode(&small, &header, window, 1, &mut |_, _| rows += 1).unwrap();
+    assert_eq!(rows, 30);
+}
+
+#[test]
+fn a_loader_whose_plan_exceeds_the_limit_is_refused_and_with_overcommit_what_fails_is_an_error() {
+    let name = "a_loader_whose_plan_exceeds_the_limit_is_refused_and_with_overcommit_what_fails_is_an_error";
+    if !is_child(name, 1024) {
+        return;
+    }
+    let of = |batch: usize| {
+        let samples = vec![(jpeg(1, 40, 30), 0); 4];
+        let source = Memory::new(samples).unwrap();
+        let builder = Loader::builder(source, evaluation()).device(DeviceChoice::Cpu).workers(1);
+        builder.batch(batch).last(feedwater::plan::Last::Pad)
+    };
+    let refused = of(1_000_000).build().err().unwrap();
+    let Error::Memory { needed, available: Some(available), problem } = refused else {
+        panic!("{refused:?}")
+    };
+    assert!(needed > 3 * 1_000_000 * 3 * 22 * 22 * 4 && available < 1 << 30, "{problem}");
+    assert!(problem.contains("ulimit -v") && problem.contains("output slots"), "{problem}");
+    let failed = of(1_000_000).overcommit(true).build().err().unwrap();
+    assert!(matches!(failed, Error::Memory { available: None, .. }), "{failed:?}");
+    let loader = of(2).build().unwrap();
+    assert_eq!(loader.into_iter().filter(|batch| batch.is_ok()).count(), 2);
+}
+
+/// A folder of one class with two small images, and a pipeline file that ends with `tail`.
+fn workplace(tail: &str) -> TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let class = dir.path().join("data/class");
+    fs::create_dir_all(&class).unwrap();
+    for seed in 0..2 {
+        fs::write(class.join(format!("{seed}.jpg")), jpeg(seed, 40, 30)).unwrap();
+    }
+    let text = format!(
+        "[source]\ndirectory = \"data\"\n[loader]\nbatch = 1000000\nlast = \"partial\"\nworkers = 1\n\
+         [[chain]]\nop = \"resize\"\nwidth = 224\nheight = 224\n{tail}"
+    );
+    fs::write(dir.path().join("pipeline.toml"), text).unwrap();
+    dir
+}
+
+fn feedwater(dir: &TempDir, args: &[&str]) -> Output {
+    let program = Path::new(env!("CARGO_BIN_EXE_feedwater"));
+    limited(2048, program, args).current_dir(dir.path()).output().unwrap()
+}
+
+#[test]
+fn a_pipeline_file_for_more_memory_than_there_is_ends_with_the_way_out() {
+    let dir = workplace("");
+    let output = feedwater(&dir, &["run", "pipeline.toml"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    for words in ["ulimit -v", "limits.overcommit", "loader.batch", "output slots"] {
+        assert!(stderr.contains(words), "{stderr}");
+    }
+    let output = feedwater(&dir, &["plan", "pipeline.toml", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "a plan is no run");
+    let plan: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let needed = plan["host_bytes_to_take"].as_u64().unwrap();
+    assert!(needed > plan["available"]["bytes"].as_u64().unwrap(), "{plan}");
+    assert_eq!(plan["available"]["limit"], "ulimit -v");
+    let dir = workplace("[limits]\novercommit = true\n");
+    let output = feedwater(&dir, &["run", "pipeline.toml"]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("loader.batch"), "{stderr}");
+}
+
+/// The first command that anybody runs, and the contact sheet with it.
+#[test]
+fn the_demo_takes_what_it_has_predicted() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_feedwater"))
+        .args(["demo", "--images", "96", "--device", "cpu", "--json"])
+        .env("FEEDWATER_CACHE", dir.path())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8(output.stdout).unwrap();
+    let told: Value = serde_json::from_str(stdout.lines().next_back().unwrap()).unwrap();
+    let of = |key: &str| told[key].as_u64().unwrap();
+    let (peak, predicted) = (of("peak_rss_bytes"), of("host_bytes_predicted"));
+    // Without optimisation the program's own pages are a few megabytes more.
+    assert!(peak <= predicted + predicted * 3 / 100, "{peak} of {predicted} bytes");
+    assert!(fs::metadata(dir.path().join("demo.png")).is_ok_and(|sheet| sheet.len() > 0));
+}

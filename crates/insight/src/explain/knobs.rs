@@ -1,0 +1,250 @@
+//! What can be changed, and what the model says that it gains.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Result;
+use crate::model::{Model, On, Service};
+use crate::profile::Profile;
+use crate::text::bytes;
+
+use super::cause::{Cause, cause, named};
+use super::fit::{OVERHEAD, forecast};
+
+/// A setting to change.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Knob {
+    /// What to write: `loader.workers = 4`.
+    pub setting: String,
+    /// The gain in samples a second: 0.61 is 61 % more.
+    pub gain: f64,
+    /// Samples a second with it.
+    pub images_per_second: f64,
+    /// What it costs, for people.
+    pub cost: String,
+    /// What would limit then.
+    pub then: Cause,
+    /// The model with it.
+    pub model: Model,
+}
+
+/// A gain that is worth naming.
+pub(super) const WORTH: f64 = 0.03;
+/// What less gains nearly as much is chosen.
+const ENOUGH: f64 = 0.98;
+/// The same of a batch size, which training sees.
+const ENOUGH_OF_BATCH: f64 = 0.9;
+/// A step that is shorter is a loop that does nothing.
+const STEP: f64 = 50e-6;
+const HAND_OVER: &str = "hand_over";
+/// Bytes a second that a thread copies, or takes from memory: a low figure, so that gains are not promised too large.
+const COPIES: f64 = 4e9;
+
+/// The settings that the model says gain most, at most `most` of them, the best first. Of settings that gain nearly the same
+/// the one that costs less comes first. What gains no more than `error`, by which the model misses what was measured, is not
+/// named.
+pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Result<Vec<Knob>> {
+    let rate = forecast(model)?.samples_per_second;
+    let tried = [
+        workers(model, profile)?,
+        prefetch(model, profile)?,
+        batch(model, profile)?,
+        cache(model, profile),
+        decoded(model, profile),
+        presize(model, profile),
+    ];
+    let mut found = Vec::new();
+    for Tried { setting, cost, model } in tried.into_iter().flatten() {
+        let images_per_second = forecast(&model)?.samples_per_second;
+        let gain = images_per_second / rate - 1.0;
+        if gain >= WORTH.max(error) {
+            let then = cause(&model, profile)?;
+            found.push(Knob { setting, gain, images_per_second, cost, then, model });
+        }
+    }
+    found.sort_by(|a, b| b.gain.total_cmp(&a.gain));
+    found.truncate(most);
+    Ok(found)
+}
+
+struct Tried {
+    setting: String,
+    cost: String,
+    model: Model,
+}
+
+/// The least number of those given that does so much of what the best of them does.
+fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
+    let best = rates.iter().map(|it| it.1).fold(0.0, f64::max);
+    rates.iter().find(|it| it.1 >= enough * best).map(|it| it.0)
+}
+
+fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
+    let now = model.workers.len() as u32;
+    // Threads that only wait for a disk may be many; those that work are worth their processors.
+    let waits: f64 = sum(model, |on| on != On::Cpu) / sum(model, |_| true).max(1e-12);
+    let cores = profile.setup.cores;
+    let limit = if waits > 0.3 { 64.max(8 * cores) } else { 2 * cores }.max(now);
+    let steps =
+        [now + 1, now + 2, now + now / 2, 2 * now, 3 * now, 4 * now, 6 * now, 8 * now, 16 * now];
+    let mut steps: Vec<u32> = steps.into_iter().filter(|it| *it <= limit).collect();
+    steps.sort_unstable();
+    steps.dedup();
+    let with = |many: u32| {
+        let mut model = model.clone();
+        model.workers.resize(many as usize, 1.0);
+        model
+    };
+    let mut rates = vec![(now, forecast(model)?.samples_per_second)];
+    for many in steps {
+        rates.push((many, forecast(&with(many))?.samples_per_second));
+    }
+    Ok(least(&rates, ENOUGH).filter(|many| *many != now).map(|many| Tried {
+        setting: format!("loader.workers = {many}"),
+        cost: format!("{} threads more", many - now),
+        model: with(many),
+    }))
+}
+
+fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
+    let now = model.slots - 1;
+    let with = |prefetch: u32| Model { slots: prefetch + 1, ..model.clone() };
+    let mut rates = vec![(now, forecast(model)?.samples_per_second)];
+    for prefetch in [2, 3, 4, 6, 8, 12, 16, 24, 32].into_iter().filter(|it| *it > now) {
+        rates.push((prefetch, forecast(&with(prefetch))?.samples_per_second));
+    }
+    Ok(least(&rates, ENOUGH).filter(|it| *it != now).map(|prefetch| Tried {
+        setting: format!("loader.prefetch = {prefetch}"),
+        cost: format!(
+            "{} more memory",
+            bytes(u64::from(prefetch - now) * profile.setup.batch_bytes)
+        ),
+        model: with(prefetch),
+    }))
+}
+
+/// Larger batches, where what a batch costs besides its samples matters. A step that does something is taken to grow with
+/// the batch, but for what the consumer names of it; what threads do besides their stages is taken to be of the batch, not of
+/// its samples.
+fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
+    let named = named(model, profile);
+    let share = (model.per_batch + named) * forecast(model)?.batches_per_second;
+    if share < 0.05 {
+        return Ok(None);
+    }
+    let with = |many: u32| {
+        let mut model = model.clone();
+        let grows = f64::from(many) / f64::from(model.batch);
+        model.batch = many;
+        let step = &mut model.consumer.step.mean;
+        if *step > STEP {
+            *step = named + (*step - named) * grows;
+        }
+        for stage in model.stages.iter_mut().filter(|it| [HAND_OVER, OVERHEAD].contains(&&*it.name))
+        {
+            stage.service.mean /= grows;
+        }
+        model
+    };
+    let mut rates = Vec::new();
+    // No batch is made of more samples than an epoch has.
+    let most = u64::from(model.batch).max(profile.data.epoch_samples);
+    let steps = [1, 2, 4, 8, 16, 32, 64].map(|times| times * model.batch);
+    for many in steps.into_iter().filter(|it| u64::from(*it) <= most) {
+        rates.push((many, forecast(&with(many))?.samples_per_second));
+    }
+    Ok(least(&rates, ENOUGH_OF_BATCH).filter(|it| *it != model.batch).map(|many| Tried {
+        setting: format!("loader.batch = {many}"),
+        cost: "another batch size, which training sees".into(),
+        model: with(many),
+    }))
+}
+
+/// The set's files in memory: reads become copies, from the second epoch on.
+fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
+    let all = profile.data.samples as f64 * profile.data.mean_bytes;
+    let fits = all > 0.0 && all < 0.7 * profile.setup.memory_available as f64;
+    let cached = profile.setup.cache_encoded.is_some() || profile.setup.cache_decoded.is_some();
+    (fits && !cached).then(|| {
+        let limit = mebibytes(1.1 * all);
+        Tried {
+            setting: format!("cache.encoded = \"{limit} MiB\""),
+            cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+            model: with_reads(model, 1e-6 + profile.data.mean_bytes / COPIES),
+        }
+    })
+}
+
+/// The set's pictures in memory, decoded: neither read nor decoded from the second epoch on.
+fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
+    let all = profile.data.samples as f64 * 3.0 * profile.data.mean_pixels;
+    let setup = &profile.setup;
+    let fits = all > 0.0 && all < 0.5 * setup.memory_available as f64;
+    let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
+    (fits && can).then(|| {
+        let mut model = with_reads(model, 1e-6);
+        // The operators take the rows from where they are. Nothing is decoded and nothing copied, but the rows are in memory,
+        // and no longer in the processor's cache as when they have just been decoded.
+        let rows = 3.0 * profile.data.mean_window_pixels / COPIES;
+        for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
+            stage.service = Service::constant(1e-6 + rows);
+        }
+        let limit = mebibytes(1.1 * all);
+        Tried {
+            setting: format!("cache.decoded = \"{limit} MiB\""),
+            cost: format!("{} of memory; from the second epoch on", bytes(limit << 20)),
+            model,
+        }
+    })
+}
+
+/// The set packed anew with smaller pictures: bytes, and with them decoding and reading, shrink with the pixels.
+fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
+    let setup = &profile.setup;
+    let shorter = (f64::from(setup.width.max(setup.height)) * 8.0 / 7.0 / 8.0).round() * 8.0;
+    let pictures = &profile.data.pictures;
+    let (mut before, mut after) = (0.0, 0.0);
+    for picture in pictures {
+        let side = f64::from(picture.width.min(picture.height)).max(1.0);
+        before += picture.bytes as f64;
+        after += picture.bytes as f64 * (shorter / side).min(1.0).powi(2);
+    }
+    let share = after / before;
+    (setup.presize.is_none() && before > 0.0 && share < 0.8).then(|| {
+        let mut model = model.clone();
+        for stage in &mut model.stages {
+            if ["decode", "read", "device_decode"].contains(&stage.name.as_str())
+                && stage.on != On::Wait
+            {
+                stage.service.mean *= share;
+            }
+        }
+        Tried {
+            setting: format!("feedwater pack SRC DST --shorter {shorter}"),
+            cost: format!(
+                "the set written anew, {:.0} % of its bytes; other pixels",
+                100.0 * share
+            ),
+            model,
+        }
+    })
+}
+
+/// The model with reads that only copy.
+fn with_reads(model: &Model, seconds: f64) -> Model {
+    let mut model = model.clone();
+    let mut first = true;
+    model.stages.retain(|stage| stage.name != "read" || std::mem::take(&mut first));
+    for stage in model.stages.iter_mut().filter(|it| it.name == "read") {
+        (stage.on, stage.service) = (On::Cpu, Service::constant(seconds));
+    }
+    model
+}
+
+fn sum(model: &Model, takes: impl Fn(On) -> bool) -> f64 {
+    let stages = model.stages.iter().filter(|stage| !stage.detached && takes(stage.on));
+    stages.map(|stage| stage.service.mean).sum()
+}
+
+fn mebibytes(bytes: f64) -> u64 {
+    (bytes / 1048576.0).ceil() as u64
+}

@@ -1,0 +1,93 @@
+//! What smaller pictures would gain, measured before any is written.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use serde::Serialize;
+
+use super::{Maker, Settings};
+use feedwater::error::{Error, Result};
+use feedwater::loader::{DeviceChoice, LargeImages, LoaderBuilder};
+use feedwater::op::Chain;
+use feedwater::plan::{self, Last, OnError};
+use feedwater::source::{HostPage, Memory, Source};
+
+/// The same pictures as they are, and smaller.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Gain {
+    /// Pictures that were tried.
+    pub images: u64,
+    /// Their bytes as they are.
+    pub bytes_before: u64,
+    /// Their bytes when they are smaller.
+    pub bytes_after: u64,
+    /// Pictures a second that one thread of the CPU decodes and transforms, as they are.
+    pub images_per_second_before: f64,
+    /// The same of the smaller ones.
+    pub images_per_second_after: f64,
+}
+
+/// Makes `looks` pictures, evenly spread over the source, smaller in memory, and runs both sets through `chain` with one
+/// thread of the CPU, in turns; the best of five rounds counts. Samples that cannot be used are left out.
+///
+/// # Errors
+///
+/// [`Error::Config`] where the settings make nothing smaller, or no sample can be used.
+pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64) -> Result<Gain> {
+    const ROUNDS: u32 = 5;
+    settings.check()?;
+    if settings.presize.is_none() {
+        return Err(Error::config("presize", "is missing: nothing would be made smaller"));
+    }
+    let (mut before, mut after) = (Vec::new(), Vec::new());
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
+    let mut maker = Maker::new(source, settings, large);
+    let mut page = HostPage::default();
+    let looks = looks.min(source.len());
+    for look in 0..looks {
+        let index = (u128::from(look) * u128::from(source.len()) / u128::from(looks)) as u64;
+        let Ok(smaller) = maker.make(index).picture else { continue };
+        if source.read(index, &mut page, settings.limits.max_file_bytes).is_ok() {
+            before.push((page.bytes().to_vec(), -1));
+            after.push((smaller.bytes, -1));
+        }
+    }
+    if before.is_empty() {
+        let problem = format!("none of {looks} samples can be used; see feedwater probe");
+        return Err(Error::config("source", problem));
+    }
+    let bytes = |set: &[(Vec<u8>, i64)]| set.iter().map(|(bytes, _)| bytes.len() as u64).sum();
+    let (images, bytes_before, bytes_after) = (before.len() as u64, bytes(&before), bytes(&after));
+    let sets = [Arc::new(Memory::new(before)?), Arc::new(Memory::new(after)?)];
+    let mut best = [0.0f64; 2];
+    for _ in 0..ROUNDS {
+        for (set, best) in sets.iter().zip(&mut best) {
+            *best = best.max(rate(set.clone(), chain, settings)?);
+        }
+    }
+    let [images_per_second_before, images_per_second_after] = best;
+    Ok(Gain {
+        images,
+        bytes_before,
+        bytes_after,
+        images_per_second_before,
+        images_per_second_after,
+    })
+}
+
+/// Pictures a second of one epoch.
+fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
+    let images = set.len();
+    let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };
+    wanted.loader.batch = images.min(16) as usize;
+    wanted.loader.workers = 1.into();
+    wanted.loader.last = Last::Partial;
+    wanted.loader.on_error = OnError::Substitute;
+    let builder = LoaderBuilder::new(set, chain.clone()).settings(wanted);
+    let loader = builder.device(DeviceChoice::Cpu).epochs(Some(1)).build()?;
+    let begin = Instant::now();
+    for batch in &loader {
+        drop(batch?);
+    }
+    Ok(images as f64 / begin.elapsed().as_secs_f64())
+}

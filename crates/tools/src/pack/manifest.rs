@@ -1,0 +1,265 @@
+//! What was packed so far: by this a run goes on where the one before ended, and a reader can check the whole.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Presize, Settings, Shard, ShardFormat, Skipped, origin};
+use feedwater::error::{Error, Result};
+use feedwater::file;
+use feedwater::source::Source;
+
+/// Hidden, since some formats take every visible file of a folder for theirs.
+pub(super) const NAME: &str = ".feedwater-pack.json";
+
+/// The file's content.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Version of the manifest, 2. In version 1, which did not say so, samples of the source are not noted.
+    #[serde(default = "first_version")]
+    pub version: u32,
+    /// What the shards depend on.
+    pub made: Made,
+    /// Names of the classes, in the order of their labels.
+    pub classes: Vec<String>,
+    /// The shards that are there.
+    pub shards: Vec<Shard>,
+    /// Samples that were left out.
+    pub skipped: u64,
+    /// The first of those.
+    pub skipped_first: Vec<Skipped>,
+    /// Whether nothing is missing.
+    pub complete: bool,
+}
+
+/// Everything that the bytes of the shards depend on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Made {
+    /// The source's own words.
+    pub source: String,
+    /// Samples of the source.
+    pub samples: u64,
+    /// The shards' format.
+    pub format: ShardFormat,
+    /// What their names begin with.
+    pub name: String,
+    /// Bytes after which a shard ends.
+    pub shard_bytes: u64,
+    /// Whether pictures were made smaller.
+    pub presize: Option<Presize>,
+    /// Whether samples that cannot be used were left out.
+    pub skip: bool,
+}
+
+impl Manifest {
+    /// That of this directory, or a new one, which is written at once. To be called by who has the directory's lock.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where the directory was made from something else or otherwise, or has shards but no manifest;
+    /// [`Error::Io`] where a shard is not as it was written.
+    pub(super) fn begin(
+        directory: &Path,
+        source: &dyn Source,
+        settings: &Settings,
+    ) -> Result<Self> {
+        remove_leftovers(directory, &settings.name)?;
+        let made = Made {
+            source: source.describe(),
+            samples: source.len(),
+            format: settings.format,
+            name: settings.name.clone(),
+            shard_bytes: settings.shard_bytes,
+            presize: settings.presize,
+            skip: settings.skip,
+        };
+        if let Some(found) = Self::read(directory)? {
+            if !settings.overwrite {
+                found.check(directory, source, settings, &made)?;
+                return Ok(found);
+            }
+            found.remove(directory)?;
+        } else if let Some(shard) = foreign(directory, settings)? {
+            let problem = format!(
+                "{} has a shard {shard} that pack has not written, or whose manifest is gone; name another directory, \
+                 or delete the shards",
+                directory.display()
+            );
+            return Err(Error::config("destination", problem));
+        }
+        let new = Self {
+            version: VERSION,
+            made,
+            classes: source.classes().to_vec(),
+            shards: Vec::new(),
+            skipped: 0,
+            skipped_first: Vec::new(),
+            complete: false,
+        };
+        // Before any shard: whoever finds shards finds the manifest.
+        new.write(directory)?;
+        Ok(new)
+    }
+
+    /// That of a directory, if there is one.
+    pub fn read(directory: &Path) -> Result<Option<Self>> {
+        let path = directory.join(NAME);
+        let text = match fs::read(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Error::io(&path, &error)),
+        };
+        let failed = |problem: String| Error::Io { path: path.clone(), problem };
+        let Versioned { version } =
+            serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+        if version > VERSION {
+            return Err(failed(format!(
+                "was written by a newer feedwater (version {version}, this one reads up to {VERSION}); use that one, or \
+                 name another directory"
+            )));
+        }
+        serde_json::from_slice(&text).map(Some).map_err(|error| failed(error.to_string()))
+    }
+
+    /// Puts it into the directory, all of it or nothing.
+    pub(super) fn write(&self, directory: &Path) -> Result<()> {
+        let path = directory.join(NAME);
+        let text = serde_json::to_vec_pretty(self)
+            .map_err(|error| Error::Internal { problem: error.to_string() })?;
+        file::write(&path, text).map_err(|error| Error::io(&path, &error))
+    }
+
+    /// Whether a pack of this source with these settings may go on here.
+    fn check(
+        &self,
+        directory: &Path,
+        source: &dyn Source,
+        settings: &Settings,
+        made: &Made,
+    ) -> Result<()> {
+        let refused = |what: String| {
+            let directory = directory.display();
+            Err(Error::config("destination", format!("{directory} {what}; {WAY_OUT}")))
+        };
+        if self.made != *made {
+            return refused(format!(
+                "was packed from another source or with other settings ({})",
+                difference(&self.made, made)
+            ));
+        }
+        if self.version < VERSION {
+            return refused(
+                "was packed by an older feedwater, which did not note what the source's samples were, so that nobody \
+                 can tell whether they have changed"
+                    .into(),
+            );
+        }
+        if self.classes != source.classes() {
+            let names = |classes: &[String], at: usize| match classes.get(at) {
+                Some(name) => format!("{name:?}"),
+                None => "none".into(),
+            };
+            let at = self.classes.iter().zip(source.classes()).take_while(|(a, b)| a == b).count();
+            let (was, is) = (names(&self.classes, at), names(source.classes(), at));
+            return refused(format!(
+                "was packed from other classes (class {at} was {was}, is {is})"
+            ));
+        }
+        for shard in &self.shards {
+            let path = directory.join(&shard.name);
+            let problem = match fs::metadata(&path) {
+                Ok(metadata) if metadata.len() == shard.bytes => continue,
+                Ok(metadata) => {
+                    format!("has {} bytes, {} were written", metadata.len(), shard.bytes)
+                }
+                Err(error) => error.to_string(),
+            };
+            return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}") });
+        }
+        match origin::difference(source, directory, settings, self)? {
+            None => Ok(()),
+            Some(changed) => {
+                refused(format!("was packed from a source that has changed since: {changed}"))
+            }
+        }
+    }
+
+    /// Deletes what this manifest names, itself last.
+    fn remove(&self, directory: &Path) -> Result<()> {
+        let numbers = 0..=self.shards.len() as u64;
+        let beside = numbers.map(|number| origin::path(directory, &self.made.name, number));
+        let shards = self.shards.iter().map(|shard| directory.join(&shard.name));
+        for path in shards.chain(beside).chain([directory.join(NAME)]) {
+            remove(&path)?;
+        }
+        Ok(())
+    }
+}
+
+/// What can be done where a directory cannot be gone on with.
+const WAY_OUT: &str =
+    "overwrite it (`--overwrite`), which packs everything again, or name another directory";
+
+/// Written since samples are noted (`origin.rs`).
+const VERSION: u32 = 2;
+
+/// What is read first, of any version.
+#[derive(Deserialize)]
+struct Versioned {
+    #[serde(default = "first_version")]
+    version: u32,
+}
+
+fn first_version() -> u32 {
+    1
+}
+
+/// A shard's file in a directory that has no manifest.
+fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
+    let mut names = names(directory)?;
+    names.sort();
+    Ok(names.into_iter().find(|it| settings.format.is_shard(&settings.name, it)))
+}
+
+/// Deletes temporary files of packs that were killed.
+fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
+    // Of shards, of the hidden files beside them, and of the manifest.
+    let prefixes = [format!(".{name}-"), format!("..{name}-"), format!(".{NAME}.")];
+    let is_leftover =
+        |it: &String| it.ends_with(".part") && prefixes.iter().any(|prefix| it.starts_with(prefix));
+    names(directory)?
+        .iter()
+        .filter(|it| is_leftover(it))
+        .try_for_each(|name| remove(&directory.join(name)))
+}
+
+fn names(directory: &Path) -> Result<Vec<String>> {
+    let failed = |error| Error::io(directory, &error);
+    let entries = fs::read_dir(directory).map_err(failed)?;
+    let names = entries.map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+    names.collect::<io::Result<_>>().map_err(failed)
+}
+
+fn remove(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(path, &error)),
+        _ => Ok(()),
+    }
+}
+
+/// The first field that differs, with both values.
+fn difference(found: &Made, wanted: &Made) -> String {
+    let fields = |made: &Made| match serde_json::to_value(made) {
+        Ok(serde_json::Value::Object(fields)) => fields,
+        _ => Default::default(),
+    };
+    let (found, wanted) = (fields(found), fields(wanted));
+    let differing = found.iter().find(|(key, value)| wanted.get(*key) != Some(value));
+    differing.map_or(String::new(), |(key, value)| {
+        format!("{key} was {value}, is {}", wanted.get(key).unwrap_or(&serde_json::Value::Null))
+    })
+}

@@ -1,0 +1,299 @@
+//! Any source as a few large files, which disks and object stores read fastest; smaller pictures on the way, if wanted.
+//!
+//! * The samples are in the order of the source, with its labels. A picture is copied byte for byte, or made smaller.
+//! * A shard ends with the sample that brings it to the bytes that were asked for. Where it ends depends on nothing but
+//!   the source and the settings, so the same source gives the same files, whatever the number of threads.
+//! * A shard is written under a hidden name and gets its own when it is on the disk, so whoever reads the directory sees
+//!   whole shards only. A hidden manifest then names it: a run that was stopped goes on after the last such shard.
+//! * What each sample was is noted beside its shard. Where the source has changed since, or the settings have, pack refuses
+//!   to go on, before it writes anything, and names the difference.
+//! * A directory is locked while it is packed into; a second pack gets an error.
+//! * A sample that cannot be used, since it cannot be read or its header cannot be parsed (or, where it is made smaller,
+//!   decoded), is an error, or is left out and counted.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use feedwater::error::{Error, Fault, Reason, Result, SampleError};
+use feedwater::header::{Format, Header};
+use feedwater::loader::{LargeImages, Room};
+use feedwater::plan::{Limits, SampleMemory};
+use feedwater::source::{HostPage, Source};
+
+pub use gain::{Gain, gain};
+pub use manifest::{Made, Manifest};
+pub use presize::{Presize, Presizer};
+pub use shard::{Shard, ShardFormat};
+pub use verify::verify;
+
+use lock::Lock;
+use origin::Origin;
+use shard::{Item, ShardWriter};
+
+mod gain;
+mod lock;
+mod manifest;
+mod origin;
+mod presize;
+mod shard;
+mod verify;
+
+/// How to pack.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The shards' format.
+    pub format: ShardFormat,
+    /// What their names begin with: `train` for `train-000000.tar`.
+    pub name: String,
+    /// Bytes after which a shard ends, at least 1. Default 256 MiB.
+    pub shard_bytes: u64,
+    /// Makes pictures smaller. Default: they are copied.
+    pub presize: Option<Presize>,
+    /// Deletes what an earlier pack has written into the directory, whatever its source and settings, and packs everything.
+    /// Default false.
+    pub overwrite: bool,
+    /// Leaves out samples that cannot be used, instead of stopping. Default false.
+    pub skip: bool,
+    /// Threads that read, and decode and encode what is made smaller. Default: the machine's cores.
+    pub threads: usize,
+    /// Samples beyond these cannot be used. Where pictures are made smaller, a thread has 32 MiB for one, and all together have
+    /// `large_image_memory` for those that need more.
+    pub limits: Limits,
+    /// Whether a damaged image cannot be used, as `decode.strict` has it. Default true.
+    pub strict: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            format: ShardFormat::default(),
+            name: "train".into(),
+            shard_bytes: 256 << 20,
+            presize: None,
+            overwrite: false,
+            skip: false,
+            threads: thread::available_parallelism().map_or(1, usize::from),
+            limits: Limits::default(),
+            strict: true,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the settings can be.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] with the value that cannot be.
+    pub fn check(&self) -> Result<()> {
+        if self.shard_bytes == 0 {
+            return Err(Error::config("shard_bytes", "must be at least 1, is 0"));
+        }
+        if self.name.is_empty() || self.name.starts_with('.') || self.name.contains('/') {
+            let problem = format!("must be the visible name of a file, is {:?}", self.name);
+            return Err(Error::config("name", problem));
+        }
+        self.presize.as_ref().map_or(Ok(()), Presize::check)
+    }
+}
+
+/// A sample that was left out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Its index in the source.
+    pub index: u64,
+    /// Where it is.
+    pub location: String,
+    /// Why it cannot be used.
+    pub problem: String,
+}
+
+/// Samples left out whose words are kept.
+const SKIPPED_KEPT: usize = 1000;
+
+/// Samples that each thread may be ahead of the writer.
+const AHEAD: usize = 4;
+
+/// Packs a source into a directory, or goes on with it; `progress` is told how many samples are done. The manifest of a
+/// directory that is complete is given back at once.
+///
+/// # Errors
+///
+/// [`Error::Config`] for settings that cannot be, and for a source or settings that are not those that the directory was
+/// begun with; [`Error::Io`] where a file cannot be written, a shard is not as it was written, or another process packs
+/// into the directory; [`Error::Sample`] for a sample that cannot be used.
+pub fn pack(
+    source: &dyn Source,
+    directory: &Path,
+    settings: &Settings,
+    progress: impl Fn(u64),
+) -> Result<Manifest> {
+    settings.check()?;
+    fs::create_dir_all(directory).map_err(|error| Error::io(directory, &error))?;
+    let _lock = Lock::take(directory)?;
+    let mut manifest = Manifest::begin(directory, source, settings)?;
+    if manifest.complete {
+        return Ok(manifest);
+    }
+    let begin = manifest.shards.last().map_or(0, |shard| shard.end);
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
+    thread::scope(|scope| {
+        // Thread t makes every so manieth sample, so that taking from them in turn gives the source's order.
+        let threads = settings.threads.max(1) as u64;
+        let made: Vec<Receiver<Sample>> = (0..threads)
+            .map(|thread| {
+                let (sender, receiver) = sync_channel(AHEAD);
+                let indices = (begin + thread..source.len()).step_by(threads as usize);
+                let large = large.clone();
+                scope.spawn(move || {
+                    let mut maker = Maker::new(source, settings, large);
+                    // Nobody receives any more: the run has ended.
+                    let _ = indices.into_iter().try_for_each(|it| sender.send(maker.make(it)));
+                });
+                receiver
+            })
+            .collect();
+        let mut turns = made.iter().cycle();
+        let ended = || Error::Internal { problem: "a thread of pack panicked".into() };
+        let next = || turns.next().and_then(|it| it.recv().ok()).ok_or_else(ended);
+        write(source, directory, settings, &mut manifest, next, progress)
+    })?;
+    manifest.complete = true;
+    manifest.write(directory)?;
+    Ok(manifest)
+}
+
+/// Writes all shards that the manifest does not have yet.
+fn write(
+    source: &dyn Source,
+    directory: &Path,
+    settings: &Settings,
+    manifest: &mut Manifest,
+    mut next: impl FnMut() -> Result<Sample>,
+    progress: impl Fn(u64),
+) -> Result<()> {
+    let digits = source.len().to_string().len();
+    let mut writer: Option<ShardWriter> = None;
+    let (mut skipped, mut origins) = (Vec::new(), Vec::new());
+    for index in manifest.shards.last().map_or(0, |shard| shard.end)..source.len() {
+        let Sample { origin, picture } = next()?;
+        origins.push(origin);
+        match picture {
+            Ok(Picture { bytes, extension }) => {
+                let writer = match &mut writer {
+                    Some(writer) => writer,
+                    None => {
+                        let number = manifest.shards.len() as u64;
+                        let name = settings.format.file_name(&settings.name, number);
+                        writer.insert(ShardWriter::create(directory, settings.format, &name)?)
+                    }
+                };
+                let (key, location) = (format!("{index:0digits$}"), source.location(index));
+                let (label, bytes) = (source.label(index), &bytes);
+                let item = Item { key: &key, location: &location, extension, label, bytes };
+                writer.append(&item)?;
+            }
+            Err(Fault { reason, problem }) => {
+                let location = source.location(index);
+                if !settings.skip {
+                    return Err(Error::Sample(SampleError { index, location, reason, problem }));
+                }
+                let problem = format!("{}: {problem}", reason.name());
+                skipped.push(Skipped { index, location, problem });
+            }
+        }
+        progress(index + 1);
+        let full = writer.as_ref().is_some_and(|it| it.bytes() >= settings.shard_bytes);
+        if full || index + 1 == source.len() {
+            let number = manifest.shards.len() as u64;
+            origin::write(directory, &settings.name, number, &std::mem::take(&mut origins))?;
+            manifest.skipped += skipped.len() as u64;
+            manifest.skipped_first.append(&mut skipped);
+            manifest.skipped_first.truncate(SKIPPED_KEPT);
+            if let Some(writer) = writer.take() {
+                manifest.shards.push(writer.finish(index + 1)?);
+            }
+            manifest.write(directory)?;
+        }
+    }
+    Ok(())
+}
+
+/// One sample, ready to be written.
+struct Picture {
+    bytes: Vec<u8>,
+    extension: &'static str,
+}
+
+/// What a sample was in the source, and what becomes of it.
+struct Sample {
+    origin: Origin,
+    picture: Result<Picture, Fault>,
+}
+
+/// Makes samples; one per thread.
+struct Maker<'a> {
+    source: &'a dyn Source,
+    limits: &'a Limits,
+    strict: bool,
+    page: HostPage,
+    presizer: Option<Presizer>,
+    room: Room,
+}
+
+impl<'a> Maker<'a> {
+    fn new(source: &'a dyn Source, settings: &'a Settings, large: Arc<LargeImages>) -> Self {
+        let Settings { ref limits, strict, .. } = *settings;
+        let presizer = settings.presize.map(|it| Presizer::new(it).strict(strict));
+        let (page, room) = (HostPage::default(), Room::of_thread(large));
+        Self { source, limits, strict, page, presizer, room }
+    }
+
+    fn make(&mut self, index: u64) -> Sample {
+        let limit = self.limits.max_file_bytes;
+        let (origin, read) = Origin::read(self.source, index, &mut self.page, limit);
+        Sample { origin, picture: read.and_then(|()| self.picture()) }
+    }
+
+    /// The picture of the sample that was read.
+    fn picture(&mut self) -> Result<Picture, Fault> {
+        let bytes = self.page.bytes();
+        let header = Header::parse_as(bytes, self.strict)?;
+        self.limits.check_size(header.size)?;
+        if let Some(presizer) = &mut self.presizer
+            && let Some(need) = presizer.need(bytes, &header)
+        {
+            let nothing = SampleMemory::default();
+            self.room.admit(header.size, &need, &nothing, || presizer.release())?;
+            let made = presizer.make(bytes, &header);
+            if self.room.is_beyond() {
+                presizer.release();
+                self.room.give_back();
+            }
+            if let Some(bytes) = made? {
+                return Ok(Picture { bytes, extension: "jpg" });
+            }
+        }
+        let extension = match header.format {
+            Format::Jpeg => "jpg",
+            Format::Png => "png",
+            Format::WebP => "webp",
+            Format::Pnm => match bytes.get(1) {
+                Some(b'1' | b'4') => "pbm",
+                Some(b'2' | b'5') => "pgm",
+                _ => "ppm",
+            },
+            // `Format::Pixels` is what caches hold; no file's header says so.
+            other => {
+                let problem = format!("a {} has no file name extension here", other.name());
+                return Err(Fault::new(Reason::Unsupported, problem));
+            }
+        };
+        Ok(Picture { bytes: bytes.to_vec(), extension })
+    }
+}

@@ -1,0 +1,188 @@
+//! What the source was when it was packed, sample by sample: by this a changed source is noticed before it is mixed.
+//!
+//! Beside each shard lies a hidden file with a line of JSON for every sample that was looked at for it, the ones left
+//! out included. A sample is the same where its place, its label and its version are; where the source tells no
+//! version, or another one, the sample is read and its bytes are compared.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Manifest, Settings};
+use feedwater::error::{Error, Fault, Result};
+use feedwater::file;
+use feedwater::source::{HostPage, Source};
+
+/// A sample of the source as it was packed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Origin {
+    location: String,
+    label: i64,
+    /// [`Source::version`], asked before the sample was read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    version: Option<String>,
+    content: Content,
+}
+
+/// What was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Content {
+    /// So many bytes with this CRC-32C.
+    Read { bytes: u64, crc: u32 },
+    /// It could not be read, for a reason of this name.
+    Fault(String),
+}
+
+impl Origin {
+    /// Reads a sample into `page`; gives what it is, and why it could not be read.
+    pub fn read(
+        source: &dyn Source,
+        index: u64,
+        page: &mut HostPage,
+        limit: u64,
+    ) -> (Self, Result<(), Fault>) {
+        // Before the bytes: a file that changes in between has another version the next time.
+        let version = source.version(index);
+        let read = source.read(index, page, limit);
+        let content = match &read {
+            Ok(()) => {
+                let bytes = page.bytes();
+                Content::Read { bytes: bytes.len() as u64, crc: crc32c::crc32c(bytes) }
+            }
+            Err(fault) => Content::Fault(fault.reason.name().into()),
+        };
+        let (location, label) = (source.location(index), source.label(index));
+        (Self { location, label, version, content }, read)
+    }
+
+    /// What is different about the sample now; `None` where it is the same.
+    fn changed(
+        &self,
+        source: &dyn Source,
+        index: u64,
+        page: &mut HostPage,
+        limit: u64,
+    ) -> Option<String> {
+        let (location, label) = (source.location(index), source.label(index));
+        if self.location != location {
+            return Some(format!("sample {index} was {}, is {location}", self.location));
+        }
+        if self.label != label {
+            let was = self.label;
+            return Some(format!("sample {index} ({location}) had label {was}, has label {label}"));
+        }
+        if self.version.is_some() && self.version == source.version(index) {
+            return None;
+        }
+        let (now, _) = Self::read(source, index, page, limit);
+        (now.content != self.content).then(|| {
+            format!("sample {index} ({location}) was {}, is {}", self.words(), now.words())
+        })
+    }
+
+    fn words(&self) -> String {
+        match (&self.content, &self.version) {
+            (Content::Fault(reason), _) => reason.clone(),
+            (Content::Read { bytes, crc }, None) => format!("{bytes} bytes with CRC {crc:08x}"),
+            (Content::Read { bytes, crc }, Some(version)) => {
+                format!("{bytes} bytes with CRC {crc:08x} ({version})")
+            }
+        }
+    }
+}
+
+/// The hidden file beside a shard.
+pub(super) fn path(directory: &Path, name: &str, number: u64) -> PathBuf {
+    directory.join(format!(".{name}-{number:06}.source.jsonl"))
+}
+
+/// Writes the file beside a shard.
+pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin]) -> Result<()> {
+    let path = path(directory, name, number);
+    let mut text = Vec::new();
+    for origin in origins {
+        serde_json::to_writer(&mut text, origin)
+            .map_err(|error| Error::Internal { problem: error.to_string() })?;
+        text.push(b'\n');
+    }
+    file::write(&path, text).map_err(|error| Error::io(&path, &error))
+}
+
+/// What has changed in the source since it was packed: the first sample that is different.
+///
+/// # Errors
+///
+/// [`Error::Io`] where what was noted cannot be read.
+pub(super) fn difference(
+    source: &dyn Source,
+    directory: &Path,
+    settings: &Settings,
+    manifest: &Manifest,
+) -> Result<Option<String>> {
+    let mut ends: Vec<u64> = manifest.shards.iter().map(|shard| shard.end).collect();
+    // Samples that were left out after the last shard.
+    if manifest.complete && ends.last().is_none_or(|&end| end < source.len()) {
+        ends.push(source.len());
+    }
+    let next = AtomicU64::new(0);
+    let found = Mutex::new(Ok(None::<(u64, String)>));
+    let work = || {
+        let mut page = HostPage::default();
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&end) = ends.get(number as usize) else { return };
+            let begin = number.checked_sub(1).map_or(0, |before| ends[before as usize]);
+            let path = path(directory, &settings.name, number);
+            let first = first_changed(source, &path, begin..end, &mut page, settings);
+            let mut found = found.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match (&*found, first) {
+                (_, Ok(None)) => continue,
+                (Ok(None), first) => *found = first,
+                (Ok(Some((before, _))), Ok(Some(first))) if first.0 < *before => {
+                    *found = Ok(Some(first));
+                }
+                _ => {}
+            }
+            // Those behind do not matter any more; those before are being looked at.
+            return;
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..settings.threads.clamp(1, ends.len().max(1)) {
+            scope.spawn(work);
+        }
+    });
+    let found = found.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner())?;
+    Ok(found.map(|(_, difference)| difference))
+}
+
+/// The first sample of a shard that is different, and how.
+fn first_changed(
+    source: &dyn Source,
+    path: &Path,
+    samples: std::ops::Range<u64>,
+    page: &mut HostPage,
+    settings: &Settings,
+) -> Result<Option<(u64, String)>> {
+    let failed = |problem: String| Error::Io { path: path.into(), problem };
+    let file = File::open(path).map_err(|error| Error::io(path, &error))?;
+    let mut lines = BufReader::new(file).lines();
+    for index in samples {
+        let line = lines.next().ok_or_else(|| failed("ends too early".into()))?;
+        let line = line.map_err(|error| Error::io(path, &error))?;
+        let origin: Origin = serde_json::from_str(&line)
+            .map_err(|error| failed(format!("is not what pack has written: {error}")))?;
+        let limit = settings.limits.max_file_bytes;
+        if let Some(difference) = origin.changed(source, index, page, limit) {
+            return Ok(Some((index, difference)));
+        }
+    }
+    Ok(None)
+}

@@ -1,0 +1,206 @@
+//! Writing one shard: whole or not at all.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use feedwater::error::{Error, Result};
+use feedwater::file::AtomicFile;
+
+/// The format of shards.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ShardFormat {
+    /// Tar archives with `KEY.jpg` (or `.png`, `.webp`) and `KEY.cls`, as WebDataset reads them.
+    #[default]
+    WebDataset,
+    /// `tf.train.Example` with `image/encoded`, `image/class/label`, `image/format` and `image/filename`.
+    TfRecord,
+}
+
+impl ShardFormat {
+    /// The key under `[source]` that reads such shards.
+    pub const fn key(self) -> &'static str {
+        match self {
+            ShardFormat::WebDataset => "webdataset",
+            ShardFormat::TfRecord => "tfrecord",
+        }
+    }
+
+    /// The name of a shard: `train-000012.tar`.
+    pub(super) fn file_name(self, name: &str, number: u64) -> String {
+        format!("{name}-{number:06}.{}", self.ending())
+    }
+
+    /// Whether a file of this name is a shard of a set of this name.
+    pub(super) fn is_shard(self, name: &str, file_name: &str) -> bool {
+        let number = file_name.strip_prefix(name).and_then(|it| it.strip_prefix('-'));
+        let number = number.and_then(|it| it.strip_suffix(self.ending())?.strip_suffix('.'));
+        number.is_some_and(|it| it.len() >= 6 && it.bytes().all(|it| it.is_ascii_digit()))
+    }
+
+    const fn ending(self) -> &'static str {
+        match self {
+            ShardFormat::WebDataset => "tar",
+            ShardFormat::TfRecord => "tfrecord",
+        }
+    }
+}
+
+/// A sample as it is written.
+pub(super) struct Item<'a> {
+    /// Names the sample within the whole set; without dots.
+    pub key: &'a str,
+    /// Where it came from.
+    pub location: &'a str,
+    /// The name of the picture's format in lower case: `jpg`, `png`.
+    pub extension: &'a str,
+    pub label: i64,
+    pub bytes: &'a [u8],
+}
+
+/// What a finished shard is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shard {
+    /// Its file's name.
+    pub name: String,
+    /// Samples in it.
+    pub samples: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// CRC-32C of labels and pictures, one sample after another.
+    pub crc: u32,
+    /// Index in the source of the first sample after it.
+    pub end: u64,
+}
+
+/// A shard that is being written, under a hidden temporary name that nobody reads.
+pub(super) struct ShardWriter {
+    format: ShardFormat,
+    path: PathBuf,
+    out: Counted<AtomicFile>,
+    samples: u64,
+    crc: u32,
+}
+
+impl ShardWriter {
+    pub fn create(directory: &Path, format: ShardFormat, file_name: &str) -> Result<Self> {
+        let path = directory.join(file_name);
+        let file = AtomicFile::create(&path).map_err(|error| Error::io(&path, &error))?;
+        let out = Counted { out: file, bytes: 0 };
+        Ok(Self { format, path, out, samples: 0, crc: 0 })
+    }
+
+    pub fn append(&mut self, item: &Item) -> Result<()> {
+        let written = match self.format {
+            ShardFormat::WebDataset => tar_members(&mut self.out, item),
+            ShardFormat::TfRecord => tf_record(&mut self.out, item),
+        };
+        written.map_err(|error| Error::io(&self.path, &error))?;
+        self.samples += 1;
+        self.crc = content_crc(self.crc, item.label, item.bytes);
+        Ok(())
+    }
+
+    /// Bytes so far.
+    pub fn bytes(&self) -> u64 {
+        self.out.bytes
+    }
+
+    /// Ends the file, waits until it is on the disk, and gives it its name.
+    pub fn finish(self, end: u64) -> Result<Shard> {
+        let end_mark: &[u8] = match self.format {
+            ShardFormat::WebDataset => &[0; 1024],
+            ShardFormat::TfRecord => &[],
+        };
+        let Self { path, mut out, samples, crc, .. } = self;
+        let ended = out.write_all(end_mark).and_then(|()| out.out.commit());
+        ended.map_err(|error| Error::io(&path, &error))?;
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok(Shard { name, samples, bytes: out.bytes, crc, end })
+    }
+}
+
+/// The checksum of all samples up to and with this one.
+pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes)
+}
+
+fn tar_members(out: &mut impl Write, item: &Item) -> io::Result<()> {
+    let label = item.label.to_string();
+    for (extension, bytes) in [(item.extension, item.bytes), ("cls", label.as_bytes())] {
+        let mut header = tar::Header::new_ustar();
+        header.set_path(format!("{}.{extension}", item.key))?;
+        header.set_size(bytes.len() as u64);
+        header.set_mode(0o644);
+        header.set_cksum();
+        out.write_all(header.as_bytes())?;
+        out.write_all(bytes)?;
+        let padding = bytes.len().next_multiple_of(512) - bytes.len();
+        out.write_all(&[0; 512][..padding])?;
+    }
+    Ok(())
+}
+
+/// A record as `tf.io.TFRecordWriter` frames it: length, its masked checksum, data, their masked checksum.
+fn tf_record(out: &mut impl Write, item: &Item) -> io::Result<()> {
+    let data = example(item);
+    let len = (data.len() as u64).to_le_bytes();
+    let masked = |bytes: &[u8]| {
+        let crc = crc32c::crc32c(bytes);
+        crc.rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
+    };
+    out.write_all(&len)?;
+    out.write_all(&masked(&len))?;
+    out.write_all(&data)?;
+    out.write_all(&masked(&data))
+}
+
+/// A `tf.train.Example` (tensorflow/core/example/example.proto), features in the order of their names.
+fn example(item: &Item) -> Vec<u8> {
+    let bytes_list = |value: &[u8]| field(1, &field(1, value));
+    let label = field(3, &field(1, &varint(item.label as u64)));
+    let features = [
+        ("image/class/label", label),
+        ("image/encoded", bytes_list(item.bytes)),
+        ("image/filename", bytes_list(item.location.as_bytes())),
+        ("image/format", bytes_list(item.extension.as_bytes())),
+    ];
+    let entries = features
+        .map(|(name, feature)| field(1, &[field(1, name.as_bytes()), field(2, &feature)].concat()));
+    field(1, &entries.concat())
+}
+
+/// A protobuf field of bytes.
+fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
+    [&[number << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    while value >= 0x80 {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// Counts what is written.
+struct Counted<W> {
+    out: W,
+    bytes: u64,
+}
+
+impl<W: Write> Write for Counted<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let count = self.out.write(bytes)?;
+        self.bytes += count as u64;
+        Ok(count)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}

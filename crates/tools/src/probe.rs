@@ -1,0 +1,295 @@
+//! What a source holds: formats, sizes, samplings, labels, what cannot be used, and how a GPU would decode it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use serde::Serialize;
+
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Fault, Result};
+use feedwater::geometry::{Orientation, Size};
+use feedwater::header::{Header, Sampling, memory_bytes};
+use feedwater::loader::{LargeImages, Room};
+use feedwater::plan::{Limits, Route, SampleMemory};
+use feedwater::source::{HostPage, LeftOut, Source};
+
+/// How to look at a source.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Look at so many samples, evenly spread; at all of them where it is 0.
+    pub samples: u64,
+    /// Threads that read.
+    pub threads: usize,
+    /// Decode every picture as well: only that finds damage within a picture's coded data.
+    pub decode: bool,
+    /// Samples beyond these cannot be used.
+    pub limits: Limits,
+    /// Whether a damaged image cannot be used, as `decode.strict` has it.
+    pub strict: bool,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Report {
+    /// Samples of the source.
+    pub samples: u64,
+    /// Samples that were read.
+    pub seen: u64,
+    /// Encoded bytes of those.
+    pub bytes: u64,
+    /// Encoded bytes of the largest.
+    pub largest_bytes: u64,
+    /// Pictures by format.
+    pub formats: BTreeMap<&'static str, u64>,
+    /// JPEGs by chroma sampling.
+    pub samplings: BTreeMap<&'static str, u64>,
+    /// Progressive JPEGs.
+    pub progressive: u64,
+    /// Pictures that their EXIF orientation turns or mirrors.
+    pub turned: u64,
+    /// Columns and rows, upright, of the smallest and the largest picture by pixels.
+    pub smallest: Option<[u32; 2]>,
+    /// The same of the largest.
+    pub largest: Option<[u32; 2]>,
+    /// Pixels of all pictures that were seen.
+    pub pixels: u64,
+    /// Pictures by pixels: those of less than each bound, in megapixels, and not of the one before.
+    pub sizes: Vec<SizeBucket>,
+    /// Pictures by the first route of a GPU that takes them, in the order of `decode.routes`, without a reduction.
+    pub routes: BTreeMap<&'static str, u64>,
+    /// Why those that only the CPU takes are not for the GPU.
+    pub cpu_because: BTreeMap<&'static str, u64>,
+    /// Names of the classes; empty where the source has none.
+    pub classes: Vec<String>,
+    /// Samples of each label, of all samples and not only of those that were read; -1 is no label.
+    pub labels: BTreeMap<i64, u64>,
+    /// Samples of further labels, where there are more than [`MOST_LABELS`].
+    pub other_labels: u64,
+    /// What the source met and left out of its samples, with the reason.
+    pub left_out: Vec<LeftOut>,
+    /// Samples that cannot be used, by reason.
+    pub faults: BTreeMap<&'static str, u64>,
+    /// Damaged samples that can be used since the look is not strict, by the sort of damage.
+    pub tolerated: BTreeMap<&'static str, u64>,
+    /// The first of those that cannot be used, by index.
+    pub examples: Vec<Example>,
+}
+
+/// Pictures of a range of sizes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SizeBucket {
+    /// They have less than so many million pixels; `None` for the last.
+    pub below_megapixels: Option<f64>,
+    /// How many there are.
+    pub images: u64,
+}
+
+/// A sample that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Example {
+    /// Its index.
+    pub index: u64,
+    /// Its path, or what stands for it.
+    pub location: String,
+    /// The reason's name.
+    pub reason: &'static str,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// Labels that are counted one by one: the first that are met.
+pub const MOST_LABELS: usize = 10_000;
+
+/// Bounds of the buckets in pixels.
+const BOUNDS: [u64; 7] = [50_000, 250_000, 500_000, 1_000_000, 4_000_000, 12_000_000, 50_000_000];
+
+/// Most samples that cannot be used of which the words are kept.
+const EXAMPLES: usize = 20;
+
+/// Looks at a source; `progress` is told after each sample how many were read.
+///
+/// Labels are counted over all samples. A sample cannot be used where it cannot be read, its header cannot be parsed, it
+/// is beyond the limits, or, with `decode`, where the CPU's decoder refuses it.
+pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sync) -> Report {
+    let samples = source.len();
+    let looks = if settings.samples == 0 { samples } else { settings.samples.min(samples) };
+    let next = AtomicU64::new(0);
+    let done = AtomicU64::new(0);
+    let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
+    let work = || {
+        let mut look = Look::new(settings.strict, large.clone());
+        loop {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            if number >= looks {
+                return look.report;
+            }
+            let index = (u128::from(number) * u128::from(samples) / u128::from(looks)) as u64;
+            look.at(source, index, settings);
+            progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+        }
+    };
+    let mut report = thread::scope(|scope| {
+        let threads: Vec<_> = (0..settings.threads.max(1)).map(|_| scope.spawn(work)).collect();
+        let parts = threads.into_iter().map(|it| it.join().expect("looking does not panic"));
+        parts.fold(Report::new(), Report::join)
+    });
+    report.samples = samples;
+    report.classes = source.classes().to_vec();
+    report.left_out = source.left_out();
+    for index in 0..samples {
+        let (label, full) = (source.label(index), report.labels.len() >= MOST_LABELS);
+        match report.labels.get_mut(&label) {
+            Some(count) => *count += 1,
+            None if full => report.other_labels += 1,
+            None => drop(report.labels.insert(label, 1)),
+        }
+    }
+    report.examples.sort_by_key(|example| example.index);
+    report.examples.truncate(EXAMPLES);
+    report
+}
+
+/// One thread's view.
+struct Look {
+    report: Report,
+    page: HostPage,
+    decoder: HostDecoder,
+    room: Room,
+}
+
+impl Look {
+    fn new(strict: bool, large: Arc<LargeImages>) -> Self {
+        let (page, decoder) = (HostPage::default(), HostDecoder::new().strict(strict));
+        Self { report: Report::new(), page, decoder, room: Room::of_thread(large) }
+    }
+
+    fn at(&mut self, source: &dyn Source, index: u64, settings: &Settings) {
+        self.report.seen += 1;
+        let Err(Fault { reason, problem }) = self.look(source, index, settings) else { return };
+        *self.report.faults.entry(reason.name()).or_default() += 1;
+        // Every thread sees rising indices, so its first are those that can be among the first of all.
+        if self.report.examples.len() < EXAMPLES {
+            let location = source.location(index);
+            self.report.examples.push(Example { index, location, reason: reason.name(), problem });
+        }
+    }
+
+    fn look(&mut self, source: &dyn Source, index: u64, settings: &Settings) -> Result<(), Fault> {
+        let limits = &settings.limits;
+        source.read(index, &mut self.page, limits.max_file_bytes)?;
+        let bytes = self.page.bytes();
+        self.report.bytes += bytes.len() as u64;
+        self.report.largest_bytes = self.report.largest_bytes.max(bytes.len() as u64);
+        let header = Header::parse_as(bytes, settings.strict)?;
+        limits.check_size(header.size)?;
+        if settings.decode {
+            let (window, decoder) = (header.size.window(), &mut self.decoder);
+            let need = SampleMemory::of_decode(memory_bytes(&header, bytes, bytes.len() as u64));
+            let nothing = SampleMemory::default();
+            self.room.admit(header.size, &need, &nothing, || decoder.release())?;
+            let decoded = decoder.decode(bytes, &header, window, 1, &mut |_, _| {});
+            if self.room.is_beyond() {
+                decoder.release();
+                self.room.give_back();
+            }
+            decoded?;
+        }
+        let of_header = header.jpeg.as_ref().and_then(|jpeg| jpeg.tolerated);
+        let damage = if settings.decode { self.decoder.tolerated() } else { of_header };
+        if let Some(damage) = damage {
+            *self.report.tolerated.entry(damage.name()).or_default() += 1;
+        }
+        self.report.count(&header);
+        Ok(())
+    }
+}
+
+impl Report {
+    fn new() -> Self {
+        let bounds = BOUNDS.iter().map(|&bound| Some(bound as f64 / 1e6)).chain([None]);
+        let sizes = bounds.map(|below_megapixels| SizeBucket { below_megapixels, images: 0 });
+        Self { sizes: sizes.collect(), ..Self::default() }
+    }
+
+    /// Pictures that can be used.
+    pub fn usable(&self) -> u64 {
+        self.formats.values().sum()
+    }
+
+    fn count(&mut self, header: &Header) {
+        *self.formats.entry(header.format.name()).or_default() += 1;
+        if let Some(jpeg) = &header.jpeg {
+            *self.samplings.entry(sampling_name(jpeg.sampling())).or_default() += 1;
+            self.progressive += u64::from(jpeg.is_progressive());
+        }
+        self.turned += u64::from(header.orientation != Orientation::UPRIGHT);
+        let size = header.orientation.upright_size(header.size);
+        let pixels = size.pixels();
+        self.pixels += pixels;
+        self.sizes[BOUNDS.partition_point(|&bound| bound <= pixels)].images += 1;
+        let sides = Some([size.width, size.height]);
+        self.smallest = lesser(self.smallest, sides);
+        self.largest = greater(self.largest, sides);
+        let takes = |route: &&Route| route.takes(header, 1).is_ok();
+        let route = Route::ALL.iter().find(takes).unwrap_or(&Route::Cpu);
+        *self.routes.entry(route.name()).or_default() += 1;
+        if let (Route::Cpu, Err(why)) = (route, Route::Host.takes(header, 1)) {
+            *self.cpu_because.entry(why).or_default() += 1;
+        }
+    }
+
+    fn join(mut self, other: Self) -> Self {
+        self.seen += other.seen;
+        self.bytes += other.bytes;
+        self.largest_bytes = self.largest_bytes.max(other.largest_bytes);
+        self.progressive += other.progressive;
+        self.turned += other.turned;
+        self.pixels += other.pixels;
+        self.smallest = lesser(self.smallest, other.smallest);
+        self.largest = greater(self.largest, other.largest);
+        for (one, two) in self.sizes.iter_mut().zip(&other.sizes) {
+            one.images += two.images;
+        }
+        for (one, two) in [
+            (&mut self.formats, other.formats),
+            (&mut self.samplings, other.samplings),
+            (&mut self.routes, other.routes),
+            (&mut self.cpu_because, other.cpu_because),
+            (&mut self.faults, other.faults),
+            (&mut self.tolerated, other.tolerated),
+        ] {
+            for (name, count) in two {
+                *one.entry(name).or_default() += count;
+            }
+        }
+        self.examples.extend(other.examples);
+        self
+    }
+}
+
+fn pixels(sides: &[u32; 2]) -> (u64, [u32; 2]) {
+    (Size::new(sides[0], sides[1]).pixels(), *sides)
+}
+
+fn lesser(one: Option<[u32; 2]>, two: Option<[u32; 2]>) -> Option<[u32; 2]> {
+    one.into_iter().chain(two).min_by_key(pixels)
+}
+
+fn greater(one: Option<[u32; 2]>, two: Option<[u32; 2]>) -> Option<[u32; 2]> {
+    one.into_iter().chain(two).max_by_key(pixels)
+}
+
+fn sampling_name(sampling: Sampling) -> &'static str {
+    match sampling {
+        Sampling::Gray => "gray",
+        Sampling::S444 => "4:4:4",
+        Sampling::S422 => "4:2:2",
+        Sampling::S420 => "4:2:0",
+        Sampling::S440 => "4:4:0",
+        Sampling::S411 => "4:1:1",
+        Sampling::S410 => "4:1:0",
+        Sampling::Other => "other",
+    }
+}

@@ -1,0 +1,354 @@
+//! Photo-like JPEGs that anyone can make again: the data of the demo, the tests and the benches.
+//!
+//! The pictures are "dead leaves" (Lee, Mumford and Huang, "Occlusion models for natural images", IJCV
+//! 2001): shaded, textured shapes of many sizes that hide one another, in front of a smooth background,
+//! with a little sensor noise. Their statistics are close to those of photographs, so that a JPEG of them
+//! costs a decoder what a photograph costs it: at the default size and quality about as many bytes per
+//! pixel as ImageNet has (0.56), and fewer the larger the picture is, as with a camera (0.3 at 3 megapixels).
+//!
+//! The bytes are the same on every machine: the arithmetic is integer or one of `+ - * / sqrt` in floating
+//! point, which IEEE 754 rounds alike everywhere, and the encoder is plain Rust without a SIMD variant.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
+use serde::{Deserialize, Serialize};
+
+use feedwater::error::{Error, Result};
+use feedwater::file::{self, AtomicFile};
+
+pub use picture::picture;
+
+mod picture;
+
+/// Which set of pictures to make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Number of pictures, at least 1.
+    pub images: u64,
+    /// Columns, 1 to 65535.
+    pub width: u32,
+    /// Rows, 1 to 65535.
+    pub height: u32,
+    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma is halved both ways (4:2:0).
+    pub quality: u8,
+    /// Number of class folders, at least 1; picture `i` is in class `i % classes`.
+    pub classes: u64,
+    /// What the pictures depend on besides their index and size.
+    pub seed: u64,
+    /// Progressive JPEGs instead of baseline ones.
+    pub progressive: bool,
+}
+
+impl Default for Settings {
+    /// 2000 pictures of ImageNet's mean size in ten classes.
+    fn default() -> Self {
+        Self {
+            images: 2000,
+            width: 500,
+            height: 375,
+            quality: 92,
+            classes: 10,
+            seed: 0,
+            progressive: false,
+        }
+    }
+}
+
+impl Settings {
+    /// Whether the settings can be: an [`Error::Config`] with the field otherwise.
+    pub fn check(&self) -> Result<()> {
+        let at_least_1 = |key, value| match value {
+            0 => Err(Error::config(key, "must be at least 1, is 0")),
+            _ => Ok(()),
+        };
+        at_least_1("images", self.images)?;
+        at_least_1("classes", self.classes)?;
+        for (key, value) in [("width", self.width), ("height", self.height)] {
+            if !(1..=MAX_SIDE).contains(&value) {
+                return Err(Error::config(key, format!("must be 1 to {MAX_SIDE}, is {value}")));
+            }
+        }
+        if !(1..=100).contains(&self.quality) {
+            return Err(Error::config("quality", format!("must be 1 to 100, is {}", self.quality)));
+        }
+        Ok(())
+    }
+
+    /// Where picture `index` lies in the directory: `class003/0000013.jpg`.
+    pub fn file(&self, index: u64) -> PathBuf {
+        let digits = digits(self.classes - 1).max(3);
+        let folder = format!("class{:0digits$}", index % self.classes);
+        let digits = digits_of_names(self.images);
+        Path::new(&folder).join(format!("{index:0digits$}.jpg"))
+    }
+}
+
+/// What lies in a directory that [`write()`] has filled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Summary {
+    /// With which settings.
+    pub settings: Settings,
+    /// Bytes of all files.
+    pub bytes: u64,
+}
+
+impl Summary {
+    /// Mean bytes per pixel.
+    pub fn bytes_per_pixel(&self) -> f64 {
+        let Settings { images, width, height, .. } = self.settings;
+        self.bytes as f64 / (images as f64 * f64::from(width) * f64::from(height))
+    }
+}
+
+/// Fills `dir` with the pictures, on all cores; `progress` is told after each how many there are.
+///
+/// Last of all comes a hidden manifest, by which [`complete`] knows that nothing is missing.
+///
+/// # Errors
+///
+/// [`Error::Config`] for settings that cannot be, [`Error::Io`] where a file cannot be written.
+pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> Result<Summary> {
+    settings.check()?;
+    make_folders(dir, settings)?;
+    let manifest = dir.join(MANIFEST);
+    if manifest.exists() {
+        fs::remove_file(&manifest).map_err(|error| Error::io(&manifest, &error))?;
+    }
+    let (next, done, bytes) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let failed = AtomicBool::new(false);
+    let failure = Mutex::new(None);
+    let work = || {
+        while !failed.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            if index >= settings.images {
+                break;
+            }
+            match write_one(dir, settings, index) {
+                Ok(len) => {
+                    bytes.fetch_add(len, Ordering::Relaxed);
+                    progress(done.fetch_add(1, Ordering::Relaxed) + 1);
+                }
+                Err(error) => {
+                    failed.store(true, Ordering::Relaxed);
+                    if let Ok(mut failure) = failure.lock() {
+                        failure.get_or_insert(error);
+                    }
+                }
+            }
+        }
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    thread::scope(|scope| {
+        for _ in 1..threads {
+            scope.spawn(work);
+        }
+        work();
+    });
+    if let Ok(Some(error)) = failure.into_inner() {
+        return Err(error);
+    }
+    let summary = Summary { settings: *settings, bytes: bytes.into_inner() };
+    write_manifest(dir, &summary)?;
+    Ok(summary)
+}
+
+/// What lies in `dir`, where it is exactly what [`write()`] would put there with these settings.
+///
+/// Goes by the manifest, which is written when everything else is there.
+pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
+    let text = fs::read(dir.join(MANIFEST)).ok()?;
+    let manifest: Manifest = serde_json::from_slice(&text).ok()?;
+    (manifest.version == VERSION && manifest.summary.settings == *settings)
+        .then_some(manifest.summary)
+}
+
+/// A baseline or progressive JPEG (4:2:0) of `width * height` RGB pixels.
+///
+/// # Errors
+///
+/// [`Error::Config`] where a side is 0 or over 65535, or where `rgb` is not `3 * width * height` bytes.
+pub fn encode(
+    rgb: &[u8],
+    width: u32,
+    height: u32,
+    quality: u8,
+    progressive: bool,
+) -> Result<Vec<u8>> {
+    let side = |key: &str, value: u32| {
+        let fits = u16::try_from(value).ok().filter(|&value| value > 0);
+        fits.ok_or_else(|| Error::config(key, format!("must be 1 to {MAX_SIDE}, is {value}")))
+    };
+    let (columns, rows) = (side("width", width)?, side("height", height)?);
+    let mut jpeg = Vec::with_capacity(rgb.len() / 4);
+    let mut encoder = Encoder::new(&mut jpeg, quality);
+    encoder.set_sampling_factor(SamplingFactor::R_4_2_0);
+    encoder.set_progressive(progressive);
+    encoder
+        .encode(rgb, columns, rows, ColorType::Rgb)
+        .map_err(|error| Error::config("rgb", error.to_string()))?;
+    Ok(jpeg)
+}
+
+/// Most columns, and most rows, that a JPEG can have.
+const MAX_SIDE: u32 = 65_535;
+
+/// To be counted up whenever the bytes of any picture change.
+const VERSION: u32 = 2;
+
+/// Hidden, so that no source takes it for a sample.
+const MANIFEST: &str = ".feedwater-synth.json";
+
+#[derive(Serialize, Deserialize)]
+struct Manifest {
+    version: u32,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+fn make_folders(dir: &Path, settings: &Settings) -> Result<()> {
+    for class in 0..settings.classes.min(settings.images) {
+        let file = dir.join(settings.file(class));
+        let folder = file.parent().unwrap_or(dir);
+        fs::create_dir_all(folder).map_err(|error| Error::io(folder, &error))?;
+    }
+    Ok(())
+}
+
+fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<u64> {
+    let Settings { width, height, quality, seed, progressive, .. } = *settings;
+    let jpeg = encode(&picture(seed, index, width, height), width, height, quality, progressive)?;
+    let path = dir.join(settings.file(index));
+    // Not waited for: a set counts as complete by its manifest, and can be made again.
+    let written = AtomicFile::create(&path).and_then(|mut file| {
+        file.write_all(&jpeg)?;
+        file.commit_unsynced()
+    });
+    written.map_err(|error| Error::io(&path, &error))?;
+    Ok(jpeg.len() as u64)
+}
+
+fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
+    let path = dir.join(MANIFEST);
+    let manifest = Manifest { version: VERSION, summary: *summary };
+    let text = serde_json::to_string_pretty(&manifest)
+        .map_err(|error| Error::Internal { problem: format!("manifest: {error}") })?;
+    file::write(&path, text).map_err(|error| Error::io(&path, &error))
+}
+
+/// Names do not change with the number of pictures, up to ten million.
+fn digits_of_names(images: u64) -> usize {
+    digits(images - 1).max(7)
+}
+
+fn digits(value: u64) -> usize {
+    value.checked_ilog10().map_or(1, |log| log as usize + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sha2::{Digest, Sha256};
+
+    fn sha256(bytes: &[u8]) -> String {
+        Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    /// (seed, index, width, height, progressive), SHA-256 of the pixels, SHA-256 of the JPEG.
+    #[test]
+    fn the_bytes_are_the_same_on_every_machine() {
+        let golden = [
+            (
+                (0, 0, 500, 375, false),
+                "cb5b8a95db50a52ab3a69b536ed46528e7d5b374fea3c82722c95e97e70b6f7e",
+                "41d34d3adb9301f859f3dc2e8a44efd8501d80fb9bf13c677fb073c0202f6102",
+            ),
+            (
+                (1, 7, 131, 97, true),
+                "0f8487cdbc7f4ada10a3f5d650fb49a632d81eaeed4c611f24b2d98f7b73deba",
+                "02c64e153866fb2b24f608c52ca1166fc1cdbab97a2e2437d8c9e1dd51cd6d49",
+            ),
+        ];
+        for ((seed, index, width, height, progressive), pixels, jpeg) in golden {
+            let rgb = picture(seed, index, width, height);
+            let file = encode(&rgb, width, height, 92, progressive).unwrap();
+            let found = (sha256(&rgb), sha256(&file));
+            assert_eq!(found, (pixels.into(), jpeg.into()), "seed {seed} index {index}");
+        }
+    }
+
+    #[test]
+    fn a_picture_depends_on_seed_and_index() {
+        let base = picture(0, 0, 40, 30);
+        assert_eq!(base, picture(0, 0, 40, 30));
+        assert_ne!(base, picture(0, 1, 40, 30));
+        assert_ne!(base, picture(1, 0, 40, 30));
+    }
+
+    #[test]
+    fn the_smallest_and_the_thinnest_pictures_can_be_made() {
+        for (width, height) in [(1, 1), (1, 200), (300, 1), (2, 3)] {
+            let rgb = picture(3, 0, width, height);
+            assert_eq!(rgb.len(), (3 * width * height) as usize);
+            assert!(encode(&rgb, width, height, 90, false).is_ok(), "{width}x{height}");
+        }
+    }
+
+    #[test]
+    fn a_jpeg_costs_about_as_many_bytes_as_a_photograph_of_its_size() {
+        let quality = Settings::default().quality;
+        for (width, height, count, expected) in
+            [(500, 375, 12, 0.50..0.62), (2048, 1536, 2, 0.24..0.42)]
+        {
+            let bytes: usize = (0..u64::from(count))
+                .map(|index| picture(0, index, width, height))
+                .map(|rgb| encode(&rgb, width, height, quality, false).unwrap().len())
+                .sum();
+            let per_pixel = bytes as f64 / f64::from(count * width * height);
+            assert!(expected.contains(&per_pixel), "{width}x{height}: {per_pixel} bytes per pixel");
+        }
+    }
+
+    #[test]
+    fn a_set_is_complete_only_with_its_own_settings() {
+        let dir = tempfile::tempdir().unwrap();
+        let settings =
+            Settings { images: 7, width: 24, height: 16, classes: 3, ..Default::default() };
+        assert_eq!(complete(dir.path(), &settings), None);
+        let most = AtomicU64::new(0);
+        let summary =
+            write(dir.path(), &settings, |done| _ = most.fetch_max(done, Ordering::Relaxed))
+                .unwrap();
+        assert_eq!(most.into_inner(), 7);
+        assert_eq!(complete(dir.path(), &settings), Some(summary));
+        assert_eq!(complete(dir.path(), &Settings { seed: 1, ..settings }), None);
+        let file = dir.path().join("class001/0000004.jpg");
+        let jpeg = fs::read(&file).unwrap();
+        let rgb = picture(0, 4, 24, 16);
+        assert_eq!(jpeg, encode(&rgb, 24, 16, settings.quality, false).unwrap());
+        let on_disk: u64 = (0..7)
+            .map(|index| fs::metadata(dir.path().join(settings.file(index))).unwrap().len())
+            .sum();
+        assert_eq!(on_disk, summary.bytes);
+    }
+
+    #[test]
+    fn settings_that_cannot_be_name_their_field() {
+        let default = Settings::default();
+        for (settings, text) in [
+            (Settings { images: 0, ..default }, "images: must be at least 1, is 0"),
+            (Settings { classes: 0, ..default }, "classes: must be at least 1, is 0"),
+            (Settings { width: 0, ..default }, "width: must be 1 to 65535, is 0"),
+            (Settings { height: 65_536, ..default }, "height: must be 1 to 65535, is 65536"),
+            (Settings { quality: 101, ..default }, "quality: must be 1 to 100, is 101"),
+        ] {
+            assert_eq!(settings.check().unwrap_err().to_string(), text);
+        }
+    }
+}

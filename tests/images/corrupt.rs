@@ -1,0 +1,259 @@
+//! Damaged and hostile files: each ends in pixels or in a named fault, and the next good picture is unharmed.
+
+#[allow(dead_code, reason = "not every test needs every recipe")]
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::jpeg::{Recipe, Scans};
+use feedwater::decode::{HostDecoder, can_reduce};
+use feedwater::error::{Fault, Reason};
+use feedwater::geometry::Roi;
+use feedwater::header::Header;
+use proptest::prelude::*;
+
+/// What a caller's limit would let through.
+const MAX_PIXELS: u64 = 1 << 14;
+
+fn golden() -> Vec<(PathBuf, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));
+    files.sort();
+    files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
+}
+
+/// A decoder with a good picture that it must go on decoding to the same pixels.
+struct Patient {
+    decoder: HostDecoder,
+    good: Vec<u8>,
+    pixels: Vec<u8>,
+}
+
+impl Patient {
+    fn new() -> Self {
+        let good = Recipe::new(33, 21, &[(2, 2), (1, 1), (1, 1)]).make();
+        let pixels = decode(&mut HostDecoder::new(), &good, 1).unwrap();
+        Self { decoder: HostDecoder::new(), good, pixels }
+    }
+
+    fn try_decode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+        let result = decode(&mut self.decoder, bytes, 1);
+        if result.is_err() {
+            let again = decode(&mut self.decoder, &self.good, 1).unwrap();
+            assert!(again == self.pixels, "the picture after a failed one differs");
+        }
+        if let Err(fault) = &result {
+            assert!(!fault.problem.is_empty());
+        }
+        result
+    }
+}
+
+fn decode(decoder: &mut HostDecoder, bytes: &[u8], reduction: u32) -> Result<Vec<u8>, Fault> {
+    let header = Header::parse(bytes)?;
+    if header.size.pixels() > MAX_PIXELS {
+        return Err(Fault::new(Reason::Oversized, "over the limit of this test"));
+    }
+    let window = feedwater::decode::reduced_size(header.size, reduction).window();
+    let mut pixels = Vec::new();
+    decoder
+        .decode(bytes, &header, window, reduction, &mut |_, row| pixels.extend_from_slice(row))?;
+    Ok(pixels)
+}
+
+#[test]
+fn a_file_cut_anywhere_is_truncated() {
+    let mut patient = Patient::new();
+    for (path, bytes) in golden() {
+        let whole = patient.try_decode(&bytes).unwrap();
+        for length in 0..bytes.len() {
+            match patient.try_decode(&bytes[..length]) {
+                Err(fault) if length == 0 => assert_eq!(fault.reason, Reason::Empty),
+                Err(fault) => {
+                    assert_eq!(
+                        fault.reason,
+                        Reason::Truncated,
+                        "{length} bytes of {}: {fault}",
+                        path.display()
+                    );
+                }
+                // A PNG may lack what follows its last row, and a PNM in text the end of its last number.
+                Ok(pixels) => {
+                    let name = path.file_name().unwrap().to_str().unwrap();
+                    let text = name.starts_with("pnm-") && name.contains("-text");
+                    assert!(text || name.ends_with(".png"), "{length} bytes of {name}");
+                    let sure = whole.len() - if text { 3 } else { 0 };
+                    assert!(pixels[..sure] == whole[..sure], "{length} bytes of {name}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_flipped_byte_anywhere_ends_in_pixels_or_a_fault() {
+    let mut patient = Patient::new();
+    for (_, bytes) in golden() {
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= [0x01, 0x80, 0xFF][at % 3];
+            let _ = patient.try_decode(&bytes);
+        }
+    }
+}
+
+#[test]
+fn every_coding_process_survives_flipped_bytes() {
+    let mut patient = Patient::new();
+    for scans in [Scans::Interleaved, Scans::Separate, Scans::Progressive] {
+        let bytes =
+            Recipe { scans, restart: 2, ..Recipe::new(33, 21, &[(2, 2), (2, 1), (1, 2)]) }.make();
+        for at in 0..bytes.len() {
+            let mut bytes = bytes.clone();
+            bytes[at] ^= 1 << (at % 8);
+            let _ = patient.try_decode(&bytes);
+        }
+    }
+}
+
+#[test]
+fn damage_in_a_scan_is_reported() {
+    let mut patient = Patient::new();
+    let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
+    // An early end-of-image marker: libjpeg would paint the rest gray.
+    let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
+    let fault = patient.try_decode(&early).unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+    assert!(fault.problem.contains("premature end of data segment"), "{fault}");
+    // Restart markers out of order.
+    let mut file = Recipe { restart: 4, ..Recipe::new(120, 90, &[(1, 1)]) }.make();
+    let marker = file.windows(2).position(|pair| pair == [0xFF, 0xD2]).unwrap();
+    file[marker + 1] = 0xD5;
+    assert_eq!(patient.try_decode(&file).unwrap_err().reason, Reason::Corrupt);
+}
+
+#[test]
+fn damage_below_the_window_is_not_seen() {
+    let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
+    let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
+    let header = Header::parse(&early).unwrap();
+    let mut decoder = HostDecoder::new();
+    let mut rows = 0;
+    decoder.decode(&early, &header, Roi::new(0, 0, 120, 30), 1, &mut |_, _| rows += 1).unwrap();
+    assert_eq!(rows, 30);
+}
+
+#[test]
+fn tables_of_one_file_do_not_stand_in_for_those_of_the_next() {
+    let mut patient = Patient::new();
+    let file = patient.good.clone();
+    for (marker, words) in [(0xDB, "Quantization table"), (0xC4, "")] {
+        let at = file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap();
+        let length = usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+        let lacking = [&file[..at], &file[at + 2 + length..]].concat();
+        let fresh = decode(&mut HostDecoder::new(), &lacking, 1);
+        patient.try_decode(&file).unwrap();
+        let later = patient.try_decode(&lacking);
+        assert_eq!(later, fresh, "the same outcome whatever was decoded before");
+        assert!(later.unwrap_err().problem.contains(words));
+    }
+}
+
+#[test]
+fn what_libjpeg_does_not_decode_is_unsupported() {
+    let mut patient = Patient::new();
+    let file = patient.good.clone();
+    let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    for (offset, value, words) in
+        [(4, 12, "12 bits"), (1, 0xC3, "lossless"), (1, 0xC5, "hierarchical")]
+    {
+        let mut file = file.clone();
+        file[frame + offset] = value;
+        let fault = patient.try_decode(&file).unwrap_err();
+        assert_eq!(fault.reason, Reason::Unsupported);
+        assert!(fault.problem.contains(words), "{fault}");
+    }
+    let two = Recipe::new(20, 20, &[(1, 1); 2]).make();
+    let fault = patient.try_decode(&two).unwrap_err();
+    assert_eq!(
+        (fault.reason, fault.problem.contains("two components")),
+        (Reason::Unsupported, true)
+    );
+}
+
+#[test]
+fn harmless_oddities_pass() {
+    let mut patient = Patient::new();
+    let good = patient.good.clone();
+    let scan = good.windows(2).position(|pair| pair == [0xFF, 0xDA]).unwrap();
+    // Stray bytes between segments, fill bytes, and rubbish after the end.
+    let odd = [&good[..scan], &[0, 1, 2, 0xFF, 0xFF], &good[scan..], &[7; 100]].concat();
+    assert_eq!(patient.try_decode(&odd).unwrap(), patient.pixels);
+}
+
+#[test]
+fn endless_scans_are_refused() {
+    let recipe = Recipe { scans: Scans::Repeated(400), ..Recipe::new(16, 16, &[(1, 1)]) };
+    let mut patient = Patient::new();
+    assert!(patient.try_decode(&recipe.make()).is_ok());
+    let fault =
+        patient.try_decode(&Recipe { scans: Scans::Repeated(600), ..recipe }.make()).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unsupported);
+    assert!(fault.problem.contains("scans"), "{fault}");
+}
+
+#[test]
+fn a_claim_of_a_huge_size_takes_no_memory_for_it() {
+    let mut file = Recipe::new(16, 16, &[(1, 1), (1, 1), (1, 1)]).make();
+    let frame = file.windows(2).position(|pair| pair == [0xFF, 0xC0]).unwrap();
+    file[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xDC, 0xFF, 0xDC]);
+    let header = Header::parse(&file).unwrap();
+    assert_eq!(header.size.pixels(), 65500 * 65500);
+    let mut decoder = HostDecoder::new();
+    let fault =
+        decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_, _| ()).unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+    assert!(decoder.capacity_bytes() <= 4 * 65500, "{}", decoder.capacity_bytes());
+    // Past libjpeg's own limit.
+    file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);
+    let header = Header::parse(&file).unwrap();
+    let fault =
+        decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_, _| ()).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unsupported);
+}
+
+#[test]
+fn a_panic_of_the_caller_passes_through() {
+    let mut patient = Patient::new();
+    let header = Header::parse(&patient.good).unwrap();
+    let good = patient.good.clone();
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let row = &mut |_: u32, _: &[u8]| std::panic::resume_unwind(Box::new("mine"));
+        patient.decoder.decode(&good, &header, header.size.window(), 1, row)
+    }));
+    assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"mine"));
+    assert_eq!(patient.try_decode(&good).unwrap(), patient.pixels);
+}
+
+proptest! {
+    #[test]
+    fn mutated_files_end_in_pixels_or_a_fault(
+        index in 0usize..1000,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+        reduction in prop::sample::select(vec![1u32, 2, 4, 8]),
+    ) {
+        let files = golden();
+        let mut bytes = files[index % files.len()].1.clone();
+        for (at, value) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let reduces = Header::parse(&bytes).is_ok_and(|header| can_reduce(header.format));
+        let _ = decode(&mut HostDecoder::new(), &bytes, if reduces { reduction } else { 1 });
+    }
+}

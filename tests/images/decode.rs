@@ -1,0 +1,442 @@
+//! Decoding on the CPU: equal to Pillow, and every window equal to the same part of the whole.
+
+#[allow(dead_code, reason = "not every test needs every recipe")]
+use std::collections::HashSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::jpeg::{Recipe, Scans};
+use feedwater::decode::{HostDecoder, can_reduce, memory_bytes, reduced_size};
+use feedwater::error::{Fault, Reason, Tolerated};
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::header::{Format, Header};
+use sha2::{Digest, Sha256};
+
+/// Every sampling that occurs, and some that hardly do.
+const SAMPLINGS: [&[(u8, u8)]; 18] = [
+    &[(1, 1)],
+    &[(2, 2)],
+    &[(1, 1), (1, 1), (1, 1)],
+    &[(2, 1), (1, 1), (1, 1)],
+    &[(2, 2), (1, 1), (1, 1)],
+    &[(1, 2), (1, 1), (1, 1)],
+    &[(4, 1), (1, 1), (1, 1)],
+    &[(4, 2), (1, 1), (1, 1)],
+    &[(1, 4), (1, 1), (1, 1)],
+    &[(2, 4), (1, 1), (1, 1)],
+    &[(2, 2), (2, 1), (1, 2)],
+    &[(2, 2), (1, 2), (2, 1)],
+    &[(4, 1), (2, 1), (1, 1)],
+    &[(3, 1), (1, 1), (1, 1)],
+    &[(1, 1), (2, 2), (1, 1)],
+    &[(2, 1), (2, 1), (2, 1)],
+    &[(1, 1), (1, 1), (1, 1), (1, 1)],
+    &[(2, 2), (1, 1), (1, 1), (2, 2)],
+];
+
+fn decode(
+    decoder: &mut HostDecoder,
+    bytes: &[u8],
+    window: Roi,
+    reduction: u32,
+) -> Result<Vec<u8>, Fault> {
+    decode_as(decoder, bytes, true, window, reduction)
+}
+
+fn decode_as(
+    decoder: &mut HostDecoder,
+    bytes: &[u8],
+    strict: bool,
+    window: Roi,
+    reduction: u32,
+) -> Result<Vec<u8>, Fault> {
+    let header = Header::parse_as(bytes, strict)?;
+    let mut pixels = Vec::new();
+    let mut expected_row = window.y;
+    decoder.decode(bytes, &header, window, reduction, &mut |y, row| {
+        assert_eq!(y, expected_row, "rows come in order");
+        assert_eq!(row.len(), 3 * window.width as usize);
+        expected_row += 1;
+        pixels.extend_from_slice(row);
+    })?;
+    assert_eq!(expected_row, window.bottom(), "every row comes");
+    Ok(pixels)
+}
+
+fn part(whole: &[u8], width: u32, window: Roi) -> Vec<u8> {
+    let stride = 3 * width as usize;
+    let rows = whole.chunks_exact(stride).skip(window.y as usize).take(window.height as usize);
+    rows.flat_map(|row| &row[3 * window.x as usize..][..3 * window.width as usize])
+        .copied()
+        .collect()
+}
+
+/// Every first column and every first row, with several widths and heights, and both ends of each.
+fn windows(size: Size) -> Vec<Roi> {
+    let mut windows = Vec::new();
+    for x in 0..size.width {
+        for (step, width) in [1, 2, 5, 19, size.width - x].into_iter().enumerate() {
+            let width = width.min(size.width - x);
+            let y = (x * 7 + step as u32 * 11) % size.height;
+            windows.push(Roi::new(x, y, width, (1 + x % 9).min(size.height - y)));
+        }
+    }
+    for y in 0..size.height {
+        for (step, height) in [1, 3, size.height - y].into_iter().enumerate() {
+            let height = height.min(size.height - y);
+            let x = (y * 5 + step as u32 * 13) % size.width;
+            windows.push(Roi::new(x, y, (1 + y % 23).min(size.width - x), height));
+        }
+    }
+    windows
+}
+
+fn assert_windows_are_parts(recipe: &Recipe) {
+    let bytes = recipe.make();
+    let stored = Size::new(recipe.width.into(), recipe.height.into());
+    let mut decoder = HostDecoder::new();
+    for reduction in [1, 2, 4, 8] {
+        let size = reduced_size(stored, reduction);
+        let whole = decode(&mut decoder, &bytes, size.window(), reduction)
+            .unwrap_or_else(|fault| panic!("{recipe:?}: {fault}"));
+        for window in windows(size) {
+            let found = decode(&mut decoder, &bytes, window, reduction).unwrap();
+            let same = found == part(&whole, size.width, window);
+            assert!(same, "window {window} of {size} at 1/{reduction} of {recipe:?}");
+        }
+    }
+}
+
+#[test]
+fn a_window_equals_the_same_part_of_a_whole_decode() {
+    for sampling in SAMPLINGS {
+        assert_windows_are_parts(&Recipe::new(83, 75, sampling));
+    }
+}
+
+#[test]
+fn a_window_of_a_multi_scan_file_equals_the_same_part() {
+    for sampling in SAMPLINGS {
+        for scans in [Scans::Separate, Scans::Progressive] {
+            assert_windows_are_parts(&Recipe { scans, ..Recipe::new(67, 51, sampling) });
+        }
+    }
+}
+
+#[test]
+fn a_window_of_a_file_with_restart_markers_equals_the_same_part() {
+    for sampling in SAMPLINGS {
+        for restart in [1, 4, 7] {
+            assert_windows_are_parts(&Recipe { restart, ..Recipe::new(61, 49, sampling) });
+        }
+    }
+}
+
+/// libjpeg holds all coefficients of a file of several scans, and a few rows of any other.
+#[test]
+fn memory_for_coefficients_is_counted_where_there_are_several_scans() {
+    let memory = |scans, sampling: &[(u8, u8)]| {
+        let bytes = Recipe { scans, ..Recipe::new(64, 48, sampling) }.make();
+        let header = Header::parse(&bytes).unwrap();
+        memory_bytes(&header, &bytes, bytes.len() as u64).total()
+    };
+    let full: &[(u8, u8)] = &[(1, 1), (1, 1), (1, 1)];
+    let half: &[(u8, u8)] = &[(2, 2), (1, 1), (1, 1)];
+    for scans in [Scans::Separate, Scans::Progressive] {
+        let more = |sampling| memory(scans, sampling) - memory(Scans::Interleaved, sampling);
+        assert_eq!(more(full), 2 * 3 * 64 * 48, "{scans:?}");
+        assert_eq!(more(half), 2 * 64 * 48 * 3 / 2, "{scans:?}");
+    }
+    let one: &[(u8, u8)] = &[(1, 1)];
+    assert_eq!(memory(Scans::Separate, one), memory(Scans::Interleaved, one));
+}
+
+#[test]
+fn a_window_of_a_smoothed_progressive_file_equals_the_same_part() {
+    for sampling in &SAMPLINGS[..8] {
+        assert_windows_are_parts(&Recipe { scans: Scans::OnlyDc, ..Recipe::new(67, 75, sampling) });
+    }
+}
+
+#[test]
+fn a_window_of_a_tiny_picture_equals_the_same_part() {
+    for sampling in SAMPLINGS {
+        for (width, height) in
+            [(1, 1), (2, 3), (3, 2), (5, 40), (40, 5), (16, 16), (17, 33), (33, 17)]
+        {
+            for scans in [Scans::Interleaved, Scans::Progressive] {
+                assert_windows_are_parts(&Recipe { scans, ..Recipe::new(width, height, sampling) });
+            }
+        }
+    }
+}
+
+#[test]
+fn colours_are_read_as_the_file_codes_them() {
+    let mut decoder = HostDecoder::new();
+    let mut whole = |recipe: &Recipe| {
+        let size = Size::new(recipe.width.into(), recipe.height.into());
+        decode(&mut decoder, &recipe.make(), size.window(), 1).unwrap()
+    };
+    let plain = Recipe::new(24, 16, &[(1, 1); 3]);
+    let by_adobe = whole(&Recipe { adobe: Some(0), ..plain.clone() });
+    let by_names = whole(&Recipe { ids: *b"RGBx", ..plain.clone() });
+    assert_eq!(by_adobe, by_names);
+    assert_ne!(by_adobe, whole(&plain));
+    assert_eq!(whole(&Recipe { adobe: Some(1), ..plain.clone() }), whole(&plain));
+    // The first of three equal components of an RGB file is what a gray file of it shows.
+    let gray = whole(&Recipe::new(24, 16, &[(1, 1)]));
+    assert!(gray.chunks_exact(3).all(|pixel| pixel[0] == pixel[1] && pixel[1] == pixel[2]));
+    let reds: Vec<u8> = by_adobe.chunks_exact(3).map(|pixel| pixel[0]).collect();
+    assert_eq!(gray.chunks_exact(3).map(|pixel| pixel[0]).collect::<Vec<u8>>(), reds);
+}
+
+#[test]
+fn a_reduction_rounds_sides_up() {
+    assert_eq!(reduced_size(Size::new(17, 16), 8), Size::new(3, 2));
+    assert_eq!(reduced_size(Size::new(1, 9), 2), Size::new(1, 5));
+    assert!(can_reduce(Format::Jpeg));
+    assert!(![Format::Png, Format::WebP, Format::Pnm].into_iter().any(can_reduce));
+}
+
+#[test]
+fn what_cannot_be_asked_for_is_refused() {
+    let bytes = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
+    let mut decoder = HostDecoder::new();
+    for (window, reduction) in [
+        (Roi::new(0, 0, 41, 30), 1),
+        (Roi::new(1, 0, 40, 30), 1),
+        (Roi::new(0, 0, 21, 15), 2),
+        (Roi::new(u32::MAX, 0, 2, 2), 1),
+        (Roi::new(0, 0, 1, 1), 3),
+        (Roi::new(0, 0, 1, 1), 0),
+    ] {
+        let header = Header::parse(&bytes).unwrap();
+        let refused = decoder.decode(&bytes, &header, window, reduction, &mut |_, _| ());
+        assert_eq!(refused.unwrap_err().reason, Reason::Unsupported, "{window} 1/{reduction}");
+    }
+    assert!(decode(&mut decoder, &bytes, Roi::new(5, 5, 0, 0), 1).unwrap().is_empty());
+}
+
+#[test]
+fn a_decode_of_the_wrong_header_is_a_fault() {
+    let small = Recipe::new(40, 30, &[(1, 1)]).make();
+    let large = Recipe::new(80, 60, &[(1, 1)]).make();
+    let header = Header::parse(&large).unwrap();
+    let fault = HostDecoder::new()
+        .decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_, _| ())
+        .unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+}
+
+/// The files that `tests/golden/decode.py` made, each with Pillow's RGB bytes beside it.
+fn golden() -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
+    images("decode")
+}
+
+/// The same of any folder of `tests/golden`.
+fn images(folder: &str) -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(folder);
+    let mut files: Vec<PathBuf> =
+        fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension != "rgb"));
+    files.sort();
+    let read = |path: PathBuf| {
+        let pixels = fs::read(path.with_extension("rgb")).unwrap();
+        let bytes = fs::read(&path).unwrap();
+        (path, bytes, pixels)
+    };
+    files.into_iter().map(read).collect()
+}
+
+#[test]
+fn pixels_equal_pillows() {
+    let mut decoder = HostDecoder::new();
+    let files = golden();
+    assert!(files.len() >= 40, "{} files", files.len());
+    for (path, bytes, expected) in files {
+        let header =
+            Header::parse(&bytes).unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+        let found = decode(&mut decoder, &bytes, header.size.window(), 1)
+            .unwrap_or_else(|fault| panic!("{}: {fault}", path.display()));
+        assert_eq!(found.len(), expected.len(), "{}", path.display());
+        let differs = found.iter().zip(&expected).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "first differing byte of {}", path.display());
+    }
+}
+
+/// What Pillow takes although it is damaged; the names begin with the key of the damage.
+#[test]
+fn damage_that_pillow_takes_is_a_fault_or_tolerated_with_its_pixels() {
+    let files = images("tolerated");
+    assert!(files.len() >= 17, "{} files", files.len());
+    let mut seen = HashSet::new();
+    for (path, bytes, expected) in files {
+        let name = path.file_name().unwrap().to_str().unwrap();
+        let size = Header::parse_as(&bytes, false).unwrap().size;
+        let mut strict = HostDecoder::new();
+        let fault = decode(&mut strict, &bytes, size.window(), 1).unwrap_err();
+        assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{name}: {fault}");
+
+        let mut decoder = HostDecoder::new().strict(false);
+        let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
+        assert!(found == expected, "{name}");
+        let damage = decoder.tolerated().unwrap_or_else(|| panic!("{name} is not damaged"));
+        assert!(name.starts_with(damage.name()), "{name}: {damage:?}");
+        seen.insert(damage);
+        for window in windows(size).into_iter().step_by(7) {
+            let found = decode_as(&mut decoder, &bytes, false, window, 1).unwrap();
+            assert!(found == part(&expected, size.width, window), "{window} of {name}");
+        }
+    }
+    assert_eq!(seen.len(), Tolerated::ALL.len(), "{seen:?}");
+}
+
+/// A tolerant decoder reports nothing of sound files, and gives the same pixels.
+#[test]
+fn sound_images_are_the_same_to_a_tolerant_decoder() {
+    let mut decoder = HostDecoder::new().strict(false);
+    for (path, bytes, expected) in golden() {
+        let size = Header::parse(&bytes).unwrap().size;
+        let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
+        assert!(found == expected, "{}", path.display());
+        assert_eq!(decoder.tolerated(), None, "{}", path.display());
+    }
+}
+
+#[test]
+fn what_pillow_refuses_is_refused_strict_or_not() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/refused");
+    let mut count = 0;
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let bytes = fs::read(&path).unwrap();
+        for strict in [true, false] {
+            let mut decoder = HostDecoder::new().strict(strict);
+            let result = Header::parse_as(&bytes, strict).and_then(|header| {
+                decode_as(&mut decoder, &bytes, strict, header.size.window(), 1)
+            });
+            let fault = result.err().unwrap_or_else(|| panic!("{}, {strict}", path.display()));
+            assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{fault}");
+        }
+        count += 1;
+    }
+    assert!(count >= 16, "{count} files");
+}
+
+/// An orientation in text, as ImageMagick and others write it.
+#[test]
+fn an_orientation_in_the_text_of_a_png_is_read() {
+    let profiles = golden();
+    let profiles: Vec<_> =
+        profiles.iter().filter(|it| it.0.to_str().unwrap().contains("png-profile-")).collect();
+    assert_eq!(profiles.len(), 4);
+    for (path, bytes, _) in profiles {
+        let header = Header::parse(bytes).unwrap();
+        assert_eq!(header.orientation, Orientation::from_exif(6), "{}", path.display());
+    }
+}
+
+/// `tests/golden/arithmetic.jpg` holds the coefficients of `decode/jpeg-420.jpg` in arithmetic coding (what
+/// `jpegtran -arithmetic` makes of it). Pillow's own libjpeg is built without it, so the pixels are those of the
+/// other file.
+#[test]
+fn arithmetic_coding_is_decoded() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    let bytes = fs::read(folder.join("arithmetic.jpg")).unwrap();
+    let header = Header::parse(&bytes).unwrap();
+    assert!(header.jpeg.unwrap().arithmetic);
+    let found = decode(&mut HostDecoder::new(), &bytes, header.size.window(), 1).unwrap();
+    assert!(found == fs::read(folder.join("decode/jpeg-420.rgb")).unwrap());
+}
+
+/// Recipes by name: every sampling in every order of scans, and every colour space that Adobe's marker names.
+fn recipes() -> Vec<(String, Recipe)> {
+    let mut recipes = Vec::new();
+    for (index, sampling) in SAMPLINGS.iter().enumerate() {
+        for scans in [Scans::Interleaved, Scans::Separate, Scans::Progressive, Scans::OnlyDc] {
+            let recipe = Recipe { scans, ..Recipe::new(53, 45, sampling) };
+            recipes.push((format!("sampling-{index}-{scans:?}"), recipe));
+        }
+    }
+    for (components, adobe) in [(3, 0), (3, 1), (4, 0), (4, 2)] {
+        let sampling = &SAMPLINGS[if components == 3 { 2 } else { 16 }];
+        let recipe = Recipe { adobe: Some(adobe), ..Recipe::new(53, 45, sampling) };
+        recipes.push((format!("adobe-{components}-{adobe}"), recipe));
+    }
+    recipes
+}
+
+/// How `tests/golden/recipes.sha256` is made: `cargo test --test decode -- --ignored`, then
+/// `python tests/golden/decode.py recipes DIR` with the directory that this prints.
+#[test]
+#[ignore = "writes files for tests/golden/decode.py"]
+fn write_recipes() {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("recipes");
+    fs::create_dir_all(&folder).unwrap();
+    for (name, recipe) in recipes() {
+        fs::write(folder.join(name + ".jpg"), recipe.make()).unwrap();
+    }
+    println!("{}", folder.display());
+}
+
+#[test]
+fn pixels_of_every_sampling_equal_pillows() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/recipes.sha256");
+    let listed = fs::read_to_string(path).unwrap();
+    let mut decoder = HostDecoder::new();
+    for (name, recipe) in recipes() {
+        let bytes = recipe.make();
+        let pixels = decode(&mut decoder, &bytes, Size::new(53, 45).window(), 1).unwrap();
+        let digest =
+            Sha256::digest(&pixels).iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert!(listed.lines().any(|line| line == format!("{digest}  {name}")), "{name}");
+    }
+}
+
+/// The samples of a PNM with another largest value than 255, for each of them.
+#[test]
+fn samples_are_stretched_as_pillow_does() {
+    let bytes: Vec<u8> = (0..=255).collect();
+    let mut tables = Sha256::new();
+    for white in 1..=255 {
+        let file = [format!("P5 256 1 {white}\n").as_bytes(), &bytes].concat();
+        let pixels = decode(&mut HostDecoder::new(), &file, Size::new(256, 1).window(), 1).unwrap();
+        tables.update(pixels.iter().step_by(3).copied().collect::<Vec<u8>>());
+        // The same of RGB.
+        let file = [format!("P6 85 1 {white}\n").as_bytes(), &bytes].concat();
+        let rgb = decode(&mut HostDecoder::new(), &file, Size::new(85, 1).window(), 1).unwrap();
+        assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");
+    }
+    let digest: String = tables.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/pnm.sha256");
+    assert_eq!(digest, fs::read_to_string(path).unwrap().trim());
+}
+
+#[test]
+fn a_window_of_any_format_equals_the_same_part() {
+    let mut decoder = HostDecoder::new();
+    for (path, bytes, expected) in golden() {
+        let size = Header::parse(&bytes).unwrap().size;
+        for window in windows(size).into_iter().step_by(5) {
+            let found = decode(&mut decoder, &bytes, window, 1).unwrap();
+            assert!(found == part(&expected, size.width, window), "{window} of {}", path.display());
+        }
+    }
+}
+
+#[test]
+fn buffers_do_not_grow_after_the_largest_picture() {
+    let mut decoder = HostDecoder::new();
+    let files = golden();
+    let run = |decoder: &mut HostDecoder| {
+        for (_, bytes, _) in &files {
+            let size = Header::parse(bytes).unwrap().size;
+            decode(decoder, bytes, size.window(), 1).unwrap();
+        }
+    };
+    run(&mut decoder);
+    let held = decoder.capacity_bytes();
+    run(&mut decoder);
+    assert_eq!(decoder.capacity_bytes(), held);
+}

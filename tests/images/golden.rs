@@ -1,0 +1,202 @@
+//! The operators equal Pillow and torchvision bit for bit: `tests/golden/ops.json`, which
+//! `tests/golden/ops.py` made.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use feedwater::geometry::{Roi, Size};
+use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::op::resample::{self, Filter};
+use feedwater::op::{AnyOperator, CenterCrop, Crop, Flip, Normalize, Resize, Wanted};
+use feedwater::output;
+use feedwater::random::{SampleKey, SampleRng};
+use feedwater::tensor::{DType, Layout};
+
+/// Waves with noise: the same bytes as `picture` in tests/golden/ops.py.
+fn picture(size: Size, seed: u64) -> HostImage {
+    let value = |at: u64| {
+        let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
+        let mut noise = (at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        noise ^= noise >> 29;
+        noise = noise.wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 56;
+        let wave = (x * (5 + c) + y * (3 + 2 * c)) % 512;
+        let wave = if wave < 256 { wave } else { 511 - wave };
+        (if noise < 96 { noise * 2 } else { wave }) as u8
+    };
+    let data = (0..3 * size.pixels()).map(value).collect();
+    HostImage::U8(Image::from_data(size.window(), data))
+}
+
+fn golden(key: &str) -> Vec<Value> {
+    let all: Value = serde_json::from_str(include_str!("../golden/ops.json")).unwrap();
+    let cases = all[key].as_array().unwrap().clone();
+    assert!(!cases.is_empty());
+    cases
+}
+
+fn number(value: &Value) -> u32 {
+    value.as_u64().unwrap() as u32
+}
+
+fn size(value: &Value) -> Size {
+    Size::new(number(&value[0]), number(&value[1]))
+}
+
+fn roi(value: &Value) -> Roi {
+    let [x, y, width, height] = [0, 1, 2, 3].map(|at| number(&value[at]));
+    Roi::new(x, y, width, height)
+}
+
+fn filter(case: &Value) -> Filter {
+    serde_json::from_value(case["filter"].clone()).unwrap()
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes(image: &HostImage) -> &[u8] {
+    match image {
+        HostImage::U8(image) => image.data(),
+        HostImage::F32(_) => panic!("these operators give bytes"),
+    }
+}
+
+/// What a chain makes of a whole picture, by the reference and by the fast path.
+fn run(operators: &[Arc<dyn AnyOperator>], picture: HostImage) -> [HostImage; 2] {
+    let (mut image, mut fast) = (picture.clone(), picture);
+    let mut rng = SampleRng::new(SampleKey::default(), 0);
+    for op in operators {
+        let input = image.window().size();
+        let (size, mut params) = op.prepare(input, &mut rng);
+        let mut table = Vec::new();
+        let wanted = Wanted { input, reduction: 1, output: size.window() };
+        op.demand(&mut params, wanted, &mut table);
+        let pixels = op.pixels(image.pixels()).unwrap();
+        let mut out = HostImage::new(pixels, size.window());
+        op.reference(&params, &table, &image, &mut out);
+        image = out;
+        let mut out = HostImage::new(pixels, size.window());
+        op.apply(&params, &table, &fast, &mut out);
+        fast = out;
+    }
+    [image, fast]
+}
+
+/// A window of a picture, which the decoder may have reduced, resized.
+fn resample(
+    picture: &HostImage,
+    of: Roi,
+    to: Size,
+    reduction: u32,
+    filter: Filter,
+) -> [HostImage; 2] {
+    let mut params = resample::Params::new(of, to);
+    let mut table = Vec::new();
+    let input = picture.window().size();
+    let wanted = Wanted { input, reduction, output: to.window() };
+    resample::fill_table(&mut params, wanted, filter, &mut table);
+    let paths = [resample::reference, resample::apply];
+    paths.map(|path| {
+        let mut out = HostImage::new(PixelType::U8, to.window());
+        path(&params, &table, picture, &mut out);
+        out
+    })
+}
+
+fn assert_tensors(image: &HostImage, case: &Value) {
+    for (dtype, key) in [(DType::F32, "f32"), (DType::F16, "f16"), (DType::BF16, "bf16")] {
+        let len = 3 * image.window().size().pixels() as usize;
+        let mut out = vec![0u32; len];
+        let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut out)[..len * dtype.bytes()];
+        output::store(image, dtype, Layout::Nchw, out);
+        assert_eq!(sha256(out), case[key], "{dtype}: {case}");
+    }
+}
+
+#[test]
+fn resize_equals_pillow() {
+    for case in golden("resize") {
+        let (source, target) = (size(&case["source"]), size(&case["target"]));
+        let op = Resize { filter: filter(&case), ..Resize::to(target.width, target.height) };
+        for result in run(&[Arc::new(op)], picture(source, 1)) {
+            if let Some(expected) = case["bytes"].as_str() {
+                let hex: String = bytes(&result).iter().map(|byte| format!("{byte:02x}")).collect();
+                assert_eq!(hex, expected, "{case}");
+            }
+            assert_eq!(sha256(bytes(&result)), case["sha256"], "{case}");
+        }
+    }
+}
+
+#[test]
+fn a_reduced_picture_is_resized_as_pillow_resizes_a_fractional_box() {
+    let reduced = picture(Size::new(61, 47), 2);
+    for case in golden("boxes") {
+        let reduction = number(&case["reduction"]);
+        let results =
+            resample(&reduced, roi(&case["box"]), Size::new(19, 23), reduction, filter(&case));
+        for result in results {
+            assert_eq!(sha256(bytes(&result)), case["sha256"], "{case}");
+        }
+    }
+}
+
+#[test]
+fn the_training_chain_equals_torchvision_on_given_crops() {
+    for case in golden("training") {
+        let source = picture(size(&case["source"]), 3);
+        let horizontal = if case["mirrored"] == true { 1.0 } else { 0.0 };
+        let rest: [Arc<dyn AnyOperator>; 2] =
+            [Arc::new(Flip { horizontal, vertical: 0.0 }), Arc::new(Normalize::IMAGENET)];
+        let to = Size::new(224, 224);
+        for image in resample(&source, roi(&case["box"]), to, 1, Filter::Bilinear) {
+            for image in run(&rest, image) {
+                assert_tensors(&image, &case);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_evaluation_chain_equals_torchvision() {
+    let chain: [Arc<dyn AnyOperator>; 3] = [
+        Arc::new(Resize::shorter(256)),
+        Arc::new(CenterCrop::to(224, 224)),
+        Arc::new(Normalize::IMAGENET),
+    ];
+    for case in golden("evaluation") {
+        for image in run(&chain, picture(size(&case["source"]), 4)) {
+            assert_tensors(&image, &case);
+        }
+    }
+}
+
+#[test]
+fn crops_equal_torchvision_on_pil_images() {
+    for case in golden("crops") {
+        let (width, height) = (number(&case["width"]), number(&case["height"]));
+        let op: Arc<dyn AnyOperator> = if case["op"] == "crop" {
+            Arc::new(Crop { x: number(&case["x"]), y: number(&case["y"]), width, height })
+        } else {
+            Arc::new(CenterCrop { width, height })
+        };
+        for result in run(&[op], picture(Size::new(31, 22), 5)) {
+            assert_eq!(sha256(bytes(&result)), case["sha256"], "{case}");
+        }
+    }
+}
+
+#[test]
+fn sides_are_rounded_as_torchvision_does() {
+    for case in golden("sizes") {
+        let op = match case["shorter"].as_u64() {
+            Some(pixels) => Resize::shorter(pixels as u32),
+            None => Resize::longer(number(&case["longer"])),
+        };
+        let given = AnyOperator::fixed_output(&op, Some(size(&case["source"])));
+        assert_eq!(given, Some(size(&case["size"])), "{case}");
+    }
+}

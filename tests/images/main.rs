@@ -1,0 +1,13 @@
+//! Image files: headers, decoding, and damaged files.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod corrupt;
+mod decode;
+mod golden;
+mod header;
+#[path = "../common/jpeg.rs"]
+mod jpeg;
+mod route;
+mod tolerated;
+mod verify;

@@ -1,0 +1,151 @@
+//! Which engine takes which picture: each row of the table in `Route::takes`, by real files.
+
+#[allow(dead_code, reason = "not every test needs every recipe")]
+use std::fs;
+use std::path::Path;
+
+use crate::jpeg::{Recipe, Scans};
+use feedwater::header::Header;
+use feedwater::plan::Route;
+
+const YES: Option<&str> = None;
+
+fn takes(bytes: &[u8], reduction: u32) -> [Option<&'static str>; 4] {
+    let header = Header::parse(bytes).unwrap();
+    Route::ALL.map(|route| route.takes(&header, reduction).err())
+}
+
+/// What the hardware engines, the kernels and the host's phase say; the CPU takes everything.
+fn check(bytes: &[u8], expected: [Option<&'static str>; 3]) {
+    let [hardware, cuda, host] = expected;
+    assert_eq!(takes(bytes, 1), [hardware, cuda, host, YES]);
+}
+
+fn recipe(sampling: &[(u8, u8)]) -> Recipe {
+    Recipe::new(40, 30, sampling)
+}
+
+fn yes_to(sampling: &[(u8, u8)]) {
+    check(&recipe(sampling).make(), [YES; 3]);
+}
+
+fn nowhere_but_on_the_cpu(bytes: &[u8], why: &'static str) {
+    check(bytes, [Some(why); 3]);
+}
+
+/// The file with another value in its frame header, so many bytes behind its marker.
+fn with_frame(file: &[u8], changes: &[(usize, u8)]) -> Vec<u8> {
+    let mut file = file.to_vec();
+    let frame =
+        file.windows(2).position(|pair| pair[0] == 0xFF && (0xC0..=0xC2).contains(&pair[1]));
+    for (offset, value) in changes {
+        file[frame.unwrap() + offset] = *value;
+    }
+    file
+}
+
+fn sized(width: u16, height: u16) -> Vec<u8> {
+    let [w1, w0] = width.to_be_bytes();
+    let [h1, h0] = height.to_be_bytes();
+    let file = recipe(&[(2, 2), (1, 1), (1, 1)]).make();
+    with_frame(&file, &[(5, h1), (6, h0), (7, w1), (8, w0)])
+}
+
+const S420: [(u8, u8); 3] = [(2, 2), (1, 1), (1, 1)];
+
+#[test]
+fn usual_samplings_go_everywhere() {
+    yes_to(&[(1, 1)]);
+    yes_to(&[(1, 1), (1, 1), (1, 1)]);
+    yes_to(&[(2, 1), (1, 1), (1, 1)]);
+    yes_to(&[(1, 2), (1, 1), (1, 1)]);
+    yes_to(&S420);
+}
+
+#[test]
+fn multiples_of_the_usual_factors_go_to_the_host_and_the_cpu() {
+    let why = Some("unusual sampling factors");
+    check(&recipe(&[(2, 2)]).make(), [why, why, YES]);
+    check(&recipe(&[(2, 1), (2, 1), (2, 1)]).make(), [why, why, YES]);
+}
+
+#[test]
+fn a_quarter_of_the_width_does_not_go_to_the_hardware() {
+    for v in [1, 2] {
+        let file = recipe(&[(4, v), (1, 1), (1, 1)]).make();
+        check(&file, [Some("4:1:1 or 4:1:0"), YES, YES]);
+    }
+}
+
+#[test]
+fn other_samplings_and_colours_go_to_the_cpu() {
+    nowhere_but_on_the_cpu(&recipe(&[(2, 2), (2, 1), (1, 2)]).make(), "an unusual sampling");
+    nowhere_but_on_the_cpu(&recipe(&[(1, 1); 2]).make(), "two components");
+    let three = recipe(&[(1, 1); 3]);
+    let rgb = "RGB without a colour transform";
+    nowhere_but_on_the_cpu(&Recipe { adobe: Some(0), ..three.clone() }.make(), rgb);
+    nowhere_but_on_the_cpu(&Recipe { ids: *b"RGBx", ..three.clone() }.make(), rgb);
+    check(&Recipe { adobe: Some(1), ..three }.make(), [YES; 3]);
+    let four = recipe(&[(1, 1); 4]);
+    nowhere_but_on_the_cpu(&four.make(), "four inks");
+    nowhere_but_on_the_cpu(&Recipe { adobe: Some(2), ..four }.make(), "four inks");
+}
+
+#[test]
+fn the_coding_process_decides() {
+    let file = recipe(&S420).make();
+    check(&with_frame(&file, &[(1, 0xC1)]), [YES, Some("extended sequential"), YES]);
+    nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC3)]), "lossless");
+    nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC5)]), "hierarchical");
+    nowhere_but_on_the_cpu(&with_frame(&file, &[(1, 0xC9)]), "arithmetic coding");
+    nowhere_but_on_the_cpu(&with_frame(&file, &[(4, 12)]), "not 8 bits per sample");
+    let progressive = Recipe { scans: Scans::Progressive, ..recipe(&S420) }.make();
+    check(&progressive, [Some("progressive"), Some("progressive"), YES]);
+    let separate = Recipe { scans: Scans::Separate, ..recipe(&S420) }.make();
+    nowhere_but_on_the_cpu(&separate, "several sequential scans");
+}
+
+#[test]
+fn restart_markers_and_orientations_do_not_matter() {
+    check(&Recipe { restart: 2, ..recipe(&S420) }.make(), [YES; 3]);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    for value in 1..=8 {
+        let file = fs::read(folder.join(format!("orientation-{value}.jpg"))).unwrap();
+        let [small, ..] = takes(&file, 1);
+        assert_eq!(small, Some("smaller than one MCU"), "19x11, and nothing else");
+    }
+}
+
+#[test]
+fn sizes_have_limits() {
+    let (small, large) = (Some("smaller than one MCU"), Some("too wide or too high"));
+    check(&sized(16, 16), [YES; 3]);
+    for (width, height) in [(1, 1), (15, 400), (400, 15)] {
+        check(&sized(width, height), [small, small, YES]);
+    }
+    check(&sized(16_000, 16_000), [YES; 3]);
+    for (width, height) in [(16_001, 16), (16, 16_001), (16_384, 16_384)] {
+        check(&sized(width, height), [large, YES, YES]);
+    }
+    for (width, height) in [(16_385, 16), (16, 16_385), (65_535, 65_535)] {
+        check(&sized(width, height), [large; 3]);
+    }
+}
+
+#[test]
+fn reductions_are_made_by_the_hardware_and_the_cpu() {
+    let file = recipe(&S420).make();
+    for reduction in [2, 4, 8] {
+        let why = Some("a reduction while decoding");
+        assert_eq!(takes(&file, reduction), [YES, why, why, YES]);
+    }
+}
+
+#[test]
+fn other_formats_go_to_the_cpu() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    for name in ["png-orientation-6.png", "webp-orientation-8.webp", "pnm-rgb.ppm", "pnm-gray.pgm"]
+    {
+        nowhere_but_on_the_cpu(&fs::read(folder.join(name)).unwrap(), "not a JPEG");
+    }
+}

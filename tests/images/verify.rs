@@ -1,0 +1,357 @@
+//! `Header::verify`: what is well formed passes, every single contradiction is refused, and nothing makes it panic.
+
+#[allow(dead_code, reason = "not every test needs every recipe")]
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use crate::jpeg::{Recipe, Scans};
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Fault, Reason};
+use feedwater::header::{Header, Sampling};
+use feedwater_tools::synth::{self, Settings};
+use proptest::prelude::*;
+
+const S420: [(u8, u8); 3] = [(2, 2), (1, 1), (1, 1)];
+
+fn verify(bytes: &[u8]) -> Result<(), Fault> {
+    Header::parse(bytes)?.verify(bytes)
+}
+
+fn recipe() -> Recipe {
+    Recipe::new(40, 30, &S420)
+}
+
+/// Files of every kind that passes: all of this project's golden ones, what its encoder makes, and recipes.
+fn good() -> &'static [(String, Vec<u8>)] {
+    static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(make_good);
+    &FILES
+}
+
+fn make_good() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let mut files: Vec<(String, Vec<u8>)> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|it| it == "jpg"))
+        .map(|path| (path.display().to_string(), fs::read(path).unwrap()))
+        .collect();
+    files.sort();
+    for progressive in [false, true] {
+        let settings =
+            Settings { images: 1, width: 90, height: 70, progressive, ..Settings::default() };
+        let folder = tempfile::tempdir().unwrap();
+        synth::write(folder.path(), &settings, |_| ()).unwrap();
+        let file = fs::read(folder.path().join(settings.file(0))).unwrap();
+        files.push((format!("synth, progressive {progressive}"), file));
+    }
+    for scans in [Scans::Interleaved, Scans::Separate, Scans::Progressive, Scans::OnlyDc] {
+        for restart in [0, 1, 3] {
+            for sampling in
+                [&S420[..], &[(1, 1)], &[(2, 1)], &[(2, 2), (2, 1), (1, 2)], &[(1, 1); 4]]
+            {
+                let recipe = Recipe { scans, restart, ..Recipe::new(40, 30, sampling) };
+                files.push((format!("{recipe:?}"), recipe.make()));
+            }
+        }
+    }
+    files
+}
+
+/// Where a segment's marker stands.
+fn find(file: &[u8], marker: u8) -> usize {
+    file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap()
+}
+
+fn segment(marker: u8, body: &[u8]) -> Vec<u8> {
+    [&[0xFF, marker], &(body.len() as u16 + 2).to_be_bytes() as &[u8], body].concat()
+}
+
+/// The file with bytes put in at a place.
+fn insert(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+    [&file[..at], bytes, &file[at..]].concat()
+}
+
+/// The file with one byte changed, so many bytes behind a segment's marker.
+fn change(file: &[u8], marker: u8, offset: usize, value: u8) -> Vec<u8> {
+    let mut file = file.to_vec();
+    let at = find(&file, marker) + offset;
+    file[at] = value;
+    file
+}
+
+fn without(file: &[u8], marker: u8) -> Vec<u8> {
+    let at = find(file, marker);
+    let length = usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
+    [&file[..at], &file[at + 2 + length..]].concat()
+}
+
+/// Checks that the file is refused for the given reason, with these words. The header is that of the good file, so that
+/// only `verify` can refuse.
+fn refuse(good: &[u8], bytes: &[u8], reason: Reason, words: &str) {
+    let fault = Header::parse(good).unwrap().verify(bytes).unwrap_err();
+    assert_eq!(fault.reason, reason, "{fault}");
+    assert!(fault.problem.contains(words), "{fault}, expected {words}");
+}
+
+fn corrupt(good: &[u8], bytes: &[u8], words: &str) {
+    refuse(good, bytes, Reason::Corrupt, words);
+}
+
+#[test]
+fn well_formed_files_pass() {
+    for (name, bytes) in good() {
+        verify(bytes).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let followed = [&bytes[..], &[0xFF, 0xD8, 0xFF, 7]].concat();
+        verify(&followed).unwrap();
+    }
+}
+
+#[test]
+fn a_file_cut_anywhere_is_truncated() {
+    for (name, bytes) in good() {
+        let header = Header::parse(bytes).unwrap();
+        let end = bytes.windows(2).rposition(|pair| pair == [0xFF, 0xD9]).unwrap();
+        for length in 2..end + 2 {
+            let fault = header.verify(&bytes[..length]).unwrap_err();
+            assert_eq!(fault.reason, Reason::Truncated, "{length} bytes of {name}: {fault}");
+        }
+    }
+}
+
+#[test]
+fn what_it_does_not_know_is_unsupported() {
+    let good = recipe().make();
+    for (offset, value) in [(1, 0xC3), (1, 0xC5), (1, 0xC9), (4, 12)] {
+        let file = change(&good, 0xC0, offset, value);
+        refuse(&file, &file, Reason::Unsupported, "cannot be verified");
+    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/decode");
+    let file = fs::read(folder.join("png-orientation-6.png")).unwrap();
+    refuse(&file, &file, Reason::Unsupported, "only a JPEG");
+}
+
+#[test]
+fn markers_have_their_places() {
+    let good = recipe().make();
+    let (frame, scan) = (find(&good, 0xC0), find(&good, 0xDA));
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD8]), "second start");
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD0]), "outside of a scan");
+    corrupt(&good, &insert(&good, scan, &[0x00]), "no marker at byte");
+    corrupt(&good, &insert(&good, scan, &segment(0xDC, &[0, 30])), "ff dc has no place");
+    corrupt(&good, &insert(&good, scan, &segment(0xC3, &good[frame + 4..frame + 19])), "ff c3");
+    let second = good[frame..frame + 19].to_vec();
+    corrupt(&good, &insert(&good, scan, &second), "a second frame header");
+    corrupt(&good, &without(&good, 0xC0), "without a frame header");
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xFE, 0, 1]), "has 1 bytes");
+    corrupt(&good, &insert(&good, scan, &[0xFF, 0xD9]), "before all components");
+    corrupt(&good, b"\0\0", "no start");
+    // Fill bytes are none of these.
+    Header::parse(&good).unwrap().verify(&insert(&good, scan, &[0xFF, 0xFF])).unwrap();
+}
+
+#[test]
+fn the_frame_is_the_one_that_was_read() {
+    let good = recipe().make();
+    for (offset, value) in [(5, 1), (8, 41), (10, 9), (11, 0x21)] {
+        corrupt(&good, &change(&good, 0xC0, offset, value), "not the one that was read");
+    }
+    corrupt(&good, &change(&good, 0xC0, 1, 0xC1), "not the one that was read");
+    corrupt(&good, &change(&good, 0xC0, 12, 4), "quantisation table 4");
+    let twins = change(&good, 0xC0, 13, 1);
+    corrupt(&twins, &twins, "two components are called 1");
+}
+
+#[test]
+fn quantisation_tables_are_whole() {
+    let good = recipe().make();
+    corrupt(&good, &without(&good, 0xDB), "quantisation table 0 is missing");
+    corrupt(&good, &change(&good, 0xDB, 4, 0x04), "table 04");
+    corrupt(&good, &change(&good, 0xDB, 4, 0x10), "table 10");
+    corrupt(&good, &change(&good, 0xDB, 68, 0), "step of 0");
+    corrupt(&good, &insert(&good, 2, &segment(0xDB, &[0; 30])), "29 steps");
+    let late = insert(&without(&good, 0xDB), good.len() - 2 - 69, &segment(0xDB, &[8; 65]));
+    corrupt(&good, &late, "quantisation table 0 is missing");
+}
+
+#[test]
+fn huffman_tables_are_whole() {
+    let good = recipe().make();
+    let dc = |counts: &[(usize, u8)], symbols: &[u8]| {
+        let mut body = vec![0; 17];
+        counts.iter().for_each(|&(length, count)| body[length] = count);
+        insert(&good, 2, &segment(0xC4, &[&body, symbols].concat()))
+    };
+    let accept = |file: &[u8]| Header::parse(&good).unwrap().verify(file).unwrap();
+    accept(&dc(&[(1, 1), (2, 1), (3, 1)], &[0, 1, 2]));
+    corrupt(&good, &dc(&[(1, 2)], &[0, 1]), "more codes than there can be");
+    corrupt(&good, &dc(&[(1, 1), (2, 1), (3, 3)], &[0; 5]), "more codes than there can be");
+    corrupt(&good, &dc(&[(16, 255)], &[0; 254]), "without its 255 symbols");
+    corrupt(&good, &dc(&[(4, 1)], &[12]), "symbol 0c");
+    corrupt(&good, &insert(&good, 2, &segment(0xC4, &[0; 9])), "16 counts");
+    corrupt(&good, &change(&good, 0xC4, 4, 0x20), "table 20");
+    corrupt(&good, &change(&good, 0xC4, 4, 0x02), "table 02");
+    corrupt(&good, &change(&good, 0xC4, 4, 0x01), "DC table 0 is missing");
+    let ac = |symbol: u8| {
+        let mut body = vec![0; 18];
+        (body[0], body[4], body[17]) = (0x10, 1, symbol);
+        // Before the table that the scan uses.
+        insert(&good, 2, &segment(0xC4, &body))
+    };
+    accept(&ac(0xF0));
+    accept(&ac(0x5A));
+    corrupt(&good, &ac(0x5B), "symbol 5b");
+    corrupt(&good, &ac(0x10), "symbol 10");
+    // The same symbol ends many blocks in a progressive scan.
+    let progressive = Recipe { scans: Scans::Progressive, ..recipe() }.make();
+    let mut body = vec![0; 18];
+    (body[0], body[4], body[17]) = (0x11, 1, 0x10);
+    let header = Header::parse(&progressive).unwrap();
+    header.verify(&insert(&progressive, 2, &segment(0xC4, &body))).unwrap();
+}
+
+#[test]
+fn scan_headers_are_legal() {
+    let good = recipe().make();
+    let scan = |offset, value| change(&good, 0xDA, offset, value);
+    corrupt(&good, &scan(4, 5), "scan header has 10 bytes");
+    corrupt(&good, &scan(5, 9), "component 9");
+    corrupt(&good, &scan(7, 1), "component 1, which has no place");
+    corrupt(&good, &scan(6, 0x20), "DC table 2 is missing");
+    corrupt(&good, &scan(6, 0x01), "AC table 1 is missing");
+    corrupt(&good, &scan(6, 0xF0), "DC table 15 is missing");
+    corrupt(&good, &scan(11, 1), "coefficients 1 to 63");
+    corrupt(&good, &scan(12, 62), "coefficients 0 to 62");
+    corrupt(&good, &scan(13, 0x10), "bits 1 to 0");
+    let large = Recipe::new(40, 30, &[(4, 2), (2, 1), (1, 1)]).make();
+    corrupt(&large, &large, "11 blocks in an MCU");
+    let separate = Recipe { scans: Scans::Separate, ..recipe() }.make();
+    corrupt(&separate, &change(&separate, 0xDA, 5, 2), "coded out of turn");
+}
+
+#[test]
+fn progressive_scans_come_in_turn() {
+    let good = Recipe { scans: Scans::Progressive, ..recipe() }.make();
+    let scans: Vec<usize> =
+        (0..good.len() - 1).filter(|&at| good[at..at + 2] == [0xFF, 0xDA]).collect();
+    assert_eq!(scans.len(), 8);
+    let changed = |scan: usize, offset: usize, value: u8| {
+        let mut file = good.clone();
+        file[scans[scan] + offset] = value;
+        file
+    };
+    // The first: three components. The others: one of them, up to the last bit of DC.
+    corrupt(&good, &changed(0, 12, 5), "coefficients 0 to 5");
+    corrupt(&good, &changed(0, 13, 0x0E), "bits 0 to 14");
+    corrupt(&good, &changed(0, 13, 0x31), "bits 3 to 1");
+    corrupt(&good, &changed(1, 7, 6), "coefficients 6 to 5");
+    corrupt(&good, &changed(1, 8, 64), "coefficients 1 to 64");
+    corrupt(&good, &changed(1, 9, 0x10), "out of turn");
+    corrupt(&good, &changed(4, 7, 5), "out of turn");
+    corrupt(&good, &changed(7, 13, 0x21), "out of turn");
+    let early = [&good[..scans[0]], &good[scans[1]..]].concat();
+    corrupt(&good, &early, "AC before that of DC");
+    let repeated = Recipe { scans: Scans::Repeated(3), ..Recipe::new(16, 16, &[(1, 1)]) }.make();
+    corrupt(&repeated, &repeated, "out of turn");
+}
+
+#[test]
+fn restart_markers_come_in_order_and_in_number() {
+    let good = Recipe { restart: 1, ..Recipe::new(40, 40, &[(1, 1)]) }.make();
+    let place = |number: u8| find(&good, 0xD0 + number);
+    let mut file = good.clone();
+    file[place(3) + 1] = 0xD5;
+    corrupt(&good, &file, "ff d5 in the place of restart marker 3");
+    let lacking = [&good[..place(2)], &good[place(2) + 2..]].concat();
+    corrupt(&good, &lacking, "ff d3 in the place of restart marker 2");
+    let end = good.len() - 2;
+    corrupt(&good, &insert(&good, end, &[0xFF, 0xD0, 0x55]), "restart marker outside");
+    let early = [&good[..place(4)], &[0xFF, 0xD9]].concat();
+    corrupt(&good, &early, "ff d9 in the place of restart marker 4");
+    corrupt(&good, &change(&good, 0xDD, 5, 2), "restart marker outside");
+    corrupt(&good, &without(&good, 0xDD), "coded data for 25 MCUs");
+    corrupt(&good, &insert(&good, 2, &segment(0xDD, &[1])), "a restart interval of 1 bytes");
+}
+
+#[test]
+fn coded_data_holds_its_blocks() {
+    let good = Recipe { restart: 1, ..Recipe::new(40, 40, &[(1, 1)]) }.make();
+    let (first, second) = (find(&good, 0xD0), find(&good, 0xD1));
+    let empty = [&good[..first + 2], &good[second..]].concat();
+    corrupt(&good, &empty, "0 bytes of coded data for 1 MCUs");
+    corrupt(&good, &insert(&good, second, &[0x11; 210]), "bytes of coded data for 1 MCUs");
+    // A frame that claims a picture of which the data cannot be.
+    let mut huge = recipe().make();
+    let frame = find(&huge, 0xC0);
+    huge[frame + 5..frame + 9].fill(0xFF);
+    corrupt(&huge, &huge, "bytes of coded data for 16777216 MCUs");
+    // Stuffed zeros are no data.
+    let stuffed = [&good[..first + 2], &[0xFF, 0x00], &good[second..]].concat();
+    corrupt(&good, &stuffed, "1 bytes of coded data for 1 MCUs");
+}
+
+/// Damage that T.81's structure shows must not be accepted just because it is elsewhere: of all single flipped bits
+/// outside of coded data and of free text, few pass, and those decode.
+#[test]
+fn what_passes_with_a_flipped_bit_is_no_contradiction() {
+    for restart in [0, 2] {
+        let good = Recipe { restart, ..recipe() }.make();
+        for at in 0..good.len() {
+            for bit in 0..8 {
+                let mut file = good.clone();
+                file[at] ^= 1 << bit;
+                let Ok(header) = Header::parse(&file) else { continue };
+                if header.verify(&file).is_err() {
+                    continue;
+                }
+                // Bits of the coded data or of a table's values: the decoder has pixels or a fault of the data.
+                let window = header.size.window();
+                let result = HostDecoder::new().decode(&file, &header, window, 1, &mut |_, _| {});
+                let jpeg = header.jpeg.as_ref().unwrap();
+                // Factors that libjpeg does not know are legal; no route for the GPU takes them.
+                if jpeg.sampling() != Sampling::Other
+                    && let Err(Fault { reason, problem }) = result
+                {
+                    assert_eq!(reason, Reason::Corrupt, "byte {at} bit {bit}: {problem}");
+                }
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn mutated_files_never_panic(
+        index in 0usize..1000,
+        edits in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..12),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+        doubled in proptest::option::of((any::<prop::sample::Index>(), any::<prop::sample::Index>())),
+    ) {
+        let files = good();
+        let (_, bytes) = &files[index % files.len()];
+        let header = Header::parse(bytes).unwrap();
+        let mut bytes = bytes.clone();
+        for (at, value) in edits {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        if let Some((from, to)) = doubled {
+            let part = bytes[from.index(bytes.len())..].to_vec();
+            let to = to.index(bytes.len());
+            bytes = insert(&bytes, to, &part);
+        }
+        if let Some(cut) = cut {
+            bytes.truncate(cut.index(bytes.len()));
+        }
+        let _ = header.verify(&bytes);
+        let _ = verify(&bytes);
+    }
+
+    #[test]
+    fn random_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), full: bool) {
+        let good = recipe().make();
+        let header = Header::parse(&good).unwrap();
+        let begin = if full { &good[..find(&good, 0xDA)] } else { &good[..2] };
+        prop_assert!(header.verify(&[begin, &bytes].concat()).is_err());
+    }
+}

@@ -1,0 +1,391 @@
+//! Objects follow the chain: each sentence above `annotation`, against pycocotools and torchvision (tests/golden/coco.py),
+//! against the pixels that the operators move, and through the loader.
+
+use crate::common;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use feedwater::annotation::{Canvas, Frame, Object, Objects, RunLengths, Segmentation};
+use feedwater::error::{Error, Reason};
+use feedwater::geometry::{BoundingBox, Orientation, Size, View};
+use feedwater::image::{HostImage, Image, PixelType};
+use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
+use feedwater::op::{self, AnyOperator, CenterCrop, Chain, Crop, Flip, Resize, Trace, Wanted};
+use feedwater::plan::{Last, OnError};
+use feedwater::random::{SampleKey, SampleRng};
+use feedwater::source::{Coco, CocoSettings, Source};
+use feedwater::tensor::{DType, Layout};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+const KEY: SampleKey = SampleKey { seed: 1, epoch: 0, index: 0 };
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/coco").join(name)
+}
+
+fn read(name: &str) -> Value {
+    serde_json::from_slice(&fs::read(golden(name)).unwrap()).unwrap()
+}
+
+fn numbers<const N: usize>(value: &Value) -> [f64; N] {
+    let numbers: Vec<f64> =
+        value.as_array().unwrap().iter().map(|it| it.as_f64().unwrap()).collect();
+    numbers.try_into().unwrap()
+}
+
+fn object(bbox: BoundingBox, segmentation: Option<Segmentation>) -> Object {
+    Object { id: 1, category: 0, bbox, area: 1.0, crowd: false, segmentation }
+}
+
+/// Lengths of runs down the columns, background first, of a mask in rows.
+fn runs(mask: &[u8], size: Size) -> Vec<u64> {
+    let (mut lengths, mut last) = (vec![0], 0);
+    for x in 0..size.width {
+        for y in 0..size.height {
+            let pixel = mask[(y * size.width + x) as usize];
+            if pixel != last {
+                lengths.push(0);
+                last = pixel;
+            }
+            *lengths.last_mut().unwrap() += 1;
+        }
+    }
+    lengths
+}
+
+#[test]
+fn masks_of_a_picture_that_nothing_moved_are_those_of_pycocotools() {
+    let coco = Coco::open(golden("instances.json"), &CocoSettings::default()).unwrap();
+    let expected = read("masks.json");
+    let mut seen = 0;
+    for index in 0..coco.len() {
+        let size = coco.canvas(index).size.unwrap();
+        let way = (size, Orientation::UPRIGHT);
+        let objects = Objects::place(coco.objects(index), Frame::Stored, way, View::new(size));
+        for (number, object) in objects.iter().enumerate() {
+            let mask = objects.mask(number).unwrap();
+            let made: Value = runs(&mask, size).into();
+            assert!(made == expected[object.id.to_string()], "annotation {}", object.id);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, expected.as_object().unwrap().len());
+}
+
+/// What a chain of one operator after another makes of a picture of this size.
+fn view(size: Size, operators: &[Arc<dyn AnyOperator>]) -> View {
+    let (mut trace, mut size) = (Trace::new(size), size);
+    for (place, operator) in operators.iter().enumerate() {
+        let (output, params) = operator.prepare(size, &mut SampleRng::new(KEY, place as u16));
+        operator.trace(&params, &mut trace);
+        size = output;
+    }
+    assert_eq!(trace.view.size, size);
+    trace.view
+}
+
+#[test]
+fn boxes_are_those_of_torchvision() {
+    let (mut kept, mut gone) = (0, 0);
+    for case in read("boxes.json").as_array().unwrap() {
+        let steps = case["steps"].as_array().unwrap().iter().map(|step| -> Arc<dyn AnyOperator> {
+            let number = |at: usize| step[at].as_u64().unwrap() as u32;
+            match step[0].as_str().unwrap() {
+                "crop" => {
+                    let (x, y) = (number(1), number(2));
+                    Arc::new(Crop { x, y, width: number(3), height: number(4) })
+                }
+                "center_crop" => Arc::new(CenterCrop::to(number(1), number(2))),
+                "flip" => {
+                    Arc::new(Flip { horizontal: number(1).into(), vertical: number(2).into() })
+                }
+                "resize" => Arc::new(Resize::to(number(1), number(2))),
+                other => panic!("{other}"),
+            }
+        });
+        let [width, height] = numbers(&case["size"]).map(|it| it as u32);
+        let size = Size::new(width, height);
+        let view = view(size, &steps.collect::<Vec<_>>());
+        let given = case["boxes"].as_array().unwrap().iter().map(|it| {
+            let [x, y, width, height] = numbers(it);
+            object(BoundingBox::new(x, y, width, height), None)
+        });
+        let way = (size, Orientation::UPRIGHT);
+        let objects = Objects::place(given.collect(), Frame::Stored, way, view);
+        let [width, height] = numbers(&case["canvas"]).map(|it| it as u32);
+        assert_eq!(objects.size(), Size::new(width, height));
+        for (index, expected) in case["expected"].as_array().unwrap().iter().enumerate() {
+            let expected: [f64; 4] = numbers(expected);
+            let found = objects.iter().find(|object| object.index == index);
+            let Some(found) = found else {
+                assert!(expected[2] * expected[3] < 1e-4, "{case} lost box {index}");
+                gone += 1;
+                continue;
+            };
+            let made = found.bbox.xywh();
+            // torchvision's ratios are f32.
+            let near = made.iter().zip(expected).all(|(a, b)| (f64::from(*a) - b).abs() < 2e-3);
+            assert!(near, "{case}: box {index} is {made:?}, torchvision has {expected:?}");
+            kept += 1;
+        }
+    }
+    assert!(kept > 700 && gone > 100, "{kept} {gone}");
+}
+
+/// An operator that moved pixels and did not say so would be seen here: red is the column, green the row.
+#[test]
+fn every_operator_tells_where_it_moves_pixels() {
+    let size = Size::new(61, 47);
+    let pixel = |at: u64| [4 * (at % 61) as u8, 5 * (at / 61) as u8, 0];
+    let pixels = (0..size.pixels()).flat_map(pixel).collect();
+    let src = HostImage::U8(Image::from_data(size.window(), pixels));
+    for operator in op::examples() {
+        if operator.pixels(PixelType::U8) != Ok(PixelType::U8) {
+            assert_eq!(view(size, &[operator]), View::new(size), "only normalize changes the type");
+            continue;
+        }
+        for index in 0..4 {
+            let key = SampleKey { index, ..KEY };
+            let (output, mut params) = operator.prepare(size, &mut SampleRng::new(key, 0));
+            let mut trace = Trace::new(size);
+            operator.trace(&params, &mut trace);
+            let view = trace.view;
+            let mut table = Vec::new();
+            let wanted = Wanted { input: size, reduction: 1, output: output.window() };
+            operator.demand(&mut params, wanted, &mut table);
+            let mut out = HostImage::new(PixelType::U8, output.window());
+            operator.reference(&params, &table, &src, &mut out);
+            let HostImage::U8(out) = out else { panic!("bytes were promised") };
+            // A pixel of the picture, and what a filter smears at an edge.
+            let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
+            for y in 0..output.height {
+                for x in 0..output.width {
+                    let (cx, cy) = (f64::from(x) + 0.5, f64::from(y) + 0.5);
+                    let BoundingBox { left, top, right, bottom } = view.visible;
+                    let [red, green, _] = out.pixel(x, y);
+                    let place = format!("{operator:?}, {x}, {y}");
+                    if !(left < cx && cx < right && top < cy && cy < bottom) {
+                        // The fills of the examples.
+                        let fills = [[0, 0], [1, 128], [7, 7]];
+                        assert!(fills.contains(&[red, green]), "{place} is not fill");
+                        continue;
+                    }
+                    let (px, py) = (view.x.back(cx) - 0.5, view.y.back(cy) - 0.5);
+                    assert!((f64::from(red) / 4.0 - px).abs() < near(view.x.scale), "{place}");
+                    assert!((f64::from(green) / 5.0 - py).abs() < near(view.y.scale), "{place}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn run_lengths_give_each_pixel_the_one_in_which_its_centre_lies() {
+    let stored = Size::new(4, 3);
+    // Down the columns: 1 1 0, 0 1 1, 0 0 0, 1 0 1.
+    let runs = RunLengths::new(stored, [0, 2, 2, 2, 3, 1, 1, 1]).unwrap();
+    let made = |view: View, orientation: Orientation| {
+        let outline = Some(Segmentation::Runs(runs.clone()));
+        let objects = vec![object(BoundingBox::new(0.0, 0.0, 4.0, 3.0), outline)];
+        let upright = orientation.upright_size(stored);
+        let objects = Objects::place(objects, Frame::Stored, (upright, orientation), view);
+        objects.mask(0).unwrap()
+    };
+    let whole = View::new(stored);
+    assert_eq!(made(whole, Orientation::UPRIGHT), [1, 0, 0, 1, 1, 1, 0, 0, 0, 1, 0, 1]);
+    let mut flipped = whole;
+    flipped.flip(true, true);
+    assert_eq!(made(flipped, Orientation::UPRIGHT), [1, 0, 1, 0, 0, 0, 1, 1, 1, 0, 0, 1]);
+    let mut twice = whole;
+    twice.crop((1, 1), Size::new(2, 1));
+    twice.resize(Size::new(2, 1).window(), Size::new(4, 2));
+    assert_eq!(made(twice, Orientation::UPRIGHT), [1, 1, 0, 0, 1, 1, 0, 0]);
+    let mut padded = whole;
+    padded.crop((3, 2), Size::new(2, 2));
+    assert_eq!(made(padded, Orientation::UPRIGHT), [1, 0, 0, 0]);
+    // Stored on its side (EXIF 6): its first column is the first row, from right to left.
+    let upright = View::new(Size::new(3, 4));
+    let turned = made(upright, Orientation::from_exif(6));
+    assert_eq!(turned, [0, 1, 1, 1, 1, 0, 0, 0, 0, 1, 0, 1]);
+}
+
+#[test]
+fn what_a_crop_cut_off_is_in_no_mask() {
+    let square = vec![vec![[0.0, 0.0], [8.0, 0.0], [8.0, 8.0], [0.0, 8.0]]];
+    let bbox = BoundingBox::new(0.0, 0.0, 8.0, 8.0);
+    let mut view = View::new(Size::new(8, 8));
+    view.crop((0, 0), Size::new(2, 8));
+    view.crop((-1, -1), Size::new(6, 3));
+    let objects = vec![object(bbox, Some(Segmentation::Polygons(square)))];
+    let way = (Size::new(8, 8), Orientation::UPRIGHT);
+    let objects = Objects::place(objects, Frame::Stored, way, view);
+    let mask = objects.mask(0).unwrap();
+    assert_eq!(mask, [0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0, 0, 0, 1, 1, 0, 0, 0]);
+    assert_eq!(objects.polygons(0).unwrap()[0][2], [9.0, 9.0], "polygons are not cut");
+    assert_eq!(objects[0].bbox, BoundingBox::new(1.0, 1.0, 2.0, 2.0));
+    assert_eq!(objects[0].visible, 4.0 / 64.0);
+}
+
+/// A JPEG with an EXIF orientation.
+fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
+    let tiff = [b"Exif\0\0MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0", &[orientation][..]];
+    let exif = [&tiff.concat()[..], &[0; 6]].concat();
+    let len = (exif.len() as u16 + 2).to_be_bytes();
+    [&jpeg[..2], &[0xff, 0xe1], &len, &exif, &jpeg[2..]].concat()
+}
+
+/// A folder with pictures of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
+fn set(pictures: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
+    let root = tempfile::tempdir().unwrap();
+    let (mut images, mut annotations) = (Vec::new(), Vec::new());
+    for (id, &(size, orientation)) in pictures.iter().enumerate() {
+        let name = format!("{id}.jpg");
+        let jpeg = common::jpeg(id as u64, size.width, size.height);
+        fs::write(root.path().join(&name), turned(&jpeg, orientation)).unwrap();
+        images
+            .push(json!({"id": id, "file_name": name, "width": size.width, "height": size.height}));
+        for (number, bbox) in [[4, 6, 20, 10], [0, 0, 3, 3]].into_iter().enumerate() {
+            annotations.push(json!({
+                "id": 10 * id + number, "image_id": id, "category_id": 5, "bbox": bbox,
+            }));
+        }
+    }
+    let categories = json!([{"id": 5, "name": "x"}]);
+    let all = json!({"images": images, "annotations": annotations, "categories": categories});
+    let json = root.path().join("a.json");
+    fs::write(&json, all.to_string()).unwrap();
+    let coco = Coco::open(json, settings).unwrap();
+    (root, coco)
+}
+
+fn builder(source: Coco, chain: Chain) -> LoaderBuilder {
+    Loader::builder(source, chain)
+        .device(DeviceChoice::Cpu)
+        .output(DType::U8, Layout::Nhwc)
+        .workers(2)
+        .batch(4)
+        .last(Last::Partial)
+        .epochs(Some(1))
+}
+
+fn batches(builder: LoaderBuilder) -> Vec<Batch> {
+    let loader = builder.prefetch(8).build().unwrap();
+    loader.into_iter().map(|batch| batch.unwrap()).collect()
+}
+
+#[test]
+fn boxes_come_with_the_batch_and_a_reduction_by_the_decoder_changes_none() {
+    let sizes = [(200, 160), (320, 240), (77, 80), (640, 480)];
+    let sizes = sizes.map(|(width, height)| (Size::new(width, height), 1)).repeat(6);
+    let chain = || {
+        Chain::new()
+            .then(op::RandomResizedCrop { scale: [0.8, 1.0], ..op::RandomResizedCrop::to(24, 16) })
+            .then(Flip { horizontal: 0.5, vertical: 0.5 })
+    };
+    let made = |prescale: bool| {
+        let (_root, coco) = set(&sizes, &CocoSettings::default());
+        let batches = batches(builder(coco, chain()).prescale(prescale));
+        let of = |batch: &Batch, place: usize| (batch.samples()[place], batch.objects(place));
+        let all = batches.iter().flat_map(|batch| (0..batch.len()).map(move |it| of(batch, it)));
+        all.collect::<Vec<_>>()
+    };
+    let plain = made(false);
+    let seen: usize = plain.iter().map(|(_, objects)| objects.len()).sum();
+    assert!(seen > 16, "{seen} objects");
+    for ((sample, objects), (_, reduced)) in plain.iter().zip(made(true)) {
+        assert_eq!(*objects, reduced);
+        let roi = sample.trace.roi;
+        let (x, y) = (24.0 / f64::from(roi.width), 16.0 / f64::from(roi.height));
+        for found in objects.iter().filter(|it| it.index == 0) {
+            let edge = |at: u32, first: u32, scale: f64, flipped: bool, side: f64| {
+                let at = (f64::from(at) - f64::from(first)) * scale;
+                (if flipped { side - at } else { at }).clamp(0.0, side)
+            };
+            let horizontal = sample.trace.flipped_horizontally;
+            let vertical = sample.trace.flipped_vertically;
+            let mut across = [4, 24].map(|at| edge(at, roi.x, x, horizontal, 24.0));
+            let mut down = [6, 16].map(|at| edge(at, roi.y, y, vertical, 16.0));
+            across.sort_by(f64::total_cmp);
+            down.sort_by(f64::total_cmp);
+            let expected = [across[0], down[0], across[1], down[1]];
+            let made = found.bbox.xyxy();
+            let near = made.iter().zip(expected).all(|(a, b)| (f64::from(*a) - b).abs() < 1e-4);
+            assert!(near, "{made:?} {expected:?}");
+            assert_eq!((found.category, found.crowd, found.area), (0, false, 200.0));
+        }
+    }
+}
+
+#[test]
+fn positions_are_of_the_stored_pixels_or_of_the_upright_picture() {
+    let size = Size::new(64, 48);
+    let first = |coordinates: Frame, orientation: bool, exif: u8, stored: Size| {
+        let settings = CocoSettings { coordinates, ..Default::default() };
+        let upright = match coordinates {
+            Frame::Upright if exif >= 5 => Size::new(stored.height, stored.width),
+            _ => stored,
+        };
+        let (root, _) = set(&[(upright, exif)], &settings);
+        let jpeg = common::jpeg(0, stored.width, stored.height);
+        fs::write(root.path().join("0.jpg"), turned(&jpeg, exif)).unwrap();
+        let coco = Coco::open(root.path().join("a.json"), &settings).unwrap();
+        let upright = if exif >= 5 && orientation { (48, 64) } else { (64, 48) };
+        let chain = Chain::new().then(CenterCrop::to(upright.0, upright.1));
+        batches(builder(coco, chain).orientation(orientation))[0].objects(0)[0].bbox.xywh()
+    };
+    assert_eq!(first(Frame::Stored, true, 1, size), [4.0, 6.0, 20.0, 10.0]);
+    // Turned clockwise: what was 6 from the top is 6 from the right.
+    assert_eq!(first(Frame::Stored, true, 6, size), [48.0 - 16.0, 4.0, 10.0, 20.0]);
+    assert_eq!(first(Frame::Stored, true, 3, size), [64.0 - 24.0, 48.0 - 16.0, 20.0, 10.0]);
+    assert_eq!(first(Frame::Stored, false, 6, size), [4.0, 6.0, 20.0, 10.0]);
+    assert_eq!(first(Frame::Upright, true, 6, size), [4.0, 6.0, 20.0, 10.0]);
+}
+
+#[test]
+fn a_picture_that_is_not_what_was_annotated_cannot_be_used() {
+    let stored = Size::new(64, 48);
+    let side = Orientation::from_exif(6);
+    let words = |frame: Frame, size: Option<Size>, turned: bool| {
+        let fault = Canvas { frame, size }.check(stored, side, turned).err()?;
+        assert_eq!(fault.reason, Reason::Corrupt);
+        Some(fault.problem)
+    };
+    let says =
+        |it: Option<String>, text: &str| assert!(it.as_ref().unwrap().contains(text), "{it:?}");
+    let upright = Some(Size::new(48, 64));
+    assert_eq!(words(Frame::Stored, Some(stored), true), None);
+    assert_eq!(words(Frame::Upright, upright, true), None);
+    assert_eq!(words(Frame::Stored, None, false), None);
+    says(words(Frame::Stored, upright, true), "write source.coordinates = \"upright\"");
+    says(words(Frame::Upright, Some(stored), true), "write source.coordinates = \"stored\"");
+    says(
+        words(Frame::Stored, Some(Size::new(32, 24)), true),
+        "for a picture of 32x24, and it is 64x48",
+    );
+    says(words(Frame::Upright, upright, false), "set decode.orientation to true");
+
+    let (root, _) = set(&[(stored, 1), (stored, 1)], &CocoSettings::default());
+    fs::write(root.path().join("1.jpg"), common::jpeg(1, 48, 48)).unwrap();
+    let open = || Coco::open(root.path().join("a.json"), &CocoSettings::default()).unwrap();
+    let chain = || Chain::new().then(Resize::to(32, 24));
+    let loader = builder(open(), chain()).build().unwrap();
+    let Some(Err(Error::Sample(error))) = loader.into_iter().next() else { panic!("no error") };
+    assert_eq!((error.index, error.reason), (1, Reason::Corrupt));
+
+    let batch = &batches(builder(open(), chain()).on_error(OnError::Substitute))[0];
+    assert_eq!(batch.samples()[1].outcome, Outcome::Substituted);
+    assert_eq!((batch.objects(0).len(), batch.objects(1).len()), (2, 0));
+}
+
+#[test]
+fn a_source_without_objects_has_none() {
+    let loader = Loader::builder(common::memory(4), common::evaluation())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .build()
+        .unwrap();
+    let batch = loader.into_iter().next().unwrap().unwrap();
+    assert!((0..4).all(|place| batch.objects(place).is_empty()));
+}

@@ -1,0 +1,239 @@
+//! Sources made of sources: each sentence above `Combined`, `Weighted`, `Chosen` and `Repeated`, in Rust and in TOML.
+
+mod loading;
+mod mixture;
+mod pipeline_file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::sync::Arc;
+
+use crate::common::{jpeg, jpegs, training};
+use feedwater::config::Pipeline;
+use feedwater::error::{Error, Fault};
+use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
+use feedwater::plan::Last;
+use feedwater::source::{
+    Concat, Directory, HostPage, Memory, Mixture, Page, Repeat, Source, Subset, WhyLeftOut,
+};
+use proptest::prelude::*;
+
+/// A source of which sample `i` has the label `base + i`, the bytes of that number and the location `name/i`.
+struct Numbered {
+    name: &'static str,
+    base: i64,
+    len: u64,
+    classes: Vec<String>,
+}
+
+impl Source for Numbered {
+    fn len(&self) -> u64 {
+        self.len
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.base + index as i64
+    }
+    fn location(&self, index: u64) -> String {
+        format!("{}/{index}.jpg", self.name)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
+        page.space(8)?.copy_from_slice(&self.label(index).to_le_bytes());
+        Ok(())
+    }
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+    fn largest_bytes(&self) -> u64 {
+        8 + self.len
+    }
+    fn memory_bytes(&self) -> u64 {
+        1000
+    }
+    fn describe(&self) -> String {
+        format!("{} of {}", self.len, self.name)
+    }
+}
+
+fn numbered(name: &'static str, base: i64, len: u64) -> Arc<dyn Source> {
+    Arc::new(Numbered { name, base, len, classes: Vec::new() })
+}
+
+fn classed(base: i64, len: u64, classes: &[&str]) -> Arc<dyn Source> {
+    let classes = classes.iter().map(ToString::to_string).collect();
+    Arc::new(Numbered { name: "classed", base, len, classes })
+}
+
+/// What a source says besides its samples comes through every rule.
+#[test]
+fn what_parts_leave_out_and_warn_of_is_that_of_the_whole() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["train/cat/1.jpg", "train/cat/readme.txt", "val/cat/2.jpg", "val/cat/readme.txt"] {
+        let path = root.path().join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, name).unwrap();
+    }
+    let part = || -> Arc<dyn Source> { Arc::new(Directory::open(root.path()).unwrap()) };
+    let counts = |source: &dyn Source| {
+        let [left_out] = &source.left_out()[..] else { panic!("{:?}", source.left_out()) };
+        (left_out.why, left_out.count, source.warnings().len())
+    };
+    let other = WhyLeftOut::OtherExtension;
+    assert_eq!(counts(&Concat::new(vec![part(), part()]).unwrap()), (other, 4, 2));
+    let mixture = Mixture::new(vec![(part(), 1.0), (part(), 2.0)], None).unwrap();
+    assert_eq!(counts(&mixture), (other, 4, 2));
+    assert_eq!(counts(&Subset::take(part(), 1).unwrap()), (other, 2, 1));
+    assert_eq!(counts(&Repeat::new(part(), 3).unwrap()), (other, 2, 1));
+}
+
+fn labels(source: &dyn Source) -> Vec<i64> {
+    (0..source.len()).map(|index| source.label(index)).collect()
+}
+
+/// What is read, said and located of every sample belongs together.
+fn consistent(source: &dyn Source) {
+    let mut page = HostPage::default();
+    for index in 0..source.len() {
+        source.read(index, &mut page, 100).unwrap();
+        let label = i64::from_le_bytes(page.bytes().try_into().unwrap());
+        assert_eq!(source.label(index), label);
+        let location = source.location(index);
+        assert!(location.ends_with(&format!("/{}.jpg", label % 100)), "{location} {label}");
+        assert!(source.original(index) < source.originals());
+    }
+}
+
+fn refusal<T>(result: Result<T, Error>) -> String {
+    result.map(|_| ()).unwrap_err().to_string()
+}
+
+#[test]
+fn parts_stand_one_after_another() {
+    let parts = vec![numbered("a", 100, 3), numbered("b", 200, 2), numbered("c", 300, 4)];
+    let source = Concat::new(parts).unwrap();
+    assert_eq!(labels(&source), [100, 101, 102, 200, 201, 300, 301, 302, 303]);
+    assert_eq!(source.location(4), "b/1.jpg");
+    assert_eq!((source.largest_bytes(), source.len()), (12, 9));
+    assert!(source.memory_bytes() >= 3000 && source.memory_bytes() < 3200);
+    assert_eq!(source.describe(), "9 samples, one after another: 3 of a; 2 of b; 4 of c");
+    consistent(&source);
+    assert_eq!(
+        refusal(Concat::new(Vec::new())),
+        "source.concat: has no samples; name at least one source"
+    );
+}
+
+#[test]
+fn classes_are_shared_joined_by_name_or_refused() {
+    let whole = Concat::new(vec![classed(0, 2, &["a", "b"]), classed(0, 2, &["a", "b"])]).unwrap();
+    assert_eq!((whole.classes().len(), labels(&whole)), (2, vec![0, 1, 0, 1]));
+
+    let parts = vec![classed(0, 2, &["b", "a"]), classed(-1, 4, &["c", "b", "d"])];
+    let whole = Concat::new(parts).unwrap();
+    assert_eq!(whole.classes(), ["b", "a", "c", "d"]);
+    assert_eq!(labels(&whole), [0, 1, -1, 2, 0, 3]);
+
+    let refused = Concat::new(vec![numbered("a", 0, 1), classed(0, 1, &["a"])]);
+    let text = refusal(refused);
+    assert!(
+        text.starts_with(
+            "source.concat: source 1 has names of classes and source 0 has none, so their labels"
+        ),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_subset_is_a_list_a_range_the_first_or_all_but_the_first() {
+    let source = || numbered("a", 100, 10);
+    assert_eq!(labels(&Subset::of(source(), &[7, 0, 7, 3]).unwrap()), [107, 100, 107, 103]);
+    assert_eq!(labels(&Subset::range(source(), 4..6).unwrap()), [104, 105]);
+    assert_eq!(labels(&Subset::take(source(), 2).unwrap()), [100, 101]);
+    assert_eq!(Subset::take(source(), 20).unwrap().len(), 10);
+    assert_eq!(labels(&Subset::skip(source(), 8).unwrap()), [108, 109]);
+    consistent(&Subset::of(source(), &[7, 0, 7, 3]).unwrap());
+    for (refused, words) in [
+        (Subset::of(source(), &[1, 10]), "source.subset[1]: is 10, the source has 10 samples"),
+        (Subset::of(source(), &[]), "source.subset: is empty; name at least one index"),
+        (
+            Subset::range(source(), 8..11),
+            "source.subset: samples 8 to 11 are asked for, the source has 10",
+        ),
+        (Subset::take(source(), 0), "source.take: must be at least 1, is 0"),
+        (Subset::skip(source(), 10), "source.skip: is 10, the source has 10 samples: none is left"),
+    ] {
+        assert_eq!(refusal(refused), words);
+    }
+}
+
+#[test]
+fn a_filter_asks_for_each_sample_once_and_reads_nothing() {
+    let mut asked = Vec::new();
+    let source = Subset::filter(numbered("a", 100, 6), |index, label, location| {
+        asked.push((index, label, location.to_string()));
+        label % 2 == 1
+    })
+    .unwrap();
+    assert_eq!(asked.len(), 6);
+    assert_eq!(asked[3], (3, 103, "a/3.jpg".to_string()));
+    assert_eq!(labels(&source), [101, 103, 105]);
+    consistent(&source);
+    assert_eq!(source.memory_bytes(), 1000 + 3 * 4);
+    let none = Subset::filter(numbered("a", 100, 6), |_, _, _| false);
+    assert_eq!(refusal(none), "source.filter: leaves none of 6 samples");
+}
+
+#[test]
+fn a_source_is_repeated_and_its_samples_are_one_original() {
+    let source = Repeat::new(numbered("a", 100, 3), 3).unwrap();
+    assert_eq!(labels(&source), [100, 101, 102, 100, 101, 102, 100, 101, 102]);
+    assert_eq!((source.originals(), source.original(7)), (3, 1));
+    consistent(&source);
+    let whole = Concat::new(vec![numbered("b", 200, 5), Arc::new(source)]).unwrap();
+    assert_eq!((whole.originals(), whole.original(5), whole.original(8)), (8, 5, 5));
+    consistent(&whole);
+    assert!(Repeat::new(numbered("a", 0, 3), 0).is_err());
+    assert!(Repeat::new(numbered("a", 0, 3), u64::MAX).is_err());
+}
+
+fn mixture(parts: &[(f64, u64)], samples: Option<u64>) -> Mixture {
+    let parts = parts.iter().enumerate();
+    let parts =
+        parts.map(|(number, &(weight, len))| (numbered("m", 1000 * number as i64, len), weight));
+    Mixture::new(parts.collect(), samples).unwrap()
+}
+
+/// For each index the part and the sample in it.
+fn draws(source: &Mixture) -> Vec<(usize, u64)> {
+    let split = |label: i64| ((label / 1000) as usize, (label % 1000) as u64);
+    labels(source).into_iter().map(split).collect()
+}
+
+fn loader(mixture: Mixture) -> LoaderBuilder {
+    Loader::builder(mixture, training())
+        .device(DeviceChoice::Cpu)
+        .workers(2)
+        .batch(3)
+        .last(Last::Partial)
+}
+
+fn pictures(from: u64, count: u64) -> Arc<dyn Source> {
+    let jpegs = jpegs(from + count).split_off(from as usize);
+    Arc::new(Memory::new(jpegs).unwrap())
+}
+
+fn mixed() -> Mixture {
+    Mixture::new(vec![(pictures(0, 5), 2.0), (pictures(5, 9), 3.0)], Some(31)).unwrap()
+}
+
+/// Index, label and bytes of every sample of the next epoch.
+fn epoch(loader: &Loader) -> Vec<(u64, i64, Vec<u8>)> {
+    let mut all = Vec::new();
+    for batch in loader {
+        let batch = batch.unwrap();
+        let bytes = batch.shape().sample_bytes();
+        let samples = batch.host().unwrap().chunks_exact(bytes);
+        let both = batch.indices().zip(batch.labels().to_vec()).zip(samples);
+        all.extend(both.map(|((index, label), bytes)| (index, label, bytes.to_vec())));
+    }
+    all
+}

@@ -1,0 +1,17 @@
+//! Every source: what it reads, what it refuses, and how sources are combined.
+
+mod annotation;
+mod beton;
+mod coco;
+mod combine;
+#[path = "../common/mod.rs"]
+mod common;
+mod list;
+mod lmdb;
+mod npy;
+mod parquet;
+mod raw;
+mod recordio;
+mod source;
+mod tfrecord;
+mod webdataset;

@@ -1,0 +1,212 @@
+//! PNM pictures: each sentence above `header::pnm` and `decode::pnm` that the tests of all formats do not prove.
+
+use crate::common;
+use std::sync::Arc;
+
+use feedwater::decode::{HostDecoder, memory_bytes};
+use feedwater::error::{Fault, Reason};
+use feedwater::geometry::{Orientation, Roi, Size};
+use feedwater::header::{Format, Header, PnmHead};
+use feedwater::loader::{DeviceChoice, LoaderBuilder};
+use feedwater::source::Memory;
+use proptest::prelude::*;
+
+fn decode(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+    let header = Header::parse(bytes)?;
+    let mut pixels = Vec::new();
+    HostDecoder::new().decode(bytes, &header, header.size.window(), 1, &mut |_, row| {
+        pixels.extend_from_slice(row);
+    })?;
+    Ok(pixels)
+}
+
+fn fault(bytes: &[u8]) -> (Reason, String) {
+    let fault = Header::parse(bytes).unwrap_err();
+    (fault.reason, fault.to_string())
+}
+
+#[test]
+fn the_header_is_read_as_netpbm_writes_it() {
+    for head in [
+        "P6\n3 2\n255\n",
+        "P6 3 2 255 ",
+        "P6\t3\r2\x0b255\x0c",
+        "P6  \n\n 3\r\n  2\n\n255\t",
+        "P6\n# made by hand\n3 2\n255\n",
+        "P6# a comment is white space\n3#\r2 # \n #\n#\n255\n",
+        "P6 3 2 255# the one character behind the largest value\n",
+        "P6 003 0000000000000002 0255\n",
+    ] {
+        let pixels: Vec<u8> = (50..50 + 18).collect();
+        let bytes = [head.as_bytes(), &pixels].concat();
+        let header = Header::parse(&bytes).unwrap();
+        assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
+        assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
+        // Gray becomes a row of colours.
+        assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 3 * 3);
+        assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
+        // What follows the pixels does not matter; one byte fewer is a cut file.
+        let followed = [&bytes, &b"P6 1 1 255 ..."[..]].concat();
+        assert_eq!(decode(&followed).unwrap(), pixels);
+        assert_eq!(fault(&bytes[..bytes.len() - 1]).0, Reason::Truncated);
+    }
+    // Only one character is white space behind the largest value: what follows is a pixel.
+    assert_eq!(decode(b"P5 2 1 255\r\n\n").unwrap(), [10; 6]);
+    assert_eq!(decode(b"P5 2 1 255 #\n").unwrap(), [35, 35, 35, 10, 10, 10]);
+}
+
+#[test]
+fn what_is_not_read_is_refused_with_the_reason() {
+    for (bytes, reason, words) in [
+        ("P6 3 2 65535 12345", Reason::Truncated, "3x2 need 49 bytes, it has 18"),
+        ("P6 2147483647 2147483647 65535 1", Reason::Truncated, "need 18446744073709551615 bytes"),
+        ("P4 9 2 123", Reason::Truncated, "9x2 need 11 bytes, it has 10"),
+        ("P1 3 2 01010", Reason::Truncated, "3x2 need 13 bytes, it has 12"),
+        ("P3 1 1 255 1 2", Reason::Truncated, "1x1 need 16 bytes, it has 14"),
+        ("P6 3 2 65536 ", Reason::Corrupt, "the largest value is 65536"),
+        ("P6 3 2 0 ", Reason::Corrupt, "the largest value is 0"),
+        ("P6 0 2 255 ", Reason::Corrupt, "the header says 0x2"),
+        ("P6 3 0 255 ", Reason::Corrupt, "the header says 3x0"),
+        ("P6 2147483648 1 255 ", Reason::Corrupt, "may be 1 to 2147483647"),
+        (
+            "P6 3 4294967296 255 ",
+            Reason::Corrupt,
+            "the height at byte 14 of the header is too large",
+        ),
+        ("P6 3 -2 255 ", Reason::Corrupt, "byte 5 of the header is 0x2d, no height"),
+        ("P6 3 2 2x5 ", Reason::Corrupt, "byte 8 of the header is 0x78, no largest value"),
+        ("P6 3 2", Reason::Truncated, "inside the height of its header"),
+        ("P6 3 2 255", Reason::Truncated, "inside the largest value of its header"),
+        ("P6 3 2 255 # no end of", Reason::Truncated, "3x2 need 29 bytes, it has 22"),
+        ("P6 3 # 2 255", Reason::Truncated, "inside the height of its header"),
+        ("P6", Reason::Truncated, "the file has only 2 bytes, the start of a PNM"),
+        ("P", Reason::Truncated, "only 1 bytes"),
+        ("P63 2 255 ", Reason::Unsupported, "neither JPEG, PNG, WebP nor PNM"),
+        ("P7\nWIDTH 1\n", Reason::Unsupported, "a PAM (`pamtopnm` makes a PNM of it)"),
+    ] {
+        let (found, text) = fault(bytes.as_bytes());
+        assert_eq!(found, reason, "{bytes:?}: {text}");
+        assert!(text.contains(words), "{bytes:?}: {text}");
+    }
+}
+
+/// Pixels in text are read up to the last row that is wanted, and what is not there or no number is a fault.
+#[test]
+fn pixels_in_text_must_be_numbers_within_the_largest_value() {
+    assert_eq!(decode(b"P3 1 1 255 1 2 3 and more").unwrap(), [1, 2, 3]);
+    assert_eq!(decode(b"P1 2 1 # bits\n01").unwrap(), [255, 255, 255, 0, 0, 0]);
+    for (bytes, reason) in [
+        (&b"P3 1 1 255 1 2 256"[..], Reason::Corrupt),
+        (b"P3 1 1 255 1 -2 3", Reason::Corrupt),
+        (b"P3 1 1 255 1 x 33", Reason::Corrupt),
+        (b"P3 1 1 255 1 00000000002 3", Reason::Corrupt),
+        (b"P1 2 2 0 1 2 0", Reason::Corrupt),
+        (b"P3 1 1 255 1 2   ", Reason::Truncated),
+        (b"P2 2 1 255 12 # 1", Reason::Truncated),
+        (b"P1 2 2 0 1 0 ", Reason::Truncated),
+    ] {
+        assert_eq!(decode(bytes).unwrap_err().reason, reason, "{}", bytes.escape_ascii());
+    }
+}
+
+#[test]
+fn a_claim_of_a_huge_size_takes_no_memory_and_does_not_overflow() {
+    let bytes = b"P6 2147483647 2147483647 255 \x01\x02\x03";
+    let (reason, text) = fault(bytes);
+    assert_eq!(reason, Reason::Truncated);
+    assert!(text.contains("need 13835058042397261856 bytes, it has 32"), "{text}");
+}
+
+#[test]
+fn another_picture_than_its_header_says_is_a_fault() {
+    let (small, large) = (b"P5 2 1 255 ab", b"P5 2 2 255 abcd");
+    let header = Header::parse(large).unwrap();
+    let window = Roi::new(0, 0, 2, 1);
+    let fault = HostDecoder::new().decode(small, &header, window, 1, &mut |_, _| ()).unwrap_err();
+    assert_eq!(fault.reason, Reason::Corrupt);
+    let fault = HostDecoder::new().decode(large, &header, window, 2, &mut |_, _| ()).unwrap_err();
+    assert!(fault.to_string().contains("a PNM cannot be reduced"), "{fault}");
+    assert_eq!(header.verify(large).unwrap_err().reason, Reason::Unsupported);
+}
+
+/// Rows of RGB are handed on where they lie: decoding a window takes no memory.
+#[test]
+fn a_window_of_rgb_is_not_even_copied() {
+    let size = Size::new(40, 30);
+    let bytes = [PnmHead::rgb(size).bytes(), &common::picture(1, 40, 30)].concat();
+    let header = Header::parse(&bytes).unwrap();
+    let mut decoder = HostDecoder::new();
+    let inside = bytes.as_ptr_range();
+    let window = Roi::new(7, 5, 20, 10);
+    decoder
+        .decode(&bytes, &header, window, 1, &mut |_, row| {
+            assert!(inside.contains(&row.as_ptr()), "the row lies in the file");
+        })
+        .unwrap();
+    assert_eq!(decoder.capacity_bytes(), 0);
+}
+
+/// The same pixels as PNG and as PNM give the same batches.
+#[test]
+fn a_loader_makes_the_same_of_pnm_as_of_png() {
+    let batches = |encode: fn(u64, u32, u32) -> Vec<u8>| {
+        let pictures =
+            (0..12).map(|seed| (encode(seed, 40 + seed as u32, 60 - seed as u32), seed as i64));
+        let source = Arc::new(Memory::new(pictures.collect()).unwrap());
+        let loader = LoaderBuilder::new(source, common::training())
+            .batch(4)
+            .workers(2)
+            .seed(3)
+            .device(DeviceChoice::Cpu)
+            .build()
+            .unwrap();
+        let mut all = Vec::new();
+        for batch in &loader {
+            all.extend_from_slice(batch.unwrap().host().unwrap());
+        }
+        all
+    };
+    let pnm = batches(|seed, width, height| {
+        let head = PnmHead::rgb(Size::new(width, height));
+        [head.bytes(), &common::picture(seed, width, height)].concat()
+    });
+    assert!(!pnm.is_empty() && pnm == batches(common::png));
+}
+
+proptest! {
+    #[test]
+    fn what_a_head_says_is_what_is_read(width in 1u32..5000, height in 1u32..40, gray: bool) {
+        let size = Size::new(width, height);
+        let head = if gray { PnmHead::gray(size) } else { PnmHead::rgb(size) };
+        let count = if gray { 1 } else { 3 } * size.pixels() as usize;
+        let pixels: Vec<u8> = (0..count).map(|it| (it * 7 + it / 251) as u8).collect();
+        let bytes = [head.bytes(), &pixels].concat();
+        prop_assert_eq!(Header::parse(&bytes).unwrap().size, size);
+        let found = decode(&bytes).unwrap();
+        let same = found.iter().step_by(if gray { 3 } else { 1 }).eq(&pixels);
+        prop_assert!(same);
+        prop_assert_eq!(fault(&bytes[..bytes.len() - 1]).0, Reason::Truncated);
+    }
+
+    #[test]
+    fn a_head_of_any_size_fits(width: u32, height: u32) {
+        let head = PnmHead::rgb(Size::new(width, height));
+        let expected = format!("P6\n{width} {height}\n255\n");
+        prop_assert_eq!(head.bytes(), expected.as_bytes());
+        prop_assert!(head.bytes().len() <= PnmHead::MOST_BYTES);
+    }
+
+    /// Whatever the header says, the answer is a picture that lies in the bytes, or a fault.
+    #[test]
+    fn arbitrary_headers_never_panic(
+        magic in "P[56]",
+        text in "([0-9]{0,11}|[ \t\r\n#x-]{0,4}){0,12}",
+        pixels in prop::collection::vec(any::<u8>(), 0..200),
+    ) {
+        let bytes = [magic.as_bytes(), b" ", text.as_bytes(), &pixels].concat();
+        if let Ok(header) = Header::parse(&bytes) {
+            prop_assert!(header.size.pixels() <= bytes.len() as u64);
+            prop_assert_eq!(decode(&bytes).unwrap().len() as u64, 3 * header.size.pixels());
+        }
+    }
+}
