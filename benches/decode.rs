@@ -3,8 +3,12 @@
 //!
 //! `cargo bench --bench decode`. Throughput counts stored pixels, also where only a part of them is decoded, so
 //! that rates of one size compare as images per second do.
+//!
+//! `cargo bench --bench decode -- webp-decoders` compares libwebp, which decodes here, with the crate `image-webp`, by turns.
 
 mod common;
+#[path = "decode/webp.rs"]
+mod webp;
 
 use std::hint::black_box;
 
@@ -17,7 +21,7 @@ use feedwater::random::SampleKey;
 use feedwater::source::{Directory, HostPage, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-criterion_group!(benches, decode, header, host);
+criterion_group!(benches, decode, header, host, webp::decoders);
 criterion_main!(benches);
 
 const PHOTO: Size = Size::new(500, 375);
@@ -30,7 +34,7 @@ fn decode(criterion: &mut Criterion) {
         ("jpeg", LARGE, jpeg(LARGE, false)),
         ("jpeg-progressive", PHOTO, jpeg(PHOTO, true)),
         ("png", PHOTO, png(PHOTO)),
-        ("webp", PHOTO, webp(PHOTO)),
+        ("webp", PHOTO, webp::lossless(PHOTO)),
     ];
     let mut group = criterion.benchmark_group("decode");
     for (format, size, bytes) in &files {
@@ -150,13 +154,5 @@ fn png(size: Size) -> Vec<u8> {
     let mut writer = encoder.write_header().expect("memory takes any header");
     writer.write_image_data(&pixels(size)).expect("the pixels fill the size");
     writer.finish().expect("memory takes any end");
-    bytes
-}
-
-fn webp(size: Size) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    image_webp::WebPEncoder::new(&mut bytes)
-        .encode(&pixels(size), size.width, size.height, image_webp::ColorType::Rgb8)
-        .expect("the pixels fill the size");
     bytes
 }

@@ -159,13 +159,14 @@ pub enum Tolerated {
     JpegData,
     /// A JPEG has no end-of-image marker.
     JpegEnd,
-    /// The checksum of a PNG's pixels is wrong, though their data can be unpacked.
+    /// The checksum of a PNG's pixels is wrong, or what follows their data is damaged, though all pixels can be unpacked.
     PngChecksum,
-    /// A PNG ends behind its pixels without an IEND chunk.
+    /// A PNG ends behind its pixels without an IEND chunk, or in the checksum of its pixels.
     PngEnd,
     /// A pixel of a PNG has a color beyond the palette: it becomes black.
     PngPalette,
-    /// A PNG has fewer rows than its header says: the rest is black.
+    /// A PNG has fewer rows than its header says, or fewer rows of its passes where it is interlaced: the rest is black, or the
+    /// palette's first color.
     PngRows,
 }
 

@@ -1,8 +1,8 @@
 //! What the first bytes of a picture say: format, size, orientation. Reads no pixels.
 //!
 //! The format is told by the content, never by a name. Nothing here allocates more than an error text, whatever
-//! sizes the bytes claim, but for the text of a PNG's profile, of at most 1 MiB; and every loop moves forward through the
-//! bytes, so hostile input costs at most one pass over the file.
+//! sizes the bytes claim, but for the text of a PNG's profile, of at most 1 MiB, and 64 KiB where the texts of a PNG are unpacked
+//! to check them; and every loop moves forward through the bytes, so hostile input costs at most one pass over the file.
 
 mod exif;
 mod jpeg;
@@ -17,7 +17,7 @@ use crate::geometry::{Orientation, Size};
 
 pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
 pub use memory::{DecodeMemory, memory_bytes};
-pub(crate) use png::{PngEnd, PngLayout, layout as png_layout};
+pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
 pub(crate) use webp::{WebpLayout, layout as webp_layout};

@@ -53,6 +53,14 @@ impl HostDecoder {
 
     /// The same decoder, which takes damage for a fault (the default), or takes what Pillow takes; `decode.strict` is the
     /// setting.
+    ///
+    /// Of PNGs, `tests/png_damage/` compares with Pillow's outcomes and pixels: cut anywhere, with any byte changed, with wrong and
+    /// missing checksums, and with malformed chunks. Where Pillow refuses a PNG, a strict decoder does too, also for a chunk that
+    /// says nothing of pixels (a `gAMA` of three bytes). A PNG whose header breaks the standard is refused in both cases,
+    /// though Pillow guesses what is meant: IHDR is not the first chunk or has more than 13 bytes; a second IHDR differs; the
+    /// compression or interlace method is unknown; there is no IDAT chunk, or the first frame of an animation is a part of the image.
+    /// One difference is known the other way: damage behind the last pixel that only zlib sees, in a chunk whose checksum is right,
+    /// can pass here.
     pub fn strict(self, strict: bool) -> Self {
         Self { strict, ..self }
     }

@@ -10,13 +10,17 @@
 
 use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 
-use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Info, Limits};
+use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Info, Limits, Reader};
 
 use super::{RowSink, grown, size_changed};
 use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::header::{PngEnd, PngLayout, png_layout};
 use crate::tensor::CHANNELS;
+
+mod damaged;
+
+use damaged::Shape;
 
 /// Bytes that the crate may take beside the rows.
 const SLACK_BYTES: usize = 1 << 16;
@@ -31,7 +35,8 @@ pub(super) fn library_bytes(width: u32) -> usize {
 
 /// Decodes a window, see `HostDecoder::decode`.
 ///
-/// The crate sees IHDR and IDAT only: what is in other chunks cannot change the pixels, and must not stop it.
+/// The crate sees IHDR and IDAT only: what is in other chunks cannot change the pixels, and must not stop it. What the crate
+/// refuses of an image that need not be strict is read again as Pillow reads it.
 pub(super) fn decode(
     scratch: &mut Vec<u8>,
     line: &mut Vec<u8>,
@@ -53,75 +58,127 @@ pub(super) fn decode(
     if found != size {
         return Err(size_changed(size, found));
     }
-    let mut samples = Samples::new(reader.info(), layout.palette, strict)?;
+    let shape = Shape::new(reader.info());
+    let samples = Samples::new(reader.info(), layout.palette, strict)?;
     let line = grown(line, CHANNELS * window.width as usize)?;
-    if reader.info().interlaced {
-        let len =
-            reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
-        let scratch = grown(scratch, len)?;
-        let stride = reader.next_frame(scratch).map_err(fault)?.line_size;
-        for y in window.y..window.bottom() {
-            samples.convert_row(&scratch[stride * y as usize..][..stride], window, line)?;
-            row(y, line);
+    // Where the whole image is decoded, what is behind its rows is looked at whatever the window.
+    let whole = shape.interlaced || window.bottom() == size.height;
+    let mut rows = Rows { samples, window, line, row, next: window.y };
+    let intact = strict || layout.checksums_hold();
+    let sound = rows.sound(&mut reader, scratch, whole);
+    drop(reader);
+    let mut damaged = false;
+    let mut tolerated = None;
+    match sound {
+        // The crate passes over some damage that zlib sees.
+        Ok(()) if intact || !whole => {}
+        Err(fault) if strict || !matches!(fault.reason, Reason::Corrupt | Reason::Truncated) => {
+            return Err(fault);
         }
-    } else {
-        let row_length = reader.info().raw_row_length() as u64;
-        for y in 0..window.bottom() {
-            let stored = match reader.next_row() {
-                Ok(stored) => stored,
-                Err(_) if !strict && ends_behind(&layout, y, row_length) => {
-                    return rest_is_black(&mut samples, window, y, line, row);
-                }
-                Err(error) => return Err(fault(error)),
-            };
-            let stored = stored
-                .ok_or_else(|| Fault::new(Reason::Truncated, "the PNG ends before its rows do"))?;
-            if y >= window.y {
-                samples.convert_row(stored.data(), window, line)?;
-                row(y, line);
-            }
+        sound => {
+            damaged = true;
+            // Of two faults the crate's tells more.
+            let all = rows
+                .damaged(&layout, shape, scratch)
+                .map_err(|fault| sound.err().unwrap_or(fault))?;
+            tolerated = (!all).then_some(Tolerated::PngRows);
         }
     }
-    let mut tolerated = samples.beyond_palette.then_some(Tolerated::PngPalette);
-    // Where the whole image was decoded to get here, what is behind its rows is looked at whatever the window.
-    if reader.info().interlaced || window.bottom() == size.height {
-        match reader.finish() {
-            Err(DecodingError::IoError(_)) if !strict && !layout.pixels_whole => {}
-            result => result.map_err(fault)?,
-        }
+    if rows.samples.beyond_palette {
+        tolerated = tolerated.or(Some(Tolerated::PngPalette));
+    }
+    if whole {
         tolerated = tolerated.or(ending(&layout, strict)?);
     }
-    if !strict && tolerated.is_none() && !layout.checksums_hold() {
+    if !strict && tolerated.is_none() && (damaged || !intact) {
         tolerated = Some(Tolerated::PngChecksum);
     }
     Ok(tolerated)
 }
 
-/// Whether the data of a PNG that is not interlaced end, as zlib has it, behind so many rows, and at least one.
-fn ends_behind(layout: &PngLayout<'_>, rows: u32, row_length: u64) -> bool {
-    let expected = row_length * u64::from(rows);
-    let mut unpacked = flate2::read::ZlibDecoder::new(layout.data());
-    rows > 0 && io::copy(&mut unpacked, &mut io::sink()).is_ok_and(|bytes| bytes == expected)
+/// Hands out the window's rows, one after another.
+struct Rows<'a> {
+    samples: Samples<'a>,
+    window: Roi,
+    line: &'a mut [u8],
+    row: &'a mut RowSink<'a>,
+    /// The next row to hand out.
+    next: u32,
 }
 
-/// Gives the rows from number `from` on, of which there are no samples, as Pillow does.
-fn rest_is_black(
-    samples: &mut Samples<'_>,
-    window: Roi,
-    from: u32,
-    line: &mut [u8],
-    row: &mut RowSink<'_>,
-) -> Result<Option<Tolerated>, Fault> {
-    let black = if samples.color == ColorType::Indexed { samples.color_of(0)? } else { [0; 3] };
-    line.as_chunks_mut().0.fill(black);
-    (from.max(window.y)..window.bottom()).for_each(|y| row(y, line));
-    Ok(Some(Tolerated::PngRows))
+impl Rows<'_> {
+    /// Reads a sound image, and what is behind its rows where that is to be looked at.
+    fn sound(
+        &mut self,
+        reader: &mut Reader<Chunks<'_>>,
+        scratch: &mut Vec<u8>,
+        whole: bool,
+    ) -> Result<(), Fault> {
+        if reader.info().interlaced {
+            let len =
+                reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
+            let scratch = grown(scratch, len)?;
+            let stride = reader.next_frame(scratch).map_err(fault)?.line_size;
+            self.give_all(scratch, stride)?;
+        } else {
+            for y in 0..self.window.bottom() {
+                let stored = reader.next_row().map_err(fault)?;
+                let stored = stored.ok_or_else(|| {
+                    Fault::new(Reason::Truncated, "the PNG ends before its rows do")
+                })?;
+                if y >= self.window.y {
+                    self.give(stored.data())?;
+                }
+            }
+        }
+        if whole { reader.finish().map_err(fault) } else { Ok(()) }
+    }
+
+    /// Reads the rest of an image as Pillow does, whatever there is already, and says whether all rows were there.
+    fn damaged(
+        &mut self,
+        layout: &PngLayout<'_>,
+        shape: Shape,
+        scratch: &mut Vec<u8>,
+    ) -> Result<bool, Fault> {
+        if shape.interlaced {
+            let all = damaged::interlaced(layout, shape, scratch)?;
+            self.give_all(scratch, shape.stride())?;
+            return Ok(all);
+        }
+        let (from, to) = (self.next, self.window.bottom());
+        let all = damaged::in_order(layout, shape, from..to, &mut |row| self.give(row))?;
+        // Pillow's images are zeros before they are read.
+        if self.next < to {
+            let indexed = self.samples.color == ColorType::Indexed;
+            let zero = if indexed { self.samples.color_of(0)? } else { [0; CHANNELS] };
+            self.line.as_chunks_mut().0.fill(zero);
+            (self.next..to).for_each(|y| (self.row)(y, self.line));
+        }
+        Ok(all)
+    }
+
+    /// The next row, of whose samples there are all columns.
+    fn give(&mut self, stored: &[u8]) -> Result<(), Fault> {
+        self.samples.convert_row(stored, self.window, self.line)?;
+        (self.row)(self.next, self.line);
+        self.next += 1;
+        Ok(())
+    }
+
+    fn give_all(&mut self, image: &[u8], stride: usize) -> Result<(), Fault> {
+        for y in self.next..self.window.bottom() {
+            self.give(&image[stride * y as usize..][..stride])?;
+        }
+        Ok(())
+    }
 }
 
 /// What is behind the pixels.
 fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Fault> {
-    let problem = match layout.end {
+    let problem = match &layout.end {
         PngEnd::Whole => return Ok(None),
+        PngEnd::Malformed(fault) => return Err(fault.clone()),
         PngEnd::Missing if !strict => return Ok(Some(Tolerated::PngEnd)),
         PngEnd::Missing => "the PNG has no IEND chunk",
         PngEnd::Cut => "the PNG ends inside a chunk behind its pixels",

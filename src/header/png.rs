@@ -1,13 +1,18 @@
 //! The chunks of a PNG: the size in IHDR, the orientation in EXIF or XMP, and where palette and pixels are.
 
-use std::io::{self, Read};
+use std::iter;
 
 use super::exif::Metadata;
 use super::{Format, Header, be32, corrupt, truncated};
 use crate::error::Fault;
 use crate::geometry::Size;
 
+mod checks;
+mod inflate;
 mod text;
+
+use checks::Checks;
+pub(crate) use inflate::{Inflater, Stream};
 
 /// Largest side that the format allows.
 const MAX_SIDE: u32 = i32::MAX as u32;
@@ -18,7 +23,7 @@ const HEAD_BYTES: usize = 8;
 const CRC_BYTES: usize = 4;
 
 /// Where palette and pixels are. Of an APNG the pixels are those of the default image, as in Pillow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PngLayout<'a> {
     /// Signature and IHDR.
     pub head: &'a [u8],
@@ -26,14 +31,15 @@ pub(crate) struct PngLayout<'a> {
     pub palette: &'a [u8],
     /// The IDAT chunks, which follow one another, with heads and checksums.
     pub pixels: &'a [u8],
-    /// Whether the last IDAT chunk is whole.
+    /// Whether the last IDAT chunk is whole, and whether it is but for its checksum.
     pub pixels_whole: bool,
+    pub data_whole: bool,
     /// What follows the pixels.
     pub end: PngEnd,
 }
 
 /// How a PNG ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PngEnd {
     /// With an IEND chunk.
     Whole,
@@ -41,6 +47,8 @@ pub(crate) enum PngEnd {
     Missing,
     /// Inside a chunk that Pillow reads.
     Cut,
+    /// With a chunk that Pillow refuses.
+    Malformed(Fault),
 }
 
 pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
@@ -101,12 +109,11 @@ fn metadata(bytes: &[u8]) -> Metadata {
 
 /// Finds palette and pixels. The header has been read before.
 ///
-/// Faults: where Pillow refuses the chunks before the pixels, `Corrupt` (a wrong checksum, a kind that is no word, no
-/// pixels) or `Truncated`.
+/// Faults: where Pillow refuses the chunks before the pixels, `Corrupt` (a wrong checksum, a kind that is no word, a
+/// malformed chunk, no pixels) or `Truncated`.
 pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, Fault> {
     let mut palette: &[u8] = &[];
-    let mut sequence = 0;
-    let mut animated = false;
+    let mut checks = Checks::new(&bytes[16..29]);
     let mut chunks = Chunks::new(bytes);
     let pixels = loop {
         let at = chunks.at;
@@ -126,18 +133,22 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, Fault> {
         }
         match chunk.kind {
             b"PLTE" => palette = data,
-            b"acTL" => animated = true,
-            b"fcTL" => check_default_image(bytes, data, &mut sequence)?,
             b"IEND" | b"fdAT" => return Err(corrupt("no IDAT chunk before the IEND chunk")),
             _ => {}
         }
+        checks.check(chunk.kind, data)?;
     };
+    checks.pixels_begin();
+    checks.together()?;
     chunks.at = pixels;
-    let mut pixels_whole = true;
+    let [mut pixels_whole, mut data_whole] = [true; 2];
     let end = loop {
         let at = chunks.at;
         match chunks.next() {
-            Some(chunk) if chunk.kind == b"IDAT" => pixels_whole = chunk.crc.is_some(),
+            Some(chunk) if chunk.kind == b"IDAT" => {
+                pixels_whole = chunk.crc.is_some();
+                data_whole = chunk.data.is_some();
+            }
             _ => break at,
         }
         if !pixels_whole {
@@ -146,14 +157,19 @@ pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, Fault> {
     };
     chunks.at = end;
     let pixels = &bytes[pixels..end];
-    let end = ending(chunks, animated);
-    Ok(PngLayout { head: &bytes[..33], palette, pixels, pixels_whole, end })
+    let end = ending(chunks, checks);
+    Ok(PngLayout { head: &bytes[..33], palette, pixels, pixels_whole, data_whole, end })
 }
 
 impl<'a> PngLayout<'a> {
-    /// What the IDAT chunks hold, one after another.
-    pub fn data(&self) -> impl Read + 'a {
-        PngData { chunks: Chunks { bytes: self.pixels, at: 0 }, rest: &[] }
+    /// What each IDAT chunk holds; of the last one, what is there.
+    pub fn data(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let pixels = self.pixels;
+        let mut chunks = Chunks { bytes: pixels, at: 0 };
+        iter::from_fn(move || {
+            let start = pixels.len().min(chunks.at + HEAD_BYTES);
+            Some(chunks.next()?.data.unwrap_or(&pixels[start..]))
+        })
     }
 
     /// Whether the checksums of all IDAT chunks are right.
@@ -164,46 +180,41 @@ impl<'a> PngLayout<'a> {
     }
 }
 
-/// The content of the IDAT chunks.
-struct PngData<'a> {
-    chunks: Chunks<'a>,
-    rest: &'a [u8],
-}
-
-impl Read for PngData<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.rest.is_empty() {
-            let Some(chunk) = self.chunks.next() else { return Ok(0) };
-            self.rest = chunk.data.unwrap_or_default();
-        }
-        self.rest.read(buffer)
+/// What follows the pixels.
+fn ending(chunks: Chunks<'_>, mut checks: Checks<'_>) -> PngEnd {
+    let end = last_chunks(chunks, &mut checks);
+    // What one chunk alone does is found first.
+    match checks.together() {
+        Err(fault) if matches!(end, PngEnd::Whole | PngEnd::Missing) => PngEnd::Malformed(fault),
+        _ => end,
     }
 }
 
-/// What follows the pixels.
-fn ending(chunks: Chunks<'_>, animated: bool) -> PngEnd {
+fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
     let mut first_frame_ended = false;
     for chunk in chunks {
         match chunk.data {
             _ if !chunk.is_named() => return PngEnd::Missing,
             Some(_) if chunk.kind == b"IEND" && chunk.crc.is_some() => return PngEnd::Whole,
-            Some(_) => first_frame_ended |= animated && chunk.kind == b"fcTL",
             None if chunk.kind == b"IEND" || first_frame_ended => return PngEnd::Missing,
             None => return PngEnd::Cut,
+            Some(_) if chunk.kind == b"IEND" || first_frame_ended => {}
+            Some(_) if chunk.kind == b"fcTL" && checks.is_animated() => first_frame_ended = true,
+            Some(data) => {
+                if let Err(fault) = checks.check(chunk.kind, data) {
+                    return PngEnd::Malformed(fault);
+                }
+            }
         }
     }
     PngEnd::Missing
 }
 
-/// APNG: where the default image is the first frame of the animation, it has the image's size.
-fn check_default_image(bytes: &[u8], control: &[u8], sequence: &mut u32) -> Result<(), Fault> {
+/// APNG: where the default image is the first frame of the animation, it has the image's size. `head` is the content of IHDR.
+fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), Fault> {
     let number = |at: usize| be32(control, at);
-    if control.len() < 26 || number(0) != Some(*sequence) {
-        return Err(corrupt("the frames of the animation are out of turn"));
-    }
-    *sequence += 1;
     if [number(4), number(8), number(12), number(16)]
-        != [be32(bytes, 16), be32(bytes, 20), Some(0), Some(0)]
+        != [be32(head, 0), be32(head, 4), Some(0), Some(0)]
     {
         return Err(corrupt("the default image of the animation is not as large as the image"));
     }

@@ -221,7 +221,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it.
+    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it. [`HostDecoder::strict`] says
+    /// where it differs from Pillow.
+    ///
+    /// [`HostDecoder::strict`]: crate::decode::HostDecoder::strict
     pub fn strict(mut self, strict: bool) -> Self {
         self.settings.decode.strict = strict;
         self

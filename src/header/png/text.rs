@@ -1,34 +1,64 @@
-//! Text chunks of a PNG, as far as they can hold an orientation.
+//! Text chunks of a PNG: whether Pillow takes them, and the orientation that they can hold.
 
 use std::borrow::Cow;
 
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 
-/// Most bytes of text that are unpacked. Pillow refuses the file beyond that.
-const MAX_TEXT_BYTES: usize = 1 << 20;
+use super::corrupt;
+use crate::error::Fault;
+
+/// Most bytes of a text or a color profile. Pillow refuses the file beyond that.
+pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
 
 /// What a text is about.
 pub(super) fn keyword(data: &[u8]) -> &[u8] {
     data.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
+/// How a text is stored.
+pub(super) enum Packed<'a> {
+    /// The chunk is too short to have one.
+    Nothing,
+    Plain(&'a [u8]),
+    Zlib(&'a [u8]),
+}
+
+/// The text of a `tEXt`, `zTXt` or `iTXt` chunk as it is stored. A fault where Pillow refuses the file for it.
+pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, Fault> {
+    let Some(rest) = data.get(keyword(data).len() + 1..) else { return Ok(Packed::Nothing) };
+    Ok(match kind {
+        b"tEXt" => Packed::Plain(rest),
+        b"zTXt" => match rest {
+            [] => Packed::Nothing,
+            [0, packed @ ..] => Packed::Zlib(packed),
+            [method, ..] => {
+                let problem =
+                    format!("compression method {method} in a zTXt chunk, there is only 0");
+                return Err(corrupt(problem));
+            }
+        },
+        _ => international(rest).unwrap_or(Packed::Nothing),
+    })
+}
+
+/// Two bytes for the compression, language and translated keyword up to a zero each, and the text.
+fn international(rest: &[u8]) -> Option<Packed<'_>> {
+    let (&[packed, method], rest) = rest.split_first_chunk()?;
+    let mut parts = rest.splitn(3, |&byte| byte == 0);
+    let (_language, _translated, text) = (parts.next()?, parts.next()?, parts.next()?);
+    match (packed, method) {
+        (0, _) => Some(Packed::Plain(text)),
+        (_, 0) => Some(Packed::Zlib(text)),
+        _ => None,
+    }
+}
+
 /// The text of a `tEXt`, `zTXt` or `iTXt` chunk; nothing where it cannot be unpacked.
 pub(super) fn text<'a>(kind: &[u8; 4], data: &'a [u8]) -> Option<Cow<'a, [u8]>> {
-    let rest = data.get(keyword(data).len() + 1..)?;
-    match kind {
-        b"tEXt" => Some(rest.into()),
-        b"zTXt" => unpacked(rest).map(Cow::from),
-        b"iTXt" => {
-            let (&[packed, method], rest) = rest.split_first_chunk()?;
-            let mut parts = rest.splitn(3, |&byte| byte == 0);
-            let (_language, _translated, text) = (parts.next()?, parts.next()?, parts.next()?);
-            match (packed, method) {
-                (0, _) => Some(text.into()),
-                (_, 0) => inflated(text).map(Cow::from),
-                _ => None,
-            }
-        }
-        _ => None,
+    match packed(kind, data).ok()? {
+        Packed::Nothing => None,
+        Packed::Plain(text) => Some(text.into()),
+        Packed::Zlib(packed) => inflated(packed).map(Cow::from),
     }
 }
 
@@ -40,14 +70,6 @@ pub(super) fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
     let (pairs, []) = digits.as_chunks::<2>() else { return None };
     let value = |digit: u8| char::from(digit).to_digit(16).map(|value| value as u8);
     pairs.iter().map(|&[high, low]| Some(value(high)? << 4 | value(low)?)).collect()
-}
-
-/// A byte for the method, then zlib's data.
-fn unpacked(data: &[u8]) -> Option<Vec<u8>> {
-    match data {
-        [0, packed @ ..] => inflated(packed),
-        _ => None,
-    }
 }
 
 fn inflated(packed: &[u8]) -> Option<Vec<u8>> {

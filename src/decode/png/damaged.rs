@@ -1,0 +1,234 @@
+//! The pixels of a damaged PNG, read as Pillow reads them: its loop over zlib's rows (`ZipDecode.c`), and no more.
+//!
+//! Where the image ends decides what Pillow takes. It stops at the last row, so damage behind that is not seen; and it takes
+//! data that are complete for zlib and end with any row, of any pass where the image is interlaced. The `png` crate does
+//! neither.
+
+use std::mem;
+use std::ops::Range;
+
+use png::Info;
+
+use crate::decode::{Fault, grown};
+use crate::error::{Reason, reserve};
+use crate::header::{Inflater, PngLayout, PngStream};
+
+/// Most bytes that Pillow gives to zlib at once. What zlib notices of the checksum at the end depends on it.
+const READ_BYTES: usize = 64 << 10;
+
+/// Column and row of the first pixel of each pass of an interlaced image, and steps to the next ones.
+const PASSES: [[u32; 4]; 7] = [
+    [0, 0, 8, 8],
+    [4, 0, 8, 8],
+    [0, 4, 4, 8],
+    [2, 0, 4, 4],
+    [0, 2, 2, 4],
+    [1, 0, 2, 2],
+    [0, 1, 1, 2],
+];
+
+/// What IHDR says of the pixels.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    width: u32,
+    height: u32,
+    /// Of a pixel.
+    bits: usize,
+    pub interlaced: bool,
+}
+
+/// Pixels of an image that are stored one after another: the whole, or a pass of it.
+#[derive(Clone, Copy)]
+struct Pass {
+    columns: u32,
+    rows: u32,
+    first: [u32; 2],
+    step: [u32; 2],
+    /// Pillow asks for nothing behind its last row.
+    is_last: bool,
+}
+
+impl Shape {
+    pub fn new(info: &Info<'_>) -> Self {
+        Self {
+            width: info.width,
+            height: info.height,
+            bits: info.color_type.samples() * info.bit_depth as usize,
+            interlaced: info.interlaced,
+        }
+    }
+
+    /// Bytes of a row of the whole image.
+    pub fn stride(self) -> usize {
+        self.row_bytes(self.width)
+    }
+
+    fn row_bytes(self, columns: u32) -> usize {
+        (columns as usize * self.bits).div_ceil(8)
+    }
+
+    /// The passes that have pixels. An image that is not interlaced is one.
+    fn passes(self) -> Vec<Pass> {
+        let passes = if self.interlaced { &PASSES[..] } else { &[[0, 0, 1, 1]] };
+        let mut passes: Vec<_> = passes.iter().filter_map(|pass| self.pass(*pass)).collect();
+        if let Some(last) = passes.last_mut() {
+            last.is_last = true;
+        }
+        passes
+    }
+
+    fn pass(self, [x, y, across, down]: [u32; 4]) -> Option<Pass> {
+        let columns = self.width.checked_sub(x)?.div_ceil(across);
+        let rows = self.height.checked_sub(y)?.div_ceil(down);
+        let pass = Pass { columns, rows, first: [x, y], step: [across, down], is_last: false };
+        (columns > 0 && rows > 0).then_some(pass)
+    }
+}
+
+/// Reads rows until `row` wants no more, and says whether there were as many as the image has, or as many as `row` wanted.
+/// `row` gets the number of the row in the image, the pass, and the samples without their filter.
+fn rows(
+    layout: &PngLayout<'_>,
+    shape: Shape,
+    row: &mut dyn FnMut(u32, Pass, &[u8]) -> Result<bool, Fault>,
+) -> Result<bool, Fault> {
+    let longest = 1 + shape.stride();
+    let mut inflater = Inflater::new(longest)?;
+    let [mut current, mut previous] = [Vec::new(), Vec::new()];
+    reserve::resize(&mut current, longest)?;
+    reserve::resize(&mut previous, longest)?;
+    let pixel_bytes = shape.bits.div_ceil(8);
+    let mut chunks = layout.data();
+    let mut reads = [].chunks(READ_BYTES);
+    let mut input: &[u8] = &[];
+    let mut ended = false;
+    for pass in shape.passes() {
+        let length = 1 + shape.row_bytes(pass.columns);
+        previous.fill(0);
+        for y in 0..pass.rows {
+            if ended {
+                return at_end(layout, chunks.next()).map(|()| false);
+            }
+            let mut filled = 0;
+            while filled < length {
+                if input.is_empty() {
+                    let Some(read) = reads.next() else {
+                        let next = chunks.next().ok_or_else(|| ends_early("before its rows do"))?;
+                        reads = next.chunks(READ_BYTES);
+                        continue;
+                    };
+                    input = read;
+                }
+                let last = pass.is_last && y + 1 == pass.rows;
+                let step = inflater.step(input, length - filled, last)?;
+                if step.state == PngStream::Damaged {
+                    let problem = "the data of the PNG's pixels cannot be unpacked";
+                    return Err(Fault::new(Reason::Corrupt, problem));
+                }
+                let found = step.output.len();
+                current[filled..filled + found].copy_from_slice(step.output);
+                filled += found;
+                ended = step.state == PngStream::Ended;
+                // Where a row is not full, zlib took all, or what is left is behind its end.
+                input = if filled == length { &input[step.consumed..] } else { &[] };
+            }
+            unfilter(&mut current[..length], &previous[..length], pixel_bytes)?;
+            let y = pass.first[1] + y * pass.step[1];
+            if !row(y, pass, &current[1..length])? && y + 1 < shape.height {
+                return Ok(true);
+            }
+            mem::swap(&mut current, &mut previous);
+        }
+    }
+    at_end(layout, chunks.next()).map(|()| true)
+}
+
+/// Pillow skips the chunk that it read last, and minds where the file ends inside one behind it.
+fn at_end(layout: &PngLayout<'_>, unread: Option<&[u8]>) -> Result<(), Fault> {
+    match unread {
+        Some(_) if !layout.data_whole => Err(ends_early("inside its last IDAT chunk")),
+        _ => Ok(()),
+    }
+}
+
+fn ends_early(place: &str) -> Fault {
+    Fault::new(Reason::Truncated, format!("the PNG ends {place}"))
+}
+
+/// The filter is the first byte of a row.
+fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), Fault> {
+    let filter = row[0];
+    let (row, previous) = (&mut row[1..], &previous[1..]);
+    let left = |row: &[u8], at: usize| at.checked_sub(pixel_bytes).map_or(0, |at| row[at]);
+    for at in 0..row.len() {
+        let (a, b) = (left(row, at), previous[at]);
+        let guess = match filter {
+            0 => return Ok(()),
+            1 => a,
+            2 => b,
+            3 => u8::midpoint(a, b),
+            4 => paeth(a, b, left(previous, at)),
+            _ => {
+                let problem = format!("a row of the PNG has filter {filter}, there are 0 to 4");
+                return Err(Fault::new(Reason::Corrupt, problem));
+            }
+        };
+        row[at] = row[at].wrapping_add(guess);
+    }
+    Ok(())
+}
+
+fn paeth(a: u8, b: u8, c: u8) -> u8 {
+    let [left, above, corner] = [a, b, c].map(i16::from);
+    let distance = |value: i16| (left + above - corner - value).abs();
+    let [to_left, to_above, to_corner] = [distance(left), distance(above), distance(corner)];
+    if to_left <= to_above && to_left <= to_corner {
+        a
+    } else if to_above <= to_corner {
+        b
+    } else {
+        c
+    }
+}
+
+/// Gives these rows of an image that is not interlaced, as far as they are there, and says whether all were.
+pub(super) fn in_order(
+    layout: &PngLayout<'_>,
+    shape: Shape,
+    wanted: Range<u32>,
+    row: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
+) -> Result<bool, Fault> {
+    rows(layout, shape, &mut |y, _, samples| {
+        if wanted.contains(&y) {
+            row(samples)?;
+        }
+        Ok(y + 1 < wanted.end)
+    })
+}
+
+/// Fills `image` with the samples of an interlaced image, with zeros where there are none, and says whether all were there.
+pub(super) fn interlaced(
+    layout: &PngLayout<'_>,
+    shape: Shape,
+    image: &mut Vec<u8>,
+) -> Result<bool, Fault> {
+    let stride = shape.stride();
+    let image = grown(image, stride * shape.height as usize)?;
+    image.fill(0);
+    let bytes = shape.bits / 8;
+    rows(layout, shape, &mut |y, pass, samples| {
+        let image = &mut image[stride * y as usize..][..stride];
+        let columns = (pass.first[0] as usize..).step_by(pass.step[0] as usize);
+        for (from, to) in (0..pass.columns as usize).zip(columns) {
+            if bytes > 0 {
+                image[bytes * to..][..bytes].copy_from_slice(&samples[bytes * from..][..bytes]);
+            } else {
+                let shift = |pixel: usize| 8 - shape.bits - shape.bits * pixel % 8;
+                let value =
+                    samples[shape.bits * from / 8] >> shift(from) & ((1u8 << shape.bits) - 1);
+                image[shape.bits * to / 8] |= value << shift(to);
+            }
+        }
+        Ok(true)
+    })
+}

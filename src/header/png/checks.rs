@@ -1,0 +1,254 @@
+//! What Pillow asks of a PNG's chunks: it refuses the whole image where one of those that it reads is malformed, also where
+//! the chunk has nothing to do with pixels.
+
+use super::inflate::{Inflater, Stream};
+use super::text::{self, MAX_TEXT_BYTES};
+use super::{be32, check_default_image, corrupt};
+use crate::error::Fault;
+
+/// Most characters of all texts together.
+const MAX_TEXT_CHARACTERS: u64 = 64 << 20;
+/// zlib packs no better than this, so short chunks need not be unpacked to know that they are not too long.
+const BEST_RATIO: usize = 1032;
+/// Most colors of a palette.
+const MAX_COLORS: usize = 256;
+
+/// Checks chunks in the order of the file.
+pub(super) struct Checks<'a> {
+    /// The content of the first IHDR.
+    head: &'a [u8],
+    pixels_seen: bool,
+    /// Number of the last chunk of an animation.
+    sequence: Option<u32>,
+    /// Frames that acTL tells, and whether the image before the animation is one of them.
+    frames: Option<u32>,
+    default_is_frame: bool,
+    /// Colors of the last palette, and whether a single one is transparent.
+    colors: Option<usize>,
+    transparent_color: bool,
+    characters: u64,
+}
+
+impl<'a> Checks<'a> {
+    pub fn new(head: &'a [u8]) -> Self {
+        Self {
+            head,
+            pixels_seen: false,
+            sequence: None,
+            frames: None,
+            default_is_frame: false,
+            colors: None,
+            transparent_color: false,
+            characters: 0,
+        }
+    }
+
+    /// From here on chunks are behind the first pixels, where Pillow checks less.
+    pub fn pixels_begin(&mut self) {
+        self.pixels_seen = true;
+    }
+
+    /// What only the chunks together show. The last palette is the image's, and Pillow looks for a transparent color in it.
+    pub fn together(&self) -> Result<(), Fault> {
+        match self.colors {
+            _ if !self.is_indexed() => Ok(()),
+            Some(colors) if colors > MAX_COLORS => {
+                let problem =
+                    format!("{colors} colors in the PLTE chunk, the format allows {MAX_COLORS}");
+                Err(corrupt(problem))
+            }
+            None if self.transparent_color => {
+                Err(corrupt("the tRNS chunk names a color, and there is no PLTE chunk"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether the file is an animation for Pillow, which reads nothing behind its first frame.
+    pub fn is_animated(&self) -> bool {
+        self.frames.is_some_and(|frames| frames > 1 || !self.default_is_frame)
+    }
+
+    pub fn check(&mut self, kind: &[u8; 4], data: &[u8]) -> Result<(), Fault> {
+        match kind {
+            b"IHDR" => self.header(data),
+            b"PLTE" => {
+                if !self.pixels_seen {
+                    self.colors = Some(data.len() / 3);
+                }
+                Ok(())
+            }
+            b"tRNS" => self.transparency(data),
+            b"gAMA" => at_least(4, "gAMA", data),
+            b"cHRM" if !data.len().is_multiple_of(4) => {
+                let problem =
+                    format!("{} bytes in the cHRM chunk, which has numbers of 4", data.len());
+                Err(corrupt(problem))
+            }
+            b"sRGB" => at_least(1, "sRGB", data),
+            b"pHYs" => at_least(9, "pHYs", data),
+            b"iCCP" => color_profile(data),
+            b"tEXt" | b"zTXt" | b"iTXt" => self.text(kind, data),
+            b"acTL" => self.animation(data),
+            b"fcTL" => self.frame(data),
+            b"fdAT" => {
+                at_least(4, "fdAT", data)?;
+                self.follows(data)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Bit depth and color type.
+    fn samples(&self) -> (u8, u8) {
+        (self.head[8], self.head[9])
+    }
+
+    fn is_indexed(&self) -> bool {
+        self.samples().1 == 3
+    }
+
+    /// Pillow goes by the last header before the pixels. Which one is damaged cannot be told.
+    fn header(&self, data: &[u8]) -> Result<(), Fault> {
+        at_least(13, "IHDR", data)?;
+        if data[11] != 0 {
+            return Err(corrupt(format!(
+                "the IHDR chunk names filter method {}, there is only 0",
+                data[11]
+            )));
+        }
+        if !self.pixels_seen && data != self.head {
+            return Err(corrupt("a second IHDR chunk differs from the first"));
+        }
+        Ok(())
+    }
+
+    fn transparency(&mut self, data: &[u8]) -> Result<(), Fault> {
+        match self.samples() {
+            (_, 0) => at_least(2, "tRNS", data),
+            (_, 2) => at_least(6, "tRNS", data),
+            (_, 3) => {
+                // All colors but one are opaque. Pillow looks with a pattern, whose end a line feed may follow.
+                let alphas = data.strip_suffix(b"\n").unwrap_or(data);
+                self.transparent_color = alphas.iter().filter(|alpha| **alpha != 0xFF).eq(&[0]);
+                Ok(())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn text(&mut self, kind: &[u8; 4], data: &[u8]) -> Result<(), Fault> {
+        let characters = match (kind, text::keyword(data)) {
+            (b"zTXt", _) | (b"iTXt", _) => match text::packed(kind, data)? {
+                text::Packed::Nothing => 0,
+                text::Packed::Plain(text) => characters(text),
+                text::Packed::Zlib(packed) => unpacked_characters(kind, packed)?,
+            },
+            (_, keyword) => data.len().saturating_sub(keyword.len() + 1) as u64,
+        };
+        // A zTXt and a tEXt without a keyword are thrown away.
+        if kind == b"iTXt" || !text::keyword(data).is_empty() {
+            self.characters += characters;
+        }
+        if self.characters > MAX_TEXT_CHARACTERS {
+            let problem =
+                format!("more than {MAX_TEXT_CHARACTERS} characters in all text chunks together");
+            return Err(corrupt(problem));
+        }
+        Ok(())
+    }
+
+    fn animation(&mut self, data: &[u8]) -> Result<(), Fault> {
+        at_least(8, "acTL", data)?;
+        // A second such chunk makes it an image. Behind the pixels that is settled.
+        if !self.pixels_seen && self.frames.take().is_none() {
+            self.frames = be32(data, 0).filter(|frames| (1..=1 << 31).contains(frames));
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, data: &[u8]) -> Result<(), Fault> {
+        at_least(26, "fcTL", data)?;
+        let first = self.sequence.is_none() && be32(data, 0) == Some(0);
+        if first {
+            self.sequence = Some(0);
+        } else {
+            self.follows(data)?;
+        }
+        if !self.pixels_seen {
+            self.default_is_frame = true;
+            return check_default_image(self.head, data);
+        }
+        let number = |bytes: &[u8], at: usize| u64::from(be32(bytes, at).unwrap_or_default());
+        let beyond = |side: usize, place: usize| {
+            number(data, side) + number(data, place) > number(self.head, side - 4)
+        };
+        if beyond(4, 12) || beyond(8, 16) {
+            return Err(corrupt("a frame of the animation is not inside the image"));
+        }
+        Ok(())
+    }
+
+    /// The number that fcTL and fdAT begin with.
+    fn follows(&mut self, data: &[u8]) -> Result<(), Fault> {
+        let number = be32(data, 0);
+        if number.is_none() || number != self.sequence.and_then(|it| it.checked_add(1)) {
+            return Err(corrupt("the frames of the animation are out of turn"));
+        }
+        self.sequence = number;
+        Ok(())
+    }
+}
+
+fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), Fault> {
+    if data.len() < bytes {
+        let problem =
+            format!("{} bytes in the {name} chunk, which has at least {bytes}", data.len());
+        return Err(corrupt(problem));
+    }
+    Ok(())
+}
+
+/// A name, a zero, a byte for the method, then zlib's data.
+fn color_profile(data: &[u8]) -> Result<(), Fault> {
+    // Without a zero Pillow takes the first byte for the method.
+    let method = data.iter().position(|byte| *byte == 0).map_or(0, |zero| zero + 1);
+    match data.get(method..) {
+        None | Some([]) => Err(corrupt("the iCCP chunk ends before its compression method")),
+        Some([0, packed @ ..]) if packed.len() > MAX_TEXT_BYTES / BEST_RATIO => {
+            unpacked_characters(b"iCCP", packed).map(drop)
+        }
+        Some([0, ..]) => Ok(()),
+        Some([method, ..]) => {
+            Err(corrupt(format!("compression method {method} in the iCCP chunk, there is only 0")))
+        }
+    }
+}
+
+/// Characters of UTF-8; of other text, bytes that would begin one.
+fn characters(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte & 0xC0 != 0x80).count() as u64
+}
+
+/// Characters of a compressed text, none where the data are damaged, which Pillow does not mind.
+fn unpacked_characters(kind: &[u8; 4], mut packed: &[u8]) -> Result<u64, Fault> {
+    const STEP: usize = 16 << 10;
+    let mut inflater = Inflater::new(STEP)?;
+    let (mut bytes, mut found) = (0, 0);
+    loop {
+        let step = inflater.step(packed, STEP, false)?;
+        packed = &packed[step.consumed..];
+        bytes += step.output.len();
+        found += if kind == b"iTXt" { characters(step.output) } else { step.output.len() as u64 };
+        if bytes > MAX_TEXT_BYTES {
+            let name = kind.escape_ascii();
+            let problem = format!("the {name} chunk unpacks to more than {MAX_TEXT_BYTES} bytes");
+            return Err(corrupt(problem));
+        }
+        match step.state {
+            Stream::Damaged => return Ok(0),
+            Stream::Open if step.output.len() == STEP => {}
+            _ => return Ok(found),
+        }
+    }
+}

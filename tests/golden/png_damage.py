@@ -1,0 +1,55 @@
+"""Makes tests/golden/png_damage.txt: what Pillow makes of the damaged PNGs of tests/png_damage/files.rs.
+
+    cargo test --test png_damage -- --ignored --nocapture
+    python tests/golden/png_damage.py FILE    with Pillow 12.x, and the file that the test printed
+
+A line has a group's name, the first 12 digits of the SHA-256 of its files one after another, and for each file the same of
+the RGB bytes of `Image.open(file).convert("RGB")`, or `-` where Pillow raises an exception. `x*3` stands for three times x.
+"""
+
+import hashlib
+import io
+import itertools
+import pathlib
+import struct
+import sys
+import warnings
+
+import PIL
+from PIL import Image, features
+
+
+def outcome(data):
+    try:
+        return digest(Image.open(io.BytesIO(data)).convert("RGB").tobytes())
+    except Exception:
+        return "-"
+
+
+def digest(data):
+    return hashlib.sha256(data).hexdigest()[:12]
+
+
+def texts(path):
+    with open(path, "rb") as file:
+        while head := file.read(4):
+            yield file.read(struct.unpack("<I", head)[0])
+
+
+def main(path):
+    warnings.simplefilter("ignore")
+    parts = texts(path)
+    lines = [
+        f"# Pillow {PIL.__version__}, zlib {features.version('zlib')}, by tests/golden/png_damage.py",
+    ]
+    for name in parts:
+        (count,) = struct.unpack("<I", next(parts))
+        files = list(itertools.islice(parts, count))
+        runs = ((key, len(list(run))) for key, run in itertools.groupby(map(outcome, files)))
+        runs = (key if length == 1 else f"{key}*{length}" for key, length in runs)
+        lines.append(" ".join([name.decode(), digest(b"".join(files)), *runs]))
+    (pathlib.Path(__file__).parent / "png_damage.txt").write_text("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,179 @@
+//! Damaged PNGs: what Pillow takes is taken where the decode is not strict, with its pixels, and what it refuses is refused.
+//!
+//! `tests/golden/png_damage.txt` has Pillow's outcomes; `tests/golden/png_damage.py` makes it.
+
+mod coding;
+mod files;
+
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+
+use feedwater::decode::HostDecoder;
+use feedwater::error::{Fault, Tolerated};
+use feedwater::geometry::{Roi, Size};
+use feedwater::header::Header;
+use files::Group;
+use sha2::{Digest, Sha256};
+
+const REFUSED: &str = "-";
+
+/// Groups with files that Pillow takes and that are refused on purpose: their header breaks the standard, and what Pillow shows
+/// is a guess. The documentation of [`HostDecoder::strict`] lists them.
+const DECISIONS: [&str; 7] = [
+    "/first",
+    "/IHDR/long",
+    "/IHDR/second",
+    "/IHDR/compression",
+    "/IHDR/interlacing",
+    "animation-whose-image-is-a-part",
+    "animation-without-image",
+];
+
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes)[..6].iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Files that Pillow refuses and that are taken: all pixels are there, behind them the data of zlib are damaged in a way that the
+/// `png` crate does not see, and no checksum of a chunk tells.
+const UNSEEN: [(&str, usize); 1] = [("rgba-interlaced-7x6/fixed/data-xor-ff", 192)];
+
+/// Pixels, and the damage that was passed over.
+type Outcome = Result<(Vec<u8>, Option<Tolerated>), Fault>;
+
+fn decode(bytes: &[u8], strict: bool) -> Outcome {
+    let header = Header::parse_as(bytes, strict)?;
+    decode_window(bytes, strict, &header, header.size.window())
+}
+
+fn decode_window(bytes: &[u8], strict: bool, header: &Header, window: Roi) -> Outcome {
+    let mut decoder = HostDecoder::new().strict(strict);
+    let mut pixels = Vec::new();
+    let mut next = window.y;
+    decoder.decode(bytes, header, window, 1, &mut |y, row| {
+        assert_eq!(y, next, "rows come in order, once");
+        next += 1;
+        pixels.extend_from_slice(row);
+    })?;
+    assert_eq!(next, window.bottom(), "every row comes");
+    Ok((pixels, decoder.tolerated()))
+}
+
+/// Whether the upper left and the lower right of a damaged image are the same as in the whole.
+fn parts_are_the_same(bytes: &[u8], pixels: &[u8]) -> bool {
+    let header = Header::parse_as(bytes, false).unwrap();
+    let Size { width, height } = header.size;
+    let (x, y) = (width / 3, height / 2);
+    let (upper, lower) =
+        (Roi::new(0, 0, width - x, height - y), Roi::new(x, y, width - x, height - y));
+    [upper, lower].into_iter().all(|window| {
+        let rows = pixels.chunks_exact(3 * width as usize);
+        let rows = rows.skip(window.y as usize).take(window.height as usize);
+        let columns = 3 * window.x as usize..3 * window.right() as usize;
+        let expected: Vec<u8> = rows.flat_map(|row| &row[columns.clone()]).copied().collect();
+        decode_window(bytes, false, &header, window).is_ok_and(|found| found.0 == expected)
+    })
+}
+
+/// An outcome in words.
+fn told(outcome: &Outcome) -> String {
+    match outcome {
+        Ok((pixels, tolerated)) => format!("{} ({tolerated:?})", digest(pixels)),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+/// Outcomes by group: the digest of Pillow's pixels, or [`REFUSED`], once per file.
+fn golden() -> Vec<(String, String, Vec<String>)> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/png_damage.txt");
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let outcomes = |run: &str| {
+        let (outcome, count) = run.split_once('*').unwrap_or((run, "1"));
+        vec![outcome.to_string(); count.parse().unwrap()]
+    };
+    let parsed = |line: &str| {
+        let mut words = line.split(' ');
+        let [name, files] = [(); 2].map(|()| words.next().unwrap().to_string());
+        (name, files, words.flat_map(outcomes).collect())
+    };
+    lines.map(parsed).collect()
+}
+
+#[test]
+fn outcomes_and_pixels_are_pillows() {
+    let golden = golden();
+    let groups = files::all();
+    assert_eq!(groups.len(), golden.len(), "the table is not of these files: make it again");
+    let mut wrong = Vec::new();
+    let (mut taken, mut refused) = (0, 0);
+    let mut decisions = DECISIONS.map(|_| 0);
+    for (Group { name, files }, (expected_name, digest_of_files, expected)) in
+        groups.iter().zip(&golden)
+    {
+        assert_eq!(name, expected_name);
+        assert_eq!(
+            digest(&files.concat()),
+            *digest_of_files,
+            "{name}: the files changed, make the table again"
+        );
+        assert_eq!(files.len(), expected.len(), "{name}");
+        for (at, (bytes, expected)) in files.iter().zip(expected).enumerate() {
+            let [strict, found] = [true, false].map(|strict| decode(bytes, strict));
+            let shown = |result: &Outcome| match result {
+                Ok((pixels, _)) => digest(pixels),
+                Err(_) => REFUSED.to_string(),
+            };
+            let mut complain = |what: String| wrong.push(format!("{name} {at}: {what}"));
+            *if expected == REFUSED { &mut refused } else { &mut taken } += 1;
+            let decided = DECISIONS.iter().position(|ending| name.ends_with(ending));
+            if let (Some(decided), Err(_), Err(_)) = (decided, &found, &strict)
+                && expected != REFUSED
+            {
+                decisions[decided] += 1;
+                continue;
+            }
+            if UNSEEN.contains(&(name, at)) {
+                assert!(expected == REFUSED && found.is_ok(), "{name} {at} is seen now");
+                continue;
+            }
+            if shown(&found) != *expected {
+                complain(format!("Pillow {expected}, here {}", told(&found)));
+                continue;
+            }
+            if let Ok((pixels, Some(_))) = &found
+                && !parts_are_the_same(bytes, pixels)
+            {
+                complain("a part is not as in the whole".into());
+            }
+            // Strict takes what there is nothing to say of, and no other.
+            let sound = matches!(found, Ok((_, None)));
+            if sound != strict.is_ok() || strict.is_ok() && shown(&strict) != *expected {
+                complain(format!("strict {}, else {}", told(&strict), told(&found)));
+            }
+        }
+    }
+    let shown = wrong.iter().take(100).cloned().collect::<Vec<_>>().join("\n");
+    assert!(wrong.is_empty(), "{} of {} differ:\n{shown}", wrong.len(), taken + refused);
+    assert!(decisions.iter().all(|count| *count > 0), "{DECISIONS:?}: {decisions:?}");
+    assert!(taken > 1000 && refused > 1000, "{taken} taken, {refused} refused");
+}
+
+/// How the table is made: `cargo test --test png_damage -- --ignored --nocapture`, then
+/// `python tests/golden/png_damage.py FILE` with the file that this prints.
+#[test]
+#[ignore = "writes files for tests/golden/png_damage.py"]
+fn write_files() {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("png_damage.bin");
+    let mut out = std::io::BufWriter::new(fs::File::create(&path).unwrap());
+    let mut bytes = |bytes: &[u8]| {
+        out.write_all(&(bytes.len() as u32).to_le_bytes()).unwrap();
+        out.write_all(bytes).unwrap();
+    };
+    for Group { name, files } in files::all() {
+        bytes(name.as_bytes());
+        bytes(&(files.len() as u32).to_le_bytes());
+        files.iter().for_each(|file| bytes(file));
+    }
+    println!("{}", path.display());
+}
