@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LeftOuts;
 use super::records::{Entry, Format, Records, Window, Wrong};
+use super::{LeftOuts, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 
@@ -16,9 +16,10 @@ mod layout;
 /// * A path is a file, a directory (the visible files in it whose names end in `.beton`), or a pattern such as
 ///   `train-*.beton` (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the
 ///   writer.
-/// * The picture is an `RGBImageField`, the label an `IntField`: where there is one of them, that one; where there are
-///   several, the settings say which. Without a label field the labels are -1. Other fields are passed over; those of a
-///   class of the user's own are not, since the file does not tell their size.
+/// * The picture is an `RGBImageField`, the label an `IntField`, or where there is none a `FloatField`: where there is one of
+///   them, that one; where there are several, the settings say which. Without a label field the labels are -1. Other fields
+///   are passed over; those of a class of the user's own are not, since the file does not tell their size.
+/// * A label that is stored as a float is a whole number, as in all sources: `3.0` is 3. Any other float is an error.
 /// * A picture is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
 ///   `proportion`). Raw ones come out as a PNM: a header of up to 32 bytes, and the pixels. One positioned read each.
 /// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
@@ -36,8 +37,8 @@ pub struct BetonSettings {
     /// The field that holds the picture. Default: the one `RGBImageField`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The field that holds the label; `""` where samples have none, which is label -1. Default: the one `IntField`, and
-    /// no label where there is none.
+    /// The field that holds the label, an `IntField` or a `FloatField` of whole numbers; `""` where samples have none, which is
+    /// label -1. Default: the one `IntField`, else the one `FloatField`, and no label where there is neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -95,7 +96,7 @@ impl Format for BetonSettings {
 impl BetonSettings {
     /// The field of the picture.
     fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, Wrong> {
-        let found = find(fields, Kind::Image, self.image.as_deref(), "source.image")?;
+        let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
             let problem = format!(
                 "there is no RGBImageField, there are {}; write the pictures with one",
@@ -109,20 +110,22 @@ impl BetonSettings {
     fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, Wrong> {
         match self.label.as_deref() {
             Some("") => Ok(None),
-            name => find(fields, Kind::Int, name, "source.label"),
+            name => find(fields, &[Kind::Int, Kind::Float], name, "source.label"),
         }
     }
 }
 
-/// The field of this kind with this name, or the only one of the kind.
+/// The field of one of these kinds with this name; without a name the only one of the first of the kinds that there is.
 fn find<'a>(
     fields: &'a [Field],
-    kind: Kind,
+    kinds: &[Kind],
     name: Option<&str>,
     key: &str,
 ) -> Result<Option<&'a Field>, Wrong> {
-    let mut fitting = fields.iter().filter(|it| it.kind == kind);
     let Some(name) = name else {
+        let there = kinds.iter().find(|&&kind| fields.iter().any(|it| it.kind == kind));
+        let Some(&kind) = there else { return Ok(None) };
+        let mut fitting = fields.iter().filter(|it| it.kind == kind);
         let (first, second) = (fitting.next(), fitting.next());
         return match second {
             None => Ok(first),
@@ -136,11 +139,12 @@ fn find<'a>(
             }
         };
     };
-    let found = fitting.find(|it| it.is_named(name));
+    let found = fields.iter().find(|it| kinds.contains(&it.kind) && it.is_named(name));
     found.map(Some).ok_or_else(|| {
+        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         let problem = format!(
             "there is no {} of the name {name:?} ({key}), there are {}",
-            kind.name(),
+            kinds.join(" and no "),
             names(fields, |_| true)
         );
         Wrong::new(HEAD_BYTES, problem)
@@ -201,7 +205,12 @@ impl Samples {
     ) -> Result<Entry, Wrong> {
         let place = self.place(number);
         let bytes = window.at(place, self.stride)?;
-        let label = label.map_or(-1, |field| i64::from_le_bytes(layout::bytes(bytes, field.start)));
+        let label = label.map_or(Ok(-1), |field| {
+            let stored = layout::bytes(bytes, field.start);
+            label_of(field, stored).map_err(|problem| {
+                Wrong::new(place + field.start, format!("sample {number} has the label {problem}"))
+            })
+        })?;
         let [mode] = layout::bytes(bytes, image.start);
         let width = u16::from_le_bytes(layout::bytes(bytes, image.start + 1));
         let height = u16::from_le_bytes(layout::bytes(bytes, image.start + 3));
@@ -264,6 +273,22 @@ impl Samples {
         let inside = pointer >= self.place(self.count) && end <= self.allocations;
         (inside && pointer / self.page == (end - 1) / self.page).then_some(end)
     }
+}
+
+/// The label that a field stores; or its value and what is wrong with it, with the way out.
+fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
+    if field.kind == Kind::Int {
+        return Ok(i64::from_le_bytes(stored));
+    }
+    let value = f64::from_le_bytes(stored);
+    label::of_float(value).map_err(|why| {
+        format!(
+            "{value:?} in the field {:?} ({}), which {why}: write the labels with an IntField, or set source.label to the \
+             field that has them, \"\" where samples have none",
+            field.name,
+            field.kind.name()
+        )
+    })
 }
 
 fn size_of_note(note: u32) -> Size {
