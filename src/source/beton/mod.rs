@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::largest::{from_16_bits, in_16_bits};
 use super::records::{Entry, Format, Records, Window, Wrong};
 use super::{LeftOuts, label};
 use crate::geometry::Size;
@@ -61,9 +62,15 @@ impl Format for BetonSettings {
         name.ends_with(".beton")
     }
 
-    /// The note is 0 for a JPEG; for pixels their height and width, in the upper and the lower 16 bits.
+    /// The note has for pixels their height and width, in the upper and the lower 16 bits; for a JPEG the number of its pixels
+    /// in the upper 16, and 0 in the lower.
     fn head(note: u32) -> Option<PnmHead> {
-        (note != 0).then(|| PnmHead::rgb(size_of_note(note)))
+        size_of_note(note).map(PnmHead::rgb)
+    }
+
+    fn pixels(note: u32) -> Option<u64> {
+        let jpeg = || from_16_bits((note >> 16) as u16);
+        Some(size_of_note(note).map_or_else(jpeg, Size::pixels))
     }
 
     /// The layout is that of ffcv/types.py, ffcv/writer.py and ffcv/fields.
@@ -216,7 +223,7 @@ impl Samples {
         let height = u16::from_le_bytes(layout::bytes(bytes, image.start + 3));
         let pointer = u64::from_le_bytes(layout::bytes(bytes, image.start + 5));
         let note = match mode {
-            JPEG => 0,
+            JPEG => u32::from(in_16_bits(u64::from(width) * u64::from(height))) << 16,
             RAW if width > 0 && height > 0 => u32::from(height) << 16 | u32::from(width),
             _ => {
                 let problem = format!(
@@ -247,7 +254,7 @@ impl Samples {
             // A field without bytes has the same pointer as the one behind it.
             if entry.offset == pointer && size > 0 {
                 let end = self.end(pointer, size);
-                let expected = (entry.crc != 0).then(|| 3 * size_of_note(entry.crc).pixels());
+                let expected = size_of_note(entry.crc).map(|size| 3 * size.pixels());
                 let same = entry.len == 0 || u64::from(entry.len) == size;
                 match end {
                     Some(end) if same && expected.is_none_or(|bytes| bytes == size) => {
@@ -291,6 +298,8 @@ fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
     })
 }
 
-fn size_of_note(note: u32) -> Size {
-    Size::new(note & 0xffff, note >> 16)
+/// The size of raw pixels; `None` for a JPEG.
+fn size_of_note(note: u32) -> Option<Size> {
+    let (width, height) = (note & 0xffff, note >> 16);
+    (width > 0).then(|| Size::new(width, height))
 }

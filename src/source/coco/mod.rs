@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::largest::largest;
 use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, Fault, Redacted, Result};
@@ -259,6 +260,10 @@ impl Source for Coco {
 
     fn largest_bytes(&self) -> u64 {
         self.largest_bytes
+    }
+
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        largest((0..).zip(self.images.iter().map(|image| image.size.pixels())), most)
     }
 
     fn memory_bytes(&self) -> u64 {
