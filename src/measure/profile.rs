@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{
-    DeviceCounts, DeviceProfile, DeviceTime, Latency, Moment, ProcessorProfile, Seen, Snapshot,
-    Stage,
+    Absence, DeviceCounts, DeviceProfile, DeviceTime, Latency, Moment, ProcessorProfile, Seen,
+    Snapshot, Stage,
 };
 
 /// Equally probable values that stand for a distribution.
@@ -200,6 +200,12 @@ pub struct ThreadProfile {
     pub waited_for_input: f64,
     /// Seconds that it waited for room.
     pub waited_for_room: f64,
+    /// Seconds before it began: the loader was still being built.
+    #[serde(default)]
+    pub starting: f64,
+    /// Seconds after it was over: there was nothing left to do.
+    #[serde(default)]
+    pub finished: f64,
     /// Seconds that a processor worked for it; `None` where the system does not tell.
     #[serde(default)]
     pub ran: Option<f64>,
@@ -334,6 +340,13 @@ impl Profile {
     }
 }
 
+impl ThreadProfile {
+    /// Seconds in which the thread was there, of all that were measured.
+    pub fn present(&self, seconds: f64) -> f64 {
+        (seconds - self.starting - self.finished).max(0.0)
+    }
+}
+
 impl StageProfile {
     /// Seconds in the stage, without its waiting for a processor where that is known.
     pub fn without_waiting(&self) -> f64 {
@@ -406,7 +419,9 @@ impl ConsumerProfile {
 
 fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
     let times = measured.threads.iter().copied().chain(std::iter::repeat(None));
-    let threads = measured.lanes.iter().zip(times).map(|((name, stages), time)| {
+    let absences = measured.absences.iter().copied().chain(std::iter::repeat(Absence::default()));
+    let threads = measured.lanes.iter().zip(times.zip(absences));
+    let threads = threads.map(|((name, stages), (time, absence))| {
         let sum =
             |of: fn(&super::StageCounts) -> u64| stages.iter().map(of).sum::<u64>() as f64 * 1e-9;
         ThreadProfile {
@@ -415,6 +430,8 @@ fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
             busy: sum(|it| it.busy),
             waited_for_input: sum(|it| it.input),
             waited_for_room: sum(|it| it.output),
+            starting: absence.starting as f64 * 1e-9,
+            finished: absence.finished as f64 * 1e-9,
             ran: time.map(|it| it.ran as f64 * 1e-9),
             waited_for_processor: time.map(|it| it.waited as f64 * 1e-9),
         }
