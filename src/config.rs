@@ -141,13 +141,14 @@ impl Pipeline {
 impl Origin {
     /// The error with the place of its key in the file, unless the program has changed that setting since.
     fn locate(&self, error: Error, settings: &Settings) -> Error {
-        match &error {
-            Error::Config { key, .. }
-                if value_of(settings, key) != value_of(&self.settings, key) =>
-            {
-                error
-            }
-            _ => self.document.locate(error),
+        let key = match &error {
+            Error::Config { key, .. } => key,
+            Error::Unavailable { asked: Some(asked), .. } => &asked.key,
+            _ => return self.document.locate(error),
+        };
+        match value_of(settings, key) == value_of(&self.settings, key) {
+            true => self.document.locate(error),
+            false => error,
         }
     }
 }

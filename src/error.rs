@@ -47,6 +47,8 @@ pub enum Error {
         what: &'static str,
         /// Where it was looked for, and how to get it.
         reason: String,
+        /// The setting that asks for it; `None` where no setting does.
+        asked: Option<Box<Asked>>,
     },
     /// A limit in bytes does not leave room for a row of the footprint.
     Budget {
@@ -90,6 +92,15 @@ pub enum Error {
         /// What happened.
         problem: String,
     },
+}
+
+/// A setting that asks for something.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// The key, as in TOML: `chain[2].placement`.
+    pub key: String,
+    /// Where the pipeline file says so; `None` where the setting is not from a file.
+    pub at: Option<Location>,
 }
 
 /// Why one sample cannot be used.
@@ -216,11 +227,17 @@ impl Error {
         Error::Config { key: shown(key), problem: shown(problem), at: None }
     }
 
-    /// Where the pipeline file says what cannot be; `None` where the error is of another kind or the setting is not from
-    /// a file.
+    /// Something that this machine does not have and that no setting asks for.
+    pub(crate) fn unavailable(what: &'static str, reason: impl Into<String>) -> Self {
+        Error::Unavailable { what, reason: reason.into(), asked: None }
+    }
+
+    /// Where the pipeline file says what cannot be, or asks for what is not there; `None` where the error is of another kind
+    /// or the setting is not from a file.
     pub fn location(&self) -> Option<&Location> {
         match self {
             Error::Config { at, .. } => at.as_deref(),
+            Error::Unavailable { asked, .. } => asked.as_ref()?.at.as_ref(),
             _ => None,
         }
     }
@@ -266,16 +283,14 @@ fn shown(text: impl Into<String>) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = self.location() {
+            write!(f, "{at}: ")?;
+        }
         match self {
-            Error::Config { key, problem, at } => {
-                if let Some(at) = at {
-                    write!(f, "{at}: ")?;
-                }
-                match key.as_str() {
-                    "" => f.write_str(problem),
-                    key => write!(f, "{key}: {problem}"),
-                }
-            }
+            Error::Config { key, problem, .. } => match key.as_str() {
+                "" => f.write_str(problem),
+                key => write!(f, "{key}: {problem}"),
+            },
             Error::Sample(error) => {
                 write!(
                     f,
@@ -287,7 +302,9 @@ impl fmt::Display for Error {
                 let path = Redacted::path(path).to_string();
                 write!(f, "{}: {}", shortened(&path), Redacted::new(problem))
             }
-            Error::Unavailable { what, reason } => write!(f, "{what} is not available: {reason}"),
+            Error::Unavailable { what, reason, .. } => {
+                write!(f, "{what} is not available: {reason}")
+            }
             Error::Budget { row, needed, limit } => {
                 write!(f, "{row} needs {needed} bytes, the limit leaves {limit} bytes")
             }

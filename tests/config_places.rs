@@ -7,6 +7,7 @@ use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::error::Result;
 use feedwater::loader::DeviceChoice;
+use feedwater::op::Placement;
 use feedwater_tools::synth;
 
 const CHAIN: &str = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n";
@@ -154,6 +155,43 @@ fn what_is_found_later_has_its_place() {
     let pipeline = Pipeline::from_toml(&text, dir.path()).unwrap();
     let built = pipeline.builder().unwrap().device(DeviceChoice::Cpu).build();
     assert_eq!(place(&built.err().unwrap()), ("loader.batch".into(), 3, 2));
+}
+
+/// What a setting asks for and the machine does not have is no fault of the setting, and has its place.
+#[test]
+fn a_placement_on_a_gpu_that_is_not_there_has_its_place() {
+    let dir = folder();
+    let source = "[source]\ndirectory = \"data\"\n";
+    for (text, key, line, column) in [
+        (format!("{source}{CHAIN}  placement = \"gpu\"\n"), "chain[0].placement", 7, 3),
+        (
+            format!("{source}{CHAIN}[[chain]]\nplacement = \"gpu\"\nop = \"flip\"\n"),
+            "chain[1].placement",
+            8,
+            1,
+        ),
+        (format!("decode = {{ placement = \"gpu\" }}\n{source}{CHAIN}"), "decode.placement", 1, 12),
+    ] {
+        let file = dir.path().join("p.toml");
+        fs::write(&file, &text).unwrap();
+        let pipeline = Pipeline::from_file(&file).unwrap();
+        let builder = || pipeline.builder().unwrap().device(DeviceChoice::Cpu);
+        for error in [builder().plan().err().unwrap(), builder().build().err().unwrap()] {
+            let Error::Unavailable { asked: Some(asked), .. } = &error else { panic!("{error:?}") };
+            let at = error.location().unwrap_or_else(|| panic!("{text}\n{error}"));
+            assert_eq!((&*asked.key, at.line, at.column), (key, line, column), "{text}\n{error}");
+            let start = format!("{}:{line}:{column}: a gpu is not available: ", file.display());
+            assert!(error.to_string().starts_with(&start), "{error}");
+            assert!(error.to_string().contains(&format!("; {key} asks for")), "{error}");
+            assert!(at.excerpt().contains("placement"), "{}", at.excerpt());
+        }
+        // What the program asks for, and not the file, has no place in it.
+        if key.starts_with("chain") {
+            let changed = builder().decode(Placement::Gpu).plan().unwrap_err();
+            assert!(changed.location().is_none(), "{changed}");
+            assert!(changed.to_string().starts_with("a gpu is not available: "), "{changed}");
+        }
+    }
 }
 
 #[test]

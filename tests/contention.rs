@@ -65,10 +65,11 @@ fn who_has_the_processors_is_named_and_the_model_does_what_was_measured() {
 #[test]
 fn the_workers_time_is_explained() {
     for Case { name, profile, planted, .. } in cases() {
-        let Spent { stages, processor, input, room, between } = Spent::of(&profile);
+        let Spent { stages, processor, input, room, starting, finished, between } =
+            Spent::of(&profile);
         let processor = processor.unwrap();
-        let all =
-            stages.iter().map(|it| it.1).sum::<f64>() + processor.all + input + room + between;
+        let stages = stages.iter().map(|it| it.1).sum::<f64>();
+        let all = stages + processor.all + input + room + starting + finished + between;
         assert!((0.999..1.02).contains(&all) && between < UNEXPLAINED, "{name}: {between}");
         let parts = processor.others + processor.own + processor.quota + processor.stolen;
         assert!((parts - processor.all).abs() < 1e-9, "{name}: {processor:?}");

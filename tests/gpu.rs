@@ -428,7 +428,7 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
                     "{call}: {problem}"
                 );
             }
-            Err(Error::Unavailable { what: "a working CUDA driver", reason }) => {
+            Err(Error::Unavailable { what: "a working CUDA driver", reason, .. }) => {
                 assert!(reason.contains("cuInit failed"), "{reason}");
             }
             Err(error) => panic!("call {nth}: {error}"),

@@ -308,6 +308,8 @@ fn profile(mix: &Mix, choice: Choice, truth: &Model, seen: &Forecast) -> Profile
         busy: (shares.busy + shares.queued) * seen.seconds,
         waited_for_input: 0.0,
         waited_for_room: (shares.slot + shares.page) * seen.seconds,
+        starting: 0.0,
+        finished: 0.0,
         ran: None,
         waited_for_processor: None,
     });

@@ -74,6 +74,10 @@ impl Document {
                 let at = self.find(&key).map(|bytes| Box::new(self.location(bytes)));
                 Error::Config { key, problem, at }
             }
+            Error::Unavailable { what, reason, asked: Some(mut asked) } => {
+                asked.at = self.find(&asked.key).map(|bytes| self.location(bytes));
+                Error::Unavailable { what, reason, asked: Some(asked) }
+            }
             Error::Io { path, problem } => match self.written(&path) {
                 None => Error::Io { path, problem },
                 Some(written) => self.of_path(&written, path, problem),

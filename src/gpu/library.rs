@@ -209,9 +209,9 @@ impl Name {
 }
 
 fn open_explicit(name: Name, path: &Path) -> Result<Found> {
-    open_file(name, path).map_err(|problem| Error::Unavailable {
-        what: name.noun(),
-        reason: format!("{} names {}: {problem}", name.variable(), path.display()),
+    open_file(name, path).map_err(|problem| {
+        let reason = format!("{} names {}: {problem}", name.variable(), path.display());
+        Error::unavailable(name.noun(), reason)
     })
 }
 
@@ -246,7 +246,7 @@ fn search(name: Name, names: &[String], directories: &[PathBuf]) -> Result<Found
     for problem in problems {
         reason += &format!("; {problem}");
     }
-    Err(Error::Unavailable { what: name.noun(), reason: format!("{reason}; {}", name.remedy()) })
+    Err(Error::unavailable(name.noun(), format!("{reason}; {}", name.remedy())))
 }
 
 /// Opens a file; NVRTC needs its built-in headers beside it, which some releases do not find themselves.
@@ -350,14 +350,14 @@ fn check_driver(found: &Found) -> Result<()> {
     let theirs = names.iter().find_map(|file| dlopen(file.as_ref(), 0).ok());
     match theirs {
         Some(library) if address(&library) == ours => Ok(()),
-        _ => Err(Error::Unavailable {
-            what: Name::Driver.noun(),
-            reason: format!(
+        _ => {
+            let reason = format!(
                 "the dynamic linker finds another one as {} than {}; put its directory first in LD_LIBRARY_PATH",
                 names.join(" or "),
                 found.path
-            ),
-        }),
+            );
+            Err(Error::unavailable(Name::Driver.noun(), reason))
+        }
     }
 }
 
@@ -368,10 +368,8 @@ fn address(library: &Library) -> Option<usize> {
 }
 
 fn missing(path: &str, symbol: &str) -> Error {
-    Error::Unavailable {
-        what: "a function of CUDA",
-        reason: format!("{path} has no {symbol}; install a newer driver or CUDA 12.2 or later"),
-    }
+    let reason = format!("{path} has no {symbol}; install a newer driver or CUDA 12.2 or later");
+    Error::unavailable("a function of CUDA", reason)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -79,10 +79,7 @@ impl Device {
                     count - 1
                 ),
             };
-            return Err(Error::Unavailable {
-                what: "that GPU",
-                reason: format!("number {ordinal}: {reason}"),
-            });
+            return Err(Error::unavailable("that GPU", format!("number {ordinal}: {reason}")));
         }
         let driver_version = driver_version()?;
         let raw = driver("cuDeviceGet", result::device::get(ordinal as i32))?;
@@ -203,11 +200,9 @@ pub fn device_count() -> Result<usize> {
     library::open(library::Name::Driver, None)?;
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
-        other => driver("cuInit", other).map_err(|error| Error::Unavailable {
-            what: "a working CUDA driver",
-            reason: format!(
-                "{error}; check `nvidia-smi`, and that container and driver fit together"
-            ),
+        other => driver("cuInit", other).map_err(|error| {
+            let way_out = "check `nvidia-smi`, and that container and driver fit together";
+            Error::unavailable("a working CUDA driver", format!("{error}; {way_out}"))
         })?,
     }
     let count = driver("cuDeviceGetCount", result::device::get_count())?;

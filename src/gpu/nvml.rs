@@ -88,7 +88,7 @@ impl Nvml {
         let status = unsafe { init() };
         if status != SUCCESS {
             let reason = format!("{}: {}", found.path(), nvml.words(status));
-            return Err(Error::Unavailable { what: Name::Nvml.noun(), reason });
+            return Err(Error::unavailable(Name::Nvml.noun(), reason));
         }
         nvml.shutdown = shutdown;
         Ok(Arc::new(nvml))

@@ -1,4 +1,5 @@
-//! What a plan learns of a source: the headers of samples that are evenly spread over it.
+//! What a plan learns of a source: the headers of samples that are evenly spread over it, and of those that its table says are
+//! the largest.
 
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -15,6 +16,8 @@ use crate::storage::OpeningOf;
 const HEADS: u64 = 1024;
 const WHOLE: u64 = 256;
 const FEW: u64 = 16;
+/// Samples that are looked at besides, where a table says which are the largest. Few, so that the others still stand for the set.
+const LARGEST: usize = 4;
 /// First bytes of a sample that are read; of the few whose header goes on after them, the rest is read too.
 const HEAD_BYTES: usize = 64 << 10;
 /// Threads that look where that takes little memory, since reading waits for a disk or a network.
@@ -35,8 +38,16 @@ impl Looks {
     /// limits are left out: they are not decoded either.
     pub fn at(source: &dyn Source, limits: &Limits, strict: bool) -> Self {
         let (len, (most, threads)) = (source.len(), most(source));
-        let count = len.min(most);
-        let index = |look: u64| (u128::from(look) * u128::from(len) / u128::from(count)) as u64;
+        let spread = len.min(most);
+        let index = |look: u64| (u128::from(look) * u128::from(len) / u128::from(spread)) as u64;
+        let mut indices: Vec<u64> = (0..spread).map(index).collect();
+        if spread < len {
+            indices.extend(source.largest_samples(LARGEST).into_iter().map(|(index, _)| index));
+            indices.sort_unstable();
+            indices.dedup();
+        }
+        let indices = &indices;
+        let count = indices.len() as u64;
         let threads = count.min(threads);
         // One whole sample at a time: there is no room for more before the plan is made.
         let whole = Mutex::new(HostPage::default());
@@ -44,9 +55,11 @@ impl Looks {
         let opening = &OpeningOf::current();
         let part = |thread: u64| {
             let mut page = HostPage::default();
-            let looks = (thread * count / threads)..((thread + 1) * count / threads);
-            looks
-                .map(|it| look(source, index(it), &mut page, whole, (limits, strict)))
+            let begin = |thread: u64| (thread * count / threads) as usize;
+            let looks = begin(thread)..begin(thread + 1);
+            indices[looks]
+                .iter()
+                .map(|&index| look(source, index, &mut page, whole, (limits, strict)))
                 .collect::<Vec<_>>()
         };
         let found: Vec<Vec<Result<Looked, Fault>>> = match threads {
@@ -63,7 +76,7 @@ impl Looks {
         let largest = usable.max_by_key(|it| it.header.size.pixels());
         let largest = largest.or_else(|| looked.iter().min_by_key(|it| it.decode.total()));
         let picture = largest.map_or(Size::default(), |it| it.header.size);
-        Self { picture, looked, all: count == len }
+        Self { picture, looked, all: spread == len }
     }
 }
 

@@ -211,8 +211,8 @@ impl Loader {
         let engine = match (&gpu, plan.uses_gpu()) {
             (Some(device), true) => Engine::on_device(&parts, device, builder.consumer)?,
             (None, true) => {
-                let reason = "the plan was made for one that this machine does not have".into();
-                return Err(Error::Unavailable { what: "a gpu", reason });
+                let reason = "the plan was made for one that this machine does not have";
+                return Err(Error::unavailable("a gpu", reason));
             }
             (_, false) => Engine::on_host(&parts)?,
         };

@@ -4,10 +4,10 @@ use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use crate::error::{Error, Result};
-use feedwater_insight::explain::{Options, Report, explain};
 use crate::footprint::{Available, Memory};
 use crate::gpu::nvml::Nvml;
 use crate::measure::{Data, DeviceReading, MemoryProfile, Profile, RouteCounts, Setup, Snapshot};
+use feedwater_insight::explain::{Options, Report, explain};
 
 use super::Loader;
 
@@ -73,8 +73,7 @@ impl Loader {
     /// [`Error::Unavailable`] without NVML or where batches are made on the CPU, [`Error::Device`] where the driver refuses.
     pub fn device_utilisation(&self) -> Result<DeviceReading> {
         let Some(device) = &self.gpu else {
-            let reason = "batches are made on the CPU".to_string();
-            return Err(Error::Unavailable { what: "a device to watch", reason });
+            return Err(Error::unavailable("a device to watch", "batches are made on the CPU"));
         };
         Nvml::open()?.monitor(device)?.read()
     }

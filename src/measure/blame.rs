@@ -15,17 +15,18 @@ const OF_OTHERS: [Stage; 2] = [Stage::List, Stage::Kernel];
 /// threads took between their stages beyond theirs; what is left was within reads and other waits, by their lengths.
 pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let seconds = profile.seconds.max(1e-9);
-    let (mut all, mut ran, mut threads) = (0.0, 0.0, 0);
-    let (mut busy, mut waits) = (0.0, 0.0);
+    let (mut all, mut ran, mut told) = (0.0, 0.0, false);
+    let (mut busy, mut waits, mut present) = (0.0, 0.0, 0.0);
     for worker in profile.workers() {
         let (Some(waited), Some(run)) = (worker.waited_for_processor, worker.ran) else {
             return;
         };
-        (all, ran, threads) = (all + waited, ran + run, threads + 1);
+        (all, ran, told) = (all + waited, ran + run, true);
         busy += worker.busy;
+        present += worker.present(seconds);
         waits += worker.waited_for_input + worker.waited_for_room;
     }
-    if threads == 0 {
+    if !told {
         return;
     }
     let unclocked = |it: &StageProfile| measured.stage(it.stage).clocked == 0;
@@ -41,7 +42,7 @@ pub(super) fn blame(profile: &mut Profile, measured: &Snapshot) {
     let in_stages = sum(&|it| it.busy - off(it));
 
     let of_computing = all.min(computing);
-    let between = (threads as f64 * seconds - busy - waits).max(0.0);
+    let between = (present - busy - waits).max(0.0);
     let of_between = (between - (ran - in_stages).max(0.0)).clamp(0.0, all - of_computing);
     let of_waiting = (all - of_computing - of_between).min(waiting);
     let share = |part: f64, whole: f64| if whole > 0.0 { part / whole } else { 0.0 };

@@ -13,6 +13,9 @@ use super::together::{InFlight, Together};
 use super::watch::{Kind, SHORTEST_WAIT, Span, Watch};
 use super::{STAGES, Seen, Stage};
 
+#[cfg(test)]
+mod tests;
+
 /// Of short samples one in so many has its processor time taken.
 pub const CLOCKED: u64 = 16;
 /// A sample that takes no longer is short: asking for processor time twice takes about a microsecond.
@@ -24,6 +27,9 @@ pub const TIMED: u64 = 64;
 const TINY: Duration = Duration::from_micros(50);
 /// So many samples of a thread are timed, whatever they take.
 const FIRST: u64 = 1024;
+
+/// The time of what has not happened.
+const NEVER: u64 = u64::MAX;
 
 /// Most pictures that a thread remembers.
 const PICTURES: usize = 64;
@@ -52,8 +58,11 @@ pub struct Lane {
     owed: AtomicU64,
     /// The state of the choice.
     chance: AtomicU64,
-    /// Stands for now where the clock is not read.
+    /// When measuring began; stands for now where the clock is not read.
     base: Instant,
+    /// Nanoseconds from then until the thread began, and until it was over; [`NEVER`] before.
+    began: AtomicU64,
+    over: AtomicU64,
     pub(super) pixels: AtomicU64,
     pub(super) window_pixels: AtomicU64,
     pictures: Mutex<Spread<Seen, PICTURES>>,
@@ -77,6 +86,47 @@ struct Meter {
 #[derive(Clone, Copy, Debug)]
 pub struct CpuClock(u64);
 
+/// A thread that measures; it is over when this is dropped.
+#[derive(Debug)]
+#[must_use = "the thread counts as over when this is dropped"]
+pub struct AtWork<'a> {
+    lane: &'a Lane,
+    _clocked: Clocked<'a>,
+}
+
+impl Drop for AtWork<'_> {
+    fn drop(&mut self) {
+        self.lane.over_at(self.lane.base.elapsed());
+    }
+}
+
+/// How long a thread was not there. Nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Absence {
+    /// Before it began: the loader was still being built.
+    pub starting: u64,
+    /// After it was over: nothing was left to do.
+    pub finished: u64,
+}
+
+impl Absence {
+    /// What came after `earlier`, `seconds` long, thread by thread.
+    pub(super) fn all_since(now: &[Self], earlier: &[Self], seconds: f64) -> Vec<Self> {
+        let earlier = earlier.iter().copied().chain(std::iter::repeat(Self::default()));
+        now.iter().zip(earlier).map(|(now, then)| now.since(then, seconds)).collect()
+    }
+
+    /// That of one thread.
+    fn since(self, earlier: Self, seconds: f64) -> Self {
+        let most = (seconds * 1e9) as u64;
+        // A thread that has not begun is not known to be missing, so what came before `earlier` may be counted only now.
+        Self {
+            starting: self.starting.saturating_sub(earlier.starting).min(most),
+            finished: self.finished.saturating_sub(earlier.finished).min(most),
+        }
+    }
+}
+
 /// What a thread did in one stage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StageCounts {
@@ -99,7 +149,13 @@ pub struct StageCounts {
 }
 
 impl Lane {
-    pub(super) fn new(name: String, together: Arc<Together>, watch: Option<Box<Watch>>) -> Self {
+    /// `base` is when measuring began.
+    pub(super) fn new(
+        name: String,
+        together: Arc<Together>,
+        watch: Option<Box<Watch>>,
+        base: Instant,
+    ) -> Self {
         Self {
             name,
             thread: ThreadClock::default(),
@@ -113,7 +169,9 @@ impl Lane {
             weight: AtomicU64::new(1),
             owed: AtomicU64::new(0),
             chance: AtomicU64::new(0x9e37_79b9_7f4a_7c15),
-            base: Instant::now(),
+            base,
+            began: AtomicU64::new(NEVER),
+            over: AtomicU64::new(NEVER),
             pixels: AtomicU64::new(0),
             window_pixels: AtomicU64::new(0),
             pictures: Mutex::default(),
@@ -121,9 +179,28 @@ impl Lane {
     }
 
     /// This thread is the one that measures here, until what this gives is dropped: so it is known how long it waits for a
-    /// processor.
-    pub fn on_this_thread(&self) -> Clocked<'_> {
-        self.thread.start_guarded()
+    /// processor, and since when there is nothing left for it to do.
+    pub fn on_this_thread(&self) -> AtWork<'_> {
+        self.began_at(self.base.elapsed());
+        AtWork { lane: self, _clocked: self.thread.start_guarded() }
+    }
+
+    /// The thread begins so long after measuring began.
+    fn began_at(&self, time: Duration) {
+        self.began.store(nanoseconds(time), Relaxed);
+        self.over.store(NEVER, Relaxed);
+    }
+
+    /// The thread is over so long after measuring began.
+    fn over_at(&self, time: Duration) {
+        self.over.store(nanoseconds(time), Relaxed);
+    }
+
+    /// How long the thread was not there, so long after measuring began. One that has not begun may never do so.
+    pub(super) fn absence(&self, now: Duration) -> Absence {
+        let (now, began) = (nanoseconds(now), self.began.load(Relaxed));
+        let starting = if began == NEVER { 0 } else { began.min(now) };
+        Absence { starting, finished: now.saturating_sub(self.over.load(Relaxed)) }
     }
 
     /// How long the thread ran, and waited for a processor; `None` where that is not known.
@@ -403,83 +480,4 @@ fn bump(to: &AtomicU64, more: u64) -> u64 {
 
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn processor_time_is_taken_of_every_long_sample_and_of_few_short_ones() {
-        let lane = Lane::new("a".into(), Arc::default(), None);
-        lane.sample_took(Duration::from_millis(1));
-        assert!((0..32).all(|_| lane.clock().is_some()));
-        lane.sample_took(Duration::from_micros(20));
-        assert_eq!((0..160).filter(|_| lane.clock().is_some()).count(), 10);
-    }
-
-    /// Samples that take so many nanoseconds by turns; gives how many were timed.
-    fn tiny(lane: &Lane, samples: u64, took: [u64; 2]) -> u64 {
-        let mut timed = 0;
-        for number in 0..samples {
-            let begin = lane.sample_begins();
-            lane.clock();
-            timed += u64::from(lane.is_timed());
-            lane.add_time(Stage::Read, Duration::from_nanos(took[number as usize % 2]), 7);
-            lane.sample_ends(begin);
-        }
-        timed
-    }
-
-    #[test]
-    fn of_tiny_samples_few_are_timed_for_all_and_every_one_is_counted() {
-        let lane = Lane::new("a".into(), Arc::default(), None);
-        assert_eq!(tiny(&lane, FIRST, [10; 2]), FIRST);
-        let before = lane.counts()[Stage::Read as usize].clone();
-        let samples = 200_000;
-        let timed = tiny(&lane, samples, [5_000, 15_000]);
-        assert!((samples / timed).abs_diff(TIMED) <= TIMED / 8, "{timed}");
-        let read = lane.counts()[Stage::Read as usize].since(&before);
-        assert_eq!((read.count, read.bytes), (samples, 7 * samples));
-        let mean = read.busy as f64 / samples as f64;
-        assert!((mean / 10_000.0 - 1.0).abs() < 0.05, "{mean}");
-        assert!(read.latency.count() <= samples + 1 && read.latency.count() > samples - 2 * TIMED);
-    }
-
-    #[test]
-    fn long_samples_are_all_timed_and_those_that_follow_one_for_a_while() {
-        let lane = Lane::new("a".into(), Arc::default(), None);
-        tiny(&lane, 20 * FIRST, [10; 2]);
-        let skips = |lane: &Lane| {
-            (0..3 * TIMED).any(|_| {
-                lane.sample_begins();
-                !lane.is_timed()
-            })
-        };
-        assert!(skips(&lane));
-        while lane.skipped.load(Relaxed) > 0 {
-            lane.sample_begins();
-        }
-        lane.sample_took(Duration::from_millis(2));
-        assert_eq!(tiny(&lane, 50, [10; 2]), 50);
-        tiny(&lane, FIRST, [10; 2]);
-        assert!(skips(&lane));
-    }
-
-    /// A thread that sleeps has time and no processor's time; one that works has both.
-    #[test]
-    fn processor_time_is_that_of_work() {
-        let lane = Lane::new("a".into(), Arc::default(), None);
-        lane.sample_took(Duration::from_secs(1));
-        let mut clock = lane.clock().unwrap();
-        std::thread::sleep(Duration::from_millis(20));
-        lane.clocked(&[(Stage::Read, Duration::from_millis(20))], &mut clock);
-        let begin = thread_time();
-        while thread_time() - begin < 20_000_000 {}
-        lane.clocked(&[(Stage::Decode, Duration::from_millis(20))], &mut clock);
-        let counts = lane.counts();
-        assert!(counts[Stage::Read as usize].cpu < 5_000_000);
-        assert!(counts[Stage::Decode as usize].cpu >= 20_000_000);
-        assert_eq!(counts[Stage::Decode as usize].cpu_share(), 1.0);
-    }
 }

@@ -26,7 +26,7 @@ pub use feedwater_insight::profile::{
 
 pub use device::{DeviceCounts, DeviceMeter, RouteCounts};
 pub use histogram::{Counts, Histogram};
-pub use lane::{CLOCKED, CpuClock, Lane, StageCounts, TIMED};
+pub use lane::{Absence, AtWork, CLOCKED, CpuClock, Lane, StageCounts, TIMED};
 pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
 pub use ring::{Ring, RingCounts};
 pub use spread::Spread;
@@ -92,6 +92,8 @@ pub struct Snapshot {
     pub lanes: Vec<(String, [StageCounts; STAGES])>,
     /// By thread, as above: how long it ran, and waited for a processor; `None` where that is not known.
     pub threads: Vec<Option<ThreadTime>>,
+    /// By thread, as above: how long it was not there.
+    pub absences: Vec<Absence>,
     /// Who had the processors.
     pub machine: Machine,
     /// By stage and route: what the device did.
@@ -156,7 +158,7 @@ impl Meters {
     /// The lane of a new thread.
     pub fn lane(&self, name: impl Into<String>) -> Arc<Lane> {
         let watch = self.watching.watch(self.begin);
-        let lane = Arc::new(Lane::new(name.into(), self.together.clone(), watch));
+        let lane = Arc::new(Lane::new(name.into(), self.together.clone(), watch, self.begin));
         self.lanes().push(lane.clone());
         lane
     }
@@ -283,7 +285,8 @@ impl Meters {
     /// Everything as of now, without the routes: those are the loader's to say.
     pub fn snapshot(&self) -> Snapshot {
         let lanes = self.lanes().clone();
-        let seconds = self.seconds();
+        let now = self.begin.elapsed();
+        let seconds = now.as_secs_f64();
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let machine = self.machine.lock().unwrap_or_else(PoisonError::into_inner).read();
         let batches = self.batches();
@@ -291,6 +294,7 @@ impl Meters {
             seconds,
             lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
             threads: lanes.iter().map(|lane| lane.thread_time()).collect(),
+            absences: lanes.iter().map(|lane| lane.absence(now)).collect(),
             machine,
             readings: self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             device: device.iter().map(|(stage, route, it)| (*stage, *route, it.counts())).collect(),
@@ -365,6 +369,7 @@ impl Snapshot {
             let then = earlier.threads.get(number).copied().flatten();
             now.map(|now| now.since(then.unwrap_or_default()))
         });
+        let seconds = self.seconds - earlier.seconds;
         let device = self.device.iter().map(|(stage, route, now)| {
             let then = earlier.device.iter().find(|it| (it.0, it.1) == (*stage, *route));
             (*stage, *route, then.map_or_else(|| now.clone(), |(.., then)| now.since(then)))
@@ -374,7 +379,8 @@ impl Snapshot {
             then.map_or(*now, |then| now.since(*then))
         });
         Snapshot {
-            seconds: self.seconds - earlier.seconds,
+            seconds,
+            absences: Absence::all_since(&self.absences, &earlier.absences, seconds),
             lanes: lanes.collect(),
             threads: threads.collect(),
             machine: self.machine.since(&earlier.machine),

@@ -1,8 +1,8 @@
 //! From counts to the plain data of a [`Profile`].
 
 use super::{
-    ConsumerProfile, Data, DeviceCounts, MemoryProfile, Profile, RingProfile, RouteProfile, Setup,
-    Snapshot, SpanProfile, Stage, StageProfile, ThreadProfile, blame::blame,
+    Absence, ConsumerProfile, Data, DeviceCounts, MemoryProfile, Profile, RingProfile,
+    RouteProfile, Setup, Snapshot, SpanProfile, Stage, StageProfile, ThreadProfile, blame::blame,
 };
 
 /// Equally probable values that stand for a distribution.
@@ -115,7 +115,9 @@ fn consumer(measured: &Snapshot) -> ConsumerProfile {
 
 fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
     let times = measured.threads.iter().copied().chain(std::iter::repeat(None));
-    let threads = measured.lanes.iter().zip(times).map(|((name, stages), time)| {
+    let absences = measured.absences.iter().copied().chain(std::iter::repeat(Absence::default()));
+    let threads = measured.lanes.iter().zip(times.zip(absences));
+    let threads = threads.map(|((name, stages), (time, absence))| {
         let sum =
             |of: fn(&super::StageCounts) -> u64| stages.iter().map(of).sum::<u64>() as f64 * 1e-9;
         ThreadProfile {
@@ -124,6 +126,8 @@ fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
             busy: sum(|it| it.busy),
             waited_for_input: sum(|it| it.input),
             waited_for_room: sum(|it| it.output),
+            starting: absence.starting as f64 * 1e-9,
+            finished: absence.finished as f64 * 1e-9,
             ran: time.map(|it| it.ran as f64 * 1e-9),
             waited_for_processor: time.map(|it| it.waited as f64 * 1e-9),
         }

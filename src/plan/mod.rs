@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::error::{Error, Result};
+use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint};
 use crate::geometry::Size;
 use crate::image::PixelType;
@@ -286,12 +286,8 @@ fn place(
     let nvjpeg = match device {
         DeviceFacts::None(why) => {
             if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
-                return Err(Error::Unavailable {
-                    what: "a gpu",
-                    reason: format!(
-                        "{why}; {key}.placement asks for {name} on it: write cpu or auto"
-                    ),
-                });
+                let words = format!("asks for {name} on it");
+                return Err(not_there("a gpu", why, &format!("{key}.placement"), &words));
             }
             return Ok((Place::Cpu, vec![Place::Cpu; chain.steps().len()]));
         }
@@ -321,13 +317,17 @@ fn place(
         });
     }
     if let (Place::Gpu, Err(why)) = (places[0], nvjpeg) {
-        return Err(Error::Unavailable {
-            what: "nvJPEG",
-            reason: format!("{why}; decode.placement asks for it: write cpu or auto"),
-        });
+        return Err(not_there("nvJPEG", &why, "decode.placement", "asks for it"));
     }
     let decode = places.remove(0);
     Ok((decode, places))
+}
+
+/// The error of a placement on what this machine does not have.
+fn not_there(what: &'static str, why: &str, key: &str, words: &str) -> Error {
+    let reason = format!("{why}; {key} {words}: write cpu or auto");
+    let asked = Some(Box::new(Asked { key: key.into(), at: None }));
+    Error::Unavailable { what, reason, asked }
 }
 
 /// Whether a route that is allowed is among those that the device offers, or the words for none.

@@ -296,10 +296,7 @@ impl Source for Directory {
         most: usize,
         limit: u64,
     ) -> Result<u64, Fault> {
-        match self.has_heads() {
-            true => file::read_head(&self.path(index), page, most, limit),
-            false => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
-        }
+        file::read_head(self, (index, &self.path(index)), page, most, limit)
     }
 
     fn has_heads(&self) -> bool {

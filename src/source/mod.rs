@@ -42,6 +42,7 @@ mod combine;
 mod detect;
 mod file;
 mod label;
+mod largest;
 mod left_out;
 mod memory;
 pub mod records;
@@ -201,6 +202,14 @@ pub trait Source: Send + Sync {
     /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of
     /// samples.
     fn largest_bytes(&self) -> u64;
+
+    /// The samples with the most pixels, as a table says that the source has at hand: at most `most` indices, each with its
+    /// pixels, roughly, the largest first. Plans look at them besides others, and read their headers: a table that is wrong does
+    /// no harm. Empty, the default, where no table says. A source that wraps others must hand it on.
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        let _ = most;
+        Vec::new()
+    }
 
     /// What the source met and left out of its samples, counted by reason and kind: the keys of an archive that have no image,
     /// say. Empty, the default, where that is nothing. Samples that `filter` or `subset` leave out are not counted. A source

@@ -45,7 +45,7 @@ pub(crate) fn opening<T>(work: impl FnOnce() -> Result<T>) -> Result<T> {
     let current = OpeningOf::current().0.unwrap_or_default();
     let done = OpeningOf(Some(current.clone())).within(work)?;
     match current.failed.get() {
-        Some(problem) => Err(Error::Unavailable { what: "a server", reason: problem.clone() }),
+        Some(problem) => Err(Error::unavailable("a server", problem.clone())),
         None => Ok(done),
     }
 }

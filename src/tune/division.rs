@@ -1,7 +1,7 @@
 //! Which division of the work between CPU and device is tried next.
 
-use feedwater_insight::model::{Limit, On};
 use crate::plan::Offload;
+use feedwater_insight::model::{Limit, On};
 
 use super::{Trial, WAITS};
 

@@ -23,10 +23,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
-use feedwater_insight::explain::fit;
 use crate::measure::{DeviceTime, Profile};
-use feedwater_insight::model::{Model, Service};
 use crate::plan::{Bounds, Offload};
+use feedwater_insight::explain::fit;
+use feedwater_insight::model::{Model, Service};
 
 use search::search;
 

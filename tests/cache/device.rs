@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Every placement of decoding and operators, and every schedule: the bytes of a run without cache on the CPU.
+/// Every placement of decoding and operators, and every schedule: the bytes of a run without cache on the CPU. With the loader's
+/// own choice of what is on the device too, which depends on time.
 #[test]
 fn on_a_device_batches_are_the_same_with_each_cache_too() {
     let machine = exclusive();
@@ -23,12 +24,14 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
         machine.schedule(schedule);
         let plain = builder(Counting::new(mixed()), crop(cpu)).build().unwrap();
         let expected: Vec<_> = (0..3).map(|_| epoch(&plain)).collect();
-        for (encoded, decoded) in
-            [(PLENTY, None), (None, PLENTY), (Some(24_000), Some(60_000)), (Some(24_000), None)]
+        let limits =
+            [(PLENTY, None), (None, PLENTY), (Some(24_000), Some(60_000)), (Some(24_000), None)];
+        for ((encoded, decoded), tune) in
+            limits.into_iter().flat_map(|it| [(it, false), (it, true)])
         {
             let source = Counting::new(mixed());
-            let builder =
-                builder(source.clone(), crop(cpu)).device(DeviceChoice::Gpu(0)).workers(3);
+            let builder = builder(source.clone(), crop(cpu)).tune(tune);
+            let builder = builder.device(DeviceChoice::Gpu(0)).workers(3);
             let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
             assert!(loader.plan().uses_gpu());
             for expected in &expected {
@@ -42,7 +45,9 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
                 let again = stats.caches[0].misses.saturating_sub(20);
                 assert!(stats.outcomes["cpu"] + again >= 60, "{stats:?}");
                 assert!(source.all() <= 40 + again, "{stats:?}");
-                assert!(stats.finished_on_cpu.is_empty(), "{stats:?}");
+                // Where the device is slow, as under load, tuning may take it everything; nothing else may.
+                let tuned = |why: &&str| tune && *why == "the CPU keeps up";
+                assert!(stats.finished_on_cpu.keys().all(tuned), "{stats:?}");
             }
             drop(loader);
             let counts = machine.counts();

@@ -2,8 +2,12 @@
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 
+use std::path::Path;
+use std::{env, fs};
+
+use feedwater::error::Error;
 use feedwater::op::{self, Chain};
-use feedwater::source::Memory;
+use feedwater::source::{FileList, Memory};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// Pixels with gradients, edges and noise, the same for the same arguments.
@@ -86,4 +90,19 @@ pub fn evaluation() -> Chain {
         .then(op::Resize::shorter(26))
         .then(op::CenterCrop { width: 22, height: 22 })
         .then(op::Normalize::IMAGENET)
+}
+
+/// Opens a list; where none of its files is there, makes the first one, which the error names, without bytes, and opens the list
+/// again.
+pub fn with_a_file(open: impl Fn() -> Result<FileList, Error>) -> Result<FileList, Error> {
+    let opened = open();
+    let words = opened.as_ref().err().map(Error::to_string).unwrap_or_default();
+    let Some((_, rest)) = words.split_once("looked for as ") else { return opened };
+    let file = Path::new(rest.split_once("; ").map_or(rest, |(file, _)| file));
+    if !file.starts_with(env::temp_dir()) {
+        return opened;
+    }
+    file.parent().map(fs::create_dir_all).transpose().unwrap();
+    fs::write(file, "").unwrap();
+    open()
 }

@@ -46,6 +46,8 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files(
         storage::configure(&StorageSettings { connections, ..settings() }).unwrap();
         let source = source();
         BUCKETS.forget("/ahead/");
+        // The plan looks at sixteen, fewer at a time than are fetched ahead.
+        BUCKETS.gather(16, fewest);
         assert!(batches(source, 2) == expected);
         let most = BUCKETS.most_in_flight();
         assert!(most >= fewest && most <= connections, "{most} of {connections}");

@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What goes wrong with one request.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +55,29 @@ struct State {
     faults: HashMap<String, VecDeque<Fault>>,
     log: Vec<Request>,
     latency: Duration,
+    gathers: Option<Gathers>,
     whole_files_only: bool,
     names_in_a_page: Option<usize>,
+}
+
+/// Requests that are answered once so many of them wait.
+struct Gathers {
+    /// That are answered before.
+    free: usize,
+    count: usize,
+    until: Instant,
+}
+
+impl Shared {
+    /// Whether fewer requests wait, and have ever waited, than are to.
+    fn has_to_gather(&self) -> bool {
+        let most = self.most_in_flight.load(Ordering::SeqCst);
+        let mut state = self.state.lock().unwrap();
+        // Once is enough: later requests may be of another test.
+        let gathers = &mut state.gathers;
+        gathers.take_if(|it| most >= it.count || Instant::now() >= it.until);
+        gathers.is_some()
+    }
 }
 
 /// A request that came.
@@ -121,6 +142,14 @@ impl Server {
         self.lock().latency = latency;
     }
 
+    /// Answers none of the requests after the next `free` ones until `count` of them wait at the same time: so whether that many
+    /// come does not depend on how fast they come. Where they never do, all are answered after a minute.
+    pub fn gather(&self, free: usize, count: usize) {
+        let until = Instant::now() + Duration::from_secs(60);
+        self.state.most_in_flight.store(0, Ordering::SeqCst);
+        self.lock().gathers = Some(Gathers { free, count, until });
+    }
+
     /// Does not know `Range`.
     pub fn whole_files_only(&self) {
         self.lock().whole_files_only = true;
@@ -173,8 +202,16 @@ fn serve(stream: impl Read + Write, shared: &Shared) {
         state.log.push(request.clone());
         let fault = state.faults.get_mut(&request.path).and_then(VecDeque::pop_front);
         let latency = state.latency;
+        let gathers = state.gathers.as_mut().is_some_and(|it| {
+            let gathers = it.free == 0;
+            it.free = it.free.saturating_sub(1);
+            gathers
+        });
         let answer = state.answer(&request, if_match.as_deref(), &query);
         drop(state);
+        while gathers && shared.has_to_gather() {
+            thread::sleep(Duration::from_millis(1));
+        }
         thread::sleep(latency);
         // Before the answer, after which the client may come with the next one at once.
         shared.in_flight.fetch_sub(1, Ordering::SeqCst);

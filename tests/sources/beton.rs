@@ -146,7 +146,8 @@ fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_seve
         "{absent}"
     );
     assert!(absent.contains("\"a name longer th\" (FloatField)"), "{absent}");
-    assert!(words(Some("image"), Some("id")).contains("no IntField of the name \"id\""));
+    let absent = words(Some("image"), Some("id"));
+    assert!(absent.contains("no IntField and no FloatField of the name \"id\""), "{absent}");
     for (label, expected) in
         [("label", [7, 0, -3, 1 << 40]), ("epoch", [100, 101, 102, 103]), ("", [-1; 4])]
     {
@@ -181,8 +182,8 @@ fn names_are_cut_as_the_writer_cuts_them() {
 #[test]
 fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_a_picture_is_refused() {
     let whole = golden("raw.beton");
-    // The number becomes a float, which has the same place.
-    let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[0]))]);
+    // The number becomes an array, which has the same place.
+    let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[4]))]);
     assert_eq!(open(root.path()).unwrap().label(0), -1);
     let words = refused(&with(&whole, 24, &[3]));
     assert!(
@@ -193,6 +194,52 @@ fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_a_picture_is_r
         let words = refused(&with(&whole, 24 + FIELD, &[kind]));
         assert!(
             words.starts_with(&format!("byte 1065: the field \"label\" has type {kind}, of which")),
+            "{words}"
+        );
+    }
+}
+
+/// The file `raw.beton` with its label field as a `FloatField` of these values.
+fn with_floats(values: [f64; 5]) -> Vec<u8> {
+    let floats = with(&golden("raw.beton"), 24 + FIELD, &[0]);
+    (0..5).fold(floats, |bytes, row| {
+        // A picture has 13 bytes, and a number begins at a multiple of 8.
+        with(&bytes, TABLE + ROW * row + 16, &values[row].to_le_bytes())
+    })
+}
+
+#[test]
+fn whole_floats_are_labels_and_any_other_float_is_an_error_with_file_sample_and_value() {
+    // As ffcv wrote it.
+    let root = folder(&[("a.beton", &golden("fields.beton"))]);
+    let source = open_with(root.path(), Some("image"), Some("a name longer than 16 bytes"));
+    let source = source.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!([0, 1, 2, 3].map(|index| source.label(index)), [0, 1, 2, 3]);
+
+    let most = (1u64 << 53) as f64;
+    let root = folder(&[("a.beton", &with_floats([3.0, -0.0, -7.0, most, -most]))]);
+    let labels = |source: Beton| [0, 1, 2, 3, 4].map(|index| source.label(index));
+    let expected = [3, 0, -7, 1 << 53, -(1 << 53)];
+    // Once from the file, once from the table beside it.
+    for _ in 0..2 {
+        assert_eq!(labels(open(root.path()).unwrap()), expected);
+        assert_eq!(labels(open_with(root.path(), None, Some("label")).unwrap()), expected);
+    }
+    assert_eq!(labels(open_with(root.path(), None, Some("")).unwrap()), [-1; 5]);
+
+    let beyond = "is beyond the numbers that labels may be";
+    for (value, why) in [
+        (0.5, "0.5 in the field \"label\" (FloatField), which has a fraction"),
+        (f64::NAN, "NaN in the field \"label\" (FloatField), which is no number"),
+        (f64::INFINITY, &format!("inf in the field \"label\" (FloatField), which {beyond}")),
+        (1e300, &format!("1e300 in the field \"label\" (FloatField), which {beyond}")),
+    ] {
+        let words = refused(&with_floats([1.0, 2.0, 3.0, value, 4.0]));
+        let place = TABLE + ROW * 3 + 16;
+        let start = format!("byte {place}: sample 3 has the label {why}");
+        assert!(words.starts_with(&start), "{words}");
+        assert!(
+            words.contains("write the labels with an IntField, or set source.label"),
             "{words}"
         );
     }

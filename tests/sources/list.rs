@@ -1,16 +1,19 @@
 //! The sentences above `FileList` about tables and JSON lines; those about text are in tests/source.rs.
 
+use crate::common;
 use std::fs;
 
 use feedwater::config::Pipeline;
 use feedwater::error::Error;
 use feedwater::source::{FileList, FileListSettings, LabelSort, ListFormat, Source};
+use tempfile::TempDir;
 
+/// The list with at least one of its files.
 fn with(name: &str, text: &str, settings: &FileListSettings) -> Result<FileList, Error> {
     let root = tempfile::tempdir().unwrap();
     let path = root.path().join(name);
     fs::write(&path, text).unwrap();
-    FileList::with(path, settings)
+    common::with_a_file(|| FileList::with(&path, settings))
 }
 
 fn open(name: &str, text: &str) -> Result<FileList, Error> {
@@ -304,6 +307,64 @@ fn long_lists_keep_their_order_and_the_numbers_of_their_lines() {
     }
 }
 
+/// The words of the refusal of a list in `root`.
+fn none_there(root: &TempDir, name: &str, text: &str) -> String {
+    fs::write(root.path().join(name), text).unwrap();
+    words(FileList::open(root.path().join(name)))
+}
+
+#[test]
+fn a_list_none_of_whose_files_exists_is_refused_when_it_is_opened() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("lists");
+    fs::create_dir(&folder).unwrap();
+    let base = folder.display();
+    let many: String = (0..1000).map(|it| format!("train/{it}.jpg\n")).collect();
+    let table = format!("path\n{many}");
+    let objects: String =
+        (0..1000).map(|it| format!("{{\"path\": \"train/{it}.jpg\"}}\n")).collect();
+    for (name, text) in [("a.txt", &many), ("a.csv", &table), ("a.jsonl", &objects)] {
+        let found = none_there(&root, &format!("lists/{name}"), text);
+        let expected = format!(
+            "source.list: {base}/{name} names 1000 files, and none of the 16 that were looked for exists: the first is \
+             \"train/0.jpg\", looked for as {base}/train/0.jpg; paths are relative to the list's folder {base}: write \
+             them so, or as absolute paths"
+        );
+        assert_eq!(found, expected);
+    }
+    let found = none_there(&root, "one.txt", "/none/of it.jpg\t3\n");
+    let expected = "names 1 files, and none of the 1 that were looked for exists: the first is \"/none/of it.jpg\", looked \
+                    for as /none/of it.jpg; correct the paths, or mount what they lie on";
+    assert!(found.ends_with(expected), "{found}");
+
+    // Below what is no folder there is nothing either; one of those that are looked for is enough, also an empty one.
+    fs::create_dir(folder.join("train")).unwrap();
+    fs::write(folder.join("train/0.jpg"), "").unwrap();
+    assert!(FileList::open(folder.join("a.csv")).is_ok());
+    assert!(none_there(&root, "b.txt", "lists/a.csv/1.jpg\n").contains("none of the 1"));
+    // The last sixteenth begins with number 937.
+    fs::rename(folder.join("train/0.jpg"), folder.join("train/937.jpg")).unwrap();
+    assert!(FileList::open(folder.join("a.jsonl")).is_ok());
+    // The largest files are looked for at up to 4096 places: any that has bytes is enough.
+    fs::rename(folder.join("train/937.jpg"), folder.join("train/938.jpg")).unwrap();
+    assert!(FileList::open(folder.join("a.txt")).is_err());
+    fs::write(folder.join("train/938.jpg"), "bytes").unwrap();
+    assert!(FileList::open(folder.join("a.txt")).is_ok());
+}
+
+/// Whether files behind URLs are there only their servers know.
+#[test]
+fn a_list_with_urls_is_not_refused_for_its_local_files() {
+    let root = tempfile::tempdir().unwrap();
+    let text = "gone.jpg\nhttp://127.0.0.1:1/a.jpg\n";
+    fs::write(root.path().join("a.txt"), text).unwrap();
+    // Without `remote` the URL itself is what is refused.
+    match FileList::open(root.path().join("a.txt")) {
+        Ok(list) => assert_eq!(list.len(), 2),
+        Err(error) => assert!(!error.to_string().contains("looked for"), "{error}"),
+    }
+}
+
 #[test]
 fn memory_is_the_paths_and_two_numbers_each() {
     let rows: String = (0..10_000).map(|it| format!("{it:010}.jpg,class {}\n", it % 7)).collect();
@@ -316,6 +377,7 @@ fn memory_is_the_paths_and_two_numbers_each() {
 fn a_pipeline_file_has_the_settings() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("a"), "where|what\nb.jpg|x\n").unwrap();
+    fs::write(root.path().join("b.jpg"), "").unwrap();
     let text = "[source]\nlist = \"a\"\nformat = \"csv\"\nimage = \"where\"\nlabel = \"what\"\n\
                 separator = \"|\"\nlabels = \"text\"\n";
     let pipeline = Pipeline::from_toml(text, root.path()).unwrap();

@@ -1,5 +1,6 @@
 //! Each sentence above `Directory`, `FileList` and `Memory`, on real folders.
 
+use crate::common;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -47,11 +48,11 @@ fn read(source: &dyn Source, index: u64) -> Vec<u8> {
     page.bytes().to_vec()
 }
 
-/// Writes a list into `root` and opens it.
+/// Writes a list into `root` and opens it; where none of its files is there, the first one is made, without bytes.
 fn list(root: &TempDir, text: impl AsRef<[u8]>) -> Result<FileList, Error> {
     let path = root.path().join("list.tsv");
     fs::write(&path, text).unwrap();
-    FileList::open(path)
+    common::with_a_file(|| FileList::open(&path))
 }
 
 #[test]

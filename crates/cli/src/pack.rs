@@ -7,6 +7,7 @@ use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
 use feedwater::footprint::bytes;
 use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+use feedwater::source::left_out_lines;
 use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat};
 use serde_json::json;
 
@@ -88,6 +89,11 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     settings.check()?;
     let say = |text: String| if options.json { Ok(()) } else { print(text) };
     say(format!("source    {}", source.describe()))?;
+    // Before the work, which may take hours: what is missing there is missing in the shards.
+    let left_out = source.left_out();
+    for line in left_out_lines(&left_out) {
+        say(format!("left out  {line}"))?;
+    }
     let gain = match settings.presize {
         None => None,
         Some(_) => {
@@ -97,7 +103,8 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         }
     };
     if options.dry_run {
-        return if options.json { print_json(&json!({ "gain": gain })) } else { Ok(()) };
+        let result = json!({ "gain": gain, "left_out": left_out });
+        return if options.json { print_json(&result) } else { Ok(()) };
     }
     interrupt::advise(match options.overwrite {
         false => "the same command goes on after the last whole shard",
@@ -114,6 +121,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         return print_json(&json!({
             "directory": options.dst,
             "gain": gain,
+            "left_out": left_out,
             "shards": manifest.shards,
             "samples": samples,
             "skipped": manifest.skipped,

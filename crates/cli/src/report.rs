@@ -237,13 +237,15 @@ fn threads(stages: &StageSeconds, profile: &Profile, spent: &Spent) -> String {
     };
     let preparing = [Stage::Header, Stage::Decode, Stage::DeviceDecode, Stage::Upload];
     let waits = stages.waiting_for_processor;
-    let between = spent.between * f64::from(profile.setup.workers) * profile.seconds;
+    let seconds = |share: f64| share * f64::from(profile.setup.workers) * profile.seconds;
     let parts = [
         ("read", own(read, &[Stage::Read])),
         ("decode", own(decode, &preparing)),
         ("transform", own(transform, &[Stage::Transform])),
         ("waiting for the consumer", waiting_for_consumer),
-        ("between the stages", between),
+        ("before they began", seconds(spent.starting)),
+        ("after the last sample", seconds(spent.finished)),
+        ("between the stages", seconds(spent.between)),
         ("waiting for a processor", waits.map_or(0.0, |it| it.seconds)),
     ];
     let all = parts.iter().map(|it| it.1).sum::<f64>().max(f64::MIN_POSITIVE);

@@ -274,13 +274,11 @@ fn find_engines(library: &Library, handle: sys::nvjpegHandle_t) -> Result<Engine
 }
 
 fn no_engines() -> Error {
-    Error::Unavailable {
-        what: "a JPEG engine",
-        reason: "nvJPEG finds none on this GPU (A100, A30, Ada, Hopper, Blackwell and Thor have them; MIG can hide \
-                 them); in a container they need the driver capability `video` (libnvcuvid.so.1); the routes `cuda`, \
-                 `host` and `cpu` do without"
-            .into(),
-    }
+    Error::unavailable(
+        "a JPEG engine",
+        "nvJPEG finds none on this GPU (A100, A30, Ada, Hopper, Blackwell and Thor have them; MIG can hide them); in a \
+         container they need the driver capability `video` (libnvcuvid.so.1); the routes `cuda`, `host` and `cpu` do without",
+    )
 }
 
 fn with_margin(margin: u32, picture: Size, wanted: Roi) -> Roi {

@@ -39,9 +39,9 @@ impl Nvtx {
     pub fn open() -> Result<Arc<Self>> {
         let injection = env::var_os(INJECTION).filter(|path| !path.is_empty());
         if let Some(path) = injection.filter(|_| !library::is_named(Name::Nvtx)) {
-            let unavailable = |reason| Error::Unavailable {
-                what: "NVTX (a profiler's library)",
-                reason: format!("{INJECTION} names {}{reason}", path.display()),
+            let unavailable = |reason| {
+                let reason = format!("{INJECTION} names {}{reason}", path.display());
+                Error::unavailable("NVTX (a profiler's library)", reason)
             };
             let started = Injection::start(&path).map_err(unavailable)?;
             return Ok(Arc::new(Self(Ranges::Injected(started))));

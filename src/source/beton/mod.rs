@@ -2,8 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::LeftOuts;
+use super::largest::{from_16_bits, in_16_bits};
 use super::records::{Entry, Format, Records, Window, Wrong};
+use super::{LeftOuts, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 
@@ -16,9 +17,10 @@ mod layout;
 /// * A path is a file, a directory (the visible files in it whose names end in `.beton`), or a pattern such as
 ///   `train-*.beton` (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the
 ///   writer.
-/// * The picture is an `RGBImageField`, the label an `IntField`: where there is one of them, that one; where there are
-///   several, the settings say which. Without a label field the labels are -1. Other fields are passed over; those of a
-///   class of the user's own are not, since the file does not tell their size.
+/// * The picture is an `RGBImageField`, the label an `IntField`, or where there is none a `FloatField`: where there is one of
+///   them, that one; where there are several, the settings say which. Without a label field the labels are -1. Other fields
+///   are passed over; those of a class of the user's own are not, since the file does not tell their size.
+/// * A label that is stored as a float is a whole number, as in all sources: `3.0` is 3. Any other float is an error.
 /// * A picture is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
 ///   `proportion`). Raw ones come out as a PNM: a header of up to 32 bytes, and the pixels. One positioned read each.
 /// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
@@ -36,8 +38,8 @@ pub struct BetonSettings {
     /// The field that holds the picture. Default: the one `RGBImageField`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The field that holds the label; `""` where samples have none, which is label -1. Default: the one `IntField`, and
-    /// no label where there is none.
+    /// The field that holds the label, an `IntField` or a `FloatField` of whole numbers; `""` where samples have none, which is
+    /// label -1. Default: the one `IntField`, else the one `FloatField`, and no label where there is neither.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
 }
@@ -60,9 +62,15 @@ impl Format for BetonSettings {
         name.ends_with(".beton")
     }
 
-    /// The note is 0 for a JPEG; for pixels their height and width, in the upper and the lower 16 bits.
+    /// The note has for pixels their height and width, in the upper and the lower 16 bits; for a JPEG the number of its pixels
+    /// in the upper 16, and 0 in the lower.
     fn head(note: u32) -> Option<PnmHead> {
-        (note != 0).then(|| PnmHead::rgb(size_of_note(note)))
+        size_of_note(note).map(PnmHead::rgb)
+    }
+
+    fn pixels(note: u32) -> Option<u64> {
+        let jpeg = || from_16_bits((note >> 16) as u16);
+        Some(size_of_note(note).map_or_else(jpeg, Size::pixels))
     }
 
     /// The layout is that of ffcv/types.py, ffcv/writer.py and ffcv/fields.
@@ -95,7 +103,7 @@ impl Format for BetonSettings {
 impl BetonSettings {
     /// The field of the picture.
     fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, Wrong> {
-        let found = find(fields, Kind::Image, self.image.as_deref(), "source.image")?;
+        let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
             let problem = format!(
                 "there is no RGBImageField, there are {}; write the pictures with one",
@@ -109,20 +117,22 @@ impl BetonSettings {
     fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, Wrong> {
         match self.label.as_deref() {
             Some("") => Ok(None),
-            name => find(fields, Kind::Int, name, "source.label"),
+            name => find(fields, &[Kind::Int, Kind::Float], name, "source.label"),
         }
     }
 }
 
-/// The field of this kind with this name, or the only one of the kind.
+/// The field of one of these kinds with this name; without a name the only one of the first of the kinds that there is.
 fn find<'a>(
     fields: &'a [Field],
-    kind: Kind,
+    kinds: &[Kind],
     name: Option<&str>,
     key: &str,
 ) -> Result<Option<&'a Field>, Wrong> {
-    let mut fitting = fields.iter().filter(|it| it.kind == kind);
     let Some(name) = name else {
+        let there = kinds.iter().find(|&&kind| fields.iter().any(|it| it.kind == kind));
+        let Some(&kind) = there else { return Ok(None) };
+        let mut fitting = fields.iter().filter(|it| it.kind == kind);
         let (first, second) = (fitting.next(), fitting.next());
         return match second {
             None => Ok(first),
@@ -136,11 +146,12 @@ fn find<'a>(
             }
         };
     };
-    let found = fitting.find(|it| it.is_named(name));
+    let found = fields.iter().find(|it| kinds.contains(&it.kind) && it.is_named(name));
     found.map(Some).ok_or_else(|| {
+        let kinds: Vec<&str> = kinds.iter().map(|kind| kind.name()).collect();
         let problem = format!(
             "there is no {} of the name {name:?} ({key}), there are {}",
-            kind.name(),
+            kinds.join(" and no "),
             names(fields, |_| true)
         );
         Wrong::new(HEAD_BYTES, problem)
@@ -201,13 +212,18 @@ impl Samples {
     ) -> Result<Entry, Wrong> {
         let place = self.place(number);
         let bytes = window.at(place, self.stride)?;
-        let label = label.map_or(-1, |field| i64::from_le_bytes(layout::bytes(bytes, field.start)));
+        let label = label.map_or(Ok(-1), |field| {
+            let stored = layout::bytes(bytes, field.start);
+            label_of(field, stored).map_err(|problem| {
+                Wrong::new(place + field.start, format!("sample {number} has the label {problem}"))
+            })
+        })?;
         let [mode] = layout::bytes(bytes, image.start);
         let width = u16::from_le_bytes(layout::bytes(bytes, image.start + 1));
         let height = u16::from_le_bytes(layout::bytes(bytes, image.start + 3));
         let pointer = u64::from_le_bytes(layout::bytes(bytes, image.start + 5));
         let note = match mode {
-            JPEG => 0,
+            JPEG => u32::from(in_16_bits(u64::from(width) * u64::from(height))) << 16,
             RAW if width > 0 && height > 0 => u32::from(height) << 16 | u32::from(width),
             _ => {
                 let problem = format!(
@@ -238,7 +254,7 @@ impl Samples {
             // A field without bytes has the same pointer as the one behind it.
             if entry.offset == pointer && size > 0 {
                 let end = self.end(pointer, size);
-                let expected = (entry.crc != 0).then(|| 3 * size_of_note(entry.crc).pixels());
+                let expected = size_of_note(entry.crc).map(|size| 3 * size.pixels());
                 let same = entry.len == 0 || u64::from(entry.len) == size;
                 match end {
                     Some(end) if same && expected.is_none_or(|bytes| bytes == size) => {
@@ -266,6 +282,24 @@ impl Samples {
     }
 }
 
-fn size_of_note(note: u32) -> Size {
-    Size::new(note & 0xffff, note >> 16)
+/// The label that a field stores; or its value and what is wrong with it, with the way out.
+fn label_of(field: &Field, stored: [u8; 8]) -> Result<i64, String> {
+    if field.kind == Kind::Int {
+        return Ok(i64::from_le_bytes(stored));
+    }
+    let value = f64::from_le_bytes(stored);
+    label::of_float(value).map_err(|why| {
+        format!(
+            "{value:?} in the field {:?} ({}), which {why}: write the labels with an IntField, or set source.label to the \
+             field that has them, \"\" where samples have none",
+            field.name,
+            field.kind.name()
+        )
+    })
+}
+
+/// The size of raw pixels; `None` for a JPEG.
+fn size_of_note(note: u32) -> Option<Size> {
+    let (width, height) = (note & 0xffff, note >> 16);
+    (width > 0).then(|| Size::new(width, height))
 }

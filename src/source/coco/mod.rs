@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::largest::largest;
 use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, Fault, Redacted, Result};
@@ -215,10 +216,7 @@ impl Source for Coco {
         most: usize,
         limit: u64,
     ) -> Result<u64, Fault> {
-        match self.has_heads() {
-            true => file::read_head(&self.path(index), page, most, limit),
-            false => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
-        }
+        file::read_head(self, (index, &self.path(index)), page, most, limit)
     }
 
     fn has_heads(&self) -> bool {
@@ -262,6 +260,10 @@ impl Source for Coco {
 
     fn largest_bytes(&self) -> u64 {
         self.largest_bytes
+    }
+
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        largest((0..).zip(self.images.iter().map(|image| image.size.pixels())), most)
     }
 
     fn memory_bytes(&self) -> u64 {

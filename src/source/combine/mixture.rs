@@ -109,6 +109,22 @@ impl Arrangement for Weighted {
         (part, (u128::from(place) * u128::from(len) / u128::from(rest)) as u64)
     }
 
+    /// Where the sample comes for the first time.
+    fn index_of(&self, part: usize, index: u64) -> Option<u64> {
+        let Draws { share, len, draws } = self.parts[part];
+        // A part of which not all is drawn has its draws evenly spread over it.
+        let draw = match draws < len {
+            true => (u128::from(index) * u128::from(draws)).div_ceil(u128::from(len)) as u64,
+            false => index,
+        };
+        let is_draw =
+            |(&it, &rank): (&u16, &u32)| usize::from(it) == part && u64::from(rank) == draw % share;
+        let Period { parts, ranks } = &self.period;
+        let place = parts.iter().zip(ranks).position(is_draw)? as u64;
+        let at = (draw / share).checked_mul(parts.len() as u64)?.checked_add(place)?;
+        (at < self.len && self.at(at) == (part, index)).then_some(at)
+    }
+
     fn memory_bytes(&self) -> u64 {
         let Period { parts, ranks } = &self.period;
         (size_of_val(&**parts) + size_of_val(&**ranks) + size_of_val(&*self.parts)) as u64

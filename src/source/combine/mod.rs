@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::largest::largest;
 use super::{Expected, HostPage, LeftOut, LeftOuts, Page, Source};
 use crate::annotation::{Canvas, Object};
 use crate::error::{Error, Fault, Result};
@@ -19,6 +20,9 @@ pub(crate) use settings::JOINED;
 mod mixture;
 mod select;
 mod settings;
+
+/// So many times as many of the largest samples of a part are looked for as are wanted: a subset need not have the first.
+const TRIED: usize = 16;
 
 /// Parts one after another, in their order.
 pub type Concat = Combined<InTurn>;
@@ -40,6 +44,12 @@ pub trait Arrangement: Send + Sync + 'static {
     /// The number of the part and the index in it of the sample at `index`, which is below the length. Takes the same
     /// short time for every index.
     fn at(&self, index: u64) -> (usize, u64);
+
+    /// An index at which this sample of a part stands; `None`, the default, where there is none, or it is not known.
+    fn index_of(&self, part: usize, index: u64) -> Option<u64> {
+        let _ = (part, index);
+        None
+    }
 
     /// [`Source::file_ends`] of the whole, from those of the parts. Empty, the default, where the samples of a file do not
     /// stand together.
@@ -125,6 +135,11 @@ impl Arrangement for InTurn {
         let part = self.ends.partition_point(|&end| end <= index);
         let begin = if part == 0 { 0 } else { self.ends[part - 1] };
         (part, index - begin)
+    }
+
+    fn index_of(&self, part: usize, index: u64) -> Option<u64> {
+        let begin = if part == 0 { 0 } else { *self.ends.get(part - 1)? };
+        Some(begin + index)
     }
 
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
@@ -266,6 +281,18 @@ impl<A: Arrangement> Source for Combined<A> {
 
     fn largest_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.source.largest_bytes()).max().unwrap_or(0)
+    }
+
+    /// Those among the largest of each part that the arrangement has.
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        let parts = self.parts.iter().enumerate().flat_map(|(part, it)| {
+            let of_part = it.source.largest_samples(most.saturating_mul(TRIED));
+            let in_whole = of_part.into_iter().filter_map(move |(index, pixels)| {
+                Some((self.arrangement.index_of(part, index)?, pixels))
+            });
+            in_whole.take(most)
+        });
+        largest(parts, most)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -160,6 +160,15 @@ impl Arrangement for Chosen {
         (0, index)
     }
 
+    fn index_of(&self, _: usize, index: u64) -> Option<u64> {
+        let place = match &self.0 {
+            Indices::Range(range) => return range.contains(&index).then(|| index - range.start),
+            Indices::Short(list) => list.iter().position(|&it| u64::from(it) == index),
+            Indices::Long(list) => list.iter().position(|&it| it == index),
+        };
+        place.map(|place| place as u64)
+    }
+
     fn memory_bytes(&self) -> u64 {
         let bytes = match &self.0 {
             Indices::Range(_) => 0,
@@ -185,6 +194,10 @@ impl Arrangement for Repeated {
 
     fn at(&self, index: u64) -> (usize, u64) {
         (0, index % self.len)
+    }
+
+    fn index_of(&self, _: usize, index: u64) -> Option<u64> {
+        Some(index)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -1,7 +1,9 @@
 //! A file that names pictures and their labels.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{self, Path, PathBuf};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
@@ -21,8 +23,8 @@ mod text;
 /// Pictures named in a file, in its order.
 ///
 /// Paths are relative to the list's own directory, or absolute, or URLs; the list is UTF-8. A file that is not there is a
-/// sample that cannot be read: the policy for samples decides. What the list may be, by `format` or by the ending of
-/// its name:
+/// sample that cannot be read: the policy for samples decides. Where 16 files, evenly spread over the list, are all local and
+/// none of them is there, opening the list is an error. What the list may be, by `format` or by the ending of its name:
 ///
 /// * `text`: one picture a line: the path, a tab, the label, an integer. Paths may contain anything but tabs and line
 ///   ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe and DALI write their
@@ -95,6 +97,9 @@ pub enum ListFormat {
     Jsonl,
 }
 
+/// Files of a list that are looked for before it is refused.
+const FILES_TRIED: u64 = 16;
+
 /// What paths are called where nothing is said.
 const PATHS: [&str; 7] =
     ["path", "image", "file", "filename", "file_name", "filepath", "image_path"];
@@ -112,9 +117,12 @@ impl FileList {
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the line where it says what cannot be.
+    /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the line where it says what cannot be, and where none of
+    /// its files is there.
     pub fn with(path: impl AsRef<Path>, settings: &FileListSettings) -> Result<Self> {
-        Self::by_blocks(path.as_ref(), settings, BLOCK)
+        let this = Self::by_blocks(path.as_ref(), settings, BLOCK)?;
+        this.check_files()?;
+        Ok(this)
     }
 
     /// Reads the list by so many bytes.
@@ -145,10 +153,49 @@ impl FileList {
 
     /// The path of a sample.
     pub fn path(&self, index: u64) -> PathBuf {
-        let start = index.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
-        let path = &self.paths[start as usize..self.ends[index as usize] as usize];
-        storage::join(&self.base, Path::new(path))
+        storage::join(&self.base, Path::new(self.written(index)))
     }
+
+    /// The path of a sample as the list has it.
+    fn written(&self, index: u64) -> &str {
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before as usize]);
+        &self.paths[start as usize..self.ends[index as usize] as usize]
+    }
+
+    /// Refuses a list of local files none of which is there: mostly its paths are relative to another folder.
+    fn check_files(&self) -> Result<()> {
+        // One that has bytes is there.
+        if self.remote || self.largest_bytes > 0 {
+            return Ok(());
+        }
+        let tried = self.len().min(FILES_TRIED);
+        let spread = |it: u64| (u128::from(it) * u128::from(self.len()) / u128::from(tried)) as u64;
+        if !(0..tried).all(|it| is_missing(&self.path(spread(it)))) {
+            return Ok(());
+        }
+        let (list, first) = (self.list.display(), self.path(0));
+        let mut problem = format!(
+            "{list} names {} files, and none of the {tried} that were looked for exists: the first is {:?}, looked for as {}",
+            self.len(),
+            self.written(0),
+            first.display()
+        );
+        problem += &match Path::new(self.written(0)).is_relative() {
+            true => {
+                let base = path::absolute(self.base.join(".")).unwrap_or_else(|_| self.base.clone());
+                let base = base.display();
+                format!("; paths are relative to the list's folder {base}: write them so, or as absolute paths")
+            }
+            false => "; correct the paths, or mount what they lie on".into(),
+        };
+        Err(Error::config("source.list", problem))
+    }
+}
+
+/// Whether there is nothing at a local path. What cannot be looked at may be there.
+fn is_missing(path: &Path) -> bool {
+    let missing = [ErrorKind::NotFound, ErrorKind::NotADirectory];
+    fs::metadata(path).is_err_and(|error| missing.contains(&error.kind()))
 }
 
 impl Configured for FileList {
@@ -193,10 +240,7 @@ impl Source for FileList {
         most: usize,
         limit: u64,
     ) -> Result<u64, Fault> {
-        match self.has_heads() {
-            true => file::read_head(&self.path(index), page, most, limit),
-            false => self.read(index, page, limit).map(|()| page.bytes().len() as u64),
-        }
+        file::read_head(self, (index, &self.path(index)), page, most, limit)
     }
 
     fn has_heads(&self) -> bool {

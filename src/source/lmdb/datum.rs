@@ -80,14 +80,15 @@ pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, Wrong> {
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
 }
 
+/// The size of a sample of pixels; `None` for encoded ones.
+pub fn size(note: u32) -> Option<Size> {
+    (note != 0).then(|| Size::new((note & !COLOUR) >> 16, note & 0xffff))
+}
+
 /// What makes a picture of pixels; none before those that are encoded.
 pub fn head(note: u32) -> Option<PnmHead> {
-    let size = Size::new((note & !COLOUR) >> 16, note & 0xffff);
-    match note {
-        0 => None,
-        COLOUR.. => Some(PnmHead::rgb(size)),
-        _ => Some(PnmHead::gray(size)),
-    }
+    let kind = if note >= COLOUR { PnmHead::rgb } else { PnmHead::gray };
+    size(note).map(kind)
 }
 
 /// Whether [`fill`] is one read of a sample with this note.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{Entry, Format, Records, Window, Wrong, matches};
 use super::{LeftOuts, WhyLeftOut};
+use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::File;
 
@@ -86,6 +87,10 @@ impl Format for LmdbSettings {
 
     fn head(note: u32) -> Option<PnmHead> {
         datum::head(note)
+    }
+
+    fn pixels(note: u32) -> Option<u64> {
+        datum::size(note).map(Size::pixels)
     }
 
     fn walk(

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::largest::largest;
 use super::records::{Wrong, expand};
 use super::{Configured, Page, Source, file, settings};
 use crate::error::{Error, Fault, Reason, Redacted, Result};
@@ -170,6 +171,12 @@ impl Source for Npy {
     fn largest_bytes(&self) -> u64 {
         let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
         bytes.max().unwrap_or(0)
+    }
+
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        // All of a stack are of one size.
+        let firsts = self.stacks.iter().filter(|it| !it.samples.is_empty());
+        largest(firsts.map(|it| (it.samples.start, it.size.pixels())), most)
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -21,9 +21,10 @@ use crate::error::Redacted;
 use crate::file::AtomicFile;
 use crate::storage::{self, Stamp};
 
-/// The last digit is the version of the format. Machines of the other byte order have tables of their own.
+/// The last digit is the version of the format, and of what is read from files: 3 is the first with labels of FFCV's floats and
+/// with the sizes of its JPEGs. Machines of the other byte order have tables of their own.
 const MAGIC: &[u8; 16] =
-    if cfg!(target_endian = "little") { b"feedwater index2" } else { b"feedwater index\"" };
+    if cfg!(target_endian = "little") { b"feedwater index3" } else { b"feedwater index#" };
 /// Magic, checksum of what follows, hash, stamp, bytes of what was left out.
 const HEAD_BYTES: usize = 16 + 4 + 32 + 24 + 8;
 /// Bytes of what was left out, at most: some ten reasons of some twenty kinds.

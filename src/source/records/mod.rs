@@ -25,6 +25,7 @@ use serde::de::DeserializeOwned;
 use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, file};
 use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::header::PnmHead;
+use crate::source::largest::largest;
 use crate::source::left_out::none_but;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use crate::storage::{Fetch, File, Stamp, opening};
@@ -35,6 +36,8 @@ pub use window::Window;
 pub(super) use each::of_each;
 pub(super) use files::expand;
 
+use table::{Table, table_of};
+
 mod braces;
 mod each;
 mod files;
@@ -42,6 +45,7 @@ mod forward;
 mod index;
 #[cfg(any(feature = "lmdb", feature = "tfrecord"))]
 pub(in crate::source) mod protobuf;
+mod table;
 mod window;
 
 /// A format of such files, and its settings in a pipeline file. The table depends on nothing but the file, the key and
@@ -65,6 +69,11 @@ pub trait Format:
     /// What stands in the page before the bytes of a sample with this note: for formats whose files do not repeat with
     /// every sample what the decoder must know.
     fn head(_note: u32) -> Option<PnmHead> {
+        None
+    }
+
+    /// The pixels of a sample with this note, roughly; `None` where the note does not say.
+    fn pixels(_note: u32) -> Option<u64> {
         None
     }
 
@@ -357,6 +366,12 @@ impl<F: Format> Source for Records<F> {
         self.largest_bytes
     }
 
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        let entries = self.shards.iter().flat_map(|shard| &*shard.entries);
+        let pixels = (0..).zip(entries).filter_map(|(index, it)| Some((index, F::pixels(it.crc)?)));
+        largest(pixels, most)
+    }
+
     fn memory_bytes(&self) -> u64 {
         let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
         let within: usize = self.shards.iter().map(of).sum();
@@ -406,83 +421,4 @@ impl<F: Format> Configured for Records<F> {
     fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
         Self::open(paths, settings)
     }
-}
-
-struct Table {
-    file: File,
-    packing: Option<Packing>,
-    stamp: Stamp,
-    entries: Box<[Entry]>,
-    left_out: Vec<LeftOut>,
-    /// Bytes of the largest sample that is whole.
-    largest: u64,
-}
-
-impl Table {
-    fn new<F: Format>(
-        file: File,
-        packing: Option<Packing>,
-        stamp: Stamp,
-        (entries, left_out): index::Contents,
-    ) -> Self {
-        let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
-        let bytes = whole.map(|entry| {
-            u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
-        });
-        let largest = bytes.max().unwrap_or(0);
-        Self { file, packing, stamp, entries, left_out, largest }
-    }
-}
-
-fn table_of<F: Format>(
-    path: &PathBuf,
-    number: usize,
-    format: &F,
-    unpacker: &Arc<Unpacker>,
-) -> Result<Table> {
-    let io = |error: io::Error| Error::io(path, &error);
-    let file = File::open_pooled(path).map_err(io)?;
-    let stamp = file.stamp().map_err(io)?;
-    let settings = serde_json::to_string(format)
-        .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
-    let index = |packing: Option<Packing>| {
-        let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
-        index::Index::new(path, F::KEY, &format!("{settings}{packed}"))
-    };
-    let opened = |file: File, packing: Option<Packing>| match packing {
-        Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
-        None => (file, stamp.len),
-    };
-    // A file that has a table is not read at all here, wherever it lies.
-    for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
-        let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
-        if let Some(contents) = index(packing).read(stamp, len) {
-            let (file, _) = opened(file, packing);
-            return Ok(Table::new::<F>(file, packing, stamp, contents));
-        }
-    }
-    let packing = packing::<F>(&file).map_err(io)?;
-    let (file, len) = opened(file, packing);
-    let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
-    let mut window = Window::new(&file, len);
-    let walked = format.walk(&mut window, &mut entries, &mut left_out);
-    let walked = walked.and_then(|()| window.drain());
-    walked.map_err(|wrong| {
-        let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
-        Error::config(place, wrong.problem)
-    })?;
-    if file.stamp().map_err(io)? != stamp {
-        let problem = "was changed while it was indexed; wait until it is written";
-        return Err(io(io::Error::other(problem)));
-    }
-    let contents = (entries.into_boxed_slice(), left_out.into_list());
-    index(packing).write(stamp, &contents);
-    Ok(Table::new::<F>(file, packing, stamp, contents))
-}
-
-/// How the file is compressed, if it is, and the format can be.
-fn packing<F: Format>(file: &File) -> io::Result<Option<Packing>> {
-    let mut first = [0; 512];
-    let len = file.read_at(&mut first, 0)?;
-    Ok(Packing::of(&first[..len]).filter(|_| F::unpacks(&first[..len])))
 }

@@ -51,6 +51,12 @@ impl Sequence {
         true
     }
 
+    /// Whether this is the farthest block that was asked for.
+    #[cfg(test)]
+    pub fn is_front(&self, key: Key) -> bool {
+        self.front == key
+    }
+
     /// Whether a block will be needed soon.
     pub fn is_ahead(&self, (number, block): Key) -> bool {
         let (file, last) = self.front;

@@ -76,10 +76,75 @@ fn workers_know_how_long_they_waited_for_a_processor() {
     let sum = waits.others + waits.own + waits.quota + waits.stolen;
     assert!((sum - waits.seconds).abs() < 1e-9, "{waits:?}");
     // Of the workers' time all is somewhere, and once.
-    let Spent { stages, processor, input, room, between } = Spent::of(&profile);
+    let Spent { stages, processor, input, room, starting, finished, between } = Spent::of(&profile);
     let stages: f64 = stages.iter().map(|it| it.1).sum();
-    let spent = stages + processor.unwrap().all + input + room + between;
+    let spent = stages + processor.unwrap().all + input + room + starting + finished + between;
     assert!((0.999..1.2).contains(&spent), "{spent}");
+}
+
+/// A run of half a second: 0.1 s are over before the workers begin, and they are over 0.3 s before it ends.
+#[test]
+fn workers_that_have_not_begun_or_are_over_are_not_between_their_stages() {
+    let mut profile = profile();
+    profile.seconds = 0.5;
+    profile.processors.waits = None;
+    profile.stages.retain(|it| [Stage::Decode, Stage::HandOver].contains(&it.stage));
+    for (stage, busy) in profile.stages.iter_mut().zip([2.0 * 0.06, 0.0]) {
+        (stage.busy, stage.cpu_share, stage.waited_for_processor) = (busy, 1.0, None);
+    }
+    for thread in profile.threads.iter_mut().filter(|it| it.name != "feedwater-list") {
+        (thread.busy, thread.ran, thread.waited_for_processor) = (0.06, None, None);
+        (thread.waited_for_input, thread.waited_for_room) = (0.0, 0.03);
+        (thread.starting, thread.finished) = (0.1, 0.3);
+    }
+    let near = |found: f64, expected: f64| assert!((found - expected).abs() < 1e-9, "{found}");
+    let Spent { stages, room, starting, finished, between, .. } = Spent::of(&profile);
+    near(stages[0].1, 0.12);
+    for (found, expected) in [(room, 0.06), (starting, 0.2), (finished, 0.6), (between, 0.02)] {
+        near(found, expected);
+    }
+    let report = explain(&profile, &Options::default()).unwrap().to_string();
+    for line in
+        ["before they began: 20 %", "after the last sample: 60 %", "between the stages: 2.0 %"]
+    {
+        assert!(report.contains(&format!("{line} of the workers' time")), "{line}: {report}");
+    }
+    // The model's workers do what was between the stages, and not what was before and after all of them.
+    let overhead = fit(&profile, None).unwrap().model;
+    let overhead = overhead.stages.iter().find(|it| it.name == "overhead").unwrap();
+    let samples = profile.stage(Stage::HandOver).unwrap().count as f64;
+    near(overhead.service.mean, 2.0 * 0.01 / samples);
+}
+
+/// Whatever a consumer does after the last batch, the workers spend no more of their time between stages.
+#[test]
+fn the_time_after_the_last_sample_is_no_workers_time_between_stages() {
+    let loader = Loader::builder(common::memory(16), common::training())
+        .device(DeviceChoice::Cpu)
+        .batch(4)
+        .workers(2)
+        .epochs(Some(1))
+        .build()
+        .unwrap();
+    loader.into_iter().for_each(|batch| drop(batch.unwrap()));
+    let over = |profile: &Profile| profile.workers().all(|it| it.finished > 0.0);
+    let mut profile = loader.profile();
+    while !over(&profile) {
+        // The threads end by themselves, whenever the machine lets them.
+        std::thread::sleep(Duration::from_millis(1));
+        profile = loader.profile();
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let later = loader.profile();
+    let seconds = |profile: &Profile, share: fn(&Spent) -> f64| {
+        share(&Spent::of(profile)) * 2.0 * profile.seconds
+    };
+    let passed = 2.0 * (later.seconds - profile.seconds);
+    assert!(passed >= 0.2, "{passed}");
+    let more = |share| seconds(&later, share) - seconds(&profile, share);
+    let (finished, between) = (more(|it| it.finished), more(|it| it.between));
+    assert!((finished - passed).abs() < 1e-6 && between.abs() < 1e-6, "{finished} {between}");
+    assert!(later.workers().all(|it| it.starting > 0.0 && it.starting < later.seconds));
 }
 
 #[test]
@@ -240,6 +305,7 @@ fn who_waits_for_a_processor_is_no_straggler() {
     for (thread, waited) in profile.threads.iter_mut().skip(1).zip([7.0, 2.0]) {
         (thread.count, thread.busy, thread.ran) = (100, 5.0 + waited, Some(4.0));
         (thread.waited_for_processor, thread.waited_for_room) = (Some(waited), 7.0 - waited);
+        (thread.starting, thread.finished) = (0.0, 0.0);
     }
     let workers = |profile: &Profile| fit(profile, None).unwrap().model.workers;
     assert_eq!(workers(&profile), [1.0, 1.0]);

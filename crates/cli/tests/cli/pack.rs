@@ -606,6 +606,17 @@ fn the_command_packs_verifies_and_says_how_to_read_it() {
         (&json["verified"], &json["shards"][0]["name"]),
         (&12.into(), &"val-000000.tar".into())
     );
+    // What is none of the samples is told before the work, with and without any.
+    fs::write(data.join("readme.txt"), "text").unwrap();
+    for arguments in [&["data", "some"][..], &["data", "none", "--shorter", "32", "--dry-run"]] {
+        let (code, text, _) = run(arguments);
+        let told = text.lines().nth(1).unwrap_or_default();
+        assert!(code == Some(0) && told.starts_with("left out  1 files lie beside"), "{text}");
+        let json = run(&[arguments, &["--overwrite", "--json"]].concat()).1;
+        let json: Value = serde_json::from_str(&json).unwrap_or_else(|it| panic!("{it}: {json}"));
+        assert_eq!(json["left_out"][0]["why"], "beside_classes", "{json}");
+    }
+    fs::remove_file(data.join("readme.txt")).unwrap();
     let (code, _, words) = run(&["data", "plain", "--name", "other"]);
     assert!(code == Some(2) && words.contains("name was \"val\", is \"other\""), "{words}");
 }

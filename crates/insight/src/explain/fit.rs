@@ -231,7 +231,8 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     // Who was without a processor for longer is no straggler.
     let busy = |it: &ThreadProfile| match (it.ran, it.waited_for_processor) {
         (Some(ran), Some(waited)) => {
-            let own = profile.seconds - waited - it.waited_for_input - it.waited_for_room;
+            let own =
+                it.present(profile.seconds) - waited - it.waited_for_input - it.waited_for_room;
             own.clamp(ran, it.busy.max(ran))
         }
         _ => it.busy,
@@ -279,7 +280,7 @@ fn overhead(profile: &Profile, samples: f64) -> f64 {
     let (mut unknown, mut known, mut ran) = (0.0, 0.0, 0.0);
     for thread in profile.workers() {
         let accounted = thread.busy + thread.waited_for_input + thread.waited_for_room;
-        unknown += (profile.seconds - accounted).max(0.0);
+        unknown += (thread.present(profile.seconds) - accounted).max(0.0);
         known += thread.busy;
         ran += thread.ran.unwrap_or(0.0);
     }
@@ -288,7 +289,7 @@ fn overhead(profile: &Profile, samples: f64) -> f64 {
     // A processor worked for the thread, and in no stage.
     let worked: f64 = profile.stages.iter().filter(|it| is_of_workers(it)).map(worked).sum();
     let between = (ran - worked).max(0.0);
-    // More than that is no overhead: the threads were not there all the time, or waits have not ended yet.
+    // More than that is no overhead: waits have not ended yet, or threads were not allowed to work all the time.
     let overhead = if unknown < 0.3 * known { unknown.max(between) } else { between };
     overhead / samples
 }

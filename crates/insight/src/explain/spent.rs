@@ -17,6 +17,12 @@ pub struct Spent {
     pub input: f64,
     /// Waiting for room.
     pub room: f64,
+    /// Before they began: the loader was still being built.
+    #[serde(default)]
+    pub starting: f64,
+    /// After they were over: nothing was left to do.
+    #[serde(default)]
+    pub finished: f64,
     /// What is in none of these: work between the stages, and waits that had not ended.
     pub between: f64,
 }
@@ -58,8 +64,9 @@ impl Spent {
             left -= share;
             share
         };
+        let (starting, finished) = (take(|it| it.starting), take(|it| it.finished));
         let (room, input) = (take(|it| it.waited_for_room), take(|it| it.waited_for_input));
-        Self { stages, processor, input, room, between: left }
+        Self { stages, processor, input, room, starting, finished, between: left }
     }
 
     /// What is not of a single stage, line by line.
@@ -90,6 +97,8 @@ impl Spent {
         let rest = [
             ("waiting for room", self.room),
             ("waiting for something to do", self.input),
+            ("before they began", self.starting),
+            ("after the last sample", self.finished),
             ("between the stages", self.between),
         ];
         let rest = rest.into_iter().filter(|it| it.1 >= 0.005);

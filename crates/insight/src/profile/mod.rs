@@ -200,6 +200,12 @@ pub struct ThreadProfile {
     pub waited_for_input: f64,
     /// Seconds that it waited for room.
     pub waited_for_room: f64,
+    /// Seconds before it began: the loader was still being built.
+    #[serde(default)]
+    pub starting: f64,
+    /// Seconds after it was over: there was nothing left to do.
+    #[serde(default)]
+    pub finished: f64,
     /// Seconds that a processor worked for it; `None` where the system does not tell.
     #[serde(default)]
     pub ran: Option<f64>,
@@ -332,6 +338,13 @@ impl Profile {
         let ConsumerProfile { waited, stepped, step, .. } = &self.consumer;
         let seconds = waited + stepped.max(self.batches as f64 * step.mean);
         if seconds > 0.0 { self.images as f64 / seconds } else { 0.0 }
+    }
+}
+
+impl ThreadProfile {
+    /// Seconds in which the thread was there, of all that were measured.
+    pub fn present(&self, seconds: f64) -> f64 {
+        (seconds - self.starting - self.finished).max(0.0)
     }
 }
 

@@ -67,7 +67,8 @@
     const parts = spent.stages.map(([stage, part]) => [title(stage), part, '', { background: `var(--${stage})` }]);
     if (waits) parts.push(['waiting for a processor', waits.all, '', { background: 'var(--processor)' }]);
     parts.push(['between the stages', spent.between, '', { background: 'var(--quiet)' }],
-      ['waiting for something to do', spent.input, 'input'], ['waiting for room', spent.room, 'room']);
+      ['waiting for something to do', spent.input, 'input'], ['waiting for room', spent.room, 'room'],
+      ['before they began', spent.starting, 'input'], ['after the last sample', spent.finished, 'input']);
     const some = parts.filter(([, part]) => part >= 0.0005), words = some.map(([name, part]) => `${name} ${percent(part)}`).join(', ');
     $('spent').append(bar(some.map(([, part, name, style]) => [name, part, style]), words));
     const who = waits ? [['other programs', waits.others], ['the CPU quota', waits.quota], ['the hypervisor', waits.stolen],

@@ -1,0 +1,68 @@
+//! Which samples are the largest, where a table says so without reading them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// The samples with the most pixels, the largest first, and of equal ones the first: `most` of these indices with their pixels.
+/// Those of 0 pixels are of unknown size, and not among them.
+pub fn largest(samples: impl Iterator<Item = (u64, u64)>, most: usize) -> Vec<(u64, u64)> {
+    let mut kept = BinaryHeap::with_capacity(most + 1);
+    for (index, pixels) in samples {
+        let entry = Reverse((pixels, Reverse(index)));
+        // Most samples are smaller than all that are kept, which one comparison tells.
+        let smaller = kept.len() == most && kept.peek().is_none_or(|smallest| *smallest < entry);
+        if pixels > 0 && !smaller {
+            kept.push(entry);
+            if kept.len() > most {
+                kept.pop();
+            }
+        }
+    }
+    // In the order of `Reverse`, which is the largest first.
+    let sorted = kept.into_sorted_vec();
+    sorted.into_iter().map(|Reverse((pixels, Reverse(index)))| (index, pixels)).collect()
+}
+
+/// A number of pixels below 2^32 in 16 bits, no smaller for more pixels: the highest 11 bits, and how far they are shifted.
+pub fn in_16_bits(pixels: u64) -> u16 {
+    let bits = u64::BITS - pixels.leading_zeros();
+    let shift = bits.saturating_sub(MANTISSA);
+    ((shift as u16) << MANTISSA) | (pixels >> shift) as u16
+}
+
+/// The pixels that [`in_16_bits`] stands for: at most a thousandth fewer than there are.
+pub fn from_16_bits(short: u16) -> u64 {
+    u64::from(short & ((1 << MANTISSA) - 1)) << (short >> MANTISSA)
+}
+
+const MANTISSA: u32 = 11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_come_first_and_of_equal_ones_the_first() {
+        let pixels = [5, 0, 9, 5, 7, 9, 1];
+        let samples = || (0..).zip(pixels);
+        assert_eq!(largest(samples(), 3), [(2, 9), (5, 9), (4, 7)]);
+        assert_eq!(largest(samples(), 5), [(2, 9), (5, 9), (4, 7), (0, 5), (3, 5)]);
+        assert_eq!(largest(samples(), 4), [(2, 9), (5, 9), (4, 7), (0, 5)]);
+        assert_eq!(largest(samples(), 50).len(), 6, "0 pixels are not known");
+        assert_eq!(largest(samples(), 0), []);
+    }
+
+    #[test]
+    fn sixteen_bits_keep_the_order_and_a_thousandth() {
+        let mut last = 0;
+        let sides = (0..=65535u64).step_by(7).chain([65535]);
+        for pixels in sides.map(|side| side * side) {
+            let short = in_16_bits(pixels);
+            assert!(short >= last, "{pixels}");
+            last = short;
+            let back = from_16_bits(short);
+            assert!(back <= pixels && pixels - back <= pixels / 1000, "{pixels} {back}");
+        }
+        assert_eq!([0, 1, 2047].map(|it| from_16_bits(in_16_bits(it))), [0, 1, 2047]);
+    }
+}

@@ -1,0 +1,92 @@
+//! A file of samples with its table: read from the disk where it was kept, else made by walking the file.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::index;
+use super::{DAMAGED, Entry, Format, LeftOut, LeftOuts, Window};
+use crate::error::{Error, Result};
+use crate::storage::unpacked::{Packing, Unpacker};
+use crate::storage::{File, Stamp};
+
+/// What is known of a file once it is open.
+pub struct Table {
+    pub file: File,
+    pub packing: Option<Packing>,
+    pub stamp: Stamp,
+    pub entries: Box<[Entry]>,
+    pub left_out: Vec<LeftOut>,
+    /// Bytes of the largest sample that is whole.
+    pub largest: u64,
+}
+
+impl Table {
+    fn new<F: Format>(
+        file: File,
+        packing: Option<Packing>,
+        stamp: Stamp,
+        (entries, left_out): index::Contents,
+    ) -> Self {
+        let whole = entries.iter().filter(|entry| entry.len != DAMAGED);
+        let bytes = whole.map(|entry| {
+            u64::from(entry.len) + F::head(entry.crc).map_or(0, |head| head.bytes().len() as u64)
+        });
+        let largest = bytes.max().unwrap_or(0);
+        Self { file, packing, stamp, entries, left_out, largest }
+    }
+}
+
+/// Opens a file and makes its table, or reads that of an earlier time.
+pub fn table_of<F: Format>(
+    path: &PathBuf,
+    number: usize,
+    format: &F,
+    unpacker: &Arc<Unpacker>,
+) -> Result<Table> {
+    let io = |error: io::Error| Error::io(path, &error);
+    let file = File::open_pooled(path).map_err(io)?;
+    let stamp = file.stamp().map_err(io)?;
+    let settings = serde_json::to_string(format)
+        .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
+    let index = |packing: Option<Packing>| {
+        let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
+        index::Index::new(path, F::KEY, &format!("{settings}{packed}"))
+    };
+    let opened = |file: File, packing: Option<Packing>| match packing {
+        Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),
+        None => (file, stamp.len),
+    };
+    // A file that has a table is not read at all here, wherever it lies.
+    for packing in [None].into_iter().chain(Packing::ALL.map(Some)) {
+        let len = if packing.is_some() { Window::UNKNOWN } else { stamp.len };
+        if let Some(contents) = index(packing).read(stamp, len) {
+            let (file, _) = opened(file, packing);
+            return Ok(Table::new::<F>(file, packing, stamp, contents));
+        }
+    }
+    let packing = packing::<F>(&file).map_err(io)?;
+    let (file, len) = opened(file, packing);
+    let (mut entries, mut left_out) = (Vec::new(), LeftOuts::default());
+    let mut window = Window::new(&file, len);
+    let walked = format.walk(&mut window, &mut entries, &mut left_out);
+    let walked = walked.and_then(|()| window.drain());
+    walked.map_err(|wrong| {
+        let place = format!("source.{}: {}, byte {}", F::KEY, path.display(), wrong.offset);
+        Error::config(place, wrong.problem)
+    })?;
+    if file.stamp().map_err(io)? != stamp {
+        let problem = "was changed while it was indexed; wait until it is written";
+        return Err(io(io::Error::other(problem)));
+    }
+    let contents = (entries.into_boxed_slice(), left_out.into_list());
+    index(packing).write(stamp, &contents);
+    Ok(Table::new::<F>(file, packing, stamp, contents))
+}
+
+/// How the file is compressed, if it is, and the format can be.
+fn packing<F: Format>(file: &File) -> io::Result<Option<Packing>> {
+    let mut first = [0; 512];
+    let len = file.read_at(&mut first, 0)?;
+    Ok(Packing::of(&first[..len]).filter(|_| F::unpacks(&first[..len])))
+}
