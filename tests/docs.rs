@@ -135,11 +135,22 @@ fn the_reference_of_the_pipeline_file_has_every_key() {
     }
 }
 
+/// Each source has a row whose example is valid, and which names its settings.
 #[test]
 fn the_keys_of_sources_and_operators_are_in_their_pages() {
-    let sources = read("docs/sources.md");
+    let page = read("docs/sources.md");
     for key in feedwater::source::KEYS {
-        assert!(sources.contains(&format!("| `{key} = ")), "docs/sources.md lacks {key}");
+        let begin = format!("| `{key} = ");
+        let row = page.lines().find(|line| line.starts_with(&begin));
+        let row = row.unwrap_or_else(|| panic!("docs/sources.md lacks {key}"));
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let example = cells[0].trim_start_matches("| ").trim_matches('`');
+        let pipeline = Pipeline::from_toml(&format!("[source]\n{example}\n"), "").unwrap();
+        for setting in pipeline.source.to_table().unwrap().keys().filter(|it| it != key) {
+            let named = cells[2].contains(&format!("`{setting}`"))
+                || cells[2].contains(&format!("`{setting} ="));
+            assert!(named, "docs/sources.md: {key} lacks {setting}");
+        }
     }
     let operators = read("docs/operators.md");
     for name in feedwater::op::NAMES {
