@@ -1,4 +1,70 @@
-#![doc = include_str!("../README.md")]
+//! A data loader for vision models: compressed images in, batches that are ready for the model out.
+//!
+//! feedwater reads images (JPEG, PNG, WebP, PNM) from folders, record files, archives and object storage, decodes them, runs a chain
+//! of operators, and gives batches in host memory or on a GPU. It does for Rust what NVIDIA DALI does for Python.
+//!
+//! * Pixels that the CPU decodes and transforms equal Pillow's and torchvision's bit for bit.
+//! * The same seed gives the same batch for any number of workers, batch size and number of shards.
+//! * Memory is predicted before the run ([`footprint`]), allocated once, and limited where asked.
+//! * Every sample's outcome is counted ([`loader::Stats`]).
+//!
+//! The GPU path is complete, but no real GPU has run it yet: it is tested against a simulated driver and with kernels compiled for the
+//! host. CUDA is opened at run time, and everything also runs on the CPU.
+//!
+//! # Start here
+//!
+//! ```no_run
+//! use feedwater::loader::Loader;
+//! use feedwater::op::{Chain, Flip, Normalize, RandomResizedCrop};
+//! use feedwater::source::Directory;
+//!
+//! fn main() -> feedwater::Result<()> {
+//!     let chain = Chain::new()
+//!         .then(RandomResizedCrop::to(224, 224))
+//!         .then(Flip { horizontal: 0.5, ..Flip::default() })
+//!         .then(Normalize::IMAGENET);
+//!     let source = Directory::open("data/train")?;
+//!     let loader = Loader::builder(source, chain).batch(64).shuffle(true).epochs(Some(1)).build()?;
+//!     for batch in &loader {
+//!         let batch = batch?;
+//!         println!("{} {:?}", batch.shape(), batch.labels());
+//!     } // a dropped batch gives its memory back to the loader
+//!     Ok(())
+//! }
+//! ```
+//!
+//! The same pipeline as a TOML file: `config::Pipeline::from_file("pipeline.toml")?.builder()?.build()?` ([`config::Pipeline`]).
+//!
+//! # The main types
+//!
+//! | to | use |
+//! |---|---|
+//! | name the data | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
+//! | join, mix and choose samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
+//! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
+//! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
+//! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
+//! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
+//! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`measure::Profile`], [`loader::Loader::report`] |
+//! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
+//! | read boxes and masks | [`loader::Batch::objects`], [`annotation`] |
+//!
+//! # Features
+//!
+//! Folders, file lists, WebDataset, the image formats and the GPU path need no feature.
+//!
+//! * `remote`: files behind URLs (S3, Google Cloud Storage, Azure, HTTP), see [`storage`].
+//! * `beton`, `coco`, `lmdb`, `npy`, `parquet`, `recordio`, `tfrecord`: one source each.
+//! * `zstd`: shards that are compressed with Zstandard.
+//! * `all-sources`: all of the above.
+//! * `tracing`: events of the `tracing` crate, every stage of a sample at TRACE and every batch at DEBUG.
+//!
+//! # Rules
+//!
+//! * Build with `panic = "unwind"`, the default. `panic = "abort"` does not compile, because errors of libjpeg unwind.
+//! * Build loaders after `fork`. A child process gets [`Error::Forked`] from a loader of its parent.
+//!
+//! The repository has guides and recipes in its folder `docs`, and programs in `examples`.
 
 pub mod annotation;
 pub mod config;
@@ -26,3 +92,34 @@ pub mod tune;
 
 pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model};
+
+/// Compiles the Rust blocks of the pages. `tests/docs.rs` checks that every page is here.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../README.md")]
+    mod readme {}
+    #[doc = include_str!("../docs/benchmarks.md")]
+    mod benchmarks {}
+    #[doc = include_str!("../docs/caches.md")]
+    mod caches {}
+    #[doc = include_str!("../docs/getting-started.md")]
+    mod getting_started {}
+    #[doc = include_str!("../docs/gpu.md")]
+    mod gpu {}
+    #[doc = include_str!("../docs/insight.md")]
+    mod insight {}
+    #[doc = include_str!("../docs/memory.md")]
+    mod memory {}
+    #[doc = include_str!("../docs/operators.md")]
+    mod operators {}
+    #[doc = include_str!("../docs/order-and-resume.md")]
+    mod order_and_resume {}
+    #[doc = include_str!("../docs/pipeline-file.md")]
+    mod pipeline_file {}
+    #[doc = include_str!("../docs/recipes.md")]
+    mod recipes {}
+    #[doc = include_str!("../docs/remote-storage.md")]
+    mod remote_storage {}
+    #[doc = include_str!("../docs/sources.md")]
+    mod sources {}
+}

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use feedwater::Error;
 use feedwater::config::Pipeline;
-use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
 use feedwater::source::{
@@ -75,32 +74,17 @@ fn the_documented_file_is_read() {
     assert!(pipeline.chain.steps().iter().all(|step| step.placement == Placement::Auto));
 }
 
-/// The README shows a file; what it shows is read and has the values of the documentation.
+/// docs/pipeline-file.md shows a file; it is read and has the values of the documentation.
 #[test]
-fn the_file_of_the_readme_is_read() {
-    let readme = include_str!("../README.md");
-    let (_, rest) = readme.split_once("```toml\n").unwrap();
+fn the_file_of_the_documentation_is_read() {
+    let page = include_str!("../docs/pipeline-file.md");
+    let (_, rest) = page.split_once("```toml\n").unwrap();
     let (text, _) = rest.split_once("```").unwrap();
     let shown = Pipeline::from_toml(text, "").unwrap();
     let documented = Pipeline::from_toml(WHOLE, "").unwrap();
     assert_eq!(shown.source, documented.source);
     assert_eq!(shown.settings, documented.settings);
     assert_eq!(format!("{:?}", shown.chain), format!("{:?}", documented.chain));
-}
-
-#[test]
-fn the_memory_table_of_the_readme_is_what_plan_prints() {
-    let readme = include_str!("../README.md");
-    let (_, rest) = readme.split_once("```toml\n").unwrap();
-    let (file, _) = rest.split_once("```").unwrap();
-    let (_, rest) = readme.split_once("```text\nmemory ").unwrap();
-    let (shown, _) = rest.split_once("```").unwrap();
-    let dir = tempfile::tempdir().unwrap();
-    let settings = synth::Settings { images: 200, ..Default::default() };
-    synth::write(&dir.path().join("data/train"), &settings, |_| ()).unwrap();
-    let pipeline = Pipeline::from_toml(file, dir.path()).unwrap();
-    let plan = pipeline.builder().unwrap().device(DeviceChoice::Cpu).plan().unwrap();
-    assert_eq!(plan.footprint.to_string().trim_end(), format!("memory {}", shown.trim_end()));
 }
 
 #[test]

@@ -8,7 +8,7 @@
 //! the case names), runs again and compares: the images per second that were promised with those that were measured. Disks,
 //! networks and steps are threads that sleep, so that they are the same on every machine; decoding is real, and needs a
 //! machine that has nothing else to do. `--save` writes each report with what was measured after it, which
-//! `tests/explain.rs` reads.
+//! `crates/cli/tests/cli/explain.rs` reads.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -42,7 +42,7 @@ impl Loader {
     }
 
     /// Serves [`metrics`](Self::metrics) at `http://ADDRESS/metrics` until the loader is dropped; gives the address, with the
-    /// port that was taken where `address` has port 0. Its sentences have tests in `tests/metrics/`:
+    /// port that was taken where `address` has port 0. Its sentences have tests in `crates/cli/tests/cli/metrics/`:
     ///
     /// * Only addresses of this machine's loopback (127.0.0.0/8, ::1): nothing is asked of who asks.
     /// * `GET /metrics` gives the text; another path is 404, another method 405, what is not HTTP/1 400, and a request of

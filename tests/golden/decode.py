@@ -5,7 +5,7 @@ tests/golden/tolerated/ has damaged images that Pillow takes, also with its byte
 
 Run with Pillow 12.x and numpy:  python tests/golden/decode.py
 What Pillow makes of every byte of a PGM with every largest value up to 255 is hashed into tests/golden/pnm.sha256.
-With `recipes DIR` it hashes Pillow's RGB bytes of the JPEGs there (see `write_recipes` in tests/decode.rs) into
+With `recipes DIR` it hashes Pillow's RGB bytes of the JPEGs there (see `write_recipes` in tests/images/decode.rs) into
 tests/golden/recipes.sha256 instead.
 The pictures are synthetic (seeded noise over gradients). Orientation is not applied: the bytes are those of
 `Image.open(file).convert("RGB")`.

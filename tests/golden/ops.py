@@ -4,7 +4,7 @@
     python -m venv venv && venv/bin/pip install pillow==12.3.0 numpy torch==2.11.0 torchvision==0.26.0
     venv/bin/python tests/golden/ops.py
 
-Pictures are not stored: `picture` below and its twin in tests/golden.rs compute the same bytes. Values come
+Pictures are not stored: `picture` below and its twin in tests/images/golden.rs compute the same bytes. Values come
 from Pillow itself and from torchvision's transforms on PIL images with ToTensor and Normalize; f16 and bf16
 are torch's conversions of those. Large results are stored as SHA-256 of their bytes (little endian), small
 ones of resizing as the bytes in hex, so that a difference can be measured.
@@ -35,7 +35,7 @@ FILTERS = {
 
 
 def picture(width, height, seed):
-    """Waves with noise: the same integers as `picture` in tests/golden.rs."""
+    """Waves with noise: the same integers as `picture` in tests/images/golden.rs."""
     at = np.arange(width * height * 3, dtype=np.uint64)
     x, y, c = at // 3 % width, at // 3 // width, at % 3
     noise = (at + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)

@@ -1,4 +1,4 @@
-//! `decode.strict`: damaged images end in a fault, or are used and counted; `tests/decode.rs` compares the pixels.
+//! `decode.strict`: damaged images end in a fault, or are used and counted; `tests/images/decode.rs` compares the pixels.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,4 +1,4 @@
-//! The sentences above `FileList` about tables and JSON lines; those about text are in tests/source.rs.
+//! The sentences above `FileList` about tables and JSON lines; those about text are in tests/sources/source.rs.
 
 use crate::common;
 use std::fs;

@@ -1,5 +1,5 @@
 //! Each sentence above `WebDataset` and its tar headers, on archives that webdataset and Python's tarfile wrote
-//! (tests/golden/records.py) and on archives made here. Tables, patterns and reads are those of tests/tfrecord.rs.
+//! (tests/golden/records.py) and on archives made here. Tables, patterns and reads are those of tests/sources/tfrecord.rs.
 
 use std::fs;
 use std::ops::Range;

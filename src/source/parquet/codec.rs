@@ -108,7 +108,7 @@ mod tests {
 
     use super::*;
 
-    /// Of those that a compressor is at hand for; all are read in tests/parquet.rs.
+    /// Of those that a compressor is at hand for; all are read in tests/sources/parquet.rs.
     #[test]
     fn what_comes_out_must_be_what_was_announced() {
         let text = b"so much depends upon a red wheel barrow ".repeat(50);

@@ -1,0 +1,296 @@
+//! The pages that users read: their TOML is valid, the commands that they name exist, their links lead somewhere. Their Rust blocks
+//! are doctests (`src/lib.rs`, `mod pages`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use feedwater::config::Pipeline;
+use feedwater::loader::DeviceChoice;
+use feedwater::synth;
+
+/// The repository: the nearest folder upwards that has the pages.
+fn top() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let found = here.ancestors().find(|it| it.join("docs/recipes.md").is_file());
+    found.expect("a folder with docs/recipes.md").to_path_buf()
+}
+
+/// Names, relative to the repository, and texts of the pages for users.
+fn pages() -> BTreeMap<String, String> {
+    let mut names = vec!["README.md".to_string()];
+    for entry in fs::read_dir(top().join("docs")).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        if name.ends_with(".md") {
+            names.push(format!("docs/{name}"));
+        }
+    }
+    names.into_iter().map(|name| (name.clone(), read(&name))).collect()
+}
+
+fn read(name: &str) -> String {
+    fs::read_to_string(top().join(name)).unwrap()
+}
+
+/// The blocks between fences: line of the first fence, language, text.
+fn blocks(page: &str) -> Vec<(usize, String, String)> {
+    let mut found: Vec<(usize, String, String)> = Vec::new();
+    let mut open = false;
+    for (number, line) in page.lines().enumerate() {
+        match (line.strip_prefix("```"), open) {
+            (Some(language), false) => found.push((number + 1, language.into(), String::new())),
+            (Some(_), true) => {}
+            (None, true) => {
+                let (_, _, text) = found.last_mut().unwrap();
+                text.push_str(line);
+                text.push('\n');
+            }
+            (None, false) => continue,
+        }
+        open ^= line.starts_with("```");
+    }
+    assert!(!open, "a block is not closed");
+    found
+}
+
+/// The text without its blocks.
+fn prose(page: &str) -> String {
+    let mut open = false;
+    let lines = page.lines().filter(|line| {
+        let fence = line.starts_with("```");
+        open ^= fence;
+        !open && !fence
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The pipeline file that the documentation shows.
+fn documented_file() -> String {
+    let page = read("docs/pipeline-file.md");
+    blocks(&page).into_iter().find(|(_, language, _)| language == "toml").unwrap().2
+}
+
+#[test]
+fn the_readme_is_short_and_says_at_once_that_no_gpu_has_run_it() {
+    let readme = read("README.md");
+    assert!(readme.lines().count() <= 120, "README.md has {} lines", readme.lines().count());
+    let first: Vec<&str> = readme.lines().take(10).collect();
+    assert!(first.join(" ").contains("no real GPU has run it"), "{first:?}");
+}
+
+#[test]
+fn every_toml_block_is_a_valid_pipeline() {
+    for (name, page) in pages() {
+        for (line, language, text) in blocks(&page) {
+            if language != "toml" {
+                continue;
+            }
+            if text.starts_with("[dependencies]") {
+                text.parse::<toml::Table>().unwrap_or_else(|it| panic!("{name}:{line}: {it}"));
+                continue;
+            }
+            let has_source =
+                text.lines().any(|it| it.starts_with("[source") || it.starts_with("[[source"));
+            let source = if has_source { "" } else { "[source]\ndirectory = \"data\"\n" };
+            let text = format!("{text}\n{source}");
+            if let Err(error) = Pipeline::from_toml(&text, "") {
+                panic!("{name}:{line}: {error}");
+            }
+            // What is commented out is a setting too, with a sentence or another setting behind it.
+            let all: Vec<String> = text
+                .lines()
+                .map(|it| match it.strip_prefix("# ") {
+                    Some(setting) if setting.contains(" = ") => setting.to_string(),
+                    _ => it.to_string(),
+                })
+                .collect();
+            if let Err(error) = Pipeline::from_toml(&all.join("\n"), "") {
+                panic!("{name}:{line}, with what is commented out: {error}");
+            }
+        }
+    }
+}
+
+/// Every setting of the sections besides `[source]` is in the reference.
+#[test]
+fn the_reference_of_the_pipeline_file_has_every_key() {
+    let mut text = documented_file().replace("\n# ", "\n");
+    text += "[cache]\nencoded = 1\ndecoded = 1\npresize = 1\n\
+             [storage]\nca_file = \"a\"\ncache_directory = \"b\"\n";
+    text = text.replace("shard = ", "rank = 0\nworld = 1\nshard = ");
+    let written = Pipeline::from_toml(&text, "").unwrap().to_toml().unwrap();
+    let written: toml::Table = written.parse().unwrap();
+    let page = read("docs/pipeline-file.md");
+    for section in ["loader", "decode", "output", "cache", "limits", "storage"] {
+        let (_, part) = page.split_once(&format!("\n## [{section}]\n")).unwrap();
+        let part = part.split("\n## ").next().unwrap();
+        let keys = written[section].as_table().unwrap();
+        assert!(!keys.is_empty());
+        for key in keys.keys() {
+            let first =
+                |line: &str| line.split('|').nth(1).unwrap_or("").contains(&format!("`{key}`"));
+            assert!(part.lines().any(first), "[{section}] of docs/pipeline-file.md lacks {key}");
+        }
+    }
+}
+
+/// Each source has a row whose example is valid, and which names its settings.
+#[test]
+fn the_keys_of_sources_and_operators_are_in_their_pages() {
+    let page = read("docs/sources.md");
+    for key in feedwater::source::KEYS {
+        let begin = format!("| `{key} = ");
+        let row = page.lines().find(|line| line.starts_with(&begin));
+        let row = row.unwrap_or_else(|| panic!("docs/sources.md lacks {key}"));
+        let cells: Vec<&str> = row.split(" | ").collect();
+        let example = cells[0].trim_start_matches("| ").trim_matches('`');
+        let pipeline = Pipeline::from_toml(&format!("[source]\n{example}\n"), "").unwrap();
+        for setting in pipeline.source.to_table().unwrap().keys().filter(|it| it != key) {
+            let named = cells[2].contains(&format!("`{setting}`"))
+                || cells[2].contains(&format!("`{setting} ="));
+            assert!(named, "docs/sources.md: {key} lacks {setting}");
+        }
+    }
+    let operators = read("docs/operators.md");
+    for name in feedwater::op::NAMES {
+        assert!(operators.contains(&format!("| `{name}` |")), "docs/operators.md lacks {name}");
+    }
+}
+
+/// The memory that docs/memory.md shows is what `feedwater plan` prints for the documented file.
+#[test]
+fn the_documented_memory_is_what_plan_prints() {
+    let page = read("docs/memory.md");
+    let (_, rest) = page.split_once("```text\nmemory ").unwrap();
+    let (shown, _) = rest.split_once("```").unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let settings = synth::Settings { images: 200, ..Default::default() };
+    synth::write(&dir.path().join("data/train"), &settings, |_| ()).unwrap();
+    let pipeline = Pipeline::from_toml(&documented_file(), dir.path()).unwrap();
+    let plan = pipeline.builder().unwrap().device(DeviceChoice::Cpu).plan().unwrap();
+    assert_eq!(plan.footprint.to_string().trim_end(), format!("memory {}", shown.trim_end()));
+}
+
+/// The options of a command, from its own help; `None` if there is no such command.
+fn options(command: &str) -> Option<BTreeSet<String>> {
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_feedwater")).args([command, "--help"]).output().unwrap();
+    if !output.status.success() {
+        return None;
+    }
+    let help = String::from_utf8(output.stdout).unwrap();
+    let lines = help.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+    let words = lines.flat_map(|line| line.split([' ', ',', '=']));
+    Some(words.filter(|word| word.starts_with("--")).map(str::to_string).collect())
+}
+
+/// The calls of the program in a text: command and options of each.
+fn calls(text: &str) -> Vec<(String, Vec<String>)> {
+    let mut calls = Vec::new();
+    for part in text.split("feedwater ").skip(1) {
+        let mut words = part.split_whitespace();
+        let Some(command) = words.next().filter(|it| *it != "=") else { continue };
+        let until = words.take_while(|word| !["#", "|", "&&"].contains(word));
+        let options = until.filter(|word| word.starts_with("--")).map(str::to_string);
+        calls.push((command.to_string(), options.collect()));
+    }
+    calls
+}
+
+#[test]
+fn every_command_that_a_page_names_exists_with_its_options() {
+    let mut known = BTreeMap::new();
+    let mut checked = 0;
+    for (name, page) in pages() {
+        let mut texts: Vec<String> = Vec::new();
+        for (_, language, text) in blocks(&page) {
+            if language == "sh" || language == "text" {
+                texts.extend(text.lines().map(str::to_string));
+            }
+        }
+        // Inline code that begins with the program's name.
+        let prose = prose(&page);
+        texts.extend(prose.split('`').skip(1).step_by(2).map(str::to_string));
+        for text in texts.iter().filter(|text| text.trim_start().starts_with("feedwater ")) {
+            for (command, used) in calls(text) {
+                let options = known.entry(command.clone()).or_insert_with(|| options(&command));
+                let options = options
+                    .as_ref()
+                    .unwrap_or_else(|| panic!("{name}: there is no `feedwater {command}`"));
+                for option in used {
+                    assert!(options.contains(&option), "{name}: {text}: there is no {option}");
+                }
+                checked += 1;
+            }
+        }
+    }
+    assert!(checked > 30, "only {checked} calls were found");
+}
+
+/// The anchor that GitHub gives a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().to_lowercase();
+    let kept = kept.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+    kept.collect::<String>().replace(' ', "-")
+}
+
+/// The targets of links in a page, outside of its code.
+fn links(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let prose = prose(page);
+    let mut rest = prose.as_str();
+    while let Some((_, after)) = rest.split_once("](") {
+        let (target, after) = after.split_once(')').unwrap();
+        found.push(target.to_string());
+        rest = after;
+    }
+    found
+}
+
+#[test]
+fn relative_links_lead_somewhere() {
+    let mut pages = pages();
+    for name in ["ARCHITECTURE.md", "CHANGELOG.md", "benches/peers/README.md"] {
+        pages.insert(name.into(), read(name));
+    }
+    let mut problems = Vec::new();
+    for (name, page) in &pages {
+        for link in links(page) {
+            if link.contains("://") {
+                continue;
+            }
+            let (file, fragment) = link.split_once('#').unwrap_or((&link, ""));
+            let folder = Path::new(name).parent().unwrap();
+            let target = match file {
+                "" => top().join(name),
+                _ => top().join(folder).join(file),
+            };
+            if !target.exists() {
+                problems.push(format!("{name}: {link} is not there"));
+            } else if !fragment.is_empty() {
+                let text = fs::read_to_string(&target).unwrap();
+                let mut headings = prose(&text)
+                    .lines()
+                    .filter(|it| it.starts_with('#'))
+                    .map(str::to_string)
+                    .collect::<Vec<_>>();
+                headings.retain(|it| anchor(it.trim_start_matches('#')) == fragment);
+                if headings.is_empty() {
+                    problems.push(format!("{name}: {link}: there is no such heading"));
+                }
+            }
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+}
+
+#[test]
+fn every_page_is_compiled_and_is_reached_from_the_readme() {
+    let lib = read("src/lib.rs");
+    let readme = links(&read("README.md"));
+    for name in pages().into_keys() {
+        assert!(lib.contains(&format!("include_str!(\"../{name}\")")), "src/lib.rs lacks {name}");
+        assert!(name == "README.md" || readme.contains(&name), "README.md does not link {name}");
+    }
+}
