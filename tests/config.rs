@@ -13,7 +13,6 @@ use feedwater::source::{
 };
 use feedwater::storage::StorageSettings;
 use feedwater::tensor::{DType, Layout};
-use feedwater_tools::synth;
 use proptest::prelude::*;
 
 /// The file that the documentation shows.

@@ -15,7 +15,7 @@ SIDE = 224
 MEAN = [0.485, 0.456, 0.406]
 STD = [0.229, 0.224, 0.225]
 PREFETCH = 2
-# Twin of `SECONDS` in src/cli/bench/case.rs.
+# Twin of `SECONDS` in crates/cli/src/bench/case.rs.
 SECONDS = 3.0
 
 

@@ -132,7 +132,7 @@ pub trait Source: Send + Sync {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault>;
 
     /// What changes whenever the bytes of a sample do, without reading them: the length and the time of its file, the tag
-    /// of its object. `None`, the default, where only the bytes tell. [`pack`](crate::pack) asks it before it goes on.
+    /// of its object. `None`, the default, where only the bytes tell. `feedwater pack` asks it before it goes on.
     fn version(&self, index: u64) -> Option<String> {
         let _ = index;
         None

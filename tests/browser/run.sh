@@ -17,8 +17,5 @@ fi
 pages=$(realpath -m "${CARGO_TARGET_DIR:-target}/browser")
 rm -rf "$pages"
 mkdir -p "$pages"
-for test in "feedwater --test explain_html" "feedwater-cli --test cli"; do
-    # shellcheck disable=SC2086
-    FEEDWATER_PAGES="$pages" cargo test -p $test -- --ignored write_pages_for_the_browser
-done
+FEEDWATER_PAGES="$pages" cargo test --workspace --test explain_html --test cli -- --ignored write_pages_for_the_browser
 exec python3 tests/browser/check.py "$pages"

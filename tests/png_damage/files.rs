@@ -1,5 +1,7 @@
 //! Damaged PNGs, in groups. Every byte is made here, so that no library's version changes them.
 
+use std::slice::from_ref;
+
 use crate::coding::{Chunk, Coding, HEAD, file, letters, stored, zlib};
 
 /// Files of one sort of damage.
@@ -409,7 +411,7 @@ fn animations(groups: &mut Vec<Group>) {
                 for counts in [vec![], vec![count(frames)], vec![count(frames); 2]] {
                     let start = [&[head.clone()][..], &counts, &first].concat();
                     files.push(file(
-                        &[&start[..], &[pixels.clone()], &tail, &[end.clone()]].concat(),
+                        &[&start[..], from_ref(&pixels), &tail, from_ref(&end)].concat(),
                     ));
                 }
             }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use feedwater::config::Pipeline;
 use feedwater::loader::DeviceChoice;
-use feedwater::synth;
+use feedwater_tools::synth;
 
 /// The repository: the nearest folder upwards that has the pages.
 fn top() -> PathBuf {

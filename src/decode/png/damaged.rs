@@ -85,13 +85,11 @@ impl Shape {
     }
 }
 
+/// Gets the number of a row in the image, its pass, and its samples without their filter; says whether it wants more.
+type EachRow<'a> = dyn FnMut(u32, Pass, &[u8]) -> Result<bool, Fault> + 'a;
+
 /// Reads rows until `row` wants no more, and says whether there were as many as the image has, or as many as `row` wanted.
-/// `row` gets the number of the row in the image, the pass, and the samples without their filter.
-fn rows(
-    layout: &PngLayout<'_>,
-    shape: Shape,
-    row: &mut dyn FnMut(u32, Pass, &[u8]) -> Result<bool, Fault>,
-) -> Result<bool, Fault> {
+fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<bool, Fault> {
     let longest = 1 + shape.stride();
     let mut inflater = Inflater::new(longest)?;
     let [mut current, mut previous] = [Vec::new(), Vec::new()];

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Latency;
 
-/// What [`DeviceCounts`] say. Times are seconds of a stream, from one mark to the next, by the device's clock: what another
+/// What the device did in a stage. Times are seconds of a stream, from one mark to the next, by the device's clock: what another
 /// stream takes of the device at the same time, and where the device waited for the host to hand the next part over, are
 /// within.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -58,7 +58,7 @@ pub struct DeviceReading {
     pub sent: Option<f64>,
 }
 
-/// What [`DeviceReadings`] say: means, but for memory.
+/// Several readings together: means, but for memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DeviceProfile {
