@@ -7,10 +7,12 @@ use std::io;
 use std::path::PathBuf;
 
 pub use location::Location;
+#[doc(hidden)]
 pub use redacted::Redacted;
 #[cfg(feature = "remote")]
 pub(crate) use redacted::permits;
 
+#[doc(hidden)]
 pub mod reserve;
 
 mod location;
@@ -258,6 +260,7 @@ const FIRST_BYTES: usize = 1024;
 const LAST_BYTES: usize = 1024;
 
 /// The text, or of a long one its beginning and its end.
+#[doc(hidden)]
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= MOST_BYTES {
         return text.into();
@@ -267,6 +270,7 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 }
 
 /// The first characters of a text that take at most so many bytes.
+#[doc(hidden)]
 pub fn beginning(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or(0)]

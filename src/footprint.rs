@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+#[doc(hidden)]
 pub use available::Available;
 pub use feedwater_insight::text::bytes;
 pub(crate) use size::{byte_size, some_byte_size};

@@ -68,30 +68,60 @@
 
 pub mod annotation;
 pub mod config;
+#[doc(hidden)]
 pub mod decode;
 pub mod error;
+#[doc(hidden)]
 pub mod file;
 pub mod footprint;
 pub mod geometry;
 pub mod gpu;
 pub mod handoff;
+#[doc(hidden)]
 pub mod header;
 pub mod image;
 pub mod loader;
+#[doc(hidden)]
 pub mod measure;
 pub mod op;
+#[doc(hidden)]
 pub mod output;
 pub mod plan;
 pub mod random;
+#[doc(hidden)]
 pub mod ring;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+#[doc(hidden)]
 pub mod transform;
+#[doc(hidden)]
 pub mod tune;
 
 pub use error::{Error, Result};
-pub use feedwater_insight::{explain, model};
+#[doc(no_inline)]
+pub use feedwater_insight::{explain, model, profile};
+
+#[doc(no_inline)]
+pub use error::{Reason, SampleError};
+#[doc(no_inline)]
+pub use explain::Report;
+#[doc(no_inline)]
+pub use footprint::Footprint;
+#[doc(no_inline)]
+pub use geometry::{Roi, Size};
+#[doc(no_inline)]
+pub use loader::{
+    Batch, DeviceChoice, Loader, LoaderBuilder, LoaderState, SampleRecord, Stats, Stopper,
+};
+#[doc(no_inline)]
+pub use op::{Chain, Placement};
+#[doc(no_inline)]
+pub use plan::Plan;
+#[doc(no_inline)]
+pub use source::Source;
+#[doc(no_inline)]
+pub use tensor::{DType, Layout};
 
 /// Compiles the Rust blocks of the pages. `tests/docs.rs` checks that every page is here.
 #[cfg(doctest)]

@@ -83,6 +83,7 @@ const REPLACEMENT: u16 = u16::MAX;
 
 /// Who may stand in for a sample that cannot be used: all other samples, in an order of this sample's own,
 /// keyed on (seed, epoch, index).
+#[doc(hidden)]
 pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64> {
     let mut rng = SampleRng::new(sample, REPLACEMENT);
     let seed = u64::from(rng.bits()) << 32 | u64::from(rng.bits());
@@ -105,6 +106,7 @@ pub fn replacements(sample: SampleKey, samples: u64) -> impl Iterator<Item = u64
 ///
 /// `tests/order.rs` tests for uniformity, and that neighbours, epochs and seeds are not correlated.
 #[derive(Clone, Copy, Debug)]
+#[doc(hidden)]
 pub struct Permutation {
     len: u64,
     half_bits: u32,

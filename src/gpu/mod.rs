@@ -21,23 +21,37 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub use foreign::{BorrowedSlice, Element, restoring_context};
-pub use kernel::{Kernel, compiler};
-pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
+pub use foreign::{BorrowedSlice, restoring_context};
+pub use pool::DeviceBuffer;
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
-pub use slot::TensorSlot;
-pub use stopwatch::{Lap, Stopwatch};
 pub use stream::{Event, Stream};
+
+#[doc(hidden)]
+pub use foreign::Element;
+#[doc(hidden)]
+pub use kernel::{Kernel, compiler};
+#[doc(hidden)]
+pub use pool::{ALIGN_BYTES, DevicePool, PinnedBuffer, PinnedPool, Pool};
+#[doc(hidden)]
+pub use slot::TensorSlot;
+#[doc(hidden)]
+pub use stopwatch::{Lap, Stopwatch};
+#[doc(hidden)]
 pub use transfer::{Staged, Upload, copy, fill, read_back};
 
 mod arena;
 mod cache;
 mod foreign;
+#[doc(hidden)]
 pub mod kernel;
+#[doc(hidden)]
 pub mod library;
+#[doc(hidden)]
 pub mod nvjpeg;
+#[doc(hidden)]
 pub mod nvml;
 mod nvrtc;
+#[doc(hidden)]
 pub mod nvtx;
 mod pool;
 mod probe;

@@ -43,12 +43,15 @@ pub use ahead::AheadReport;
 pub use balance::LaneReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
-pub use large::{LargeImages, Room};
-pub use order::{EpochOrder, Extent, Order, Position};
 pub use profile::ConsumerSpan;
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 pub use stopper::Stopper;
+
+#[doc(hidden)]
+pub use large::{LargeImages, Room};
+#[doc(hidden)]
+pub use order::{EpochOrder, Extent, Order, Position};
 
 use ahead::Ahead;
 use builder::Resolved;

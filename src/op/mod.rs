@@ -18,10 +18,16 @@ use crate::geometry::{Roi, Size, View};
 use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
-pub use chain::{AnyOperator, Chain, ChainStep, ParamBytes, Placement};
+pub use chain::{Chain, Placement};
+pub use resample::Filter;
+
+#[doc(hidden)]
+pub use chain::{AnyOperator, ChainStep, ParamBytes};
 
 mod chain;
+#[doc(hidden)]
 pub mod kernel_text;
+#[doc(hidden)]
 pub mod resample;
 mod settings;
 
@@ -29,6 +35,7 @@ mod settings;
 macro_rules! operators {
     ($($module:ident :: $type:ident),+ $(,)?) => {
         $(
+            #[doc(hidden)]
             pub mod $module;
             pub use $module::$type;
         )+

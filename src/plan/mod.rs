@@ -29,18 +29,29 @@ mod shard;
 mod shuffle;
 
 pub(crate) use available::RECORD_BYTES;
-pub use budget::{Counts, Reduction};
+pub use budget::Reduction;
 pub use count::{Bounds, Count};
-pub use device::{Cut, DevicePlan, LAUNCH_BLOCKS, RoutePlan, rows};
-pub use need::{Looked, SampleMemory, SampleRoom};
+pub use device::{DevicePlan, RoutePlan};
 pub use offload::Offload;
 pub use route::Route;
-pub use sample::{SamplePlan, SampleStep};
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
-pub use shard::{Environment, Shard, ShardFrom};
-pub use shuffle::{Shuffle, Windows};
+pub use shard::{Shard, ShardFrom};
+pub use shuffle::Shuffle;
+
+#[doc(hidden)]
+pub use budget::Counts;
+#[doc(hidden)]
+pub use device::{Cut, LAUNCH_BLOCKS, rows};
+#[doc(hidden)]
+pub use need::{Looked, SampleMemory, SampleRoom};
+#[doc(hidden)]
+pub use sample::{SamplePlan, SampleStep};
+#[doc(hidden)]
+pub use shard::Environment;
+#[doc(hidden)]
+pub use shuffle::Windows;
 
 /// Where something runs, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -64,6 +75,7 @@ impl Place {
 
 /// What a plan must know of the source and the machine.
 #[derive(Clone, Debug, Default)]
+#[doc(hidden)]
 pub struct Facts {
     /// Bytes of the largest sample.
     pub largest_bytes: u64,
@@ -95,6 +107,7 @@ pub struct Facts {
 
 /// What a plan must know of the device.
 #[derive(Clone, Debug)]
+#[doc(hidden)]
 pub enum DeviceFacts {
     /// There is none, or none shall be used; with the reason.
     None(String),

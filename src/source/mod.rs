@@ -20,7 +20,9 @@ pub use combine::{
 pub use detect::detect;
 pub use directory::DirectorySettings;
 pub use label::LabelSort;
-pub use left_out::{LeftOut, LeftOuts, WhyLeftOut, left_out_lines};
+#[doc(hidden)]
+pub use left_out::left_out_lines;
+pub use left_out::{LeftOut, LeftOuts, WhyLeftOut};
 pub use list::{FileListSettings, ListFormat};
 #[cfg(feature = "lmdb")]
 pub use lmdb::{LmdbSettings, LmdbValues};
@@ -31,7 +33,9 @@ pub use npy::NpySettings;
 pub use parquet::ParquetSettings;
 #[cfg(feature = "recordio")]
 pub use recordio::{RecordIoLabel, RecordIoSettings};
-pub use settings::{Configured, HEAD_BYTES, SourceSettings};
+pub use settings::SourceSettings;
+#[doc(hidden)]
+pub use settings::{Configured, HEAD_BYTES};
 #[cfg(feature = "tfrecord")]
 pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
@@ -45,6 +49,7 @@ mod label;
 mod largest;
 mod left_out;
 mod memory;
+#[doc(hidden)]
 pub mod records;
 mod settings;
 
@@ -64,10 +69,12 @@ macro_rules! sources {
             &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
         /// Features of sources that this build is without; each is the key of its source too.
+        #[doc(hidden)]
         pub const ABSENT: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
 
         /// Reads the settings that stand beside the key of a source in a pipeline file of this folder; `None` where there is
         /// no such key.
+        #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             key: &str,
             paths: Vec<PathBuf>,

@@ -23,6 +23,7 @@ pub(crate) use arrival::{Arrival, telling};
 pub(crate) use keep::{directory as cache_directory, override_directory};
 pub(crate) use opening::{OpeningOf, opening};
 pub use pool::raise_open_files_limit;
+#[doc(hidden)]
 pub use remote::Fetch;
 pub use settings::{Redirects, StorageSettings};
 pub use stats::{StorageStats, stats, warnings};
@@ -45,11 +46,13 @@ mod remote;
 mod settings;
 mod stats;
 mod unless;
+#[doc(hidden)]
 pub mod unpacked;
 mod watch;
 
 /// An open file. There is no cursor: any number of threads may read at once.
 #[derive(Debug)]
+#[doc(hidden)]
 pub struct File(Place);
 
 #[derive(Debug)]
@@ -62,6 +65,7 @@ enum Place {
 
 /// Which bytes a file has: its length, and what changes when they do. A file with the same stamp is not read again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Stamp {
     /// Bytes of the file.
     pub len: u64,
@@ -72,6 +76,7 @@ pub struct Stamp {
 
 /// Something in a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct Entry {
     /// Its name in the folder.
     pub name: OsString,
@@ -199,6 +204,7 @@ pub fn configure(settings: &StorageSettings) -> crate::Result<()> {
 }
 
 /// A whole file, of which there is memory enough.
+#[doc(hidden)]
 pub fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_url(path) {
         return Ok(fetch(path, None, u64::MAX)?.wait()?.into());
@@ -211,28 +217,33 @@ pub fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The stamp of a local file, without opening it.
+#[doc(hidden)]
 pub fn stamp(path: &Path) -> io::Result<Stamp> {
     local::stamp_at(path)
 }
 
 /// Begins to fetch a whole object in one request, of this stamp where it is known. One of more than `most` bytes is
 /// an error of the kind [`io::ErrorKind::FileTooLarge`] before its body comes, whose text is the number of bytes.
+#[doc(hidden)]
 pub fn fetch(url: &Path, stamp: Option<Stamp>, most: u64) -> io::Result<Fetch> {
     remote::fetch(url, stamp, most)
 }
 
 /// The lengths of files, without opening them. Those behind URLs are asked for all at once.
+#[doc(hidden)]
 pub fn lens(paths: &[PathBuf]) -> Vec<io::Result<u64>> {
     match_places(paths, local::len, remote::lens)
 }
 
 /// The entries of a folder in the byte order of their names. Names that begin with a dot are not seen. Links are
 /// followed; one that leads nowhere is a file, and what is neither file nor folder is not seen.
+#[doc(hidden)]
 pub fn list(folder: &Path) -> io::Result<Vec<Entry>> {
     list_all_kinds(folder).map(|listing| listing.0)
 }
 
 /// The same, and the names of what is neither file nor folder: pipes, sockets and devices.
+#[doc(hidden)]
 pub fn list_all_kinds(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> {
     let (mut entries, mut special) = match is_url(folder) {
         true => (remote::list(folder)?, Vec::new()),
@@ -246,6 +257,7 @@ pub fn list_all_kinds(folder: &Path) -> io::Result<(Vec<Entry>, Vec<OsString>)> 
 
 /// Every object below a folder behind a URL: its name from there on, and its stamp, in the byte order of names. Names
 /// with a part that begins with a dot are not seen, nor are empty objects that stand for folders.
+#[doc(hidden)]
 pub fn list_all(folder: &Path) -> io::Result<Vec<(String, Stamp)>> {
     let mut found = remote::list_all(folder)?;
     found.retain(|(name, _)| !name.split('/').any(|part| part.starts_with('.')));
@@ -262,11 +274,13 @@ pub fn list_all(folder: &Path) -> io::Result<Vec<(String, Stamp)>> {
 
 /// Whether there are folders of these names. Behind URLs that is all below which there is something; all are asked for
 /// at once.
+#[doc(hidden)]
 pub fn are_folders(paths: &[PathBuf]) -> Vec<io::Result<bool>> {
     match_places(paths, |path| Ok(path.is_dir()), remote::are_folders)
 }
 
 /// Whether there is anything of this name. Nothing behind a URL is asked for.
+#[doc(hidden)]
 pub fn exists(path: &Path) -> bool {
     !is_url(path) && path.exists()
 }
@@ -290,11 +304,13 @@ fn match_places<T>(
 }
 
 /// The path, if it is a URL or begins at the root, else the path below `base`.
+#[doc(hidden)]
 pub fn join(base: &Path, path: &Path) -> PathBuf {
     if is_url(path) { path.into() } else { base.join(path) }
 }
 
 /// Whether a path is a URL: a scheme (a letter, then letters, digits, `+`, `-` and `.`) and `://`.
+#[doc(hidden)]
 pub fn is_url(path: &Path) -> bool {
     path.to_str().and_then(|text| text.split_once("://")).is_some_and(|(scheme, _)| {
         scheme.starts_with(|it: char| it.is_ascii_alphabetic())
