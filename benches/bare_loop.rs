@@ -3,7 +3,7 @@
 //! `cargo bench --bench bare_loop`. The bare loop is what one would write without a loader and without asking for
 //! Pillow's bits: threads that read a file, decode the crop's window with libjpeg-turbo, resize it with
 //! `fast_image_resize` (u8x4, SIMD), mirror and normalize into a batch of their own. It has the same number of
-//! threads, the same pictures, the same windows and mirrorings, and an advantage: headers are parsed and windows
+//! threads, the same images, the same windows and mirrorings, and an advantage: headers are parsed and windows
 //! drawn before the clock starts. Both sides take their memory before the clock starts.
 //!
 //! Rounds alternate; what counts is the median of each round's ratio. On a machine that does other things too,
@@ -34,7 +34,7 @@ use serde_json::{Value, json};
 
 /// What the loader must reach of the bare loop's rate.
 const LOADER_BAR: f64 = 0.95;
-/// What `decode.prescale` must gain on large pictures.
+/// What `decode.prescale` must gain on large images.
 const PRESCALE_BAR: f64 = 1.2;
 
 const SEED: u64 = 1;
@@ -101,7 +101,7 @@ fn main() -> ExitCode {
         };
         let (loader, prescale) = (ratio(1, 0, |rate| rate.wall), ratio(2, 1, |rate| rate.wall));
         let by_processor = [ratio(1, 0, |rate| rate.processor), ratio(2, 1, |rate| rate.processor)];
-        // Pictures that are hardly larger than the crop leave nothing to reduce.
+        // Images that are hardly larger than the crop leave nothing to reduce.
         let prescale_bar = (size.0 > 1000).then_some(PRESCALE_BAR);
         met &= loader >= LOADER_BAR && prescale_bar.is_none_or(|bar| prescale >= bar);
         println!("median ratio to the bare loop {loader:.3} (bar {LOADER_BAR})");
@@ -317,7 +317,7 @@ impl Bare {
         self.store(job.mirrored);
     }
 
-    /// Mirrors and normalizes the resized picture into the next place of the batch, plane by plane.
+    /// Mirrors and normalizes the resized image into the next place of the batch, plane by plane.
     fn store(&mut self, mirrored: bool) {
         let len = 3 * SIDE * SIDE;
         let out = &mut self.batch[self.place * len..][..len];

@@ -4,7 +4,7 @@
 //! cargo bench --bench cache -- [--images 512] [--rounds 3] [--threads 2] [--megabytes 40] [--json]
 //! ```
 //!
-//! Each case is a process of its own: an epoch that fills the cache, then two that are timed together. The pictures come
+//! Each case is a process of its own: an epoch that fills the cache, then two that are timed together. The images come
 //! from files in the page cache, or from the same files behind a disk that is simulated: one read at a time, so many
 //! megabytes a second. The simulated one stands for any source that is slower than decoding, and for no disk's
 //! exact ways. A case with half of the set in the cache is there for its memory: resident bytes against the footprint.
@@ -26,7 +26,7 @@ use serde_json::{Value, json};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Pictures of 500x375.
+    /// Images of 500x375.
     #[arg(long, default_value_t = 512)]
     images: u64,
     /// Times that each case runs; the middle one counts.

@@ -1,4 +1,4 @@
-//! Decoding on the CPU, one thread: whole pictures, windows and reductions; and what is left for the CPU where the GPU
+//! Decoding on the CPU, one thread: whole images, windows and reductions; and what is left for the CPU where the GPU
 //! decodes.
 //!
 //! `cargo bench --bench decode`. Throughput counts stored pixels, also where only a part of them is decoded, so
@@ -82,7 +82,7 @@ fn header(criterion: &mut Criterion) {
     }
 }
 
-/// What a CPU thread does for a picture that the GPU decodes, but for the calls of CUDA: it reads the file (from the page
+/// What a CPU thread does for an image that the GPU decodes, but for the calls of CUDA: it reads the file (from the page
 /// cache), parses its header, verifies its markers and plans its sample. All threads together have 60 us.
 fn host(criterion: &mut Criterion) {
     for (size, images) in [(PHOTO, 64u64), (LARGE, 16)] {

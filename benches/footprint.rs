@@ -1,14 +1,14 @@
 //! Memory as predicted against memory as taken, and the time to the first batch: each case a process of its own.
 //!
 //! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1
-//! to 4 batches ahead, and four sets of pictures. The memory bars fail the bench always, the bar for the time only with
+//! to 4 batches ahead, and four sets of images. The memory bars fail the bench always, the bar for the time only with
 //! `--check`.
 //!
 //! On the CPU, which is used where there is no GPU:
 //!
 //! * the peak of resident memory (VmHWM) is within 32 MiB of the sum of the plan's rows;
 //! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (A worker's scratch is as
-//!   large as its largest sample so far, which with a few large pictures comes late);
+//!   large as its largest sample so far, which with a few large images comes late);
 //! * the first batch of 2,000 files is there 0.5 s after the start of the process.
 //!
 //! On a GPU:
@@ -24,9 +24,9 @@
 //!
 //! What is bounded so that all of it takes minutes and less than 2 GB on a CPU: the output is f16; an epoch has no more samples
 //! than [`SETS`] says, and the last batch may be partial, so that a batch of 1024 has all its memory, which is touched
-//! at start, but not always 1024 pictures. There are four pictures of 48 megapixels, which take long to make; in the
-//! list they come twice. The mix has seven pictures of 3 megapixels and one of 48 among 64, the largest among those that
-//! the plan looks at. Were it not, the plan would be smaller, and a GPU would leave that picture to the CPU.
+//! at start, but not always 1024 images. There are four images of 48 megapixels, which take long to make; in the
+//! list they come twice. The mix has seven images of 3 megapixels and one of 48 among 64, the largest among those that
+//! the plan looks at. Were it not, the plan would be smaller, and a GPU would leave that image to the CPU.
 //!
 //! What other libraries take for the same job is a column of the table of `benches/peers/run.py`.
 
@@ -57,7 +57,7 @@ const GROWTH_BAR_BYTES: u64 = 1 << 20;
 const FIRST_BATCH_BAR_SECONDS: f64 = 0.5;
 /// Device memory of [`TARGET`], the context apart.
 const TARGET_BAR_BYTES: u64 = 300 << 20;
-/// Batch and batches ahead for which there is a bar, with pictures of 500x375.
+/// Batch and batches ahead for which there is a bar, with images of 500x375.
 const TARGET: (usize, usize) = (256, 2);
 /// Workers of the machine with a GPU that is not there.
 const ABSENT_WORKERS: usize = 16;
@@ -163,7 +163,7 @@ struct Report {
 /// Sets with their lists.
 type Sets = [(&'static str, PathBuf)];
 
-/// The list of a set with so many samples; its pictures are made where they are not there.
+/// The list of a set with so many samples; its images are made where they are not there.
 fn list(name: &str, samples: usize) -> PathBuf {
     let of = |images: u64, size| common::pictures(images, size);
     let [small, medium] = common::SIZES;

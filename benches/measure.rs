@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
-use feedwater::measure::{Lane, Meters, Seen, Stage, Watching};
+use feedwater::measure::{Meters, Seen, Stage, ThreadMeter, Watching};
 use feedwater::op::{Chain, Crop};
 use feedwater::source::{Directory, Memory};
 
@@ -40,31 +40,34 @@ fn main() {
 /// Nanoseconds of each call.
 fn calls() {
     let meters = Meters::new(3);
-    let lane = meters.lane("a");
+    let meter = meters.thread("a");
     let now = Instant::now();
     let print = |name: &str, nanoseconds: f64| println!("{name:<44}{nanoseconds:>9.1} ns");
     print("Instant::now", each(|| _ = black_box(Instant::now())));
-    print("Lane::begin", each(|| _ = black_box(lane.begin(Stage::Read))));
-    print("Lane::add", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));
-    print("Lane::waited_for_room", each(|| lane.waited_for_room(Stage::Read, Duration::ZERO)));
-    print("Lane::saw", each(|| lane.saw(seen(), 1)));
-    lane.sample_took(Duration::ZERO);
-    print("Lane::clock and clocked, short samples", each(|| clocked(&lane)));
-    lane.sample_took(Duration::from_millis(2));
-    print("Lane::clock and clocked, long samples", each(|| clocked(&lane)));
+    print("ThreadMeter::begin", each(|| _ = black_box(meter.begin(Stage::Read))));
+    print("ThreadMeter::add", each(|| _ = black_box(meter.add(Stage::Read, now, 1))));
+    print(
+        "ThreadMeter::waited_for_room",
+        each(|| meter.waited_for_room(Stage::Read, Duration::ZERO)),
+    );
+    print("ThreadMeter::saw", each(|| meter.saw(seen(), 1)));
+    meter.sample_took(Duration::ZERO);
+    print("ThreadMeter::clock and clocked, short samples", each(|| clocked(&meter)));
+    meter.sample_took(Duration::from_millis(2));
+    print("ThreadMeter::clock and clocked, long samples", each(|| clocked(&meter)));
     print("everything of a batch", each(|| one_batch(&meters)));
     // No worker pays it: who asks for what was measured does.
-    let clocked = lane.on_this_thread();
+    let clocked = meter.on_this_thread();
     print("Meters::snapshot, of one thread", each(|| _ = black_box(meters.snapshot())));
     drop(clocked);
     let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
-    let lane = traced.lane("a");
-    print("Lane::add, with a trace", each(|| _ = black_box(lane.add(Stage::Read, now, 1))));
+    let meter = traced.thread("a");
+    print("ThreadMeter::add, with a trace", each(|| _ = black_box(meter.add(Stage::Read, now, 1))));
 }
 
-fn clocked(lane: &Lane) {
-    if let Some(mut clock) = lane.clock() {
-        lane.clocked(&[(Stage::Read, Duration::from_micros(1))], &mut clock);
+fn clocked(meter: &ThreadMeter) {
+    if let Some(mut clock) = meter.clock() {
+        meter.clocked(&[(Stage::Read, Duration::from_micros(1))], &mut clock);
     }
 }
 
@@ -73,46 +76,46 @@ fn seen() -> Seen {
 }
 
 /// What a worker calls for a sample that takes so long, whose decoder gives so many rows to the resampler.
-fn one_sample(lane: &Lane, took: Duration, rows: f64) {
-    lane.waited_for_room(Stage::HandOver, Duration::ZERO);
-    lane.batch(1);
-    let sample = lane.sample_begins();
-    let mut clock = lane.clock();
+fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
+    meter.waited_for_room(Stage::HandOver, Duration::ZERO);
+    meter.batch(1);
+    let sample = meter.sample_begins();
+    let mut clock = meter.clock();
     let mut clocked = |stages: &[(Stage, Duration)]| {
         if let Some(clock) = &mut clock {
-            lane.clocked(stages, clock);
+            meter.clocked(stages, clock);
         }
     };
-    lane.index(1);
-    let begin = lane.begin(Stage::Read);
-    drop(black_box(lane.read()));
-    let read = lane.add(Stage::Read, begin, 1);
+    meter.index(1);
+    let begin = meter.begin(Stage::Read);
+    drop(black_box(meter.read()));
+    let read = meter.add(Stage::Read, begin, 1);
     clocked(&[(Stage::Read, read)]);
-    let begin = lane.begin(Stage::Header);
-    let parsed = lane.since(begin);
-    let begin = lane.begin(Stage::Header);
-    lane.saw(seen(), 1);
-    let header = lane.since(begin) + parsed;
-    lane.add_from(Stage::Header, begin, header, 0);
+    let begin = meter.begin(Stage::Header);
+    let parsed = meter.since(begin);
+    let begin = meter.begin(Stage::Header);
+    meter.saw(seen(), 1);
+    let header = meter.since(begin) + parsed;
+    meter.add_from(Stage::Header, begin, header, 0);
     clocked(&[(Stage::Header, header)]);
-    let begin = lane.begin(Stage::Decode);
+    let begin = meter.begin(Stage::Decode);
     // One in eight rows reads the clock twice, or else all of them together.
     for _ in 0..((rows / 8.0) as u64).max(1) {
-        if lane.is_timed() {
+        if meter.is_timed() {
             black_box(Instant::now().elapsed());
         }
     }
-    let decode = lane.since(begin);
-    lane.add_from(Stage::Decode, begin, decode, 1);
-    lane.add_from(Stage::Transform, begin + decode, decode, 0);
+    let decode = meter.since(begin);
+    meter.add_from(Stage::Decode, begin, decode, 1);
+    meter.add_from(Stage::Transform, begin + decode, decode, 0);
     clocked(&[(Stage::Decode, decode), (Stage::Transform, decode)]);
-    if lane.is_timed() {
+    if meter.is_timed() {
         // As long as one that is not made of these calls alone.
-        lane.sample_took(took);
+        meter.sample_took(took);
     }
-    lane.sample_ends(sample);
-    let begin = lane.begin(Stage::HandOver);
-    lane.add(Stage::HandOver, begin, 0);
+    meter.sample_ends(sample);
+    let begin = meter.begin(Stage::HandOver);
+    meter.add(Stage::HandOver, begin, 0);
 }
 
 /// What a batch calls: two lines of its worker, and those of its consumer.
@@ -170,14 +173,16 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
         with = with.min(run(SPANS).1);
     }
     let meters = Meters::new(3);
-    let lane = meters.lane("a");
+    let meter = meters.thread("a");
     let took = Duration::from_nanos(busy as u64);
-    let calls = each(|| one_sample(&lane, took, rows)) + each(|| one_batch(&meters)) / BATCH as f64;
+    let calls =
+        each(|| one_sample(&meter, took, rows)) + each(|| one_batch(&meters)) / BATCH as f64;
     let share = calls / without;
     let traced = Meters::watched(3, Watching { spans: SPANS, marker: None });
-    let lane = traced.lane("a");
-    let trace =
-        each(|| one_sample(&lane, took, rows)) + each(|| one_batch(&traced)) / BATCH as f64 - calls;
+    let meter = traced.thread("a");
+    let trace = each(|| one_sample(&meter, took, rows))
+        + each(|| one_batch(&traced)) / BATCH as f64
+        - calls;
     println!(
         "\n{name}: a sample takes {:.2} us of a processor, {:.2} us of them in stages",
         without * 1e-3,
@@ -201,7 +206,7 @@ fn processor_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Raw pixels of 32x32, as the smallest picture that there is: a PNM.
+/// Raw pixels of 32x32, as the smallest image that there is: a PNM.
 fn tiny() -> Vec<(Vec<u8>, i64)> {
     let one = |seed: u64| {
         let mut bytes = b"P6 32 32 255\n".to_vec();

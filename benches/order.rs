@@ -20,7 +20,7 @@ const FILES: u64 = 10_000;
 const WINDOW: u64 = 20_000;
 const WORLD: u64 = 8;
 
-/// The same picture again and again, in files of equal length. It holds nothing for a sample, as if the index were free.
+/// The same image again and again, in files of equal length. It holds nothing for a sample, as if the index were free.
 struct Repeated(Vec<u8>);
 
 impl Source for Repeated {

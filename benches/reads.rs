@@ -53,7 +53,7 @@ struct Arguments {
     bench: bool,
 }
 
-/// Mean bytes of a picture of 500x375.
+/// Mean bytes of an image of 500x375.
 const BYTES: usize = 50_000;
 /// Records in a large file.
 const RECORDS: usize = 2500;

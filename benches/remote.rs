@@ -4,7 +4,7 @@
 //! emulator (moto) besides. Latency is added by a proxy on the loopback that holds every request back. The server's own
 //! limit is measured in the same run by a bare loop: as many threads as connections, each of which writes a request, reads
 //! the answer, and writes the next. Rounds alternate, and the best of each is compared: other work on the machine only ever
-//! takes away. The loader decodes and transforms every sample on two threads; the pictures are small and carry a comment, so
+//! takes away. The loader decodes and transforms every sample on two threads; the images are small and carry a comment, so
 //! that decoding them takes little and bytes are many.
 //!
 //! A second table is of what is fetched ahead: the same loader with a window that it chooses against one with the most there is
@@ -67,7 +67,7 @@ fn main() {
     }
 }
 
-/// A small picture with a long comment behind its first marker.
+/// A small image with a long comment behind its first marker.
 fn picture(number: u64) -> Vec<u8> {
     let jpeg = common::jpeg(number, 64, 48);
     let mut bytes = jpeg[..2].to_vec();
@@ -227,7 +227,7 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .tune(tune)
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
-    // A few pictures are looked at one by one for the plan, before the threads start.
+    // A few images are looked at one by one for the plan, before the threads start.
     loader.build().expect("a loader that can be")
 }
 

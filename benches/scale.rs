@@ -10,7 +10,7 @@
 //! (the kernel's own peak), without what the source says that it holds. The files are in the page cache; rows that say
 //! "from the disk" begin with tables that are not. Sets are made once and kept: about 4 GB, and ten million names.
 //!
-//! Every picture is a gray one of 1x1 in 12 bytes, so that the bytes of a set are those of its format.
+//! Every image is a gray one of 1x1 in 12 bytes, so that the bytes of a set are those of its format.
 //!
 //! * `tfrecord`, `recordio`: 8 files, each sample a record with a label.
 //! * `webdataset`: an archive of an eighth of the samples under 8 names (hard links), each with a table of its own.

@@ -1,7 +1,7 @@
 //! What a loader chooses by itself against every fixed setting, on this machine.
 //!
 //! `cargo bench --bench tuning [-- --quick | --only WORD]`; `--only` takes the loops with that word in their names. For each
-//! loop (pictures, reads, step) all fixed workers and prefetches run by turns with a loader that chooses, `ROUNDS` times; of
+//! loop (images, reads, step) all fixed workers and prefetches run by turns with a loader that chooses, `ROUNDS` times; of
 //! each the median counts. The bar: what is chosen reaches 95 % of the best fixed setting.
 
 mod common;

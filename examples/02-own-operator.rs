@@ -31,7 +31,7 @@ struct PosterizeParams {
 impl Operator for Posterize {
     const NAME: &'static str = "posterize";
     const TYPE: &'static str = "Posterize";
-    // `at(x, y)` of the picture that leaves, from `src.at(x, y)` of the picture that enters.
+    // `at(x, y)` of the image that leaves, from `src.at(x, y)` of the image that enters.
     const CUDA: &'static str = "
 struct PosterizeParams {
     int mask, unused;

@@ -1,4 +1,4 @@
-//! A consumer with a kernel of its own: it sums up each channel of each picture, in a stream of its own, and the loader
+//! A consumer with a kernel of its own: it sums up each channel of each image, in a stream of its own, and the loader
 //! fills the next batches meanwhile. Without a GPU it says so and sums up on the host.
 //!
 //! `cargo run --release --example 04-own-kernel -- DIRECTORY`
@@ -14,7 +14,7 @@ use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
 use feedwater::tensor::{CHANNELS, DType, Layout};
 
-/// A block sums up one plane: `blockIdx.x` is the channel, `blockIdx.y` the picture.
+/// A block sums up one plane: `blockIdx.x` is the channel, `blockIdx.y` the image.
 const SUMS: &str = r#"
 extern "C" __global__ void sums(const float* batch, float* out, int pixels) {
     const int plane = blockIdx.y * gridDim.x + blockIdx.x;

@@ -1,4 +1,4 @@
-//! Object detection: boxes, categories and masks of COCO that follow the pictures through crops, mirrorings and resizes.
+//! Object detection: boxes, categories and masks of COCO that follow the images through crops, mirrorings and resizes.
 //!
 //! `cargo run --release --example 06-boxes -- instances_train2017.json train2017`
 

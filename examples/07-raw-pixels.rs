@@ -1,4 +1,4 @@
-//! A source of your own whose pictures are pixels already: each gets a PNM header of a few bytes before its pixels, and
+//! A source of your own whose images are pixels already: each gets a PNM header of a few bytes before its pixels, and
 //! goes through the chain as a file would.
 //!
 //! `cargo run --release --example 07-raw-pixels`

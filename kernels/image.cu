@@ -47,7 +47,7 @@ struct Floats3 {
     }
 };
 
-// A window of a decoded picture, as it is stored; coordinates are those of the upright picture.
+// A window of a decoded image, as it is stored; coordinates are those of the upright image.
 struct Roi {
     typedef Bytes Pixel;
     const unsigned char* pixels;        // interleaved red, green, blue

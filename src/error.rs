@@ -126,7 +126,7 @@ pub enum Reason {
     Unreadable,
     /// The file has no bytes.
     Empty,
-    /// The file ends before the picture does.
+    /// The file ends before the image does.
     Truncated,
     /// The bytes contradict the format.
     Corrupt,
@@ -207,7 +207,7 @@ impl Tolerated {
     }
 }
 
-/// What is wrong with the bytes of one picture, before it is known which sample it was.
+/// What is wrong with the bytes of one image, before it is known which sample it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fault {
     /// The sort of failure.

@@ -1,4 +1,4 @@
-//! What the first bytes of a picture say: format, size, orientation. Reads no pixels.
+//! What the first bytes of an image say: format, size, orientation. Reads no pixels.
 //!
 //! The format is told by the content, never by a name. Nothing here allocates more than an error text, whatever
 //! sizes the bytes claim, but for the text of a PNG's profile, of at most 1 MiB, and 64 KiB where the texts of a PNG are unpacked
@@ -22,7 +22,7 @@ pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
 pub(crate) use webp::{WebpLayout, layout as webp_layout};
 
-/// A picture's format, recognised by its content.
+/// An image's format, recognised by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
@@ -51,7 +51,7 @@ impl Format {
     }
 }
 
-/// What is known about a picture before it is decoded.
+/// What is known about an image before it is decoded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Header {
     /// Format, by content.
@@ -104,7 +104,7 @@ impl Header {
     /// Whether a JPEG, of which this is the header, is so well formed that it may be handed to a decoder that must not see
     /// damaged files: every marker up to the end, in one pass, without decoding. Never panics, whatever the bytes.
     ///
-    /// It knows what ITU-T T.81 says of 8-bit Huffman-coded pictures, and refuses everything else:
+    /// It knows what ITU-T T.81 says of 8-bit Huffman-coded images, and refuses everything else:
     ///
     /// * Segments follow one another without stray bytes; there is one frame header, the one of this header.
     /// * Quantisation and Huffman tables are well formed: lengths fit, no step is 0, codes do not overlap, symbols
@@ -118,7 +118,7 @@ impl Header {
     /// A file that is refused here is not thereby bad: it goes to the CPU's decoder, which decides. To refuse too much
     /// costs speed; to accept too much would cost safety.
     ///
-    /// Faults: `Truncated` where the file ends before the picture does, `Unsupported` for what this does not know
+    /// Faults: `Truncated` where the file ends before the image does, `Unsupported` for what this does not know
     /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), Fault> {
         match &self.jpeg {

@@ -80,7 +80,7 @@ impl fmt::Display for Layout {
     }
 }
 
-/// Channels of every picture: red, green, blue.
+/// Channels of every image: red, green, blue.
 pub const CHANNELS: usize = 3;
 
 /// What one batch looks like in memory: dense, no padding between rows, planes or samples.

@@ -15,7 +15,7 @@ use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
 
-/// The job of the README: 256 pictures of 224x224 in f16 from 500x375, 2 batches ahead, 16 workers.
+/// The job of the README: 256 images of 224x224 in f16 from 500x375, 2 batches ahead, 16 workers.
 fn job() -> (Chain, Settings) {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))

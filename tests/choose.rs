@@ -31,7 +31,7 @@ const EPOCHS: u64 = 3;
 /// What has not ended by then waits for ever.
 const LONG: Duration = Duration::from_secs(240);
 
-/// Pictures that know who holds them.
+/// Images that know who holds them.
 struct Held {
     pictures: Memory,
     _held: Arc<()>,

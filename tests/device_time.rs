@@ -197,7 +197,7 @@ fn whatever_fails_while_measuring_is_an_error_and_leaves_nothing_behind() {
     }
 }
 
-/// The simulated machine with pictures that are decoded.
+/// The simulated machine with images that are decoded.
 fn machine() -> Simulated {
     let machine = exclusive();
     machine.set_decoder(Some(libjpeg));
@@ -226,7 +226,7 @@ fn device(profile: &Profile, stage: Stage) -> &DeviceTime {
     profile.stage(stage).unwrap().device.as_ref().unwrap()
 }
 
-/// By every route: what a picture and a launch take on the device is what the simulated device takes, and how many were
+/// By every route: what an image and a launch take on the device is what the simulated device takes, and how many were
 /// measured does not matter.
 #[test]
 fn the_kernel_and_every_route_are_timed_by_the_device() {
@@ -320,7 +320,7 @@ fn events_are_made_at_start_and_none_later() {
     }
 }
 
-/// How often the host waits for a picture is known: for its page, its decoder and the launch's block. Measuring adds none.
+/// How often the host waits for an image is known: for its page, its decoder and the launch's block. Measuring adds none.
 #[test]
 fn measuring_never_makes_the_host_wait() {
     let machine = machine();
@@ -372,7 +372,7 @@ fn a_profile_holds_the_device_and_survives_writing_and_reading() {
     assert_eq!(read.routes.len(), profile.routes.len());
 }
 
-/// Pictures that the kernels take first, then progressive ones, which only the route `host` takes here.
+/// Images that the kernels take first, then progressive ones, which only the route `host` takes here.
 #[test]
 fn a_window_counts_the_pictures_of_its_own_routes() {
     let machine = machine();

@@ -6,7 +6,7 @@ use feedwater::Error;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{
-    self, Backend, BatchDecoder, BatchJob, Jpeg, PageDecoder, SeenFree, Window,
+    self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg, PageDecoder, Window,
 };
 use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill,
@@ -166,7 +166,7 @@ impl Ready {
         bytes
     }
 
-    /// What pictures took: the numbers from which a plan predicts.
+    /// What images took: the numbers from which a plan predicts.
     fn report(&self) {
         println!(
             "nvJPEG {} {:?} {:?} took {:?} of device and {:?} of page-locked memory (peak, row) for {PICTURE}",
@@ -218,7 +218,7 @@ fn the_engines_decode_windows_and_reductions() {
                 picture: PICTURE,
                 wanted,
                 reduction,
-                destination: SeenFree::wait(page, &unused).unwrap(),
+                destination: HostIdle::wait(page, &unused).unwrap(),
             })
             .collect();
         decoder.decode(&ready.stream, &jobs).unwrap();
@@ -227,7 +227,7 @@ fn the_engines_decode_windows_and_reductions() {
             let seen = ready.read(page, window);
             match job.reduction {
                 1 => assert_window(&seen, window, "hardware"),
-                // Ramps: a pixel of the reduced picture is near those that it stands for.
+                // Ramps: a pixel of the reduced image is near those that it stands for.
                 _ => {
                     let at = window.pitch_bytes() * 50 + 3 * 80;
                     for (seen, expected) in seen[at..at + 3].iter().zip(pixel(160, 100)) {
@@ -255,7 +255,7 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
     let mut betrayed = 0;
     for (round, host_waits) in (0..20).flat_map(|round| [(round, false), (round, true)]) {
         decoder.done().synchronize().unwrap();
-        // Much work on the page, then the picture: whoever keeps the stream's order writes the picture last.
+        // Much work on the page, then the image: whoever keeps the stream's order writes the image last.
         for value in 0..200 {
             fill(&ready.stream, &page, 0..PAGE_BYTES, value).unwrap();
         }
@@ -266,7 +266,7 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
             picture: PICTURE,
             wanted: PICTURE.window(),
             reduction: 1,
-            destination: SeenFree::wait(&page, last_use).unwrap(),
+            destination: HostIdle::wait(&page, last_use).unwrap(),
         };
         decoder.decode(&ready.stream, &[job]).unwrap();
         let seen = ready.read(&page, window);
@@ -281,7 +281,7 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
     );
 }
 
-/// What the engines make of every sampling, window and reduction alone, and how long calls of many pictures take: told, and
+/// What the engines make of every sampling, window and reduction alone, and how long calls of many images take: told, and
 /// not asserted, for nobody documents it. The device works on afterwards, which is.
 #[test]
 fn what_the_engines_take_is_told() {
@@ -307,7 +307,7 @@ fn what_the_engines_take_is_told() {
         for (wanted, reduction) in cases {
             fill(&ready.stream, &page, 0..PAGE_BYTES, 0xee).unwrap();
             ready.stream.synchronize().unwrap();
-            let destination = SeenFree::wait(&page, &unused).unwrap();
+            let destination = HostIdle::wait(&page, &unused).unwrap();
             let job = BatchJob { bytes: &bytes, picture: PICTURE, wanted, reduction, destination };
             let window = job.window(&ready.jpeg);
             let told = match decoder.decode(&ready.stream, &[job]) {
@@ -329,7 +329,7 @@ fn what_the_engines_take_is_told() {
                 picture: PICTURE,
                 wanted: PICTURE.window(),
                 reduction: 1,
-                destination: SeenFree::wait(&page, &unused).unwrap(),
+                destination: HostIdle::wait(&page, &unused).unwrap(),
             };
             let jobs: Vec<_> = (0..count).map(job).collect();
             decoder.done().synchronize().unwrap();

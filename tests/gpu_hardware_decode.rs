@@ -13,7 +13,7 @@ use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{
-    self, Backend, BatchDecoder, BatchJob, DecodeFault, Engines, Jpeg, SeenFree,
+    self, Backend, BatchDecoder, BatchJob, DecodeFault, Engines, HostIdle, Jpeg,
 };
 use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, PinnedBuffer, PinnedPool, Stream, fill, read_back,
@@ -24,7 +24,7 @@ use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 const PICTURE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;
 
-/// The rows of a whole picture: 30 of 48 pixels.
+/// The rows of a whole image: 30 of 48 pixels.
 const ROWS_BYTES: usize = 4320;
 const CAPACITY: usize = 4;
 
@@ -90,7 +90,7 @@ impl Page {
             picture: PICTURE,
             wanted,
             reduction: 1,
-            destination: SeenFree::wait(&self.pixels, &self.used)?,
+            destination: HostIdle::wait(&self.pixels, &self.used)?,
         })
     }
 }
@@ -165,7 +165,7 @@ fn batches_of_changing_size_decode_their_windows_whatever_runs_first() {
     assert_eq!(machine.decoded(Backend::Host) + machine.decoded(Backend::Cuda), 0);
 }
 
-/// The state is initialised again where the number of pictures changes, and made anew after a failure only.
+/// The state is initialised again where the number of images changes, and made anew after a failure only.
 #[test]
 fn a_state_is_initialised_only_when_the_number_of_pictures_changes() {
     let machine = exclusive();
@@ -187,7 +187,7 @@ fn a_state_is_initialised_only_when_the_number_of_pictures_changes() {
 }
 
 /// What the engines of Hopper do: a reader's work is still in a stream, the stream of the next batch waits for its event,
-/// and the reader sees the next batch all the same. Only a wait on the host helps, and [`SeenFree`] is one.
+/// and the reader sees the next batch all the same. Only a wait on the host helps, and [`HostIdle`] is one.
 #[test]
 fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     let machine = exclusive();
@@ -201,7 +201,7 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         let seen = setup.memory.buffer("copies", PAGE_BYTES).unwrap();
         setup.decode(std::slice::from_ref(&first), window).unwrap();
         setup.decoder.done().synchronize().unwrap();
-        // The consumer's copy of the first picture is in its stream and has not run.
+        // The consumer's copy of the first image is in its stream and has not run.
         copy(&consumer, &seen, &setup.pages[0].pixels, ROWS_BYTES);
         setup.pages[0].used.record(&consumer).unwrap();
         setup.stream.wait(&setup.pages[0].used).unwrap();
@@ -215,12 +215,12 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
             picture: PICTURE,
             wanted: window,
             reduction: 1,
-            destination: SeenFree::wait(&page.pixels, last_use).unwrap(),
+            destination: HostIdle::wait(&page.pixels, last_use).unwrap(),
         };
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
         let mut bytes = vec![0; ROWS_BYTES];
         read_back(&consumer, &seen, 0, &mut bytes).unwrap();
-        // The second picture is right in any case: it is the reader of the first that is betrayed.
+        // The second image is right in any case: it is the reader of the first that is betrayed.
         assert_eq!(setup.pixels(0, window).unwrap(), pattern(&second, window));
         dense(&bytes, window) == pattern(&first, window)
     };
@@ -262,13 +262,13 @@ fn a_buffer_is_seen_free_when_its_event_is_reached() {
     machine.schedule(Schedule::Lazy);
     let setup = setup(1, 1 << 20).unwrap();
     let Page { pixels, used, .. } = &setup.pages[0];
-    assert!(SeenFree::query(pixels, used).unwrap().is_some(), "nobody has used it");
+    assert!(HostIdle::query(pixels, used).unwrap().is_some(), "nobody has used it");
     fill(&setup.stream, pixels, 0..PAGE_BYTES, 7).unwrap();
     used.record(&setup.stream).unwrap();
-    assert!(SeenFree::query(pixels, used).unwrap().is_none());
-    let seen = SeenFree::wait(pixels, used).unwrap();
+    assert!(HostIdle::query(pixels, used).unwrap().is_none());
+    let seen = HostIdle::wait(pixels, used).unwrap();
     assert_eq!(seen.buffer().address(), pixels.address());
-    assert!(SeenFree::query(pixels, used).unwrap().is_some());
+    assert!(HostIdle::query(pixels, used).unwrap().is_some());
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
         machine.nvjpeg_version(version.0, version.1, version.2);
         let mut setup = setup(CAPACITY, 1 << 20).unwrap();
         assert_eq!(setup.jpeg.margin(), if version < (13, 2, 0) { 2 } else { 0 });
-        // Each picture of a batch has its own.
+        // Each image of a batch has its own.
         for windows in windows.chunks(CAPACITY) {
             for (number, page) in setup.pages.iter_mut().enumerate() {
                 page.read(&file(PICTURE, number as u8));
@@ -309,7 +309,7 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
     assert_clean(&machine, "windows");
 }
 
-/// A window together with a scale factor is not documented: the whole reduced picture is decoded.
+/// A window together with a scale factor is not documented: the whole reduced image is decoded.
 #[test]
 fn a_reduction_decodes_the_whole_reduced_picture() {
     let machine = exclusive();
@@ -322,7 +322,7 @@ fn a_reduction_decodes_the_whole_reduced_picture() {
     for reduction in [2, 4, 8] {
         let reduced = Size::new(40u32.div_ceil(reduction), 30u32.div_ceil(reduction));
         let wanted = Roi::new(1, 1, 3, 2);
-        // One picture is reduced, the other has a window: in turns.
+        // One image is reduced, the other has a window: in turns.
         for places in [[0, 1], [1, 0]] {
             let jobs = places.map(|place| {
                 let job = setup.pages[place].job(wanted).unwrap();
@@ -444,7 +444,7 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
         (
             vec![
                 job(),
-                BatchJob { destination: SeenFree::wait(&small, &unused).unwrap(), ..job() },
+                BatchJob { destination: HostIdle::wait(&small, &unused).unwrap(), ..job() },
             ],
             "needs 4320 bytes, its destination has 4319",
         ),
@@ -512,7 +512,7 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     }
     assert_eq!(used(&setup), STATE_BYTES.next_multiple_of(256), "nothing has grown");
 
-    // A picture that needs more than there is: the batch fails, and the next one is decoded.
+    // An image that needs more than there is: the batch fails, and the next one is decoded.
     let large = Size::new(120, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
@@ -525,7 +525,7 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     }
     setup.assert_usable("after a picture that is too large");
 
-    // Where there is no room for pictures of the stated size, there is for smaller ones, and they are decoded.
+    // Where there is no room for images of the stated size, there is for smaller ones, and they are decoded.
     let before = setup.memory.used_bytes();
     let large = BatchDecoder::new(&setup.jpeg, 4, Size::new(400, 300)).unwrap();
     let smaller = (4 * 3 * 25 * 19u64).next_multiple_of(256);

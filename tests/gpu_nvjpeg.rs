@@ -1,4 +1,4 @@
-//! nvJPEG's decoders of single pictures against a simulated machine: order, memory, failures and what follows them.
+//! nvJPEG's decoders of single images against a simulated machine: order, memory, failures and what follows them.
 
 #![allow(unsafe_code)] // the decoder that a test hands to the simulated library
 
@@ -23,13 +23,13 @@ use simulated::{LAUNCH_FAILED, Schedule, exclusive};
 
 const PICTURE: Size = Size::new(40, 30);
 
-/// The backends that decode single pictures.
+/// The backends that decode single images.
 const BACKENDS: [Backend; 2] = [Backend::Cuda, Backend::Host];
 
-/// Bytes of the coefficients that the simulated nvJPEG keeps for a picture with [`Backend::Host`].
+/// Bytes of the coefficients that the simulated nvJPEG keeps for an image with [`Backend::Host`].
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
-/// Room for the rows of a whole picture.
+/// Room for the rows of a whole image.
 const PAGE_BYTES: u64 = 8192;
 
 struct Setup {
@@ -90,7 +90,7 @@ fn pages_decode_their_own_pictures_whatever_runs_first() {
             let mut setup = setup(backend, 3, 1 << 20).unwrap();
             for round in 0..5u8 {
                 let window = Roi::new(u32::from(round), 3, 20, 15);
-                // Three pages in flight at a time; each page's second picture must not disturb its first.
+                // Three pages in flight at a time; each page's second image must not disturb its first.
                 for page in 0..3 {
                     setup.decode(page, &file(PICTURE, round * 3 + page as u8), window).unwrap();
                 }
@@ -163,7 +163,7 @@ fn a_decoder_waits_for_its_picture_before() {
         let first = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
         assert!(setup.decoders[0].is_idle().unwrap());
         setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), window, &first).unwrap();
-        // Nothing has run yet; the second picture would overwrite the first one's buffers.
+        // Nothing has run yet; the second image would overwrite the first one's buffers.
         setup.decode(0, &file(PICTURE, 2), window).unwrap();
         let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&setup.stream, &first, 0, &mut bytes).unwrap();
@@ -266,7 +266,7 @@ fn the_files_faults_are_the_samples() {
                 Err(DecodeFault::Sample(fault)) => assert_eq!(fault.reason, reason, "{fault}"),
                 other => panic!("{reason:?}: {other:?}"),
             }
-            // And the next picture is right.
+            // And the next image is right.
             setup.decode(0, &good, whole).unwrap();
             assert_eq!(setup.pixels(0, whole).unwrap(), pattern(&good, whole));
         }
@@ -389,14 +389,14 @@ fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
     let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
     assert_eq!(setup.pinned.row_bytes("nvjpeg"), Some((2 * rounded, 64 * 1024)));
     let small = setup.memory.row_bytes("nvjpeg").unwrap().0;
-    // A larger picture makes the buffers grow; the old ones are given back first.
+    // A larger image makes the buffers grow; the old ones are given back first.
     setup.decode(0, &file(Size::new(80, 60), 1), Roi::new(0, 0, 35, 35)).unwrap();
     assert!(setup.memory.row_bytes("nvjpeg").unwrap().0 >= small);
     let counts = machine.counts();
     assert_eq!(counts.device.peak_bytes, taken.device.bytes, "the driver was asked for more");
     assert_eq!(counts.pinned.peak_bytes, taken.pinned.bytes, "the driver was asked for more");
 
-    // What does not fit is a budget error, and the next picture is decoded.
+    // What does not fit is a budget error, and the next image is decoded.
     match setup.decode(1, &file(Size::new(200, 200), 1), Roi::new(0, 0, 20, 20)) {
         Err(DecodeFault::Fatal(Error::Budget { row, needed, .. })) => {
             assert_eq!((row.as_str(), needed), ("nvjpeg", 6 * 200 * 200));
@@ -519,7 +519,7 @@ fn a_loader_goes_on_beside_a_capture() {
     }
 }
 
-/// The stream of the last picture is gone when nvJPEG's buffers are destroyed, and nvJPEG may name it all the same.
+/// The stream of the last image is gone when nvJPEG's buffers are destroyed, and nvJPEG may name it all the same.
 #[test]
 fn a_decoder_may_outlive_its_stream() {
     let machine = exclusive();
@@ -534,7 +534,7 @@ fn a_decoder_may_outlive_its_stream() {
     }
 }
 
-/// Each thread has a stream and a decoder; the pictures meet in the order of events.
+/// Each thread has a stream and a decoder; the images meet in the order of events.
 #[test]
 fn threads_decode_at_the_same_time() {
     let machine = exclusive();

@@ -30,7 +30,7 @@ use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 const SCHEDULES: [Schedule; 4] =
     [Schedule::Eager, Schedule::Lazy, Schedule::Random(3), Schedule::Random(4)];
 
-/// Eighteen pictures, five batches, the last one of two.
+/// Eighteen images, five batches, the last one of two.
 fn builder(device: DeviceChoice) -> LoaderBuilder {
     Loader::builder(Memory::new(jpegs(18)).unwrap(), training())
         .device(device)

@@ -346,7 +346,7 @@ fn dropping_the_loader_at_any_time_does_not_hang() {
     }
 }
 
-/// Twenty pictures, of which numbers 6 and 13 are no pictures.
+/// Twenty images, of which numbers 6 and 13 are no images.
 fn damaged() -> Memory {
     let mut all = jpegs(20);
     all[6].0.truncate(200);

@@ -118,7 +118,7 @@ fn routes() -> Vec<Vec<Route>> {
     Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
 }
 
-/// More pictures than pages, and more batches ahead than pages hold: each page goes round while the work on it is still
+/// More images than pages, and more batches ahead than pages hold: each page goes round while the work on it is still
 /// in the streams. The hardware engines write when they are called, or in the order of the stream.
 #[test]
 fn whole_epochs_equal_the_cpu_bit_for_bit_by_every_route_whatever_the_schedule() {
@@ -188,7 +188,7 @@ fn every_placement_equals_the_cpu() {
     assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
 }
 
-/// PNG and pictures larger than a page are made on the CPU and uploaded, in the same batch as the others, and counted
+/// PNG and images larger than a page are made on the CPU and uploaded, in the same batch as the others, and counted
 /// with the reason.
 #[test]
 fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
@@ -215,7 +215,7 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
         assert_eq!(stats.images, 80);
         assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
         // With the route `cpu`, what nvJPEG does not take is decoded there and goes through the kernel all the same;
-        // but nothing brings the large picture into a page.
+        // but nothing brings the large image into a page.
         let with_cpu = routes.contains(&Route::Cpu);
         assert_eq!(on_cpu, if with_cpu { 2 } else { 6 }, "{stats:?}");
         assert!(with_cpu || stats.outcomes["cpu"] == on_cpu, "{stats:?}");
@@ -227,7 +227,7 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
     }
 }
 
-/// Progressive pictures are for the routes whose entropy decoder is the CPU.
+/// Progressive images are for the routes whose entropy decoder is the CPU.
 #[test]
 fn the_header_decides_which_routes_may_take_a_picture() {
     let machine = machine();
@@ -430,7 +430,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
     let machine = machine();
     machine.schedule(Schedule::Random(8));
     let cpu = epochs(&builder(jpegs(8), training()).device(DeviceChoice::Cpu).build().unwrap());
-    /// Like [`libjpeg`], and refuses every picture of an odd width as corrupt.
+    /// Like [`libjpeg`], and refuses every image of an odd width as corrupt.
     unsafe extern "C" fn moody(
         bytes: *const u8,
         count: usize,
@@ -460,7 +460,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
         let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
         assert_eq!(there + on_cpu, 16, "{stats:?}");
         assert_eq!(stats.finished_on_cpu.values().sum::<u64>(), on_cpu, "{stats:?}");
-        // Only what is refused: on the hardware route too, where a call has many pictures.
+        // Only what is refused: on the hardware route too, where a call has many images.
         assert!(there > 0 && on_cpu > 0, "{stats:?}");
     }
 }
@@ -496,7 +496,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
             .unwrap();
         epochs(&loader);
         let row = loader.footprint().row("trace").unwrap();
-        let threads = loader.measured().lanes.len() as u64;
+        let threads = loader.measured().by_thread.len() as u64;
         assert_eq!(row.total_bytes(), trace_bytes(500, threads), "{routes:?}");
         let mut text = Vec::new();
         loader.trace_json(&mut text).unwrap();

@@ -1,5 +1,5 @@
 //! Reference, fast path and kernel text (compiled for the host) give the same bits: every operator, chains,
-//! element types, layouts, orientations, and pictures that are random, extreme, odd or tiny.
+//! element types, layouts, orientations, and images that are random, extreme, odd or tiny.
 
 #[path = "common/host_kernel.rs"]
 mod host_kernel;
@@ -21,7 +21,7 @@ use parity::Case;
 
 type Operators = Vec<Arc<dyn AnyOperator>>;
 
-/// Sides of pictures: one pixel, one row, one column, primes, ordinary.
+/// Sides of images: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
 fn random_picture(size: Size, seed: u64) -> Image<u8> {
@@ -250,7 +250,7 @@ fn tiles_that_are_cropped_padded_and_mirrored() {
     }
 }
 
-/// Pictures that shrink so far that no tile holds a column's taps, and such as hardly have any.
+/// Images that shrink so far that no tile holds a column's taps, and such as hardly have any.
 #[test]
 fn extreme_reductions() {
     let filters = ["nearest", "box", "bilinear", "hamming", "bicubic", "lanczos"];

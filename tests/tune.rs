@@ -23,7 +23,7 @@ struct Mix {
     copy: f64,
     decode: (f64, f64),
     operators: [f64; 3],
-    /// On the device, a picture.
+    /// On the device, an image.
     engine: f64,
     kernel: [f64; 3],
     /// A batch.
@@ -31,7 +31,7 @@ struct Mix {
     host_share: f64,
 }
 
-/// What copying costs the worker, by how many operators the CPU does: a window, two pictures as they are to be, a tensor.
+/// What copying costs the worker, by how many operators the CPU does: a window, two images as they are to be, a tensor.
 const UPLOAD: [f64; 4] = [0.05, 0.03, 0.03, 0.06];
 
 const fn last(operators: usize) -> Offload {

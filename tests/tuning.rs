@@ -12,7 +12,7 @@ use feedwater::error::{Fault, Result};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::{Memory, Page, Source};
 
-/// Pictures that come from far away.
+/// Images that come from far away.
 struct Far {
     pictures: Memory,
     latency: Duration,
@@ -54,7 +54,7 @@ impl Source for Far {
     }
 }
 
-/// Pictures that come after so many milliseconds, and who counts their reads.
+/// Images that come after so many milliseconds, and who counts their reads.
 fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     let reading = Arc::new(Reading::default());
     let pictures = Memory::new(jpegs(64)).unwrap();

@@ -54,7 +54,7 @@ impl Setting {
     }
 }
 
-/// Pictures, where they come from, and what is made of them.
+/// Images, where they come from, and what is made of them.
 pub struct World {
     pub images: u64,
     pub size: (u32, u32),

@@ -1,4 +1,4 @@
-//! What the benches of the whole loader share: the set of pictures, the chain, what the machine is.
+//! What the benches of the whole loader share: the set of images, the chain, what the machine is.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use feedwater::op::{self, Chain};
 use feedwater_tools::synth;
 
-/// Columns and rows of the pictures: ImageNet's mean size, and a camera's of 3 megapixels.
+/// Columns and rows of the images: ImageNet's mean size, and a camera's of 3 megapixels.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
 
 /// `images` photo-like JPEGs of that size below the target directory, made where they are not there yet, and in the
@@ -27,7 +27,7 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     dir
 }
 
-/// A list file below the target directory, for [`FileList`](feedwater::source::FileList): of these pictures, each of
+/// A list file below the target directory, for [`FileList`](feedwater::source::FileList): of these images, each of
 /// which may come several times.
 pub fn list(name: &str, pictures: &[PathBuf]) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
@@ -36,7 +36,7 @@ pub fn list(name: &str, pictures: &[PathBuf]) -> PathBuf {
     file
 }
 
-/// The pictures of a set that [`set`] makes.
+/// The images of a set that [`set`] makes.
 pub fn pictures(images: u64, (width, height): (u32, u32)) -> Vec<PathBuf> {
     let dir = set(images, (width, height));
     let settings = synth::Settings { images, width, height, ..Default::default() };

@@ -1,4 +1,4 @@
-//! Sets of very many very small pictures, written byte by byte.
+//! Sets of very many very small images, written byte by byte.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Result, Write};
@@ -70,7 +70,7 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
 }
 
-/// A `tf.train.Example` with a picture and a label, between its checksums.
+/// A `tf.train.Example` with an image and a label, between its checksums.
 fn tfrecord(out: &mut Vec<u8>, label: u64) {
     let mut integer = vec![(label & 0x7f) as u8 | 0x80, (label >> 7) as u8];
     integer = field(3, &field(1, &integer));
@@ -94,7 +94,7 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// One part: magic, length, MXNet's header (flag, label, two numbers), and the picture, padded to four bytes.
+/// One part: magic, length, MXNet's header (flag, label, two numbers), and the image, padded to four bytes.
 fn recordio(out: &mut Vec<u8>, label: u64) {
     let len = 24 + PICTURE.len() as u32;
     out.extend_from_slice(&0xced7_230a_u32.to_le_bytes());

@@ -1,10 +1,10 @@
-//! What is in a picture: objects with a box, a category and an outline, and where a chain puts them.
+//! What is in an image: objects with a box, a category and an outline, and where a chain puts them.
 //!
-//! * Positions are edges in pixels, as in COCO's files: the first pixel's centre is 0.5. Which picture they mean is the
-//!   [`Canvas`]: the pixels as they are stored, or the upright picture.
+//! * Positions are edges in pixels, as in COCO's files: the first pixel's centre is 0.5. Which image they mean is the
+//!   [`Canvas`]: the pixels as they are stored, or the upright image.
 //! * [`Objects::place`] follows the chain exactly, whatever the decoder reduced: crops move and cut, mirrorings turn, resizes
 //!   scale by the ratio of the sizes.
-//! * A box is cut to what of the picture can be seen. An object of whose box nothing is left does not appear; of the others
+//! * A box is cut to what of the image can be seen. An object of whose box nothing is left does not appear; of the others
 //!   it is known which part of the box is left.
 //! * Masks are made when they are asked for, in pixels of the tensor.
 
@@ -44,7 +44,7 @@ pub enum Segmentation {
     Runs(RunLengths),
 }
 
-/// Which picture positions mean.
+/// Which image positions mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Canvas {
     /// Pixels as they are stored, or as they stand upright.
@@ -53,7 +53,7 @@ pub struct Canvas {
     pub size: Option<Size>,
 }
 
-/// Whether positions were annotated before or after a picture was turned by its EXIF orientation.
+/// Whether positions were annotated before or after an image was turned by its EXIF orientation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Frame {
@@ -61,17 +61,17 @@ pub enum Frame {
     /// `CocoDetection`).
     #[default]
     Stored,
-    /// The upright picture, which is what viewers show.
+    /// The upright image, which is what viewers show.
     Upright,
 }
 
 impl Canvas {
-    /// Whether a picture that is `stored` with this orientation can be what was annotated; `turned` says whether the loader
+    /// Whether an image that is `stored` with this orientation can be what was annotated; `turned` says whether the loader
     /// stands it upright.
     ///
     /// # Errors
     ///
-    /// [`Reason::Corrupt`] where it has another size, or where the upright picture was annotated and the stored one is used.
+    /// [`Reason::Corrupt`] where it has another size, or where the upright image was annotated and the stored one is used.
     pub fn check(&self, stored: Size, orientation: Orientation, turned: bool) -> Result<(), Fault> {
         let wrong = |problem: String| Err(Fault::new(Reason::Corrupt, problem));
         let upright = orientation.upright_size(stored);
@@ -107,7 +107,7 @@ pub struct Objects {
 /// One object as it is in the tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PlacedObject {
-    /// Its place among all objects of the picture, from 0.
+    /// Its place among all objects of the image, from 0.
     pub index: usize,
     /// Where it is, in pixels of the tensor, cut to what can be seen.
     pub bbox: BoundingBox,
@@ -119,7 +119,7 @@ pub struct PlacedObject {
     pub category: i64,
     /// [`Object::crowd`].
     pub crowd: bool,
-    /// [`Object::area`]: pixels of the picture, not of the tensor.
+    /// [`Object::area`]: pixels of the image, not of the tensor.
     pub area: f64,
     outline: Option<Segmentation>,
 }
@@ -127,9 +127,9 @@ pub struct PlacedObject {
 /// From what was annotated to the tensor.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Way {
-    /// How the annotated picture is turned.
+    /// How the annotated image is turned.
     turn: Orientation,
-    /// Size of the annotated picture.
+    /// Size of the annotated image.
     size: Size,
     view: View,
 }
@@ -138,7 +138,7 @@ struct Way {
 const LEAST_VISIBLE: f64 = 1e-9;
 
 impl Objects {
-    /// Where objects are in what a chain made of a picture of `upright` size that was turned by `orientation`.
+    /// Where objects are in what a chain made of an image of `upright` size that was turned by `orientation`.
     pub fn place(
         objects: Vec<Object>,
         frame: Frame,
@@ -193,8 +193,8 @@ impl Objects {
     /// The mask of object `number` of these: a byte for each pixel of the tensor, row after row, 1 where the object is; `None`
     /// where it has no outline.
     ///
-    /// Polygons are moved and then filled, by pycocotools' rule: those of a picture that nothing moved give its mask. A mask
-    /// of run lengths gives each pixel that of the picture's pixel in which its centre lies.
+    /// Polygons are moved and then filled, by pycocotools' rule: those of an image that nothing moved give its mask. A mask
+    /// of run lengths gives each pixel that of the image's pixel in which its centre lies.
     pub fn mask(&self, number: usize) -> Option<Vec<u8>> {
         let size = self.size();
         let mut mask = vec![0; size.pixels() as usize];
@@ -226,7 +226,7 @@ impl Deref for Objects {
 }
 
 impl Way {
-    /// Looks every pixel of the tensor up in a mask of the annotated picture.
+    /// Looks every pixel of the tensor up in a mask of the annotated image.
     fn fill(&self, runs: &RunLengths, mask: &mut [u8]) {
         let View { x, y, size, visible } = self.view;
         let upright = self.turn.upright_size(self.size);

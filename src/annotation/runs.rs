@@ -46,7 +46,7 @@ impl RunLengths {
                     "byte {at} of its counts is {byte}, which is no digit of them"
                 ));
             }
-            // The largest picture has fewer than 2^64 pixels, but no length of more than 12 digits was ever meant.
+            // The largest image has fewer than 2^64 pixels, but no length of more than 12 digits was ever meant.
             if bits >= 60 {
                 return Err(format!(
                     "a length in its counts, at byte {at}, has more than 12 digits"
@@ -73,7 +73,7 @@ impl RunLengths {
         }
     }
 
-    /// Size of the picture.
+    /// Size of the image.
     pub fn size(&self) -> Size {
         self.size
     }

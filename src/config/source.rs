@@ -7,7 +7,7 @@ use toml::{Table, Value};
 use super::node::{self, Problem, read, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
-use crate::source::{self, ABSENT, JOINED, KEYS, PartSettings, Selection, SourceSettings};
+use crate::source::{self, DISABLED, JOINED, KEYS, PartSettings, Selection, SourceSettings};
 use crate::storage;
 
 /// How deep sources are made of sources: no sensible file comes near, and hostile ones stop here.
@@ -37,7 +37,7 @@ fn nested(value: Value, at: &str, base: &Path, level: usize) -> Result<SourceSet
     let (key, second) = (keys.next(), keys.next());
     let Some(key) = key else {
         return Err(match table.keys().next() {
-            Some(key) if ABSENT.contains(&key.as_str()) => {
+            Some(key) if DISABLED.contains(&key.as_str()) => {
                 let problem =
                     format!("is not in this build; build feedwater with the feature `{key}`");
                 Error::config(format!("{at}.{key}"), problem)

@@ -1,6 +1,6 @@
 //! JPEG through libjpeg-turbo (in the copy that mozjpeg-sys builds): every `unsafe` that touches it.
 //!
-//! A decompressor lives as long as one picture. libjpeg would let it live longer, but then quantisation and
+//! A decompressor lives as long as one image. libjpeg would let it live longer, but then quantisation and
 //! Huffman tables of one file would silently stand in for those that the next file lacks; making one costs
 //! about a microsecond.
 //!
@@ -32,7 +32,7 @@ use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
 /// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the
-/// edge of the picture, where the upsampling filter has no neighbour; only that one column comes out different.
+/// edge of the image, where the upsampling filter has no neighbour; only that one column comes out different.
 const MARGIN: u32 = 1;
 
 /// Narrowest crop. libjpeg upsamples plainly where a component is at most 2 samples wide; a crop must not make
@@ -40,10 +40,10 @@ const MARGIN: u32 = 1;
 const MIN_WIDTH: u32 = 16;
 
 /// Most scans that are read; libjpeg-turbo's own fuzzers stop there. Each scan of a progressive file costs a
-/// pass over the whole picture, whatever its length in bytes.
+/// pass over the whole image, whatever its length in bytes.
 const MAX_SCANS: c_int = 500;
 
-/// Decodes a window, see `HostDecoder::decode`. The window lies inside the reduced picture and is not empty.
+/// Decodes a window, see `HostDecoder::decode`. The window lies inside the reduced image and is not empty.
 pub(super) fn decode(
     line: &mut Vec<u8>,
     bytes: &[u8],
@@ -206,7 +206,7 @@ unsafe fn read(
     if !unsafe { smooths(cinfo) } {
         let (left, mut width) = columns(window, full.width);
         x = left;
-        // SAFETY: decompression has started and no row has been read; columns and rows are inside the picture.
+        // SAFETY: decompression has started and no row has been read; columns and rows are inside the image.
         // libjpeg moves `x` left to the edge of an MCU.
         unsafe {
             sys::jpeg_crop_scanline(cinfo, &mut x, &mut width);

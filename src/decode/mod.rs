@@ -3,7 +3,7 @@
 //! The pixels are those of Pillow's `Image.open(file).convert("RGB")` before any orientation is applied. Alpha is
 //! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
 //!
-//! Damage is reported, never painted over: where Pillow returns a picture with gray or smeared parts after a
+//! Damage is reported, never painted over: where Pillow returns an image with gray or smeared parts after a
 //! libjpeg warning about corrupt data, this decoder returns a [`Fault`]. Harmless oddities (stray bytes between
 //! segments, unknown JFIF or Adobe versions) pass. A decode ends with the last row that its window needs, so
 //! damage below the window is not seen.
@@ -24,13 +24,13 @@ use crate::tensor::CHANNELS;
 
 pub use crate::header::{DecodeMemory, memory_bytes};
 
-/// Receives row `y` of the stored picture: `3 * window.width` bytes.
+/// Receives row `y` of the stored image: `3 * window.width` bytes.
 pub type RowSink<'a> = dyn FnMut(u32, &[u8]) + 'a;
 
-/// Decodes pictures on the CPU. One per thread; its buffers grow to what the largest picture needs and serve every picture.
-/// [`memory_bytes`] bounds what a picture needs.
+/// Decodes images on the CPU. One per thread; its buffers grow to what the largest image needs and serve every image.
+/// [`memory_bytes`] bounds what an image needs.
 ///
-/// A picture that fails leaves nothing behind: the next one decodes as if it were the first.
+/// An image that fails leaves nothing behind: the next one decodes as if it were the first.
 #[derive(Debug)]
 pub struct HostDecoder {
     strict: bool,
@@ -111,7 +111,7 @@ impl HostDecoder {
         Ok(())
     }
 
-    /// Bytes of memory held between pictures.
+    /// Bytes of memory held between images.
     pub fn capacity_bytes(&self) -> usize {
         self.scratch.capacity() + self.line.capacity()
     }
@@ -122,12 +122,12 @@ impl HostDecoder {
     }
 }
 
-/// Size of a picture after the decoder's reduction: each side divided and rounded up (libjpeg's rule).
+/// Size of an image after the decoder's reduction: each side divided and rounded up (libjpeg's rule).
 pub const fn reduced_size(size: Size, reduction: u32) -> Size {
     Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
 }
 
-/// Whether pictures of this format can be reduced while they are decoded.
+/// Whether images of this format can be reduced while they are decoded.
 pub const fn can_reduce(format: Format) -> bool {
     matches!(format, Format::Jpeg)
 }
@@ -157,7 +157,7 @@ fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), Fault> {
     header.jpeg.as_ref().map_or(Ok(()), check_jpeg)
 }
 
-/// Hands on the window of a picture that is decoded already.
+/// Hands on the window of an image that is decoded already.
 fn copy(bytes: &[u8], size: Size, window: Roi, row: &mut RowSink<'_>) -> Result<(), Fault> {
     let expected = CHANNELS as u64 * size.pixels();
     if bytes.len() as u64 != expected {

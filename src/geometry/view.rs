@@ -1,4 +1,4 @@
-//! Where the picture's points are after crops, mirrorings and resizes: boxes, and the map that moves them.
+//! Where the image's points are after crops, mirrorings and resizes: boxes, and the map that moves them.
 
 use super::{Orientation, Roi, Size};
 
@@ -44,7 +44,7 @@ impl BoundingBox {
         Self { left, top, right, bottom }
     }
 
-    /// As parts of the sides of a picture of this size, 0 to 1 where it lies inside.
+    /// As parts of the sides of an image of this size, 0 to 1 where it lies inside.
     pub fn normalised(&self, size: Size) -> Self {
         let (width, height) = (f64::from(size.width), f64::from(size.height));
         Self {
@@ -82,7 +82,7 @@ impl BoundingBox {
 pub struct Axis {
     /// Pixels that leave for one that enters; below 0 where the axis is mirrored.
     pub scale: f64,
-    /// Where the picture's edge 0 is.
+    /// Where the image's edge 0 is.
     pub offset: f64,
 }
 
@@ -90,12 +90,12 @@ impl Axis {
     /// Nothing moves.
     pub const IDENTITY: Self = Self { scale: 1.0, offset: 0.0 };
 
-    /// Where a position of the picture is.
+    /// Where a position of the image is.
     pub fn at(self, position: f64) -> f64 {
         position * self.scale + self.offset
     }
 
-    /// Which position of the picture is here.
+    /// Which position of the image is here.
     pub fn back(self, position: f64) -> f64 {
         (position - self.offset) / self.scale
     }
@@ -105,7 +105,7 @@ impl Axis {
     }
 }
 
-/// Where the upright picture is in what a chain made of it.
+/// Where the upright image is in what a chain made of it.
 ///
 /// * Every operator that moves pixels says so, one after another; what is left out moves nothing.
 /// * Positions are edges, not centres: the first pixel's centre is 0.5. A decoder's reduction (`prescale`) changes no
@@ -119,7 +119,7 @@ pub struct View {
     pub y: Axis,
     /// Size of what the chain made.
     pub size: Size,
-    /// What of the picture can be seen, in pixels of what the chain made; the rest of it is fill.
+    /// What of the image can be seen, in pixels of what the chain made; the rest of it is fill.
     pub visible: BoundingBox,
 }
 
@@ -130,7 +130,7 @@ impl Default for View {
 }
 
 impl View {
-    /// Of no picture.
+    /// Of no image.
     pub const NOTHING: Self = Self {
         x: Axis::IDENTITY,
         y: Axis::IDENTITY,
@@ -138,13 +138,13 @@ impl View {
         visible: BoundingBox { left: 0.0, top: 0.0, right: 0.0, bottom: 0.0 },
     };
 
-    /// A picture of this size as it is.
+    /// An image of this size as it is.
     pub fn new(size: Size) -> Self {
         let visible = BoundingBox::new(0.0, 0.0, size.width.into(), size.height.into());
         Self { size, visible, ..Self::NOTHING }
     }
 
-    /// A window of `size` at `(x, y)`, which may begin outside of the picture and reach beyond it.
+    /// A window of `size` at `(x, y)`, which may begin outside of the image and reach beyond it.
     pub fn crop(&mut self, (x, y): (i64, i64), size: Size) {
         let (x, y) = (x as f64, y as f64);
         self.x.then(1.0, -x);
@@ -185,19 +185,19 @@ impl View {
         }
     }
 
-    /// Where a point of the upright picture is.
+    /// Where a point of the upright image is.
     pub fn point(&self, x: f64, y: f64) -> (f64, f64) {
         (self.x.at(x), self.y.at(y))
     }
 
-    /// Where a box of the upright picture is, all of it: also what cannot be seen.
+    /// Where a box of the upright image is, all of it: also what cannot be seen.
     pub fn bounding_box(&self, of: &BoundingBox) -> BoundingBox {
         BoundingBox::around(self.point(of.left, of.top), self.point(of.right, of.bottom))
     }
 }
 
 impl Orientation {
-    /// Where a point of the stored picture is when it is turned, in an image of `stored` size.
+    /// Where a point of the stored image is when it is turned, in an image of `stored` size.
     pub fn upright_point(self, stored: Size, x: f64, y: f64) -> (f64, f64) {
         let upright = self.upright_size(stored);
         let (x, y) = if self.transpose { (y, x) } else { (x, y) };
@@ -206,7 +206,7 @@ impl Orientation {
         (x, y)
     }
 
-    /// Where a box of the stored picture is when it is turned.
+    /// Where a box of the stored image is when it is turned.
     pub fn upright_box(self, stored: Size, of: &BoundingBox) -> BoundingBox {
         BoundingBox::around(
             self.upright_point(stored, of.left, of.top),

@@ -7,7 +7,7 @@ use crate::geometry::Orientation;
 
 const ORIENTATION: u16 = 0x0112;
 
-/// The orientation that the metadata of one picture asks for; the tag in EXIF wins over the one in XMP.
+/// The orientation that the metadata of one image asks for; the tag in EXIF wins over the one in XMP.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Metadata {
     exif: Option<u16>,

@@ -76,7 +76,7 @@ pub enum Sampling {
     S411,
     /// A quarter of the width, half the height.
     S410,
-    /// Everything else, and every picture with two or four components.
+    /// Everything else, and every image with two or four components.
     Other,
 }
 

@@ -337,7 +337,7 @@ impl<'a> Walk<'a> {
         let Size { width, height } = self.size;
         let h_max = components.iter().map(|it| u32::from(it.h)).max().unwrap_or(1);
         let v_max = components.iter().map(|it| u32::from(it.v)).max().unwrap_or(1);
-        // Of one component only the blocks that are in the picture; of several, whole MCUs.
+        // Of one component only the blocks that are in the image; of several, whole MCUs.
         let (columns, rows) = if count == 1 {
             let (h, v) = sampling;
             ((width * h).div_ceil(h_max).div_ceil(8), (height * v).div_ceil(v_max).div_ceil(8))

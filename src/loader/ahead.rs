@@ -276,7 +276,7 @@ impl Source for Ahead {
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         let expected = self.state().take(index);
-        storage::unless(&self.given_up, || match expected {
+        storage::cancellable(&self.given_up, || match expected {
             Some(Request { sample, arrival, .. }) => {
                 let began = Instant::now();
                 let read = sample(page, limit);

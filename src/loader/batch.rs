@@ -26,9 +26,9 @@ pub struct SampleRecord {
     pub index: u64,
     /// Its label, -1 where it has none.
     pub label: i64,
-    /// Size of the upright picture.
+    /// Size of the upright image.
     pub size: Size,
-    /// How the stored picture was turned.
+    /// How the stored image was turned.
     pub orientation: Orientation,
     /// What the chain did to it.
     pub trace: Trace,

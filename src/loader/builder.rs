@@ -190,13 +190,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Where pictures are decoded.
+    /// Where images are decoded.
     pub fn decode(mut self, placement: Placement) -> Self {
         self.settings.decode.placement = placement;
         self
     }
 
-    /// The routes that pictures may take where decoding is on the GPU.
+    /// The routes that images may take where decoding is on the GPU.
     pub fn routes(mut self, routes: impl Into<Vec<Route>>) -> Self {
         self.settings.decode.routes = routes.into();
         self
@@ -215,7 +215,7 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether pictures are turned upright.
+    /// Whether images are turned upright.
     pub fn orientation(mut self, orientation: bool) -> Self {
         self.settings.decode.orientation = orientation;
         self
@@ -237,13 +237,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Most pixels of a picture.
+    /// Most pixels of an image.
     pub fn max_pixels(mut self, pixels: u64) -> Self {
         self.settings.limits.max_pixels = pixels;
         self
     }
 
-    /// Most columns, and most rows, of a picture.
+    /// Most columns, and most rows, of an image.
     pub fn max_side(mut self, pixels: u32) -> Self {
         self.settings.limits.max_side = pixels;
         self
@@ -273,13 +273,13 @@ impl LoaderBuilder {
         self
     }
 
-    /// Most bytes of host memory for whole decoded pictures from epoch to epoch; `None`, the default, is no cache.
+    /// Most bytes of host memory for whole decoded images from epoch to epoch; `None`, the default, is no cache.
     pub fn cache_decoded(mut self, bytes: Option<u64>) -> Self {
         self.settings.cache.decoded = bytes;
         self
     }
 
-    /// Resizes larger pictures to this shorter side before anything else, for the decoded cache; changes pixels. `None`, the
+    /// Resizes larger images to this shorter side before anything else, for the decoded cache; changes pixels. `None`, the
     /// default, leaves them as they are.
     pub fn presize(mut self, shorter: Option<u32>) -> Self {
         self.settings.cache.presize = shorter;

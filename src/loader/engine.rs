@@ -13,12 +13,13 @@ use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
 use super::ahead::Ahead;
-use super::balance::LaneReport;
+use super::balance::RouteReport;
 use super::batch::{BatchMemory, BatchSlot};
 use super::cache::Caches;
 use super::controls::Controls;
 use super::device::{
-    self, Clocks, Depot, DeviceMemory, DeviceSlot, Hardware, Lanes, Launcher, PageWorker, Taken,
+    self, Clocks, DeviceMemory, DeviceSlot, Hardware, Launcher, ObjectPool, PageWorker, Router,
+    Taken,
 };
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
@@ -49,7 +50,7 @@ pub(super) struct Parts {
 /// Dropping it stops and joins all threads.
 pub(super) enum Engine {
     Host(Running<HostSlot>),
-    Device(Running<DeviceSlot>, DeviceMemory, Arc<Lanes>, Arc<Clocks>),
+    Device(Running<DeviceSlot>, DeviceMemory, Arc<Router>, Arc<Clocks>),
 }
 
 /// One ring of batches with the threads that fill it.
@@ -75,7 +76,7 @@ impl Engine {
             let (source, plan) = (source.clone(), plan.clone());
             let name = format!("feedwater-{number}");
             let large = parts.large.clone();
-            let worker = Worker::new(source, plan, meters.lane(&name), caches.clone(), large);
+            let worker = Worker::new(source, plan, meters.thread(&name), caches.clone(), large);
             let controls = parts.controls.clone();
             running.spawn(name, move |feed| {
                 worker.run(feed, &controls.gate, number);
@@ -92,19 +93,28 @@ impl Engine {
         consumer: Option<Arc<Stream>>,
     ) -> Result<Self> {
         let clocks = Arc::new(Clocks::new(device.clone(), parts.meters.clone()));
-        let Taken { memory, stream, kernels, slots, pages, blocks, uploads, lanes, batch_decoders } =
-            Taken::new(&parts.plan, device, consumer, &clocks)?;
+        let Taken {
+            memory,
+            stream,
+            kernels,
+            slots,
+            pages,
+            blocks,
+            uploads,
+            router,
+            batch_decoders,
+        } = Taken::new(&parts.plan, device, consumer, &clocks)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
         let Parts { source, plan, meters, caches, .. } = parts;
         let parts_of = |name: &str| device::Parts {
             source: source.clone(),
             plan: plan.clone(),
-            lane: meters.lane(name),
+            meter: meters.thread(name),
             caches: caches.clone(),
             controls: parts.controls.clone(),
             large: parts.large.clone(),
-            lanes: lanes.clone(),
+            router: router.clone(),
             uploads: uploads.clone(),
             clocks: clocks.clone(),
         };
@@ -139,7 +149,7 @@ impl Engine {
             drop(uploads);
             launched
         })?;
-        Ok(Engine::Device(running, memory, lanes, clocks))
+        Ok(Engine::Device(running, memory, router, clocks))
     }
 
     /// The next batch; waits for it. Calls `held` with the number of batches in use where all have been for [`PATIENCE`].
@@ -198,15 +208,15 @@ impl Engine {
     pub fn warnings(&self) -> Vec<String> {
         match self {
             Engine::Host(_) => Vec::new(),
-            Engine::Device(_, _, lanes, _) => lanes.warnings(),
+            Engine::Device(_, _, router, _) => router.warnings(),
         }
     }
 
     /// What the routes have done.
-    pub fn routes(&self) -> Vec<LaneReport> {
+    pub fn routes(&self) -> Vec<RouteReport> {
         match self {
             Engine::Host(_) => Vec::new(),
-            Engine::Device(_, _, lanes, _) => lanes.report(),
+            Engine::Device(_, _, router, _) => router.report(),
         }
     }
 
@@ -311,8 +321,8 @@ impl<S: BatchSlot> Drop for Running<S> {
     }
 }
 
-/// Closes the depot when it is dropped, even by a panic: nobody waits for uploads that the launcher held.
-struct Closing(Arc<Depot<Upload>>);
+/// Closes the pool when it is dropped, even by a panic: nobody waits for uploads that the launcher held.
+struct Closing(Arc<ObjectPool<Upload>>);
 
 impl Drop for Closing {
     fn drop(&mut self) {

@@ -10,7 +10,7 @@ use crate::error::{Error, Fault, Result, Tolerated, reserve};
 use crate::geometry::Size;
 use crate::header::{Header, memory_bytes};
 use crate::image::HostImage;
-use crate::measure::{Lane, Seen, Stage};
+use crate::measure::{Seen, Stage, ThreadMeter};
 use crate::plan::{Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::Slot;
@@ -124,36 +124,37 @@ impl BatchSlot for HostSlot {
 pub(super) struct Worker {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
-    lane: Arc<Lane>,
-    maker: Maker,
+    meter: Arc<ThreadMeter>,
+    pipeline: SamplePipeline,
 }
 
 impl Worker {
     pub fn new(
         source: Arc<dyn Source>,
         plan: Arc<Plan>,
-        lane: Arc<Lane>,
+        meter: Arc<ThreadMeter>,
         caches: Arc<Caches>,
         large: Arc<LargeImages>,
     ) -> Self {
-        let maker = Maker::new(source.clone(), plan.clone(), lane.clone(), caches, large);
-        Self { source, plan, lane, maker }
+        let pipeline =
+            SamplePipeline::new(source.clone(), plan.clone(), meter.clone(), caches, large);
+        Self { source, plan, meter, pipeline }
     }
 
     /// Fills places until there are none left, while the worker of this number may.
     pub fn run(mut self, feed: &Feed<HostSlot>, gate: &Gate, number: usize) {
-        let lane = self.lane.clone();
-        let _clocked = lane.on_this_thread();
+        let meter = self.meter.clone();
+        let _clocked = meter.on_this_thread();
         while gate.pass(number) {
             let Some(job) = feed.take() else { break };
-            self.lane.waited_for_room(Stage::HandOver, job.waited);
-            self.lane.batch(job.batch);
-            let begin = self.lane.sample_begins();
+            self.meter.waited_for_room(Stage::HandOver, job.waited);
+            self.meter.batch(job.batch);
+            let begin = self.meter.sample_begins();
             let done = self.fill(job);
-            self.lane.sample_ends(begin);
-            let made = self.lane.begin(Stage::HandOver);
+            self.meter.sample_ends(begin);
+            let made = self.meter.begin(Stage::HandOver);
             feed.complete(done);
-            self.lane.add(Stage::HandOver, made, 0);
+            self.meter.add(Stage::HandOver, made, 0);
         }
         gate.close();
     }
@@ -165,7 +166,7 @@ impl Worker {
         let (plan, source) = (self.plan.clone(), self.source.clone());
         let wanted = SampleKey { seed, epoch, index };
         let result = produce(&plan, &*source, wanted, &mut faults, |key| {
-            Ok(self.maker.finish(key, &mut cell)?)
+            Ok(self.pipeline.finish(key, &mut cell)?)
         });
         if result.as_ref().is_ok_and(|record| record.outcome == Outcome::Substituted) {
             cell.fill(0);
@@ -176,10 +177,10 @@ impl Worker {
 }
 
 /// Makes samples on the CPU. Its buffers are kept from sample to sample as far as the plan's share has room for them.
-pub(super) struct Maker {
+pub(super) struct SamplePipeline {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
-    lane: Arc<Lane>,
+    meter: Arc<ThreadMeter>,
     page: HostPage,
     reader: Reader,
     pub sample: SamplePlan,
@@ -190,22 +191,22 @@ pub(super) struct Maker {
     need: SampleMemory,
 }
 
-impl Maker {
+impl SamplePipeline {
     pub fn new(
         source: Arc<dyn Source>,
         plan: Arc<Plan>,
-        lane: Arc<Lane>,
+        meter: Arc<ThreadMeter>,
         caches: Arc<Caches>,
         large: Arc<LargeImages>,
     ) -> Self {
         let room = Room::new(plan.room, large);
         let transform = HostTransform::new(&plan);
         let strict = plan.settings.decode.strict;
-        let reader = Reader::new(source.clone(), plan.clone(), lane.clone(), caches);
+        let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches);
         Self {
             source,
             plan,
-            lane,
+            meter,
             page: HostPage::default(),
             reader,
             sample: SamplePlan::default(),
@@ -352,7 +353,7 @@ impl Maker {
 
     /// Plans the sample that has this header, and so many bytes.
     pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), Fault> {
-        let begin = self.lane.begin(Stage::Header);
+        let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
         let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
@@ -366,13 +367,13 @@ impl Maker {
         self.need = self.need.max(&drawn);
         let Size { width, height } = header.size;
         let window_pixels = self.sample.stored_window.size().pixels();
-        self.lane.saw(Seen { width, height, bytes }, window_pixels);
-        let took = self.lane.since(begin) + self.reader.parsed;
+        self.meter.saw(Seen { width, height, bytes }, window_pixels);
+        let took = self.meter.since(begin) + self.reader.parsed;
         // As if it had been parsed just before.
         let began = begin.checked_sub(self.reader.parsed).unwrap_or(begin);
-        self.lane.add_from(Stage::Header, began, took, 0);
+        self.meter.add_from(Stage::Header, began, took, 0);
         if let Some(clock) = &mut self.reader.clock {
-            self.lane.clocked(&[(Stage::Header, took)], clock);
+            self.meter.clocked(&[(Stage::Header, took)], clock);
         }
         Ok(())
     }
@@ -385,10 +386,10 @@ impl Maker {
         bytes: &[u8],
         out: &mut [u8],
     ) -> Result<SampleRecord, Fault> {
-        let begin = self.lane.begin(Stage::Decode);
+        let begin = self.meter.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
-        transform.set_timed(self.lane.is_timed());
+        transform.set_timed(self.meter.is_timed());
         let result = transform.run(picture, decoder, out);
         self.count(begin, bytes);
         result?;
@@ -408,7 +409,7 @@ impl Maker {
         bytes: &[u8],
         steps: usize,
     ) -> Result<&HostImage, Fault> {
-        let begin = self.lane.begin(Stage::Decode);
+        let begin = self.meter.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
         let picture = Picture { bytes, header, plan, sample };
         let result = transform.run_prefix(picture, decoder, steps);
@@ -419,14 +420,14 @@ impl Maker {
 
     /// Decoding and transforming of so many bytes are over, which began then.
     fn count(&mut self, begin: Instant, bytes: &[u8]) {
-        let both = self.lane.since(begin);
+        let both = self.meter.since(begin);
         // Few rows are timed for all: one in which another thread had the processor must not count for more than there was.
         let transform = self.transform.busy().min(both);
         let decode = both - transform;
-        self.lane.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
-        self.lane.add_from(Stage::Transform, begin + decode, transform, 0);
+        self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
+        self.meter.add_from(Stage::Transform, begin + decode, transform, 0);
         if let Some(clock) = &mut self.reader.clock {
-            self.lane.clocked(&[(Stage::Decode, decode), (Stage::Transform, transform)], clock);
+            self.meter.clocked(&[(Stage::Decode, decode), (Stage::Transform, transform)], clock);
         }
     }
 }

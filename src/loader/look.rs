@@ -25,7 +25,7 @@ const THREADS: u64 = 8;
 
 /// The samples that were looked at.
 pub(super) struct Looks {
-    /// The largest picture that a worker can be expected to decode.
+    /// The largest image that a worker can be expected to decode.
     pub picture: Size,
     /// Each that is within the limits, in the order of the source.
     pub looked: Vec<Looked>,

@@ -40,7 +40,7 @@ mod tuning;
 mod watch;
 
 pub use ahead::AheadReport;
-pub use balance::LaneReport;
+pub use balance::RouteReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use profile::ConsumerSpan;
@@ -183,7 +183,7 @@ impl Loader {
             }
         }
         let meters = Arc::new(Meters::watched(plan.slots(), watching));
-        meters.lane("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
+        meters.thread("feedwater-list").add_time(Stage::List, builder.opened_in, 0);
         let counters = Arc::new(Counters::new(meters.clone()));
         let caches = Arc::new(Caches::new(&plan.settings.cache, builder.source.originals()));
         let end_epoch = builder.epochs.map(|epochs| builder.start_epoch.saturating_add(epochs));

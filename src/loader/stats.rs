@@ -10,7 +10,7 @@ use crate::measure::{DeviceCounts, Meters, Stage, StageCounts, Waits};
 use crate::source::LeftOut;
 use crate::storage::StorageStats;
 
-use super::balance::LaneReport;
+use super::balance::RouteReport;
 use super::batch::{BatchInfo, Outcome};
 
 /// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
@@ -40,9 +40,9 @@ pub struct Stats {
     /// The same counts for each of the latest epochs of which a batch was handed out, at most [`Stats::EPOCHS`] of them.
     /// Earlier epochs are in the counts above only.
     pub epochs: Vec<EpochStats>,
-    /// What each route has done so far, pictures that are being prepared ahead included; empty where nothing is
+    /// What each route has done so far, images that are being prepared ahead included; empty where nothing is
     /// decoded for a device.
-    pub routes: Vec<LaneReport>,
+    pub routes: Vec<RouteReport>,
     /// What each cache has done so far, samples that are being prepared ahead included; empty without caches.
     pub caches: Vec<CacheStats>,
     /// Bytes, predicted and measured.

@@ -80,8 +80,9 @@ impl Snapshot {
 impl Meters {
     /// Seconds that the loader's threads waited for a processor so far; `None` where the system does not tell.
     pub(super) fn waited_for_processor(&self) -> Option<f64> {
-        let lanes = self.lanes().clone();
-        let told: Vec<ThreadTime> = lanes.iter().filter_map(|lane| lane.thread_time()).collect();
+        let by_thread = self.by_thread().clone();
+        let told: Vec<ThreadTime> =
+            by_thread.iter().filter_map(|meter| meter.thread_time()).collect();
         let sum = told.iter().map(|it| it.waited).sum::<u64>() as f64 * 1e-9;
         (!told.is_empty()).then_some(sum)
     }

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::device::DeviceCounts;
 use super::histogram::{Counts, Histogram};
-use super::lane::thread_time;
 use super::processor::{ThreadClock, ThreadTime};
+use super::thread_meter::thread_time;
 
 /// Names of spans that are kept apart; further ones are counted as `other`.
 const SPANS: usize = 32;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::DeviceTime;
 use super::histogram::{Counts, Histogram};
 
-/// Counts spans of streams: launches of a kernel, pictures or groups of them that are decoded, copies, waits. Not each is
+/// Counts spans of streams: launches of a kernel, images or groups of them that are decoded, copies, waits. Not each is
 /// measured; all are counted.
 #[derive(Debug, Default)]
 pub struct DeviceMeter {
@@ -38,7 +38,7 @@ pub struct DeviceCounts {
 pub struct RouteCounts {
     /// `hardware`, `cuda`, `host` or `cpu`.
     pub route: &'static str,
-    /// Pictures that were finished.
+    /// Images that were finished.
     pub pictures: u64,
     /// Seconds in which its places were taken, all places together.
     pub busy: f64,

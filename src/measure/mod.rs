@@ -1,6 +1,6 @@
 //! What a loader's threads and rings do, measured all the time.
 //!
-//! * Each thread has a [`Lane`] of its own: for every [`Stage`] how many items it did, their bytes, how long it was busy, how
+//! * Each thread has a [`ThreadMeter`] of its own: for every [`Stage`] how many items it did, their bytes, how long it was busy, how
 //!   long it waited for input and for room for its output. Threads never wait for one another to count.
 //! * Of samples that take no more than some microseconds one in about [`TIMED`] is timed for all; every one is counted.
 //! * Processor time is asked of the system for one sample in [`CLOCKED`] where samples are short, else for each: the
@@ -26,11 +26,11 @@ pub use feedwater_insight::profile::{
 
 pub use device::{DeviceCounts, DeviceMeter, RouteCounts};
 pub use histogram::{Counts, Histogram};
-pub use lane::{Absence, AtWork, CLOCKED, CpuClock, Lane, StageCounts, TIMED};
 pub use processor::{Clocked, Machine, ThreadClock, ThreadTime};
+pub use read_contention::{InFlight, ReadContention, Reads};
 pub use ring::{Ring, RingCounts};
 pub use spread::Spread;
-pub use together::{InFlight, Reads, Together};
+pub use thread_meter::{Absence, AtWork, CLOCKED, CpuClock, StageCounts, TIMED, ThreadMeter};
 pub use trace::{OTHER_TRACKS, trace_bytes};
 pub use utilisation::DeviceReadings;
 pub use watch::{Marker, SHORTEST_WAIT, SPAN_BYTES, Watching};
@@ -42,13 +42,13 @@ mod blame;
 mod consumer;
 mod device;
 mod histogram;
-mod lane;
 mod processor;
 mod profile;
 pub mod prometheus;
+mod read_contention;
 mod ring;
 mod spread;
-mod together;
+mod thread_meter;
 mod trace;
 mod utilisation;
 mod watch;
@@ -61,8 +61,8 @@ const MOMENTS: usize = 512;
 pub struct Meters {
     begin: Instant,
     watching: Watching,
-    lanes: Mutex<Vec<Arc<Lane>>>,
-    together: Arc<Together>,
+    by_thread: Mutex<Vec<Arc<ThreadMeter>>>,
+    read_contention: Arc<ReadContention>,
     /// What the device does, by stage and route.
     device: Mutex<Vec<(Stage, &'static str, Arc<DeviceMeter>)>>,
     /// How long the consumer's stream waits.
@@ -89,7 +89,7 @@ pub struct Snapshot {
     /// Seconds since the loader was built.
     pub seconds: f64,
     /// By thread: its name, and each stage.
-    pub lanes: Vec<(String, [StageCounts; STAGES])>,
+    pub by_thread: Vec<(String, [StageCounts; STAGES])>,
     /// By thread, as above: how long it ran, and waited for a processor; `None` where that is not known.
     pub threads: Vec<Option<ThreadTime>>,
     /// By thread, as above: how long it was not there.
@@ -98,7 +98,7 @@ pub struct Snapshot {
     pub machine: Machine,
     /// By stage and route: what the device did.
     pub device: Vec<(Stage, &'static str, DeviceCounts)>,
-    /// What each decode route has done, where pictures are decoded for a device.
+    /// What each decode route has done, where images are decoded for a device.
     pub routes: Vec<RouteCounts>,
     /// How much of the device was in use, where it is watched.
     pub readings: DeviceReadings,
@@ -114,9 +114,9 @@ pub struct Snapshot {
     pub reads: Reads,
     /// How all of this came to be.
     pub timeline: Vec<Moment>,
-    /// Some of the pictures that were met since the loader was built.
+    /// Some of the images that were met since the loader was built.
     pub pictures: Vec<Seen>,
-    /// Pixels of all pictures.
+    /// Pixels of all images.
     pub pixels: u64,
     /// Pixels of their windows, which were decoded.
     pub window_pixels: u64,
@@ -140,8 +140,8 @@ impl Meters {
         Self {
             begin,
             watching,
-            lanes: Mutex::default(),
-            together: Arc::default(),
+            by_thread: Mutex::default(),
+            read_contention: Arc::default(),
             device: Mutex::default(),
             waits: Arc::default(),
             machine: Mutex::new(MachineMeter::new(begin)),
@@ -155,12 +155,17 @@ impl Meters {
         self.watching.spans
     }
 
-    /// The lane of a new thread.
-    pub fn lane(&self, name: impl Into<String>) -> Arc<Lane> {
+    /// The meter of a new thread.
+    pub fn thread(&self, name: impl Into<String>) -> Arc<ThreadMeter> {
         let watch = self.watching.watch(self.begin);
-        let lane = Arc::new(Lane::new(name.into(), self.together.clone(), watch, self.begin));
-        self.lanes().push(lane.clone());
-        lane
+        let meter = Arc::new(ThreadMeter::new(
+            name.into(),
+            self.read_contention.clone(),
+            watch,
+            self.begin,
+        ));
+        self.by_thread().push(meter.clone());
+        meter
     }
 
     /// The meter of what the device does in a stage for a route, or for what else has a name; one for all threads.
@@ -284,7 +289,7 @@ impl Meters {
 
     /// Everything as of now, without the routes: those are the loader's to say.
     pub fn snapshot(&self) -> Snapshot {
-        let lanes = self.lanes().clone();
+        let by_thread = self.by_thread().clone();
         let now = self.begin.elapsed();
         let seconds = now.as_secs_f64();
         let device = self.device.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -292,9 +297,9 @@ impl Meters {
         let batches = self.batches();
         Snapshot {
             seconds,
-            lanes: lanes.iter().map(|lane| (lane.name.clone(), lane.counts())).collect(),
-            threads: lanes.iter().map(|lane| lane.thread_time()).collect(),
-            absences: lanes.iter().map(|lane| lane.absence(now)).collect(),
+            by_thread: by_thread.iter().map(|meter| (meter.name.clone(), meter.counts())).collect(),
+            threads: by_thread.iter().map(|meter| meter.thread_time()).collect(),
+            absences: by_thread.iter().map(|meter| meter.absence(now)).collect(),
             machine,
             readings: self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             device: device.iter().map(|(stage, route, it)| (*stage, *route, it.counts())).collect(),
@@ -303,35 +308,35 @@ impl Meters {
             ready: batches.ring.ready(),
             filling: batches.ring.filling(),
             steps: Steps { waited_on_device: self.waits.counts(), ..batches.consumer.all() },
-            reads: self.together.reads(),
+            reads: self.read_contention.reads(),
             timeline: batches.timeline.kept().to_vec(),
-            pictures: lanes.iter().flat_map(|lane| lane.pictures().kept().to_vec()).collect(),
-            pixels: lanes.iter().map(|lane| lane.pixels.load(Relaxed)).sum(),
-            window_pixels: lanes.iter().map(|lane| lane.window_pixels.load(Relaxed)).sum(),
+            pictures: by_thread.iter().flat_map(|meter| meter.pictures().kept().to_vec()).collect(),
+            pixels: by_thread.iter().map(|meter| meter.pixels.load(Relaxed)).sum(),
+            window_pixels: by_thread.iter().map(|meter| meter.window_pixels.load(Relaxed)).sum(),
         }
     }
 
     /// Busy seconds of all threads in each stage.
     pub fn busy(&self) -> [f64; STAGES] {
-        let lanes = self.lanes();
+        let by_thread = self.by_thread();
         // Whole microseconds, and divided rather than multiplied: so a time line has short numbers.
         std::array::from_fn(|stage| {
-            (lanes.iter().map(|lane| lane.busy(stage)).sum::<u64>() / 1000) as f64 / 1e6
+            (by_thread.iter().map(|meter| meter.busy(stage)).sum::<u64>() / 1000) as f64 / 1e6
         })
     }
 
     /// Seconds that all threads waited for input and for room, in all stages.
     pub fn waits(&self) -> (f64, f64) {
         let all = self
-            .lanes()
+            .by_thread()
             .iter()
-            .map(|lane| lane.waits())
+            .map(|meter| meter.waits())
             .fold((0, 0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
         (all.0 as f64 * 1e-9, all.1 as f64 * 1e-9)
     }
 
-    fn lanes(&self) -> MutexGuard<'_, Vec<Arc<Lane>>> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_thread(&self) -> MutexGuard<'_, Vec<Arc<ThreadMeter>>> {
+        self.by_thread.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn batches(&self) -> MutexGuard<'_, Batches> {
@@ -357,8 +362,8 @@ impl Batches {
 impl Snapshot {
     /// What happened after `earlier`, which is of the same loader.
     pub fn since(&self, earlier: &Snapshot) -> Snapshot {
-        let lanes = self.lanes.iter().enumerate().map(|(number, (name, now))| {
-            let then = earlier.lanes.get(number);
+        let by_thread = self.by_thread.iter().enumerate().map(|(number, (name, now))| {
+            let then = earlier.by_thread.get(number);
             let part = |stage: usize| match then {
                 Some((_, then)) => now[stage].since(&then[stage]),
                 None => now[stage].clone(),
@@ -381,7 +386,7 @@ impl Snapshot {
         Snapshot {
             seconds,
             absences: Absence::all_since(&self.absences, &earlier.absences, seconds),
-            lanes: lanes.collect(),
+            by_thread: by_thread.collect(),
             threads: threads.collect(),
             machine: self.machine.since(&earlier.machine),
             device: device.collect(),
@@ -407,7 +412,7 @@ impl Snapshot {
     /// What all threads did in a stage.
     pub fn stage(&self, stage: Stage) -> StageCounts {
         let mut sum = StageCounts::default();
-        for (_, stages) in &self.lanes {
+        for (_, stages) in &self.by_thread {
             sum.add(&stages[stage as usize]);
         }
         sum
@@ -435,13 +440,13 @@ mod tests {
     #[test]
     fn a_lane_adds_up_and_a_difference_is_what_came_after() {
         let meters = Meters::new(3);
-        let lane = meters.lane("a");
-        lane.add_time(Stage::Read, Duration::from_millis(2), 100);
-        lane.waited_for_input(Stage::Read, Duration::from_millis(5));
+        let meter = meters.thread("a");
+        meter.add_time(Stage::Read, Duration::from_millis(2), 100);
+        meter.waited_for_input(Stage::Read, Duration::from_millis(5));
         let before = meters.snapshot();
-        lane.add_time(Stage::Read, Duration::from_millis(3), 50);
-        lane.waited_for_room(Stage::Read, Duration::from_millis(7));
-        let other = meters.lane("b");
+        meter.add_time(Stage::Read, Duration::from_millis(3), 50);
+        meter.waited_for_room(Stage::Read, Duration::from_millis(7));
+        let other = meters.thread("b");
         other.add_time(Stage::Read, Duration::from_millis(10), 1);
         let all = meters.snapshot();
         let read = all.stage(Stage::Read);
@@ -450,7 +455,7 @@ mod tests {
         let read = after.stage(Stage::Read);
         assert_eq!((read.count, read.bytes, read.busy), (2, 51, 13_000_000));
         assert_eq!((read.input, read.output, read.latency.count()), (0, 7_000_000, 2));
-        assert_eq!(after.lanes[1].0, "b");
+        assert_eq!(after.by_thread[1].0, "b");
         assert!((meters.busy()[Stage::Read as usize] - 0.015).abs() < 1e-9);
         assert_eq!(meters.waits(), (0.005, 0.007));
     }

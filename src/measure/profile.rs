@@ -116,7 +116,7 @@ fn consumer(measured: &Snapshot) -> ConsumerProfile {
 fn threads(measured: &Snapshot) -> Vec<ThreadProfile> {
     let times = measured.threads.iter().copied().chain(std::iter::repeat(None));
     let absences = measured.absences.iter().copied().chain(std::iter::repeat(Absence::default()));
-    let threads = measured.lanes.iter().zip(times.zip(absences));
+    let threads = measured.by_thread.iter().zip(times.zip(absences));
     let threads = threads.map(|((name, stages), (time, absence))| {
         let sum =
             |of: fn(&super::StageCounts) -> u64| stages.iter().map(of).sum::<u64>() as f64 * 1e-9;

@@ -37,7 +37,7 @@ pub struct RingCounts {
     pub made: u64,
     /// Batches for which the consumer was waiting when they became ready.
     pub delivered: u64,
-    /// How long these took from being ready to being with the consumer, in nanoseconds together: waking it up.
+    /// How long these took from being ready to being with the consumer, in nanoseconds read_contention: waking it up.
     pub delivery: u64,
 }
 

@@ -151,7 +151,7 @@ impl Meters {
     pub fn write_trace(&self, rank: u64, world: u64, out: &mut dyn Write) -> io::Result<()> {
         // Locks are held for as long as copying takes.
         let kept = self.batches().trace.clone();
-        let lanes = self.lanes().clone();
+        let by_thread = self.by_thread().clone();
         let mut tracks = Vec::new();
         let mut flows = BTreeMap::<u64, Flow>::new();
         let (mut levels, mut waits, mut lost) = (Vec::new(), Vec::new(), 0);
@@ -180,8 +180,8 @@ impl Meters {
             let parts = parts.iter().map(|it| it.event(&names[it.name]));
             tracks.push((PARTS, "parts of the step".to_string(), parts.collect()));
         }
-        for (track, lane) in (FIRST_THREAD..).zip(lanes) {
-            let (spans, older) = lane.spans();
+        for (track, meter) in (FIRST_THREAD..).zip(by_thread) {
+            let (spans, older) = meter.spans();
             lost += older;
             for span in &spans {
                 let end = span.start.saturating_add_unsigned(span.took);
@@ -190,7 +190,7 @@ impl Meters {
                     *from = (*from).max(Some((end, span.start, track)));
                 }
             }
-            tracks.push((track, lane.name.clone(), spans.iter().map(Event::of).collect()));
+            tracks.push((track, meter.name.clone(), spans.iter().map(Event::of).collect()));
         }
         let starts = tracks.iter().flat_map(|(.., events)| events.iter().map(|it| it.start));
         let others = levels.iter().map(|it| it.at).chain(waits.iter().map(|it| it.at));

@@ -280,17 +280,17 @@ mod tests {
     fn a_marker_is_told_of_every_begin_and_as_many_ends() {
         let told = Arc::new(Told::default());
         let meters = Meters::watched(1, Watching { spans: 0, marker: Some(told.clone()) });
-        let lane = meters.lane("a");
-        let begin = lane.begin(Stage::Read);
-        lane.add(Stage::Read, begin, 1);
+        let meter = meters.thread("a");
+        let begin = meter.begin(Stage::Read);
+        meter.add(Stage::Read, begin, 1);
         // An error ended this one early; then the next begins.
-        lane.begin(Stage::Header);
-        let begin = lane.begin(Stage::Decode);
-        lane.add_from(Stage::Decode, begin, Duration::ZERO, 0);
-        lane.add_from(Stage::Transform, begin, Duration::ZERO, 0);
-        lane.begin(Stage::Read);
-        lane.sample_took(Duration::ZERO);
-        lane.sample_took(Duration::ZERO);
+        meter.begin(Stage::Header);
+        let begin = meter.begin(Stage::Decode);
+        meter.add_from(Stage::Decode, begin, Duration::ZERO, 0);
+        meter.add_from(Stage::Transform, begin, Duration::ZERO, 0);
+        meter.begin(Stage::Read);
+        meter.sample_took(Duration::ZERO);
+        meter.sample_took(Duration::ZERO);
         let expected = ["read", "-", "header", "-", "decode", "-", "read", "-"];
         assert_eq!(*lock(&told.0), expected);
     }
@@ -298,11 +298,11 @@ mod tests {
     #[test]
     fn short_waits_are_counted_and_not_kept() {
         let meters = Meters::watched(1, Watching { spans: 8, marker: None });
-        let lane = meters.lane("a");
-        lane.waited_for_room(Stage::HandOver, SHORTEST_WAIT / 2);
-        lane.waited_for_room(Stage::HandOver, SHORTEST_WAIT);
-        lane.waited_for_input(Stage::Read, 2 * SHORTEST_WAIT);
-        let (spans, lost) = lane.spans();
+        let meter = meters.thread("a");
+        meter.waited_for_room(Stage::HandOver, SHORTEST_WAIT / 2);
+        meter.waited_for_room(Stage::HandOver, SHORTEST_WAIT);
+        meter.waited_for_input(Stage::Read, 2 * SHORTEST_WAIT);
+        let (spans, lost) = meter.spans();
         let kept: Vec<_> = spans.iter().map(|it| (it.kind, it.took)).collect();
         assert_eq!(kept, [(Kind::Room, 20_000), (Kind::Input, 40_000)]);
         assert_eq!((lost, meters.waits()), (0, (40e-6, 30e-6)));

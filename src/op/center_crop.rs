@@ -11,7 +11,7 @@ use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted, crop};
 
 /// Cuts out the middle: torchvision's `CenterCrop`.
 ///
-/// The window begins at `int(round((side - wanted) / 2))`, half to even. A picture that is smaller is
+/// The window begins at `int(round((side - wanted) / 2))`, half to even. An image that is smaller is
 /// padded with 0, `(wanted - side) / 2` cut to an integer on the left and at the top.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

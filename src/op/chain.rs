@@ -25,7 +25,7 @@ pub enum Placement {
     Auto,
 }
 
-/// The operators that a picture goes through, first to last.
+/// The operators that an image goes through, first to last.
 #[derive(Clone, Default)]
 pub struct Chain {
     steps: Vec<ChainStep>,

@@ -10,7 +10,7 @@ use crate::random::SampleRng;
 use super::settings::check_side;
 use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
-/// Cuts out a window; what lies outside of the picture is 0, as with Pillow's `Image.crop`.
+/// Cuts out a window; what lies outside of the image is 0, as with Pillow's `Image.crop`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Crop {
@@ -26,7 +26,7 @@ pub struct Crop {
     pub height: u32,
 }
 
-/// One sample's window, which may reach outside of the picture.
+/// One sample's window, which may reach outside of the image.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 pub struct Params {
@@ -41,7 +41,7 @@ pub struct Params {
 }
 
 impl Params {
-    /// The window of `size` at `(x, y)` of a picture, which may begin left of or above it; `fill` are red,
+    /// The window of `size` at `(x, y)` of an image, which may begin left of or above it; `fill` are red,
     /// green and blue of what is outside.
     pub fn new((x, y): (i64, i64), size: Size, input: Size, fill: [f32; 3]) -> Self {
         // Farther out there is nothing but the fill, so the place can be kept within an i32.
@@ -58,7 +58,7 @@ impl Params {
         }
     }
 
-    /// The part of the picture that is in the part `of` the window; `None` where that is only fill.
+    /// The part of the image that is in the part `of` the window; `None` where that is only fill.
     fn inside(&self, of: Roi) -> Option<Roi> {
         let axis = |at: i32, first: u32, len: u32, most: i32| {
             let first = i64::from(at) + i64::from(first);
@@ -79,13 +79,13 @@ impl Params {
 /// The crops' CUDA text.
 pub(super) const CUDA: &str = include_str!("../../kernels/crop.cu");
 
-/// The window of the picture that is needed; one pixel of it where there is nothing but fill.
+/// The window of the image that is needed; one pixel of it where there is nothing but fill.
 pub(super) fn demand(params: &Params, wanted: Wanted) -> Roi {
     params.inside(wanted.output).unwrap_or(Roi::new(0, 0, 1, 1))
 }
 
-/// A window that lies inside of the picture keeps the trace exact; after any other, crops are no longer
-/// those of the picture itself.
+/// A window that lies inside of the image keeps the trace exact; after any other, crops are no longer
+/// those of the image itself.
 pub(super) fn trace(params: &Params, trace: &mut Trace) {
     if let Some(inside) = params.inside(params.whole()) {
         trace.crop(inside);

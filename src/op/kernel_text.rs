@@ -50,7 +50,7 @@ impl Leaf {
     }
 }
 
-/// A window of a decoded picture in memory that the kernel can read. Twin of `Roi` in `kernels/image.cu`.
+/// A window of a decoded image in memory that the kernel can read. Twin of `Roi` in `kernels/image.cu`.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C)]
 pub struct RoiParams {
@@ -66,7 +66,7 @@ pub struct RoiParams {
 }
 
 impl RoiParams {
-    /// The stored window `window` of a picture of `stored` size: interleaved RGB from the address `pixels`
+    /// The stored window `window` of an image of `stored` size: interleaved RGB from the address `pixels`
     /// on, `pitch` bytes from a row to the next. All of `pitch` times the window's rows can be read, behind the last row
     /// too; what is there besides pixels does not matter.
     pub fn new(pixels: u64, pitch: u32, window: Roi, stored: Size, turn: Orientation) -> Self {

@@ -1,4 +1,4 @@
-//! Operators: what is done to a picture between decoding and the tensor.
+//! Operators: what is done to an image between decoding and the tensor.
 //!
 //! **An image is a function `at(x, y)` that gives a pixel; an operator wraps an image and is an image.**
 //! On the device a chain is therefore a nested C++ type (`Normalize<Flip<Resize<Roi>>>`) that is evaluated
@@ -201,7 +201,7 @@ pub struct Wanted {
     pub output: Roi,
 }
 
-/// What bounds the size of any picture, and what of it is wanted.
+/// What bounds the size of any image, and what of it is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Most pixels.
@@ -209,28 +209,28 @@ pub struct Bounds {
     /// Most columns, and most rows.
     pub side: u32,
     /// The largest window of the operator's output that is ever wanted, where that is known: the size at
-    /// which a following crop leaves. `resize` with `shorter` has no bound without it, as a picture of one
+    /// which a following crop leaves. `resize` with `shorter` has no bound without it, as an image of one
     /// row would become as many columns as there are pixels.
     pub wanted: Option<Size>,
 }
 
-/// What happened to one sample, in coordinates of the upright picture.
+/// What happened to one sample, in coordinates of the upright image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Trace {
-    /// The part of the picture that is left after the crops with which the chain begins.
+    /// The part of the image that is left after the crops with which the chain begins.
     pub roi: Roi,
-    /// Whether a following crop still cuts the picture itself (nothing but crops came before it).
+    /// Whether a following crop still cuts the image itself (nothing but crops came before it).
     pub cropping: bool,
     /// Mirrored left to right.
     pub flipped_horizontally: bool,
     /// Mirrored top to bottom.
     pub flipped_vertically: bool,
-    /// Where the picture is in what leaves the chain.
+    /// Where the image is in what leaves the chain.
     pub view: View,
 }
 
 impl Trace {
-    /// Nothing has happened yet to a picture of this size.
+    /// Nothing has happened yet to an image of this size.
     pub fn new(size: Size) -> Self {
         Self { roi: size.window(), cropping: true, view: View::new(size), ..Self::default() }
     }

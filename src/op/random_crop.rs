@@ -9,9 +9,9 @@ use crate::random::SampleRng;
 use super::settings::{check_side, one_or_each};
 use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted, crop};
 
-/// Cuts out a window at a random place of the padded picture: torchvision's `RandomCrop`.
+/// Cuts out a window at a random place of the padded image: torchvision's `RandomCrop`.
 ///
-/// Where the padded picture is smaller than the window, torchvision gives an error; here the window begins
+/// Where the padded image is smaller than the window, torchvision gives an error; here the window begins
 /// at its first column (row) and what is missing at the end is `fill`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -24,7 +24,7 @@ pub struct RandomCrop {
     /// all. Default 0.
     #[serde(default, deserialize_with = "one_or_each")]
     pub padding: [u32; 4],
-    /// Where the padded picture is still smaller than the window, adds the difference on both sides. Default
+    /// Where the padded image is still smaller than the window, adds the difference on both sides. Default
     /// false.
     #[serde(default)]
     pub pad_if_needed: bool,

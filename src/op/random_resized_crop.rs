@@ -12,7 +12,7 @@ use super::{Bounds, FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
 /// Cuts out a window of random area and aspect ratio, and resizes it: torchvision's `RandomResizedCrop`.
 ///
-/// Ten times an area (uniform in `scale`, as a part of the picture) and an aspect ratio (log-uniform in
+/// Ten times an area (uniform in `scale`, as a part of the image) and an aspect ratio (log-uniform in
 /// `ratio`) are drawn; the first window that fits is placed uniformly. Where none fits, the centred window
 /// is taken that is as large as the ratios allow.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -22,7 +22,7 @@ pub struct RandomResizedCrop {
     pub width: u32,
     /// Rows that leave.
     pub height: u32,
-    /// Smallest and largest area of the window, as a part of the picture's. Default 0.08 to 1.
+    /// Smallest and largest area of the window, as a part of the image's. Default 0.08 to 1.
     #[serde(default = "default_scale")]
     pub scale: [f64; 2],
     /// Smallest and largest aspect ratio of the window, width / height. Default 3/4 to 4/3.

@@ -10,7 +10,7 @@ use super::resample::{self, Filter};
 use super::settings::check_side;
 use super::{Bounds, FieldError, Fusion, Operator, Tiling, Trace, Wanted};
 
-/// Resizes the whole picture: torchvision's `Resize` on PIL images.
+/// Resizes the whole image: torchvision's `Resize` on PIL images.
 ///
 /// Exactly one of three forms: `width` and `height`; `shorter`, with which the other side becomes
 /// `int(shorter * long / short)`; or `longer`, with which the other becomes `int(longer * short / long)`,

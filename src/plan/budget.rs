@@ -26,7 +26,7 @@ use super::{Bounds, Count, Facts, Plan, Route, memory};
 pub struct Counts {
     /// Pages for samples that workers have in hand.
     pub reading: usize,
-    /// Most pictures of one call of the hardware engines; 0 without them.
+    /// Most images of one call of the hardware engines; 0 without them.
     pub hardware_group: usize,
     /// Decode states of each of the routes `cuda` and `host`.
     pub decoders: usize,
@@ -70,7 +70,7 @@ impl Counts {
         let most = if hardware { 4 } else { 8 };
         Self {
             reading: workers,
-            // A picture for each of the seven engines of a large GPU, in each of two calls.
+            // An image for each of the seven engines of a large GPU, in each of two calls.
             hardware_group: if hardware { 7 } else { 0 },
             decoders: if device.has(Route::Cuda) {
                 most.min(workers)
@@ -79,7 +79,7 @@ impl Counts {
             } else {
                 0
             },
-            // In rows of tiles a picture is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
+            // In rows of tiles an image is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
             group: 16,
             prefetch: plan.prefetch,
         }

@@ -4,7 +4,7 @@
 //! as all of them can hold: the workers (a page each, while they read and decode), the hardware engines (two groups that
 //! are being decoded, a group that is being gathered), and the launch (a group). See [`Counts`].
 //!
-//! Sizes are those of the largest picture among a few that were looked at, and a quarter more. A picture that
+//! Sizes are those of the largest image among a few that were looked at, and a quarter more. An image that
 //! needs more of anything is made on the CPU to the same bits, and counted.
 
 use std::fmt;
@@ -21,10 +21,10 @@ use super::{Counts, Facts, Place, Plan, Route};
 #[derive(Clone, Debug)]
 pub struct DevicePlan {
     /// Where samples may go over to the device, as it is planned first; never empty.
-    pub cuts: Vec<Cut>,
+    pub splits: Vec<DeviceSplit>,
     /// Most samples of one launch of the kernel.
     pub group: usize,
-    /// Most pictures of one call of the hardware engines; 0 without that route.
+    /// Most images of one call of the hardware engines; 0 without that route.
     pub hardware_group: usize,
     /// Samples between a worker's read and the launch.
     pub pages: usize,
@@ -35,7 +35,7 @@ pub struct DevicePlan {
     pub pixels_bytes: usize,
     /// Room for the coefficient tables of a sample. What needs more is made on the CPU.
     pub table_bytes: usize,
-    /// Pixels of the largest picture that nvJPEG's buffers have room for, whatever its window.
+    /// Pixels of the largest image that nvJPEG's buffers have room for, whatever its window.
     pub picture_pixels: usize,
     /// Page-locked buffers for what the CPU made.
     pub uploads: usize,
@@ -47,7 +47,7 @@ pub struct DevicePlan {
 
 /// Where samples go over from the CPU to the device, with the kernel for the rest of the chain.
 #[derive(Clone, Debug)]
-pub struct Cut {
+pub struct DeviceSplit {
     /// Number of the first operator that is on the device.
     pub first: usize,
     /// What is at the bottom of the kernel's chain.
@@ -64,7 +64,7 @@ pub struct RoutePlan {
     /// Decode states: calls of nvJPEG that may be under way at one time. On the route `cpu`: workers that decode at
     /// one time.
     pub decoders: usize,
-    /// nvJPEG's buffers on the device, of each decode state. A picture that needs more is made on the CPU.
+    /// nvJPEG's buffers on the device, of each decode state. An image that needs more is made on the CPU.
     pub device_bytes: usize,
     /// nvJPEG's buffers in page-locked memory, of each decode state.
     pub pinned_bytes: usize,
@@ -102,7 +102,7 @@ pub const LAUNCH_BLOCKS: usize = 2;
 /// Pool allocations are rounded up to this.
 const ALIGN_BYTES: usize = 256;
 
-/// Room in a page against the largest picture that was looked at, as a quotient: whole sets are seldom looked at.
+/// Room in a page against the largest image that was looked at, as a quotient: whole sets are seldom looked at.
 const HEAD_ROOM: (u64, u64) = (5, 4);
 
 /// Pixels that a page has room for at least.
@@ -114,10 +114,10 @@ const MOST_PAGE_PIXELS: u64 = 1 << 40;
 /// Encoded bytes for a pixel of a page: what a JPEG of full quality without subsampling seldom has.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
 
-/// 16-bit coefficients of three components without subsampling, for each pixel of a whole picture.
+/// 16-bit coefficients of three components without subsampling, for each pixel of a whole image.
 const COEFFICIENT_BYTES: usize = 6;
 
-/// Planes of three components without subsampling, for each pixel of a whole picture.
+/// Planes of three components without subsampling, for each pixel of a whole image.
 const PLANE_BYTES: usize = 3;
 
 /// Tables, marker segments, padding to whole blocks and rows: for each decode state.
@@ -127,7 +127,7 @@ const PINNED_SLACK_BYTES: usize = 1 << 19;
 impl DevicePlan {
     /// The device's part of `plan`, whose places are decided; nothing is counted yet.
     pub(super) fn new(plan: &Plan, facts: &Facts, routes: Vec<Route>) -> Self {
-        let planned = Cut::new(plan, plan.cpu_steps());
+        let planned = DeviceSplit::new(plan, plan.cpu_steps());
         let limits = &plan.settings.limits;
         let page_pixels = (facts.picture.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
             .max(LEAST_PAGE_PIXELS)
@@ -142,7 +142,7 @@ impl DevicePlan {
         let mut device = Self {
             pixels_bytes: aligned(planned.pixels_bytes(page_pixels, page_rows)),
             table_bytes: table_bytes(plan, planned.first, page_pixels as u64),
-            cuts: vec![planned],
+            splits: vec![planned],
             group: 0,
             hardware_group: 0,
             pages: 0,
@@ -155,7 +155,7 @@ impl DevicePlan {
         let steps = plan.steps.len();
         let others = plan.offloads.iter().rev().filter(|it| it.operators > 0 && !it.decode);
         let others = others.map(|it| it.first(steps)).filter(|&first| first > plan.cpu_steps());
-        device.cuts.extend(others.map(|first| Cut::new(plan, first)));
+        device.splits.extend(others.map(|first| DeviceSplit::new(plan, first)));
         if routes.contains(&Route::Cpu) {
             device.upload_bytes = device.upload_bytes.max(device.pixels_bytes);
         }
@@ -186,21 +186,21 @@ impl DevicePlan {
     }
 
     /// Where samples go over to the device as it is planned.
-    pub fn planned(&self) -> &Cut {
-        &self.cuts[0]
+    pub fn planned(&self) -> &DeviceSplit {
+        &self.splits[0]
     }
 
     /// Where samples go over before this operator, if they may there.
-    pub fn cut(&self, first: usize) -> Option<&Cut> {
-        self.cuts.iter().find(|cut| cut.first == first)
+    pub fn cut(&self, first: usize) -> Option<&DeviceSplit> {
+        self.splits.iter().find(|cut| cut.first == first)
     }
 
     /// Bytes of one sample's parameters, of the kernel that has most.
     pub fn sample_bytes(&self) -> usize {
-        self.cuts.iter().map(|cut| cut.kernel.sample_bytes).max().unwrap_or(0)
+        self.splits.iter().map(|cut| cut.kernel.sample_bytes).max().unwrap_or(0)
     }
 
-    /// Whether pictures may take a route.
+    /// Whether images may take a route.
     pub fn has(&self, route: Route) -> bool {
         self.routes.iter().any(|it| it.route == route)
     }
@@ -269,7 +269,7 @@ impl DevicePlan {
     }
 }
 
-impl Cut {
+impl DeviceSplit {
     fn new(plan: &Plan, first: usize) -> Self {
         let before = first.checked_sub(1).map_or(PixelType::U8, |last| plan.steps[last].pixels);
         let leaf = Leaf::of(before);
@@ -329,7 +329,7 @@ const fn aligned(bytes: usize) -> usize {
 /// Bytes of all tables of a sample that comes from a window of `pixels` pixels, for the operators from number
 /// `first` on.
 fn table_bytes(plan: &Plan, first: usize, pixels: u64) -> usize {
-    // The longest side of any picture but the oddest; those are made on the CPU.
+    // The longest side of any image but the oddest; those are made on the CPU.
     const LONGEST_SIDE: u32 = 1 << 14;
     let bounds = |wanted| Bounds { pixels, side: LONGEST_SIDE, wanted };
     let mut wanted: Option<Size> = Some(Size::new(plan.shape.width, plan.shape.height));

@@ -94,7 +94,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     rows
 }
 
-/// The caches, each with all that it may ever take, and what a worker needs to decode a picture whole for one.
+/// The caches, each with all that it may ever take, and what a worker needs to decode an image whole for one.
 fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     let CacheSettings { encoded, decoded, .. } = plan.settings.cache;
     let note = "at most: grows with what is kept, and never shrinks";

@@ -1,4 +1,4 @@
-//! Chain + settings -> [`Plan`]: where each operator runs, which window of each picture is decoded, which
+//! Chain + settings -> [`Plan`]: where each operator runs, which window of each image is decoded, which
 //! kernel is launched, how much memory that takes. Resolved once; after it there is no `Auto`.
 //!
 //! A plan needs no device: `feedwater plan` works on a machine without CUDA.
@@ -43,7 +43,7 @@ pub use shuffle::Shuffle;
 #[doc(hidden)]
 pub use budget::Counts;
 #[doc(hidden)]
-pub use device::{Cut, LAUNCH_BLOCKS, rows};
+pub use device::{DeviceSplit, LAUNCH_BLOCKS, rows};
 #[doc(hidden)]
 pub use need::{Looked, SampleMemory, SampleRoom};
 #[doc(hidden)]
@@ -79,7 +79,7 @@ impl Place {
 pub struct Facts {
     /// Bytes of the largest sample.
     pub largest_bytes: u64,
-    /// The largest picture among those that were looked at.
+    /// The largest image among those that were looked at.
     pub picture: Size,
     /// The samples that were looked at. Where there are none, every sample counts as `picture`, decoded already.
     pub looked: Vec<Looked>,
@@ -133,7 +133,7 @@ pub struct Plan {
     pub shard: Shard,
     /// How the samples of an epoch are ordered.
     pub shuffle: Shuffle,
-    /// Where pictures are decoded.
+    /// Where images are decoded.
     pub decode: Place,
     /// The operators, first to last: those on the CPU, then those on the GPU.
     pub steps: Vec<PlannedStep>,
@@ -265,7 +265,7 @@ impl Plan {
         self.prefetch + 1
     }
 
-    /// The routes by which pictures may be decoded where decoding is on the GPU, those of the settings that the
+    /// The routes by which images may be decoded where decoding is on the GPU, those of the settings that the
     /// device offers; else `cpu` alone.
     fn routes(&self, device: &DeviceFacts) -> Vec<Route> {
         match (self.decode, device) {

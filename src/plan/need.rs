@@ -149,7 +149,7 @@ impl Plan {
             true => (header.orientation.upright_size(stored), true),
             false => (stored, false),
         };
-        // A picture that is kept whole has its size already.
+        // An image that is kept whole has its size already.
         let decoded = self.settings.cache.decoded.is_some() && header.format != Format::Pixels;
         if decoded {
             need.whole[0] = bytes_of(PixelType::U8, size);
@@ -161,12 +161,12 @@ impl Plan {
         need
     }
 
-    /// The shorter side to which `cache.presize` resizes a picture of this size, where it does.
+    /// The shorter side to which `cache.presize` resizes an image of this size, where it does.
     fn presized(&self, stored: Size) -> Option<u32> {
         self.settings.cache.presize.filter(|&shorter| stored.width.min(stored.height) > shorter)
     }
 
-    /// Adds tables, rows and windows of the chain, for an upright picture of this size.
+    /// Adds tables, rows and windows of the chain, for an upright image of this size.
     fn add_chain(&self, picture: Size, turned: bool, need: &mut SampleMemory) {
         let mut steps = Vec::with_capacity(self.steps.len());
         let mut size = picture;
@@ -209,15 +209,15 @@ impl Plan {
     /// The images of the whole chain on the CPU, and of every part of it that may run there before a device's.
     fn windows(&self, steps: &[Step], turned: bool) -> [u64; 4] {
         let whole = Windows::of(steps, turned, None);
-        let cuts = self.device.iter().flat_map(|device| {
-            device.cuts.iter().map(|cut| {
+        let splits = self.device.iter().flat_map(|device| {
+            device.splits.iter().map(|cut| {
                 let windows = Windows::of(steps, turned, Some(cut.first));
                 // What goes over as it was decoded must fit into a page, or does not go over.
                 let most = if cut.first == 0 { device.pixels_bytes as u64 } else { u64::MAX };
                 windows.map(|bytes| bytes.min(most))
             })
         });
-        cuts.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
+        splits.fold(whole, |all, it| std::array::from_fn(|image| all[image].max(it[image])))
     }
 
     /// Shares of memory for samples such as those that were looked at. They do not depend on workers, batches or limits of
@@ -344,14 +344,14 @@ impl SampleMemory {
         Self { decoder: [scratch, line], library, ..Self::default() }
     }
 
-    /// What making a picture of this header smaller takes, beside its file.
+    /// What making an image of this header smaller takes, beside its file.
     pub fn of_resized(header: &Header, decode: DecodeMemory, shorter: u32) -> Self {
         let mut need = Self::of_decode(decode);
         need.add_resized(header.orientation.upright_size(header.size), shorter);
         need
     }
 
-    /// Adds a whole picture of this size, and its resizing to a shorter side; gives the size to which.
+    /// Adds a whole image of this size, and its resizing to a shorter side; gives the size to which.
     fn add_resized(&mut self, size: Size, shorter: u32) -> Size {
         let resize = Resize::shorter(shorter);
         let (output, _) = Operator::prepare(&resize, size, &mut first_draw(0));

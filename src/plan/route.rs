@@ -1,4 +1,4 @@
-//! Routes: by which engine a picture is decoded.
+//! Routes: by which engine an image is decoded.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Route {
-    /// The GPU's JPEG engines; many pictures in one call.
+    /// The GPU's JPEG engines; many images in one call.
     Hardware,
     /// Entropy decoding and everything else in kernels of the GPU.
     Cuda,
@@ -32,10 +32,10 @@ impl Route {
         }
     }
 
-    /// Whether the engine takes a picture with this header, at this reduction (1, 2, 4 or 8); the reason where it does
+    /// Whether the engine takes an image with this header, at this reduction (1, 2, 4 or 8); the reason where it does
     /// not. The header alone decides: no engine is asked to find out by failing.
     ///
-    /// | picture | hardware | cuda | host | cpu |
+    /// | image | hardware | cuda | host | cpu |
     /// |---|---|---|---|---|
     /// | baseline, all components in one scan | yes | yes | yes | yes |
     /// | extended sequential, all components in one scan | yes | no | yes | yes |
@@ -56,7 +56,7 @@ impl Route {
     ///
     /// `cpu` takes everything: what libjpeg cannot decode gets its named fault there. The limits of the hardware engines
     /// and of the kernels are those of nvJPEG's documentation (its backends, CUDA 13). Where that is silent the table is
-    /// careful, since a picture that goes elsewhere costs only speed: it says nothing of sides above 16384, of pictures
+    /// careful, since an image that goes elsewhere costs only speed: it says nothing of sides above 16384, of images
     /// smaller than one MCU, of unusual factors, nor of several sequential scans.
     pub fn takes(self, header: &Header, reduction: u32) -> Result<(), &'static str> {
         if self == Route::Cpu {

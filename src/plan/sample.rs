@@ -14,15 +14,15 @@ use super::{Place, Plan, Route};
 /// nothing is allocated once the tables have their size.
 #[derive(Clone, Debug, Default)]
 pub struct SamplePlan {
-    /// Size of the picture as stored, after the decoder's reduction.
+    /// Size of the image as stored, after the decoder's reduction.
     pub stored: Size,
     /// How the stored pixels are turned.
     pub orientation: Orientation,
-    /// Size of the upright picture, before any reduction.
+    /// Size of the upright image, before any reduction.
     pub upright: Size,
     /// The decoder reduces both sides by this: 1, 2, 4 or 8.
     pub reduction: u32,
-    /// The pixels that the chain reads, in the upright picture after the reduction.
+    /// The pixels that the chain reads, in the upright image after the reduction.
     pub window: Roi,
     /// The same pixels as they are stored.
     pub stored_window: Roi,
@@ -30,7 +30,7 @@ pub struct SamplePlan {
     pub steps: Vec<SampleStep>,
     /// Coefficient tables of all operators, one after another.
     pub table: Vec<i32>,
-    /// What happened to the picture, for people and for other tools.
+    /// What happened to the image, for people and for other tools.
     pub trace: Trace,
 }
 
@@ -109,12 +109,12 @@ impl Plan {
         lens.fold(0, usize::saturating_add)
     }
 
-    /// Refuses a picture before memory is taken for its pixels.
+    /// Refuses an image before memory is taken for its pixels.
     pub fn check_pixels(&self, header: &Header) -> Result<(), Fault> {
         self.settings.limits.check_size(header.size)
     }
 
-    /// Whether a decoder that can reduce takes the picture: libjpeg-turbo, or the hardware engines.
+    /// Whether a decoder that can reduce takes the image: libjpeg-turbo, or the hardware engines.
     fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
@@ -136,7 +136,7 @@ impl Plan {
     }
 }
 
-/// Size of a picture after a reduction: `ceil(side / reduction)`, libjpeg's rule.
+/// Size of an image after a reduction: `ceil(side / reduction)`, libjpeg's rule.
 fn reduced(size: Size, reduction: u32) -> Size {
     Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
 }

@@ -118,11 +118,11 @@ pub enum OnError {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DecodeSettings {
-    /// Where pictures are decoded. Default `auto`: on the GPU where it offers one of `routes`.
+    /// Where images are decoded. Default `auto`: on the GPU where it offers one of `routes`.
     pub placement: Placement,
-    /// The routes that pictures may take where decoding is on the GPU, in any order. Default all.
+    /// The routes that images may take where decoding is on the GPU, in any order. Default all.
     ///
-    /// Without `cpu` no picture is given to the CPU that one of the others takes. What none of them takes, or
+    /// Without `cpu` no image is given to the CPU that one of the others takes. What none of them takes, or
     /// what nvJPEG refuses, is made on the CPU all the same: it is the judge of last resort, and each such
     /// sample is counted.
     pub routes: Vec<Route>,
@@ -133,7 +133,7 @@ pub struct DecodeSettings {
     /// Whether the decoder may halve a JPEG up to three times before it is resized, never below the size that
     /// is wanted. Faster; changes pixels slightly. Default false.
     pub prescale: bool,
-    /// Whether pictures are turned upright as their EXIF orientation says. Default true.
+    /// Whether images are turned upright as their EXIF orientation says. Default true.
     pub orientation: bool,
     /// Whether a damaged image is an error, as `loader.on_error` says. If not, the loader takes what Pillow 12 takes and gives
     /// Pillow's pixels, gray or black where they are lost: JPEGs of which libjpeg warns or that lack their end, PNGs with
@@ -177,16 +177,16 @@ pub struct CacheSettings {
     /// Most bytes for files as they were read: the second epoch is bound by decoding. Default: none are kept.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub encoded: Option<u64>,
-    /// Most bytes for whole decoded pictures, three bytes a pixel: the second epoch is bound by the operators. A picture
+    /// Most bytes for whole decoded images, three bytes a pixel: the second epoch is bound by the operators. An image
     /// that is to be kept is decoded whole, on the CPU, which takes longer than its window alone would; so this pays
     /// after one epoch where windows are small, and at once where they are large. Not together with
     /// `decode.prescale`, whose pixels depend on the window. Default: none are kept.
     #[serde(deserialize_with = "some_byte_size", skip_serializing_if = "Option::is_none")]
     pub decoded: Option<u64>,
-    /// Pictures whose shorter side has more pixels than this are turned upright and resized to it, bilinear, before
-    /// anything else is done to them: the chain sees the smaller picture, kept or not. That changes pixels, and lets the
-    /// decoded cache hold more pictures. Every picture that is not kept is decoded whole and resized in each epoch.
-    /// At most 32767. Default: pictures are as they are.
+    /// Images whose shorter side has more pixels than this are turned upright and resized to it, bilinear, before
+    /// anything else is done to them: the chain sees the smaller image, kept or not. That changes pixels, and lets the
+    /// decoded cache hold more images. Every image that is not kept is decoded whole and resized in each epoch.
+    /// At most 32767. Default: images are as they are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub presize: Option<u32>,
 }
@@ -195,9 +195,9 @@ pub struct CacheSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Limits {
-    /// Most pixels of a picture. Default 178956970, where Pillow suspects a bomb.
+    /// Most pixels of an image. Default 178956970, where Pillow suspects a bomb.
     pub max_pixels: u64,
-    /// Most columns, and most rows, of a picture: rows and resampling tables grow with the sides, whatever the pixels.
+    /// Most columns, and most rows, of an image: rows and resampling tables grow with the sides, whatever the pixels.
     /// Default 65535, the most that a JPEG can have.
     pub max_side: u32,
     /// Bytes of host memory for all samples together that need more than their worker's share, as large progressive JPEGs,
@@ -249,7 +249,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Refuses a picture of too many pixels, columns or rows.
+    /// Refuses an image of too many pixels, columns or rows.
     ///
     /// # Errors
     /// [`Reason::Oversized`], with the key.

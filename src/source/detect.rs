@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{ABSENT, Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
+use super::{DISABLED, Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
 use crate::error::{Error, Result};
 use crate::storage::{self, File};
 
@@ -12,7 +12,7 @@ const LOOKS: usize = 16;
 /// The source that lies at a path, with the settings that it has by default.
 ///
 /// A file is known by its first bytes or by its name. A folder is what its own files are, of which the first few are
-/// looked at; where those are no source's, or there are none, it is a directory of pictures.
+/// looked at; where those are no source's, or there are none, it is a directory of images.
 ///
 /// # Errors
 ///
@@ -37,7 +37,7 @@ fn look(path: &Path) -> Result<SourceSettings> {
     let head = head(path).map_err(io)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     recognise(path, &name, &head, false).ok_or_else(|| {
-        let absent = match ABSENT {
+        let absent = match DISABLED {
             [] => String::new(),
             absent => format!("; this build is without {}", absent.join(", ")),
         };

@@ -1,15 +1,15 @@
-//! Pictures that are in memory already.
+//! Images that are in memory already.
 
 use super::{Page, Source, file};
 use crate::error::{Error, Fault, Result};
 
-/// Encoded pictures in memory, each with a label.
+/// Encoded images in memory, each with a label.
 pub struct Memory {
     samples: Vec<(Vec<u8>, i64)>,
 }
 
 impl Memory {
-    /// A source of these encoded pictures and labels. Fails where there are none.
+    /// A source of these encoded images and labels. Fails where there are none.
     pub fn new(samples: Vec<(Vec<u8>, i64)>) -> Result<Self> {
         if samples.is_empty() {
             return Err(Error::config("source", "a source in memory needs at least one sample"));

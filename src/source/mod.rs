@@ -70,7 +70,7 @@ macro_rules! sources {
 
         /// Features of sources that this build is without; each is the key of its source too.
         #[doc(hidden)]
-        pub const ABSENT: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
+        pub const DISABLED: &[&str] = &[$($(#[cfg(not(feature = $feature))] $feature,)?)+];
 
         /// Reads the settings that stand beside the key of a source in a pipeline file of this folder; `None` where there is
         /// no such key.
@@ -118,7 +118,7 @@ sources! {
     webdataset::WebDataset,
 }
 
-/// A numbered set of encoded pictures, each with a label. Numbers and order never change.
+/// A numbered set of encoded images, each with a label. Numbers and order never change.
 pub trait Source: Send + Sync {
     /// How many samples there are.
     fn len(&self) -> u64;
@@ -181,14 +181,14 @@ pub trait Source: Send + Sync {
         &[]
     }
 
-    /// The objects in a picture, in the order of its annotations; none where the source knows of none. A source that wraps
+    /// The objects in an image, in the order of its annotations; none where the source knows of none. A source that wraps
     /// another must hand on both this and [`canvas`](Self::canvas).
     fn objects(&self, index: u64) -> Vec<Object> {
         let _ = index;
         Vec::new()
     }
 
-    /// Which picture the positions of [`objects`](Self::objects) mean. A picture of another size is a sample that cannot
+    /// Which image the positions of [`objects`](Self::objects) mean. An image of another size is a sample that cannot
     /// be used.
     fn canvas(&self, index: u64) -> Canvas {
         let _ = index;

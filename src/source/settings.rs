@@ -19,7 +19,7 @@ pub trait Configured: Source + Sized + 'static {
     /// What stands beside the key; what is left out has its default.
     type Settings: Serialize + DeserializeOwned + Default + Clone + Debug + Send + Sync + 'static;
 
-    /// Whether a folder of such files is one source too, and not a folder of pictures.
+    /// Whether a folder of such files is one source too, and not a folder of images.
     const FOLDERS: bool = false;
 
     /// Whether a file of this name, which begins with these bytes, is one of this source's; `head` has the first

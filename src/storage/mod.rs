@@ -20,20 +20,21 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) use arrival::{Arrival, telling};
-pub(crate) use keep::{directory as cache_directory, override_directory};
+pub(crate) use cache_dir::{directory as cache_directory, override_directory};
+pub(crate) use cancel::cancellable;
 pub(crate) use opening::{OpeningOf, opening};
 pub use pool::raise_open_files_limit;
 #[doc(hidden)]
 pub use remote::Fetch;
 pub use settings::{Redirects, StorageSettings};
 pub use stats::{StorageStats, stats, warnings};
-pub(crate) use unless::unless;
 pub use watch::{RequestEvent, watch_requests};
 
 mod arrival;
 #[cfg(feature = "remote")]
 mod cache;
-mod keep;
+mod cache_dir;
+mod cancel;
 mod local;
 mod mapped;
 mod opening;
@@ -41,11 +42,10 @@ mod pool;
 #[cfg(feature = "remote")]
 mod remote;
 #[cfg(not(feature = "remote"))]
-#[path = "absent.rs"]
+#[path = "remote_disabled.rs"]
 mod remote;
 mod settings;
 mod stats;
-mod unless;
 #[doc(hidden)]
 pub mod unpacked;
 mod watch;

@@ -1,6 +1,6 @@
 //! The CPU's side: decoder rows in, tensor out.
 //!
-//! The common chains (crop, resample, flip, normalize) are run without a decoded picture in memory: rows go
+//! The common chains (crop, resample, flip, normalize) are run without a decoded image in memory: rows go
 //! from the decoder into the resampler, and each row that comes out is mirrored, normalised and converted as it
 //! is stored. Everything else goes operator by operator through stored windows. Both ways give the bits of the
 //! operators' references.
@@ -28,7 +28,7 @@ pub struct HostTransform {
     stored: usize,
 }
 
-/// A picture that is to be decoded, and what is to be done with it.
+/// An image that is to be decoded, and what is to be done with it.
 #[derive(Clone, Copy)]
 pub struct Picture<'a> {
     /// Its file.
@@ -77,7 +77,7 @@ impl HostTransform {
         self.stream = RowStream { untimed: self.stream.untimed, ..RowStream::default() };
     }
 
-    /// Decodes a picture and runs all operators; `out` is its part of the batch.
+    /// Decodes an image and runs all operators; `out` is its part of the batch.
     pub fn run(
         &mut self,
         picture: Picture<'_>,
@@ -102,7 +102,7 @@ impl HostTransform {
         Ok(())
     }
 
-    /// Decodes a picture and runs the first `steps` operators only; [`image`](Self::image) is what is left for
+    /// Decodes an image and runs the first `steps` operators only; [`image`](Self::image) is what is left for
     /// the device, upright.
     pub fn run_prefix(
         &mut self,
@@ -135,7 +135,7 @@ impl HostTransform {
         self.images.current()
     }
 
-    /// Decodes, resamples and stores row by row; nothing of the picture is kept.
+    /// Decodes, resamples and stores row by row; nothing of the image is kept.
     fn stream(
         &mut self,
         picture: Picture<'_>,
@@ -305,7 +305,7 @@ impl RowStream {
         Ok(())
     }
 
-    /// Decodes a picture and gives each row that comes out of the resampler to `sink`.
+    /// Decodes an image and gives each row that comes out of the resampler to `sink`.
     fn run(
         &mut self,
         Picture { bytes, header, sample, .. }: Picture<'_>,

@@ -1,7 +1,7 @@
-//! Runs a plan on decoded pixels, into a sample's part of a batch; and decodes whole pictures for what keeps them.
+//! Runs a plan on decoded pixels, into a sample's part of a batch; and decodes whole images for what keeps them.
 
+mod full_decoder;
 mod host;
-mod whole;
 
+pub use full_decoder::FullDecoder;
 pub use host::{HostTransform, Picture};
-pub use whole::Whole;

@@ -37,7 +37,7 @@ const MEMORY: usize = 4;
 /// The share of their time that workers may lose where the window is what requests need.
 const LATE: f64 = 0.01;
 /// Less of their time that workers, or the consumer, wait is nothing.
-const WAITS: f64 = 0.02;
+const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// By so much the window is longer than the mean rate asks for, since rates vary.
 const MARGIN: f64 = 1.25;
 /// A window that is shorter by less is not worth a change.
@@ -51,7 +51,7 @@ const AS_FAST: f64 = 0.97;
 /// The same for those after the first shorter one: below what a storage serves, rates fall as windows do.
 const ABOUT_AS_FAST: f64 = 0.95;
 /// A rate with such a standard error says little.
-const VAGUE: f64 = 0.05;
+const MAX_RELATIVE_ERROR: f64 = 0.05;
 /// Measurements until a longer window is tried again.
 const PATIENCE: u32 = 4;
 
@@ -230,7 +230,7 @@ impl ReadAhead {
         let needed = (wanted * age * MARGIN).ceil() as usize;
         let needed = needed.clamp(self.least(), self.most);
         let seen = format!("{rate:.0} samples/s, requests take {}", times(&requests));
-        if lost < WAITS {
+        if lost < NEGLIGIBLE_WAIT_SHARE {
             self.enough(needed, age, &seen)
         } else {
             self.late(measured, needed, &seen, alone)
@@ -292,7 +292,7 @@ impl ReadAhead {
         if self.late.0 < self.late.1 && self.window == self.most {
             return None;
         }
-        if measured.error > VAGUE {
+        if measured.error > MAX_RELATIVE_ERROR {
             self.trials.clear();
             self.watch = Some(Watch::new(measured));
             return self.change(

@@ -33,7 +33,7 @@ use search::search;
 pub use ahead::{AheadDecision, ReadAhead, TakenBatch};
 
 mod ahead;
-mod division;
+mod device_split;
 mod search;
 
 /// Most choices that are tried before one is taken.
@@ -47,11 +47,11 @@ const SECONDS: f64 = 1.0;
 /// What is slower by less is as fast.
 const AS_FAST: f64 = 0.98;
 /// A consumer that waits for less of its time does not wait.
-const WAITS: f64 = 0.02;
+const NEGLIGIBLE_WAIT_SHARE: f64 = 0.02;
 /// A speed with such an error says little.
-const VAGUE: f64 = 0.1;
+const MAX_RELATIVE_ERROR: f64 = 0.1;
 /// Another speed by so much is another loop, where batches do not vary by more.
-const OTHER: f64 = 1.0 / 7.0;
+const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
 /// Windows until the first new beginning.
 const PATIENCE: u32 = 4;
 
@@ -248,7 +248,7 @@ impl Tuner {
 
     /// Whether all trials together say little.
     fn is_vague(&self) -> bool {
-        self.error() > VAGUE
+        self.error() > MAX_RELATIVE_ERROR
     }
 
     /// The standard error of what all trials together say.
@@ -266,7 +266,7 @@ impl Tuner {
             let why = format!("{}; {}", last.words(), found.words(last.choice));
             return Ok(Some((found.choice, why)));
         }
-        Ok(division::next(&self.trials, &self.space.offload).map(|(offload, question)| {
+        Ok(device_split::next(&self.trials, &self.space.offload).map(|(offload, question)| {
             // What the CPU can do is seen with all of it.
             let workers = last.choice.workers.max(self.space.workers.start);
             let why = format!("{}; {question}", last.words());
@@ -285,7 +285,7 @@ impl Tuner {
         let Trial { choice, rate, waits, .. } = *taken;
         let tried = self.trials.len();
         let (choice, why) = match tried {
-            _ if taken.error > VAGUE => {
+            _ if taken.error > MAX_RELATIVE_ERROR => {
                 let found = search(&self.pooled(taken), choice, &self.space)?;
                 (found.choice, "batches vary: what the model makes of all of them".to_string())
             }
@@ -347,7 +347,7 @@ impl Watch {
         let error = 4.0 * error.hypot(of_trial);
         // A consumer that has become faster than the loader changes its waiting, and maybe not the speed.
         let change = (rate / self.rate.max(1e-9) - 1.0).abs().max(waits(profile) - self.waits);
-        let other = change > OTHER.max(error);
+        let other = change > MIN_SPEED_CHANGE.max(error);
         // What was measured longer than the trial is the better figure, where it is of the same loop.
         if self.windows == 1 && !other {
             (self.rate, self.waits) = (rate, waits(profile));
@@ -362,7 +362,7 @@ impl Trial {
         let seen =
             format!("{:.0} images/s, the consumer waits {:.0} %", self.rate, 100.0 * self.waits);
         match self.model.capacity().first() {
-            Some((limit, _)) if self.waits >= WAITS => {
+            Some((limit, _)) if self.waits >= NEGLIGIBLE_WAIT_SHARE => {
                 format!("{seen}, scarce: {}", limit.name(&self.model))
             }
             _ => seen,

@@ -6,7 +6,7 @@ use feedwater_insight::model::{Model, Options};
 use super::{AS_FAST, Choice, Space};
 
 /// What is slower by less is not worth a worker or a slot.
-const ENOUGH: f64 = 0.99;
+const NEARLY_AS_FAST: f64 = 0.99;
 
 /// A choice with what the model says of it.
 pub struct Found {
@@ -56,7 +56,7 @@ fn cheapest(numbers: Vec<usize>, rate: impl Fn(usize) -> Result<f64>) -> Result<
     }
     let rates = numbers.iter().map(|&it| rate(it)).collect::<Result<Vec<f64>>>()?;
     let best = rates.iter().copied().fold(0.0, f64::max);
-    let first = rates.iter().position(|&it| it >= ENOUGH * best).unwrap_or(0);
+    let first = rates.iter().position(|&it| it >= NEARLY_AS_FAST * best).unwrap_or(0);
     Ok(numbers[first])
 }
 

@@ -1,4 +1,4 @@
-//! Pictures that cannot be used, or only in part.
+//! Images that cannot be used, or only in part.
 
 use super::*;
 

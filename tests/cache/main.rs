@@ -28,7 +28,7 @@ use feedwater::source::{Expected, Memory, Page, Repeat, Source};
 use simulated::pictures::libjpeg;
 use simulated::{Schedule, exclusive};
 
-/// Pictures in memory that count how often each is read; some cannot be.
+/// Images in memory that count how often each is read; some cannot be.
 #[derive(Clone)]
 struct Counting {
     inner: Arc<Memory>,
@@ -173,12 +173,12 @@ fn cache<'a>(stats: &'a [CacheStats], name: &str) -> &'a CacheStats {
 
 const PLENTY: Option<u64> = Some(64 << 20);
 
-/// Pictures of one size: each takes as many bytes as another, decoded.
+/// Images of one size: each takes as many bytes as another, decoded.
 fn equal(count: u64) -> Vec<(Vec<u8>, i64)> {
     (0..count).map(|seed| (jpeg(seed, 48, 36), seed as i64)).collect()
 }
 
-/// Pictures of every format and orientation.
+/// Images of every format and orientation.
 fn mixed() -> Vec<(Vec<u8>, i64)> {
     let mut all = jpegs(20);
     for (value, (bytes, _)) in (1..=8).zip(&mut all) {
@@ -212,7 +212,7 @@ fn the_second_epoch_of_a_set_that_fits_reads_nothing_from_the_source() {
             false => builder.cache_encoded(PLENTY),
         };
         let loader = builder.build().unwrap();
-        // The plan has looked at all pictures before.
+        // The plan has looked at all images before.
         let first = epoch(&loader);
         let reads = source.reads();
         epoch(&loader);

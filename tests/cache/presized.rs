@@ -1,8 +1,8 @@
-//! Pictures that are kept smaller.
+//! Images that are kept smaller.
 
 use super::*;
 
-/// Resizing first is an operator at the head of the chain, whatever is kept; smaller pictures stay as they are.
+/// Resizing first is an operator at the head of the chain, whatever is kept; smaller images stay as they are.
 #[test]
 fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
     let larger = || {
@@ -51,7 +51,7 @@ fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
     assert!(random(PLENTY, None).0 != kept);
 }
 
-/// A presized picture takes the room of its pixels.
+/// A presized image takes the room of its pixels.
 #[test]
 fn presized_pictures_take_less_room() {
     let kept = |presize| {

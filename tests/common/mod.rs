@@ -1,4 +1,4 @@
-//! Pictures for tests.
+//! Images for tests.
 
 #![allow(dead_code, reason = "each test file uses its own part")]
 

@@ -1,4 +1,4 @@
-//! The parity check: for one picture and one chain, the reference, the fast path and the kernel text
+//! The parity check: for one image and one chain, the reference, the fast path and the kernel text
 //! compiled for the host must give the same bits. Works for any operators, a user's own included.
 
 #![allow(unsafe_code, dead_code)]
@@ -23,11 +23,11 @@ pub struct Case<'a> {
     pub operators: &'a [Arc<dyn AnyOperator>],
     /// How many of the operators run on the host before the kernel does the rest.
     pub on_host: usize,
-    /// The picture as it is stored.
+    /// The image as it is stored.
     pub stored: &'a Image<u8>,
     /// How it stands upright.
     pub orientation: Orientation,
-    /// A decoder reduced the picture by this factor after the operators saw its size.
+    /// A decoder reduced the image by this factor after the operators saw its size.
     pub reduction: u32,
     /// Element type of the tensor.
     pub dtype: DType,
@@ -140,7 +140,7 @@ impl Case<'_> {
         upright
     }
 
-    /// The picture's window and what every operator makes of it by the reference, with which the fast path
+    /// The image's window and what every operator makes of it by the reference, with which the fast path
     /// is compared on the way, on exactly that window and on a larger one.
     fn run(&self, steps: &[Step], upright: &Image<u8>, first: Roi) -> Vec<HostImage> {
         let mut images = vec![HostImage::U8(cut(upright, first))];

@@ -1,4 +1,4 @@
-//! Damaged and hostile files: each ends in pixels or in a named fault, and the next good picture is unharmed.
+//! Damaged and hostile files: each ends in pixels or in a named fault, and the next good image is unharmed.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;
@@ -23,7 +23,7 @@ fn golden() -> Vec<(PathBuf, Vec<u8>)> {
     files.into_iter().map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// A decoder with a good picture that it must go on decoding to the same pixels.
+/// A decoder with a good image that it must go on decoding to the same pixels.
 struct Patient {
     decoder: HostDecoder,
     good: Vec<u8>,

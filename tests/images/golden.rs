@@ -64,7 +64,7 @@ fn bytes(image: &HostImage) -> &[u8] {
     }
 }
 
-/// What a chain makes of a whole picture, by the reference and by the fast path.
+/// What a chain makes of a whole image, by the reference and by the fast path.
 fn run(operators: &[Arc<dyn AnyOperator>], picture: HostImage) -> [HostImage; 2] {
     let (mut image, mut fast) = (picture.clone(), picture);
     let mut rng = SampleRng::new(SampleKey::default(), 0);
@@ -85,7 +85,7 @@ fn run(operators: &[Arc<dyn AnyOperator>], picture: HostImage) -> [HostImage; 2]
     [image, fast]
 }
 
-/// A window of a picture, which the decoder may have reduced, resized.
+/// A window of an image, which the decoder may have reduced, resized.
 fn resample(
     picture: &HostImage,
     of: Roi,

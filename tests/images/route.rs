@@ -1,4 +1,4 @@
-//! Which engine takes which picture: each row of the table in `Route::takes`, by real files.
+//! Which engine takes which image: each row of the table in `Route::takes`, by real files.
 
 #[allow(dead_code, reason = "not every test needs every recipe")]
 use std::fs;

@@ -280,7 +280,7 @@ fn coded_data_holds_its_blocks() {
     let empty = [&good[..first + 2], &good[second..]].concat();
     corrupt(&good, &empty, "0 bytes of coded data for 1 MCUs");
     corrupt(&good, &insert(&good, second, &[0x11; 210]), "bytes of coded data for 1 MCUs");
-    // A frame that claims a picture of which the data cannot be.
+    // A frame that claims an image of which the data cannot be.
     let mut huge = recipe().make();
     let frame = find(&huge, 0xC0);
     huge[frame + 5..frame + 9].fill(0xFF);

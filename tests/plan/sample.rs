@@ -1,4 +1,4 @@
-//! What is read of a picture for a sample.
+//! What is read of an image for a sample.
 
 use super::*;
 
@@ -100,7 +100,7 @@ fn the_stored_window_is_the_upright_window_turned_back() {
     let chain = Chain::new().then(Crop { x: 10, y: 20, width: 30, height: 40 });
     let upright = plan(&chain, |_| ());
     let size = Size::new(200, 100);
-    // EXIF 6: the stored picture's left column is the upright picture's top row, read from below.
+    // EXIF 6: the stored image's left column is the upright image's top row, read from below.
     let out = sample(&upright, &header(size, Format::Jpeg, 6), 0);
     assert_eq!((out.upright, out.stored), (Size::new(100, 200), size));
     assert_eq!(out.window, Roi::new(10, 20, 30, 40));

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Pictures in a bucket, and the same on a disk.
+/// Images in a bucket, and the same on a disk.
 fn pictures(bucket: &str, count: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {

@@ -115,7 +115,7 @@ pub enum Reading {
 }
 
 /// Decodes a window of a file: bytes, count, by what both sides are divided (1, 2, 4, 8), x, y, width, height (of the
-/// reduced picture), RGB rows without padding; gives a status of nvJPEG's, 0 for success.
+/// reduced image), RGB rows without padding; gives a status of nvJPEG's, 0 for success.
 pub type Decode = unsafe extern "C" fn(
     *const c_uchar,
     usize,
@@ -271,14 +271,14 @@ impl Simulated {
         );
     }
 
-    /// Whether nvJPEG takes memory for each picture's device phase and gives it back at once, in stream order.
+    /// Whether nvJPEG takes memory for each image's device phase and gives it back at once, in stream order.
     pub fn nvjpeg_scratch(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
     }
 
-    /// Bytes on the device that each decode state of one picture takes for itself; none after the reset.
+    /// Bytes on the device that each decode state of one image takes for itself; none after the reset.
     pub fn nvjpeg_own(&self, bytes: usize) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_own", |f: extern "C" fn(usize)| f(bytes));
     }
@@ -307,7 +307,7 @@ impl Simulated {
         });
     }
 
-    /// How many pictures a backend has decoded since the reset.
+    /// How many images a backend has decoded since the reset.
     pub fn decoded(&self, backend: Backend) -> u64 {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_decoded", |f: extern "C" fn(c_int) -> u64| {
             f(number(backend))

@@ -1,8 +1,8 @@
-// A simulated nvJPEG: the backends HYBRID and GPU_HYBRID, a picture at a time in decoupled phases, and HARDWARE, in
+// A simulated nvJPEG: the backends HYBRID and GPU_HYBRID, an image at a time in decoupled phases, and HARDWARE, in
 // batches, over the simulated driver's streams.
 //
 // Pixels come from the decoder that the test sets, or from a pattern. Data travel as nvJPEG's do, so touching a buffer
-// too early shows as a wrong picture:
+// too early shows as a wrong image:
 // * HYBRID: the host's phase leaves the pixels in the page-locked buffer, the transfer copies that to the device buffer
 //   when its stream gets there, and the device's phase writes the destination.
 // * GPU_HYBRID: the transfer copies the file to the device buffer, when its stream gets there if the file is in
@@ -10,7 +10,7 @@
 // * HARDWARE: as the engines of Hopper, decodes and writes the destination when it is called, wherever the stream is;
 //   with sim_nvjpeg_set_hopper(0), when the stream gets there.
 //
-// Known faults of the real library that it has too: a state whose picture failed gives the pixels of the picture
+// Known faults of the real library that it has too: a state whose image failed gives the pixels of the image
 // before; a bitstream that did not parse takes no other file; versions before 13.2 get the outermost pixels of a window
 // wrong; with sim_nvjpeg_set_lenient(1) what decodes on the device does not report a broken file, and gives what it has.
 // What is destroyed while the device still uses it, and what the real library does not survive, is counted as a fault.
@@ -34,7 +34,7 @@ enum { DEFAULT = 0, HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
 // Largest side for the engines.
 constexpr int ENGINE_SIDE = 16000;
 
-// What is decoded of a file whose sides are divided by `reduction`: both in pixels of the reduced picture.
+// What is decoded of a file whose sides are divided by `reduction`: both in pixels of the reduced image.
 struct Window { int reduction, x, y, width, height; };
 
 // Decodes the window of a file as RGB rows without padding; gives a status.
@@ -107,7 +107,7 @@ size_t own_bytes = 0;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_pictures[4];
 
-// A picture that depends on the file's bytes and on the position; reduced, every so many pixels of it.
+// An image that depends on the file's bytes and on the position; reduced, every so many pixels of it.
 int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
     unsigned sum = 0;
     for (size_t i = 0; i < count; i++) sum = sum * 31 + bytes[i];
@@ -379,10 +379,10 @@ API int nvjpegDecodeJpegHost(Handle*, Decoder* decoder, State* state, Params* pa
     std::vector<uint8_t> rgb;
     int code = decode_window(decoder->backend, stream->bytes, stream->count, state->window, stream->width, stream->height, rgb);
     if (code && !(decoder->backend == GPU_HYBRID && lenient)) return code;
-    // HYBRID keeps coefficients of the whole picture, 16 bits each; GPU_HYBRID some tables.
+    // HYBRID keeps coefficients of the whole image, 16 bits each; GPU_HYBRID some tables.
     size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
     if (int code = state->pinned->grow(kept, nullptr)) return code;
-    // A state that has failed before gives what is in the buffer: the picture before.
+    // A state that has failed before gives what is in the buffer: the image before.
     if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
     state->bytes = stream->bytes;
     state->count = stream->count;
@@ -539,7 +539,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
     if (!code) code = state->own->grow(needed, stream);
-    // A batch that fails has begun; a state that failed before writes nothing, and the pictures before stay.
+    // A batch that fails has begun; a state that failed before writes nothing, and the images before stay.
     size_t count = pictures->size();
     if (was_tainted) pictures->clear();
     auto run = [](void* data) {

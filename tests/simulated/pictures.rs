@@ -30,7 +30,7 @@ pub fn pattern(bytes: &[u8], window: Roi) -> Vec<u8> {
     reduced_pattern(bytes, 1, window)
 }
 
-/// The same of a picture whose sides are divided.
+/// The same of an image whose sides are divided.
 pub fn reduced_pattern(bytes: &[u8], reduction: u32, window: Roi) -> Vec<u8> {
     let sum =
         bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));

@@ -74,7 +74,7 @@ fn masks_of_a_picture_that_nothing_moved_are_those_of_pycocotools() {
     assert_eq!(seen, expected.as_object().unwrap().len());
 }
 
-/// What a chain of one operator after another makes of a picture of this size.
+/// What a chain of one operator after another makes of an image of this size.
 fn view(size: Size, operators: &[Arc<dyn AnyOperator>]) -> View {
     let (mut trace, mut size) = (Trace::new(size), size);
     for (place, operator) in operators.iter().enumerate() {
@@ -158,7 +158,7 @@ fn every_operator_tells_where_it_moves_pixels() {
             let mut out = HostImage::new(PixelType::U8, output.window());
             operator.reference(&params, &table, &src, &mut out);
             let HostImage::U8(out) = out else { panic!("bytes were promised") };
-            // A pixel of the picture, and what a filter smears at an edge.
+            // A pixel of the image, and what a filter smears at an edge.
             let near = |scale: f64| 1.0 + 0.6 * (1.0 / scale.abs()).max(1.0);
             for y in 0..output.height {
                 for x in 0..output.width {
@@ -236,7 +236,7 @@ fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
     [&jpeg[..2], &[0xff, 0xe1], &len, &exif, &jpeg[2..]].concat()
 }
 
-/// A folder with pictures of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
+/// A folder with images of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
 fn set(pictures: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
     let root = tempfile::tempdir().unwrap();
     let (mut images, mut annotations) = (Vec::new(), Vec::new());

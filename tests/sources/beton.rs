@@ -16,7 +16,7 @@ const FIELD: usize = 1 + 16 + 1024;
 const FIELDS: usize = 2;
 /// Where the table of samples begins in them.
 const TABLE: usize = 24 + FIELDS * FIELD;
-/// Bytes from sample to sample in them: a picture, padding, and a number; or a number, and a picture, and padding.
+/// Bytes from sample to sample in them: an image, padding, and a number; or a number, and an image, and padding.
 const ROW: usize = 24;
 
 fn golden(name: &str) -> Vec<u8> {
@@ -57,7 +57,7 @@ fn read(source: &Beton, index: u64) -> Result<Vec<u8>, Reason> {
     Ok(page.bytes().to_vec())
 }
 
-/// A picture of tests/golden/beton.py as it comes out if it is raw.
+/// An image of tests/golden/beton.py as it comes out if it is raw.
 fn raw(name: &str, number: u32) -> Vec<u8> {
     let head = format!("P6\n{} {}\n255\n", 16 + 5 * number, 12 + 3 * number);
     [head.as_bytes(), &golden(&format!("{name}.{number}"))].concat()
@@ -157,7 +157,7 @@ fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_seve
             assert_eq!(read(&source, number).unwrap(), golden(&format!("fields.{number}")));
         }
     }
-    // The other picture is a quarter as large.
+    // The other image is a quarter as large.
     let source = open_with(root.path(), Some("thumb"), Some("")).unwrap();
     let (whole, part) = (golden("raw.1"), read(&source, 1).unwrap());
     assert!(part.starts_with(b"P6\n6 4\n255\n"));
@@ -203,7 +203,7 @@ fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_a_picture_is_r
 fn with_floats(values: [f64; 5]) -> Vec<u8> {
     let floats = with(&golden("raw.beton"), 24 + FIELD, &[0]);
     (0..5).fold(floats, |bytes, row| {
-        // A picture has 13 bytes, and a number begins at a multiple of 8.
+        // An image has 13 bytes, and a number begins at a multiple of 8.
         with(&bytes, TABLE + ROW * row + 16, &values[row].to_le_bytes())
     })
 }
@@ -300,7 +300,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
             format!("byte {table}: the picture of sample 0 should be 575 bytes"),
         ),
         (changed(table + 16, 0), format!("byte {TABLE}: the picture of sample 0 is not in")),
-        // Pictures.
+        // Images.
         (changed(pointer, u64::MAX), format!("byte {TABLE}: the picture of sample 0 is not in")),
         (
             refused(&with(&whole, TABLE, &[2])),
@@ -320,7 +320,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
     }
 }
 
-/// A picture that both tables say is where no picture can be.
+/// An image that both tables say is where no image can be.
 #[test]
 fn a_picture_lies_within_a_page_between_the_tables() {
     let whole = golden("raw.beton");

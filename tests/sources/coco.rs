@@ -24,7 +24,7 @@ fn open(json: &str, settings: &CocoSettings) -> Result<Coco, Error> {
     Coco::open(path, settings)
 }
 
-/// One picture of 8x6, with these annotations.
+/// One image of 8x6, with these annotations.
 fn with(annotations: &Value) -> Result<Coco, Error> {
     let images = json!([{"id": 1, "file_name": "1.jpg", "width": 8, "height": 6}]);
     let categories = json!([{"id": 3, "name": "cat"}]);

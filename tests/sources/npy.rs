@@ -315,7 +315,7 @@ fn planes_become_pixels_whatever_their_size() {
         if (width, height) != (1, 1) {
             assert!(found.unwrap().1 == expected, "{width}x{height}");
         } else {
-            // Where both could be meant the channels are last: gray pictures of one column.
+            // Where both could be meant the channels are last: gray images of one column.
             assert_eq!(found.unwrap(), (Size::new(1, 3), planes[3..].to_vec()));
         }
     }

@@ -21,7 +21,7 @@ fn file(name: &str) -> PathBuf {
     golden().join("parquet").join(format!("{name}.parquet"))
 }
 
-/// The picture that the goldens have in this row.
+/// The image that the goldens have in this row.
 fn picture(row: u64) -> Vec<u8> {
     let jpeg = golden().join(format!("records/{}.jpg", row % 7 % 4));
     [fs::read(jpeg).unwrap(), format!("#{}", row % 7).into_bytes()].concat()
@@ -60,7 +60,7 @@ fn folder(bytes: &[u8]) -> (TempDir, PathBuf) {
 
 type IsThere = fn(u64) -> bool;
 
-/// Every golden with pictures in the column `image`, and whether a row has one.
+/// Every golden with images in the column `image`, and whether a row has one.
 const ALL: [(&str, IsThere); 9] = [
     ("snappy", |_| true),
     ("snappy-fallback", |_| true),
@@ -325,7 +325,7 @@ fn a_page_with_a_checksum_that_does_not_match_makes_its_samples_unreadable() {
         let source = open(&path).unwrap();
         let handle = File::options().write(true).open(&path).unwrap();
         let time = handle.metadata().unwrap().modified().unwrap();
-        // In the bytes of the first picture.
+        // In the bytes of the first image.
         handle.write_all_at(b"x", 300).unwrap();
         handle.set_modified(time).unwrap();
         assert_eq!(read(&source, 0), Err(Reason::Corrupt));

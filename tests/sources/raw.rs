@@ -1,4 +1,4 @@
-//! PNM pictures: each sentence above `header::pnm` and `decode::pnm` that the tests of all formats do not prove.
+//! PNM images: each sentence above `header::pnm` and `decode::pnm` that the tests of all formats do not prove.
 
 use crate::common;
 use std::sync::Arc;
@@ -196,7 +196,7 @@ proptest! {
         prop_assert!(head.bytes().len() <= PnmHead::MOST_BYTES);
     }
 
-    /// Whatever the header says, the answer is a picture that lies in the bytes, or a fault.
+    /// Whatever the header says, the answer is an image that lies in the bytes, or a fault.
     #[test]
     fn arbitrary_headers_never_panic(
         magic in "P[56]",

@@ -20,12 +20,12 @@ use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
 
 /// Loads an epoch of photo-like JPEGs that it makes itself, with the usual training chain
 ///
-/// The pictures are made once and kept in $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or
+/// The images are made once and kept in $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or
 /// ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater demo --images 256")]
 pub struct Options {
-    /// How many pictures
+    /// How many images
     #[arg(long, default_value_t = Settings::default().images, value_parser = clap::value_parser!(u64).range(1..))]
     images: u64,
     /// Where to run; auto is the GPU where there is one, else the CPU

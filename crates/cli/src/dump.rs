@@ -1,4 +1,4 @@
-//! `dump`: batches as files for other tools, and as a picture.
+//! `dump`: batches as files for other tools, and as an image.
 
 use std::fs;
 use std::io::Write;

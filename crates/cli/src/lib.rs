@@ -122,7 +122,7 @@ impl DeviceOption {
         }
     }
 
-    /// Fails where a GPU is asked for and there is none, before pictures are made for nothing.
+    /// Fails where a GPU is asked for and there is none, before images are made for nothing.
     fn require(self) -> Result<(), Failure> {
         if let DeviceChoice::Gpu(ordinal) = self.choice() {
             let device = Device::open(ordinal)?;

@@ -1,4 +1,4 @@
-//! `pack`: any source as WebDataset or TFRecord shards, with smaller pictures where that is wanted.
+//! `pack`: any source as WebDataset or TFRecord shards, with smaller images where that is wanted.
 
 use std::path::PathBuf;
 use std::thread;
@@ -14,7 +14,7 @@ use serde_json::json;
 use super::probe::{Opened, open};
 use super::{Failure, interrupt, print, print_json, progress};
 
-/// Packs a folder, or any source, into shards that read fast, and makes pictures smaller on the way if asked to
+/// Packs a folder, or any source, into shards that read fast, and makes images smaller on the way if asked to
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  feedwater pack data/train shards/train --shorter 400 --quality 90
@@ -36,7 +36,7 @@ pub struct Options {
     /// A shard ends with the sample that brings it to so many MiB
     #[arg(long, default_value_t = 256, value_parser = clap::value_parser!(u32).range(1..))]
     shard_mib: u32,
-    /// Make pictures whose shorter side is longer than so many pixels smaller; they become JPEGs
+    /// Make images whose shorter side is longer than so many pixels smaller; they become JPEGs
     #[arg(long)]
     shorter: Option<u32>,
     /// JPEG quality of what is made smaller, 1 to 100
@@ -48,7 +48,7 @@ pub struct Options {
     /// Leave out samples that cannot be used, and count them, instead of stopping
     #[arg(long)]
     skip: bool,
-    /// Only show what smaller pictures would gain, and write nothing
+    /// Only show what smaller images would gain, and write nothing
     #[arg(long, requires = "shorter")]
     dry_run: bool,
     /// Threads; all cores by default
@@ -66,7 +66,7 @@ enum FormatOption {
     Tfrecord,
 }
 
-/// Pictures that are tried for the gain.
+/// Images that are tried for the gain.
 const LOOKS: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The pictures that `demo` and `bench` make for themselves, once, and where they are kept.
+//! The images that `demo` and `bench` make for themselves, once, and where they are kept.
 
 use std::env;
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, F
     Ok(directory)
 }
 
-/// Where pictures are kept between runs.
+/// Where images are kept between runs.
 pub fn cache() -> Result<PathBuf, Failure> {
     let var = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     var("FEEDWATER_CACHE")

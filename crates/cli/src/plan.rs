@@ -114,7 +114,7 @@ fn device(device: &DevicePlan) -> Value {
     });
     json!({
         "kernel": device.planned().kernel.name,
-        "cuts": device.cuts.iter().map(|cut| cut.first).collect::<Vec<_>>(),
+        "cuts": device.splits.iter().map(|cut| cut.first).collect::<Vec<_>>(),
         "sample_bytes": device.sample_bytes(),
         "samples_per_launch": device.group,
         "pictures_per_hardware_call": device.hardware_group,

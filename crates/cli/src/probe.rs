@@ -27,7 +27,7 @@ pub struct Options {
     /// Look at so many samples, evenly spread, instead of at all
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
     samples: Option<u64>,
-    /// Decode every picture as well, to find damage within the coded data
+    /// Decode every image as well, to find damage within the coded data
     #[arg(long)]
     decode: bool,
     /// Take damaged images that Pillow takes, as a pipeline with `decode.strict = false` does

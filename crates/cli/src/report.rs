@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 
 use feedwater::footprint::bytes;
-use feedwater::loader::{AheadReport, CacheStats, LaneReport, Loader, StageSeconds};
+use feedwater::loader::{AheadReport, CacheStats, Loader, RouteReport, StageSeconds};
 use feedwater::measure::{Profile, Stage, Waits};
 use feedwater::plan::{Shard, Shuffle};
 use feedwater::source::{LeftOut, left_out_lines};
@@ -54,7 +54,7 @@ pub struct Report {
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
     pub finished_on_cpu: BTreeMap<&'static str, u64>,
     /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
-    pub routes: Vec<LaneReport>,
+    pub routes: Vec<RouteReport>,
     /// What each cache holds, and how often it had what was asked for; empty without caches.
     pub caches: Vec<CacheStats>,
     /// Busy and waiting seconds, summed over threads.
@@ -328,8 +328,8 @@ fn held(cache: &CacheStats) -> String {
     format!("{cache}: {samples} samples, {kept} of {limit}; hits by epoch: {hits}")
 }
 
-/// The share of each route that took pictures, and how busy it was.
-fn shares(routes: &[LaneReport]) -> String {
+/// The share of each route that took images, and how busy it was.
+fn shares(routes: &[RouteReport]) -> String {
     let used = routes.iter().filter(|route| route.pictures > 0).map(|it| {
         let (share, busy) = (100.0 * it.share, 100.0 * it.busy);
         format!("{} {share:.0} % (busy {busy:.0} %)", it.route.name())

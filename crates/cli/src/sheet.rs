@@ -1,4 +1,4 @@
-//! A contact sheet: the pictures of a batch as a person would see them.
+//! A contact sheet: the images of a batch as a person would see them.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -14,16 +14,16 @@ use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{CHANNELS, DType, Layout, TensorShape};
 use half::{bf16, f16};
 
-/// Most pictures on a sheet.
+/// Most images on a sheet.
 const MOST: usize = 64;
 
-/// Pixels between pictures.
+/// Pixels between images.
 const GAP: usize = 2;
 
 /// Level of the space between images.
 const GROUND: u8 = 32;
 
-/// RGB pictures on a dark ground, row after row, as near to a square as it gets. It is drawn while it is written, so it takes
+/// RGB images on a dark ground, row after row, as near to a square as it gets. It is drawn while it is written, so it takes
 /// the memory of one row of pixels.
 pub struct Sheet<'a> {
     shape: TensorShape,
@@ -34,7 +34,7 @@ pub struct Sheet<'a> {
 }
 
 impl<'a> Sheet<'a> {
-    /// The first pictures of a batch of this shape, with the chain's `normalize` undone.
+    /// The first images of a batch of this shape, with the chain's `normalize` undone.
     pub fn new(plan: &Plan, shape: TensorShape, data: &'a [u8]) -> Self {
         let count = shape.batch.min(MOST);
         let columns = (1..=count).find(|columns| columns * columns >= count).unwrap_or(1);

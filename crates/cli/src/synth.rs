@@ -15,7 +15,7 @@ use super::{Failure, print, print_json, progress};
 pub struct Options {
     /// Where to; each class becomes a sub-folder
     dir: PathBuf,
-    /// How many pictures
+    /// How many images
     #[arg(long, default_value_t = Settings::default().images)]
     images: u64,
     /// Columns
@@ -30,7 +30,7 @@ pub struct Options {
     /// How many classes
     #[arg(long, default_value_t = Settings::default().classes)]
     classes: u64,
-    /// What the pictures depend on besides their index and size
+    /// What the images depend on besides their index and size
     #[arg(long, default_value_t = Settings::default().seed)]
     seed: u64,
     /// Progressive JPEGs instead of baseline ones

@@ -22,7 +22,7 @@ pub struct Settings {
     pub samples: u64,
     /// Threads that read.
     pub threads: usize,
-    /// Decode every picture as well: only that finds damage within a picture's coded data.
+    /// Decode every image as well: only that finds damage within an image's coded data.
     pub decode: bool,
     /// Samples beyond these cannot be used.
     pub limits: Limits,
@@ -41,23 +41,23 @@ pub struct Report {
     pub bytes: u64,
     /// Encoded bytes of the largest.
     pub largest_bytes: u64,
-    /// Pictures by format.
+    /// Images by format.
     pub formats: BTreeMap<&'static str, u64>,
     /// JPEGs by chroma sampling.
     pub samplings: BTreeMap<&'static str, u64>,
     /// Progressive JPEGs.
     pub progressive: u64,
-    /// Pictures that their EXIF orientation turns or mirrors.
+    /// Images that their EXIF orientation turns or mirrors.
     pub turned: u64,
-    /// Columns and rows, upright, of the smallest and the largest picture by pixels.
+    /// Columns and rows, upright, of the smallest and the largest image by pixels.
     pub smallest: Option<[u32; 2]>,
     /// The same of the largest.
     pub largest: Option<[u32; 2]>,
-    /// Pixels of all pictures that were seen.
+    /// Pixels of all images that were seen.
     pub pixels: u64,
-    /// Pictures by pixels: those of less than each bound, in megapixels, and not of the one before.
+    /// Images by pixels: those of less than each bound, in megapixels, and not of the one before.
     pub sizes: Vec<SizeBucket>,
-    /// Pictures by the first route of a GPU that takes them, in the order of `decode.routes`, without a reduction.
+    /// Images by the first route of a GPU that takes them, in the order of `decode.routes`, without a reduction.
     pub routes: BTreeMap<&'static str, u64>,
     /// Why those that only the CPU takes are not for the GPU.
     pub cpu_because: BTreeMap<&'static str, u64>,
@@ -77,7 +77,7 @@ pub struct Report {
     pub examples: Vec<Example>,
 }
 
-/// Pictures of a range of sizes.
+/// Images of a range of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeBucket {
     /// They have less than so many million pixels; `None` for the last.
@@ -213,7 +213,7 @@ impl Report {
         Self { sizes: sizes.collect(), ..Self::default() }
     }
 
-    /// Pictures that can be used.
+    /// Images that can be used.
     pub fn usable(&self) -> u64 {
         self.formats.values().sum()
     }

@@ -1,10 +1,10 @@
 //! Photo-like JPEGs that anyone can make again: the data of the demo, the tests and the benches.
 //!
-//! The pictures are "dead leaves" (Lee, Mumford and Huang, "Occlusion models for natural images", IJCV
+//! The images are "dead leaves" (Lee, Mumford and Huang, "Occlusion models for natural images", IJCV
 //! 2001): shaded, textured shapes of many sizes that hide one another, in front of a smooth background,
 //! with a little sensor noise. Their statistics are close to those of photographs, so that a JPEG of them
 //! costs a decoder what a photograph costs it: at the default size and quality about as many bytes per
-//! pixel as ImageNet has (0.56), and fewer the larger the picture is, as with a camera (0.3 at 3 megapixels).
+//! pixel as ImageNet has (0.56), and fewer the larger the image is, as with a camera (0.3 at 3 megapixels).
 //!
 //! The bytes are the same on every machine: the arithmetic is integer or one of `+ - * / sqrt` in floating
 //! point, which IEEE 754 rounds alike everywhere, and the encoder is plain Rust without a SIMD variant.
@@ -26,11 +26,11 @@ pub use picture::picture;
 
 mod picture;
 
-/// Which set of pictures to make.
+/// Which set of images to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// Number of pictures, at least 1.
+    /// Number of images, at least 1.
     pub images: u64,
     /// Columns, 1 to 65535.
     pub width: u32,
@@ -38,16 +38,16 @@ pub struct Settings {
     pub height: u32,
     /// JPEG quality in libjpeg's terms, 1 to 100. The chroma is halved both ways (4:2:0).
     pub quality: u8,
-    /// Number of class folders, at least 1; picture `i` is in class `i % classes`.
+    /// Number of class folders, at least 1; image `i` is in class `i % classes`.
     pub classes: u64,
-    /// What the pictures depend on besides their index and size.
+    /// What the images depend on besides their index and size.
     pub seed: u64,
     /// Progressive JPEGs instead of baseline ones.
     pub progressive: bool,
 }
 
 impl Default for Settings {
-    /// 2000 pictures of ImageNet's mean size in ten classes.
+    /// 2000 images of ImageNet's mean size in ten classes.
     fn default() -> Self {
         Self {
             images: 2000,
@@ -81,7 +81,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Where picture `index` lies in the directory: `class003/0000013.jpg`.
+    /// Where image `index` lies in the directory: `class003/0000013.jpg`.
     pub fn file(&self, index: u64) -> PathBuf {
         let digits = digits(self.classes - 1).max(3);
         let folder = format!("class{:0digits$}", index % self.classes);
@@ -107,7 +107,7 @@ impl Summary {
     }
 }
 
-/// Fills `dir` with the pictures, on all cores; `progress` is told after each how many there are.
+/// Fills `dir` with the images, on all cores; `progress` is told after each how many there are.
 ///
 /// Last of all comes a hidden manifest, by which [`complete`] knows that nothing is missing.
 ///
@@ -199,7 +199,7 @@ pub fn encode(
 /// Most columns, and most rows, that a JPEG can have.
 const MAX_SIDE: u32 = 65_535;
 
-/// To be counted up whenever the bytes of any picture change.
+/// To be counted up whenever the bytes of any image change.
 const VERSION: u32 = 2;
 
 /// Hidden, so that no source takes it for a sample.
@@ -242,7 +242,7 @@ fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// Names do not change with the number of pictures, up to ten million.
+/// Names do not change with the number of images, up to ten million.
 fn digits_of_names(images: u64) -> usize {
     digits(images - 1).max(7)
 }

@@ -3,7 +3,7 @@
 //! nvJPEG frees in stream order (as `cudaFreeAsync` does), while a pool hands bytes that were given back to the
 //! next taker at once. So freeing waits for the stream. That happens only where a buffer grows or is
 //! destroyed: never in the steady state. Destroying a buffer takes no stream, and the one that nvJPEG then names may be
-//! that of the last picture, which is long gone; the driver must never be asked about it. So a stream is waited for only
+//! that of the last image, which is long gone; the driver must never be asked about it. So a stream is waited for only
 //! while a call that was given it is under way, and the whole device otherwise.
 
 use std::cell::UnsafeCell;

@@ -1,4 +1,4 @@
-//! Many pictures in one call: the GPU's JPEG engines.
+//! Many images in one call: the GPU's JPEG engines.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes up to a fixed number of pictures per call with [`Backend::Hardware`]; may move between threads.
+/// Decodes up to a fixed number of images per call with [`Backend::Hardware`]; may move between threads.
 ///
 /// One call is in flight per decoder: the next one waits on the host for it. Whoever wants the engines to find work
 /// without a gap takes turns with two decoders.
 ///
-/// Pictures of different chroma subsampling may be mixed in a call. nvImageCodec 0.9 keeps such batches of 13 pictures
+/// Images of different chroma subsampling may be mixed in a call. nvImageCodec 0.9 keeps such batches of 13 images
 /// or more away from the engines when chroma is interpolated, without saying why; so the caller groups by subsampling
 /// where it can, and measures.
 #[derive(Debug)]
 pub struct BatchDecoder {
     /// None after a failure, until the next call.
     state: Option<Handle<sys::nvjpegJpegState_t>>,
-    /// For how many pictures the state is initialised.
+    /// For how many images the state is initialised.
     initialized: usize,
     largest: Size,
     params: Vec<Handle<sys::nvjpegDecodeParams_t>>,
     arguments: Arguments,
-    /// Reached when the last call's pictures are there.
+    /// Reached when the last call's images are there.
     done: Event,
     jpeg: Arc<Jpeg>,
 }
@@ -38,20 +38,20 @@ pub struct BatchDecoder {
 // SAFETY: as for `PageDecoder`; the arguments are pointers that nobody follows between the calls.
 unsafe impl Send for BatchDecoder {}
 
-/// One picture of a batch.
+/// One image of a batch.
 #[derive(Debug)]
 pub struct BatchJob<'a> {
     /// The file, in memory of the page-locked pool; stays as it is until [`BatchDecoder::done`].
     pub bytes: &'a [u8],
-    /// The picture's size, as its header has it.
+    /// The image's size, as its header has it.
     pub picture: Size,
     /// The pixels that are wanted; after the reduction, if there is one.
     pub wanted: Roi,
-    /// Both sides are divided by this, inside the engine: 1, 2, 4 or 8. Above 1 the whole reduced picture is decoded,
+    /// Both sides are divided by this, inside the engine: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded,
     /// see [`Jpeg::reduced_window`].
     pub reduction: u32,
     /// Where the pixels go: room for [`Window::bytes`].
-    pub destination: SeenFree<'a>,
+    pub destination: HostIdle<'a>,
 }
 
 impl BatchJob<'_> {
@@ -67,11 +67,11 @@ impl BatchJob<'_> {
 /// 12.3.5 to 13.2.1 on H100, pytorch/vision PR 9606): an event that the stream waits for does not hold them up. Only the
 /// host can, so only the host's look at an event makes one of these.
 #[derive(Debug)]
-pub struct SeenFree<'a> {
+pub struct HostIdle<'a> {
     buffer: &'a DeviceBuffer,
 }
 
-impl<'a> SeenFree<'a> {
+impl<'a> HostIdle<'a> {
     /// Waits on the host until `last_use` is reached: recorded behind the last work that reads or writes the buffer.
     /// An event that was never recorded stands for a buffer that nobody has used.
     pub fn wait(buffer: &'a DeviceBuffer, last_use: &Event) -> Result<Self> {
@@ -91,13 +91,13 @@ impl<'a> SeenFree<'a> {
 }
 
 impl BatchDecoder {
-    /// A decoder for up to `capacity` pictures per call, with nvJPEG's buffers for pictures of `largest` pixels each,
+    /// A decoder for up to `capacity` images per call, with nvJPEG's buffers for images of `largest` pixels each,
     /// without subsampling, or of as many as nvJPEG's rows have room for. Larger ones may make the buffers grow, as far as
     /// the rows have room.
     ///
     /// # Errors
-    /// [`Error::Budget`] where the rows have no room for pictures of one pixel, [`Error::Internal`] for another backend than
-    /// [`Backend::Hardware`], for no pictures and for pictures without pixels.
+    /// [`Error::Budget`] where the rows have no room for images of one pixel, [`Error::Internal`] for another backend than
+    /// [`Backend::Hardware`], for no images and for images without pixels.
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         let sides = [largest.width, largest.height];
         let problem = if jpeg.backend() != Backend::Hardware {
@@ -128,21 +128,21 @@ impl BatchDecoder {
         Ok(decoder)
     }
 
-    /// Most pictures of a call.
+    /// Most images of a call.
     pub fn capacity(&self) -> usize {
         self.params.len()
     }
 
-    /// Puts decoding of these pictures into the stream: RGB rows without padding into the destinations, of the windows
+    /// Puts decoding of these images into the stream: RGB rows without padding into the destinations, of the windows
     /// that [`BatchJob::window`] tells. On Hopper they are written from now on, wherever the stream is. Waits on the host
-    /// until this decoder's call before is over; a number of pictures that is not that of the call before costs
+    /// until this decoder's call before is over; a number of images that is not that of the call before costs
     /// initialising nvJPEG's state again.
     ///
     /// # Errors
     /// They hold for the whole batch: what is in the destinations is unspecified, and nothing writes there any more.
     /// [`DecodeFault::Sample`] and [`DecodeFault::Failed`] where nvJPEG does not take one of the files; it does not tell
-    /// which, so each of them goes another way. [`Error::Internal`] for more pictures than [`capacity`](Self::capacity), bytes that are not
-    /// page-locked, windows that are not within their pictures, other reductions than 1, 2, 4, 8, and destinations that
+    /// which, so each of them goes another way. [`Error::Internal`] for more images than [`capacity`](Self::capacity), bytes that are not
+    /// page-locked, windows that are not within their images, other reductions than 1, 2, 4, 8, and destinations that
     /// are too small; nothing has been called then. The decoder can be used again after any failure.
     pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeFault> {
         self.decode_measured(stream, jobs, None)
@@ -179,7 +179,7 @@ impl BatchDecoder {
         Ok(())
     }
 
-    /// Reached when the pixels of the last call's pictures are there, their bytes are no longer needed, and the decoder
+    /// Reached when the pixels of the last call's images are there, their bytes are no longer needed, and the decoder
     /// may be used without waiting.
     pub fn done(&self) -> &Event {
         &self.done
@@ -217,7 +217,7 @@ impl BatchDecoder {
         Ok(())
     }
 
-    /// The state, initialised for so many pictures. Nothing of this decoder is running.
+    /// The state, initialised for so many images. Nothing of this decoder is running.
     fn ready(&mut self, pictures: usize) -> Result<Handle<sys::nvjpegJpegState_t>> {
         let state = match self.state.take() {
             Some(state) => state,
@@ -269,7 +269,7 @@ impl BatchDecoder {
     ) -> Result<(), DecodeFault> {
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
-        // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each picture
+        // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each image
         // that the state is initialised for, and are read during the call. The files lie in the pool of page-locked
         // memory, which outlives the state; the windows fit in the destinations, which are of the pool on the device.
         let status = unsafe {
@@ -302,7 +302,7 @@ struct Arguments {
     bytes: Vec<*const u8>,
     lengths: Vec<usize>,
     images: Vec<sys::nvjpegImage_t>,
-    /// All of the decoder's: a call looks at as many as there are pictures.
+    /// All of the decoder's: a call looks at as many as there are images.
     params: Vec<sys::nvjpegDecodeParams_t>,
 }
 
@@ -315,8 +315,8 @@ impl Arguments {
     }
 }
 
-/// A state with buffers for so many pictures, or for smaller ones where the rows have no room for these: how much nvJPEG
-/// takes for a picture is its own affair. One that then has no room when its turn comes fails alone. nvJPEG's pool of
+/// A state with buffers for so many images, or for smaller ones where the rows have no room for these: how much nvJPEG
+/// takes for an image is its own affair. One that then has no room when its turn comes fails alone. nvJPEG's pool of
 /// buffers is in use only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
     jpeg: &Arc<Jpeg>,
@@ -361,7 +361,7 @@ fn state_for(
     Ok(state)
 }
 
-/// The whole picture.
+/// The whole image.
 fn reset_roi(params: &Handle<sys::nvjpegDecodeParams_t>) -> Result<()> {
     let calls = &params.jpeg.library.calls;
     // SAFETY: the parameters are alive; these numbers mean that there is no window.

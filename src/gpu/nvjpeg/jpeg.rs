@@ -1,4 +1,4 @@
-//! The handle, and which window of a picture it decodes.
+//! The handle, and which window of an image it decodes.
 
 use std::ptr;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub struct Jpeg {
 pub struct Engines {
     /// How many there are.
     pub engines: u32,
-    /// Pictures that each decodes at a time.
+    /// Images that each decodes at a time.
     pub cores_per_engine: u32,
 }
 
@@ -44,7 +44,7 @@ unsafe impl Send for Jpeg {}
 // SAFETY: as above.
 unsafe impl Sync for Jpeg {}
 
-/// Which part of a picture a destination holds.
+/// Which part of an image a destination holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// What was asked for.
@@ -113,7 +113,7 @@ impl Jpeg {
         &self.library
     }
 
-    /// Which part of a picture of this size is decoded where `wanted` is asked for. Before
+    /// Which part of an image of this size is decoded where `wanted` is asked for. Before
     /// [`Version::EXACT_WINDOWS`] nvJPEG gets the outermost pixels of a window wrong where chroma is interpolated, so
     /// a margin is decoded around it.
     pub fn window(&self, picture: Size, wanted: Roi) -> Window {
@@ -121,10 +121,10 @@ impl Jpeg {
     }
 
     /// As [`window`](Self::window) where the decoder reduces both sides by `reduction`; `wanted` is in pixels of the
-    /// reduced picture, `ceil(side / reduction)` each.
+    /// reduced image, `ceil(side / reduction)` each.
     ///
     /// nvJPEG's documentation does not say what a window means where a scale factor is set too. So a reduction above 1
-    /// decodes the whole reduced picture, whatever is wanted of it, and needs room for that.
+    /// decodes the whole reduced image, whatever is wanted of it, and needs room for that.
     pub fn reduced_window(&self, picture: Size, reduction: u32, wanted: Roi) -> Window {
         if reduction <= 1 {
             return self.window(picture, wanted);
@@ -215,7 +215,7 @@ fn create(
 ) -> Result<sys::nvjpegHandle_t> {
     let mut handle = ptr::null_mut();
     let flags = sys::NVJPEG_FLAGS_UPSAMPLING_WITH_INTERPOLATION;
-    // A handle's backend is for batches (nvJPEG's documentation); decoders of single pictures have theirs, and NVIDIA's
+    // A handle's backend is for batches (nvJPEG's documentation); decoders of single images have theirs, and NVIDIA's
     // own programs make them of a handle of the default one.
     let of_handle = match backend {
         Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
@@ -246,7 +246,7 @@ fn create(
     }
 }
 
-/// A decoder of single pictures; the handle's device is bound.
+/// A decoder of single images; the handle's device is bound.
 fn create_decoder(
     library: &Library,
     handle: sys::nvjpegHandle_t,

@@ -2,19 +2,19 @@
 //!
 //! ```text
 //! PageDecoder::decode     Host  CPU thread  parse, entropy decoding into page-locked memory
-//!  (one picture)                stream      copy, inverse transform, colour: RGB rows into the destination
+//!  (one image)                stream      copy, inverse transform, colour: RGB rows into the destination
 //!                         Cuda  CPU thread  parse
 //!                               stream      copy of the bitstream, entropy decoding and all the rest
-//! BatchDecoder::decode    Hardware  engines everything, for all pictures of the batch
-//!  (some pictures)
+//! BatchDecoder::decode    Hardware  engines everything, for all images of the batch
+//!  (some images)
 //! ```
 //!
 //! One [`Jpeg`] per backend holds nvJPEG's handle and its memory; decoders hold what is needed between the calls of
-//! a picture or of a batch. All of them are made at start: making a state is slow (nvJPEG takes a lock for it) and a
-//! state per picture is known to leak. A state whose picture failed is destroyed: nvJPEG's keeps pixels of the picture
+//! an image or of a batch. All of them are made at start: making a state is slow (nvJPEG takes a lock for it) and a
+//! state per image is known to leak. A state whose image failed is destroyed: nvJPEG's keeps pixels of the image
 //! before, and a truncated one would show them.
 //!
-//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; a picture
+//! nvJPEG's own buffers come out of two rows of the pools, as large as the caller says and taken at start; an image
 //! that needs more than is left in the row fails with [`Error::Budget`](crate::error::Error::Budget), and nothing else
 //! is ever taken.
 
@@ -26,7 +26,7 @@ use super::Device;
 use crate::error::Result;
 
 pub use allocator::Memory;
-pub use batch::{BatchDecoder, BatchJob, SeenFree};
+pub use batch::{BatchDecoder, BatchJob, HostIdle};
 pub use calls::{Library, Version};
 pub use jpeg::{Engines, Jpeg, Window};
 pub use page::PageDecoder;
@@ -72,8 +72,8 @@ impl Backend {
         }
     }
 
-    /// Bytes of device and of page-locked memory that this backend is expected to take of its row for one picture of
-    /// `pixels` pixels in a file of `encoded` bytes, at 4:4:4; a decoder for several pictures at a time takes as much
+    /// Bytes of device and of page-locked memory that this backend is expected to take of its row for one image of
+    /// `pixels` pixels in a file of `encoded` bytes, at 4:4:4; a decoder for several images at a time takes as much
     /// for each.
     ///
     /// **Estimates from what each backend must keep. No device has confirmed them**: compare with
@@ -113,7 +113,7 @@ impl Backend {
 const PLANE_BYTES: u64 = 3;
 const COEFFICIENT_BYTES: u64 = 6;
 
-/// Bytes of tables, headers and rounding for each picture.
+/// Bytes of tables, headers and rounding for each image.
 const DEVICE_BYTES_BESIDES: u64 = 512 << 10;
 const PINNED_BYTES_BESIDES: u64 = 128 << 10;
 

@@ -1,4 +1,4 @@
-//! One picture at a time: the host's phase and the device's.
+//! One image at a time: the host's phase and the device's.
 
 use std::ptr;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes one picture at a time with [`Backend::Cuda`] or [`Backend::Host`]; may move between threads.
+/// Decodes one image at a time with [`Backend::Cuda`] or [`Backend::Host`]; may move between threads.
 ///
-/// After a failure, whichever, the next picture starts with a new state: nvJPEG's may hold pixels of the
-/// picture before.
+/// After a failure, whichever, the next image starts with a new state: nvJPEG's may hold pixels of the
+/// image before.
 #[derive(Debug)]
 pub struct PageDecoder {
     // Dropped in this order: the state uses the buffers.
@@ -35,7 +35,7 @@ pub struct PageDecoder {
 unsafe impl Send for PageDecoder {}
 
 impl PageDecoder {
-    /// Everything for one picture at a time, with nvJPEG's buffers of these sizes, so that they need not grow: a
+    /// Everything for one image at a time, with nvJPEG's buffers of these sizes, so that they need not grow: a
     /// buffer that grows waits for the device, and rows of grown buffers have gaps. With 0 they begin empty.
     ///
     /// # Errors
@@ -57,15 +57,15 @@ impl PageDecoder {
 
     /// Parses the file, does the host's phase (with [`Backend::Host`] all of entropy decoding) and puts the rest into
     /// the stream: RGB rows without padding into the destination, of the window that comes back. Waits on the host until
-    /// this decoder's picture before is over, which it normally is.
+    /// this decoder's image before is over, which it normally is.
     ///
     /// The file's bytes are not copied. With [`Backend::Host`] they are free when this returns. With [`Backend::Cuda`]
     /// page-locked bytes must stay as they are until [`done`](Self::done): the documentation says that what the device
     /// needs of them has been copied by then, and not that it was copied when the call came back.
     ///
     /// # Errors
-    /// [`DecodeFault::Sample`] where the file is at fault, or where `wanted` is not within the picture that nvJPEG
-    /// sees; [`DecodeFault::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the picture is in
+    /// [`DecodeFault::Sample`] where the file is at fault, or where `wanted` is not within the image that nvJPEG
+    /// sees; [`DecodeFault::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the image is in
     /// the stream any more then.
     pub fn decode(
         &mut self,
@@ -91,7 +91,7 @@ impl PageDecoder {
     ) -> Result<Window, DecodeFault> {
         self.jpeg.device.bind()?;
         self.done.synchronize()?;
-        // What a failure leaves half-done is dropped with it: the next picture finds nothing of this one.
+        // What a failure leaves half-done is dropped with it: the next image finds nothing of this one.
         let bitstream = match self.bitstream.take() {
             Some(bitstream) => bitstream,
             None => new_bitstream(&self.jpeg)?,
@@ -113,7 +113,7 @@ impl PageDecoder {
         Ok(window)
     }
 
-    /// Reached when the pixels of the last picture are there, and the decoder may be used without waiting.
+    /// Reached when the pixels of the last image are there, and the decoder may be used without waiting.
     pub fn done(&self) -> &Event {
         &self.done
     }
@@ -168,7 +168,7 @@ impl PageDecoder {
         bitstream: &Handle<sys::nvjpegJpegStream_t>,
     ) -> Result<(), DecodeFault> {
         let jpeg = &*self.jpeg;
-        // SAFETY: all handles are alive and used by this thread only; `decode` has waited for the picture before.
+        // SAFETY: all handles are alive and used by this thread only; `decode` has waited for the image before.
         let status = unsafe {
             (jpeg.library.calls.nvjpegDecodeJpegHost)(
                 jpeg.handle,
@@ -192,7 +192,7 @@ impl PageDecoder {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let raw_stream = stream.raw().cast::<sys::CUstream_st>();
         let _call = jpeg.allocators.call(stream);
-        // SAFETY: all handles are alive; one picture at a time uses the state, for `decode` has waited for `done`.
+        // SAFETY: all handles are alive; one image at a time uses the state, for `decode` has waited for `done`.
         let status = unsafe {
             (calls.nvjpegDecodeJpegTransferToDevice)(
                 jpeg.handle,
@@ -225,7 +225,7 @@ impl Drop for PageDecoder {
     }
 }
 
-/// Whether a window has pixels and all of them are the picture's.
+/// Whether a window has pixels and all of them are the image's.
 pub(super) fn is_within(picture: Size, wanted: Roi) -> bool {
     !wanted.is_empty()
         && picture.window().contains(wanted)
@@ -307,7 +307,7 @@ fn new_state(jpeg: &Arc<Jpeg>, buffers: &Buffers) -> Result<Handle<sys::nvjpegJp
     Ok(state)
 }
 
-/// nvJPEG's memory for one picture: kept, whatever becomes of the state.
+/// nvJPEG's memory for one image: kept, whatever becomes of the state.
 #[derive(Debug)]
 struct Buffers {
     pinned: Handle<sys::nvjpegBufferPinned_t>,

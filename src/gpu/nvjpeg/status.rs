@@ -5,20 +5,20 @@ use nvjpeg_sys::nvjpegStatus_t as Status;
 use crate::error::{Error, Fault, Reason, Result};
 use crate::gpu::Stream;
 
-/// Why a picture was not decoded.
+/// Why an image was not decoded.
 #[derive(Clone, Debug)]
 pub enum DecodeFault {
     /// The file's fault, or nvJPEG's view of it; of a batch, the fault of one of its files, which one is unknown.
     Sample(Fault),
-    /// nvJPEG failed at the picture, or at one of the batch's, without a word about the file; the device goes on, so the
-    /// picture can be made in another way.
+    /// nvJPEG failed at the image, or at one of the batch's, without a word about the file; the device goes on, so the
+    /// image can be made in another way.
     Failed(&'static str, Error),
     /// The machine's or the plan's fault, whatever the file.
     Fatal(Error),
 }
 
 impl DecodeFault {
-    /// Why a picture goes another way, or the error that ends everything.
+    /// Why an image goes another way, or the error that ends everything.
     pub fn refusal(self) -> Result<&'static str> {
         match self {
             DecodeFault::Sample(fault) => Ok(match fault.reason {
@@ -32,7 +32,7 @@ impl DecodeFault {
         }
     }
 
-    /// The same when the stream is empty: some of the picture may be in it, and nothing is given back before that is over.
+    /// The same when the stream is empty: some of the image may be in it, and nothing is given back before that is over.
     /// A device that is lost comes out there, and then that is what went wrong.
     pub(super) fn behind(self, stream: &Stream) -> Self {
         match (stream.synchronize(), self) {
@@ -61,7 +61,7 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
 }
 
 /// A status of a phase of decoding: the statuses by which nvJPEG judges a file are the file's fault. Those that it has for
-/// everything else (nvImageCodec saw "internal error" for a window within its picture) fail one picture, and not the
+/// everything else (nvImageCodec saw "internal error" for a window within its image) fail one image, and not the
 /// run: where the device itself is lost, the next call of the driver says so.
 pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeFault> {
     let reason = match status {

@@ -1,6 +1,6 @@
-//! What a picture costs an engine, learnt while running.
+//! What an image costs an engine, learnt while running.
 //!
-//! A picture takes one of an engine's places for `fixed + size` seconds. How bytes and pixels make up `size` is
+//! An image takes one of an engine's places for `fixed + size` seconds. How bytes and pixels make up `size` is
 //! assumed once for each route; how large both terms are is learnt. What can be measured is only an upper bound: a
 //! completion is seen late, and an engine that is thought busy may long be idle. The bound is tight where the
 //! engine had more to do than it could all the time, so such spans count in full and others little.
@@ -9,15 +9,15 @@ use crate::plan::Route;
 
 use super::PictureWork;
 
-/// Pictures that end a span: few at first, so that a wrong assumption does not last.
+/// Images that end a span: few at first, so that a wrong assumption does not last.
 const SPAN_PICTURES: [u32; 4] = [4, 8, 16, 32];
-/// Share of a span in which more pictures than places were there, from which on the engine cannot have idled.
+/// Share of a span in which more images than places were there, from which on the engine cannot have idled.
 const SATURATED: f64 = 0.8;
 /// Share of the old evidence that is kept after a span of full weight.
 const MEMORY: f64 = 0.85;
 /// Weight of a span in which the engine may have been idle.
 const LOOSE: f64 = 0.15;
-/// How strongly both terms are held together: without it, pictures of one size would leave their ratio undecided.
+/// How strongly both terms are held together: without it, images of one size would leave their ratio undecided.
 const RIDGE: f64 = 0.2;
 /// Either term stays within this factor of the common scale.
 const SPREAD: f64 = 8.0;
@@ -25,10 +25,10 @@ const SPREAD: f64 = 8.0;
 const LARGEST_SPAN: f64 = 4.0;
 /// Weight of the newest span in what is typical.
 const NEWEST_SPAN: f64 = 0.2;
-/// Spans in a row that are far slower than expected before they are believed: one may have held a sick picture.
+/// Spans in a row that are far slower than expected before they are believed: one may have held a sick image.
 const BELIEVED_AFTER: u32 = 3;
 
-/// Seconds of the two terms of a picture, as assumed before anything was measured.
+/// Seconds of the two terms of an image, as assumed before anything was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Terms {
     pub fixed: f64,
@@ -42,10 +42,10 @@ impl Terms {
     }
 }
 
-/// The assumption for a route: seconds per picture, byte, pixel of the picture and pixel of the window.
+/// The assumption for a route: seconds per image, byte, pixel of the image and pixel of the window.
 ///
 /// Orders of magnitude, of one place of the engine: the ratio of bytes to pixels is what matters, since the scale is
-/// learnt from the first pictures on. libjpeg-turbo takes some 6 ns a pixel, more than half of it for the entropy
+/// learnt from the first images on. libjpeg-turbo takes some 6 ns a pixel, more than half of it for the entropy
 /// coding; nvJPEG's host phase is no faster than that at the same task; a hardware engine makes some 300 megapixels a
 /// second.
 pub(super) fn assume(route: Route, work: PictureWork) -> Terms {
@@ -63,11 +63,11 @@ pub(super) fn assume(route: Route, work: PictureWork) -> Terms {
 /// What was seen of an engine from one completion to a later one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Span {
-    /// Of all pictures that were finished.
+    /// Of all images that were finished.
     pub terms: Terms,
     /// Seconds in which places were taken, summed over the places.
     pub busy: f64,
-    /// The engine had more pictures than places for nearly all of the time.
+    /// The engine had more images than places for nearly all of the time.
     pub saturated: bool,
 }
 
@@ -86,28 +86,28 @@ pub(super) struct Measuring {
 struct Times {
     /// Summed over the places that are taken.
     busy: f64,
-    /// With any picture.
+    /// With any image.
     working: f64,
-    /// With more pictures than places.
+    /// With more images than places.
     full: f64,
 }
 
 impl Measuring {
-    /// So many seconds went by with so many places taken; `full` where more pictures than places were there.
+    /// So many seconds went by with so many places taken; `full` where more images than places were there.
     pub fn add(&mut self, seconds: f64, taken: usize, full: bool) {
         self.now.busy += seconds * taken as f64;
         self.now.working += if taken > 0 { seconds } else { 0.0 };
         self.now.full += if full { seconds } else { 0.0 };
     }
 
-    /// A picture is over.
+    /// An image is over.
     pub fn complete(&mut self, terms: Terms, now: f64) {
         self.terms.add(terms);
         self.pictures += 1;
         (self.completed, self.completed_at) = (self.now, now);
     }
 
-    /// The span, where it has enough pictures and the burst that completed them is over. The next one begins with its
+    /// The span, where it has enough images and the burst that completed them is over. The next one begins with its
     /// last completion.
     pub fn end(&mut self, spans: u32, now: f64) -> Option<Span> {
         let enough = SPAN_PICTURES[(spans as usize).min(SPAN_PICTURES.len() - 1)];
@@ -151,7 +151,7 @@ impl Cost {
         }
     }
 
-    /// Seconds that pictures of these terms take, of one place of the engine.
+    /// Seconds that images of these terms take, of one place of the engine.
     pub fn seconds(&self, terms: Terms) -> f64 {
         self.scale[0] * terms.fixed + self.scale[1] * terms.size
     }
@@ -178,7 +178,7 @@ impl Cost {
             weight /= slower;
         }
         let [x, y] = [span.terms.fixed / expected, span.terms.size / expected];
-        // A large picture makes the span that it ends look fast and those before it slow: only sums are right.
+        // A large image makes the span that it ends look fast and those before it slow: only sums are right.
         let typical = if self.typical > 0.0 { self.typical } else { expected };
         weight *= (expected / typical).clamp(1.0 / LARGEST_SPAN, LARGEST_SPAN);
         self.typical = typical + NEWEST_SPAN * (expected - typical);

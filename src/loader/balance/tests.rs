@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::plan::Route;
 
-use super::{Balancer, Lane, LaneReport, PictureWork};
+use super::{Balancer, PictureWork, RouteQueue, RouteReport};
 use simulation::{
     Balanced, Engine, Picture, ROUTES, Surroundings, USUAL, best_fixed, mixes, pictures, simulate,
 };
@@ -34,7 +34,7 @@ fn no_engine_idles_while_another_has_a_queue() {
     }
 }
 
-/// Where an engine takes pictures at all, it has neither twice its part of the largest, nor less than a third of it.
+/// Where an engine takes images at all, it has neither twice its part of the largest, nor less than a third of it.
 #[test]
 fn the_largest_pictures_are_spread() {
     for (name, engines) in mixes() {
@@ -43,20 +43,21 @@ fn the_largest_pictures_are_spread() {
         let mut order: Vec<usize> = (0..pictures.len()).collect();
         order.sort_by_key(|&it| std::cmp::Reverse(pictures[it].work.pixels));
         let largest = &order[..pictures.len() / 20];
-        for lane in 0..engines.len() {
+        for queue in 0..engines.len() {
             let share = |of: &[usize]| {
-                of.iter().filter(|&&it| outcome.lanes[it] == lane).count() as f64 / of.len() as f64
+                of.iter().filter(|&&it| outcome.queues[it] == queue).count() as f64
+                    / of.len() as f64
             };
             let (all, large) = (share(&order), share(largest));
             assert!(
                 large < 2.0 * all + 0.02 && large > all / 3.0 - 0.02,
-                "{name}: lane {lane} has {all:.3} of all and {large:.3} of the largest"
+                "{name}: queue {queue} has {all:.3} of all and {large:.3} of the largest"
             );
         }
     }
 }
 
-/// Pictures of one size, so that what one of them does to the others can be seen.
+/// Images of one size, so that what one of them does to the others can be seen.
 fn equal_pictures(count: usize) -> Vec<Picture> {
     let work = PictureWork { pixels: 187_500, window_pixels: 90_000, bytes: 105_000 };
     vec![Picture { work, trouble: 1.0 }; count]
@@ -64,7 +65,7 @@ fn equal_pictures(count: usize) -> Vec<Picture> {
 
 #[test]
 fn a_picture_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() {
-    // Short queues, so that what is behind the sick picture is there because it was sent there.
+    // Short has_queue, so that what is behind the sick image is there because it was sent there.
     let around = Surroundings { pages: 28, ..USUAL };
     let engines = [
         Engine::new(1, 100e-6, 0.0, 3e-9),
@@ -74,15 +75,15 @@ fn a_picture_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() 
     let well = equal_pictures(4000);
     let usual = simulate(&engines, &well, &mut Balanced::new(&engines), around);
     let slowest = usual.latencies.iter().copied().fold(0.0, f64::max);
-    for lane in 0..3 {
-        let at = (2000..).find(|&it| usual.lanes[it] == lane).unwrap();
+    for queue in 0..3 {
+        let at = (2000..).find(|&it| usual.queues[it] == queue).unwrap();
         let mut sick = well.clone();
         sick[at].trouble = 100.0;
         let outcome = simulate(&engines, &sick, &mut Balanced::new(&engines), around);
-        assert_eq!(outcome.lanes[..at], usual.lanes[..at]);
+        assert_eq!(outcome.queues[..at], usual.queues[..at]);
         let held: Vec<usize> =
             (0..4000).filter(|&it| it != at && outcome.latencies[it] > 2.0 * slowest).collect();
-        let own = engines[lane].seconds(&sick[at], 0.0);
+        let own = engines[queue].seconds(&sick[at], 0.0);
         // Those that were behind it before it could be known to be sick, and no others.
         assert!(held.len() <= 8 && held.iter().all(|&it| it < at + 2 * around.pages), "{held:?}");
         assert!(held.iter().all(|&it| outcome.latencies[it] < own + 2.0 * slowest), "{held:?}");
@@ -98,15 +99,15 @@ fn capacities_and_forbidden_routes_are_never_violated() {
     // `Balanced` checks each choice.
     for allowed in 1u32..8 {
         let mut balanced = Balanced::new(&engines);
-        balanced.allowed = [0, 1, 2].map(|lane| allowed >> lane & 1 == 1);
+        balanced.allowed = [0, 1, 2].map(|queue| allowed >> queue & 1 == 1);
         let outcome = simulate(&engines, &pictures, &mut balanced, USUAL);
-        for lane in 0..3 {
-            assert_eq!(outcome.lanes.contains(&lane), balanced.allowed[lane], "{allowed:b}");
+        for queue in 0..3 {
+            assert_eq!(outcome.queues.contains(&queue), balanced.allowed[queue], "{allowed:b}");
         }
     }
-    let none = Balancer::new(&[Lane { route: Route::Cpu, parallel: 1, capacity: 0 }]);
+    let none = Balancer::new(&[RouteQueue { route: Route::Cpu, parallel: 1, capacity: 0 }]);
     assert!(none.choose(|_| true, pictures[0].work, Instant::now()).is_none());
-    let one = Balancer::new(&[Lane { route: Route::Cpu, parallel: 4, capacity: 1 }]);
+    let one = Balancer::new(&[RouteQueue { route: Route::Cpu, parallel: 4, capacity: 1 }]);
     let now = Instant::now();
     assert!(one.choose(|_| false, pictures[0].work, now).is_none());
     let ticket = one.choose(|_| true, pictures[0].work, now).unwrap();
@@ -119,7 +120,7 @@ fn capacities_and_forbidden_routes_are_never_violated() {
 fn the_same_calls_give_the_same_choices() {
     let (_, engines) = mixes()[4];
     let pictures = pictures(3000, 6);
-    let run = || simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL).lanes;
+    let run = || simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL).queues;
     assert_eq!(run(), run());
 }
 
@@ -135,12 +136,15 @@ fn the_speed_that_is_learnt_is_the_engines_own_although_completions_are_seen_lat
         let mut balanced = Balanced::new(&engines);
         simulate(&engines, &pictures, &mut balanced, Surroundings { look, ..USUAL });
         let state = balanced.balancer.state();
-        for (lane, engine) in engines.iter().enumerate() {
+        for (queue, engine) in engines.iter().enumerate() {
             let [pixels, _, bytes] = state.mean.map(|mean| mean as u64);
             let work = PictureWork { pixels, window_pixels: pixels / 2, bytes };
             let real = engine.seconds(&Picture { work, trouble: 1.0 }, 0.0);
-            let learnt = state.lanes[lane].mean_seconds(state.mean);
-            assert!((0.6..1.7).contains(&(learnt / real)), "lane {lane}: {learnt}, really {real}");
+            let learnt = state.queues[queue].mean_seconds(state.mean);
+            assert!(
+                (0.6..1.7).contains(&(learnt / real)),
+                "queue {queue}: {learnt}, really {real}"
+            );
         }
     }
 }
@@ -154,9 +158,9 @@ fn an_engine_that_becomes_faster_or_slower_is_found_out() {
         let pictures = pictures(8000, 8);
         let outcome = simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL);
         let share = |part: &[usize]| {
-            part.iter().filter(|&&lane| lane == 0).count() as f64 / part.len() as f64
+            part.iter().filter(|&&queue| queue == 0).count() as f64 / part.len() as f64
         };
-        let (before, after) = (share(&outcome.lanes[200..800]), share(&outcome.lanes[7000..]));
+        let (before, after) = (share(&outcome.queues[200..800]), share(&outcome.queues[7000..]));
         if factor < 1.0 {
             assert!(before < 0.25 && after > 0.5, "{before:.3}, then {after:.3}");
         } else {
@@ -172,16 +176,16 @@ fn the_report_adds_up() {
     let mut balanced = Balanced::new(&engines);
     let outcome = simulate(&engines, &pictures, &mut balanced, USUAL);
     let report = balanced.balancer.report();
-    assert_eq!(report.iter().map(|lane| lane.route).collect::<Vec<_>>(), ROUTES);
-    assert_eq!(report.iter().map(|lane| lane.pictures).sum::<u64>(), 2000);
-    assert!((report.iter().map(|lane| lane.share).sum::<f64>() - 1.0).abs() < 1e-9);
-    let seconds = report[0].place_seconds / engines[0].lane(Route::Cpu).parallel as f64;
+    assert_eq!(report.iter().map(|queue| queue.route).collect::<Vec<_>>(), ROUTES);
+    assert_eq!(report.iter().map(|queue| queue.pictures).sum::<u64>(), 2000);
+    assert!((report.iter().map(|queue| queue.share).sum::<f64>() - 1.0).abs() < 1e-9);
+    let seconds = report[0].place_seconds / engines[0].queue(Route::Cpu).parallel as f64;
     assert!(seconds > 0.0);
-    for (lane, report) in report.iter().enumerate() {
-        let pictures = outcome.lanes.iter().filter(|&&it| it == lane).count();
+    for (queue, report) in report.iter().enumerate() {
+        let pictures = outcome.queues.iter().filter(|&&it| it == queue).count();
         assert_eq!(report.pictures, pictures as u64);
         assert!((0.5..=1.0).contains(&report.busy), "{report:?}");
-        let places = engines[lane].lane(Route::Cpu).parallel as f64;
+        let places = engines[queue].queue(Route::Cpu).parallel as f64;
         assert!((report.place_seconds / places / seconds - 1.0).abs() < 1e-9, "{report:?}");
         assert!(report.queue_seconds > 0.0 && report.queue_seconds < 0.1, "{report:?}");
     }
@@ -189,16 +193,16 @@ fn the_report_adds_up() {
 
 #[test]
 fn a_lane_is_busy_up_to_the_moment_of_the_report() {
-    let lane = |route| Lane { route, parallel: 2, capacity: 4 };
-    let balancer = Balancer::new(&[lane(Route::Host), lane(Route::Cpu)]);
+    let queue = |route| RouteQueue { route, parallel: 2, capacity: 4 };
+    let balancer = Balancer::new(&[queue(Route::Host), queue(Route::Cpu)]);
     let begin = Instant::now();
     let at = |seconds| begin + Duration::from_secs(seconds);
     let choose = |route, now| balancer.choose(|it| it == route, PictureWork::default(), now);
     let long = choose(Route::Host, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
-    // One of two places of the first lane, of which nothing was heard since; and a second of the other.
-    let busy = |it: &LaneReport| (it.busy * it.place_seconds, it.place_seconds);
+    // One of two places of the first queue, of which nothing was heard since; and a second of the other.
+    let busy = |it: &RouteReport| (it.busy * it.place_seconds, it.place_seconds);
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);
     balancer.finish(long, at(4));
     assert_eq!(balancer.report().iter().map(busy).collect::<Vec<_>>(), [(4.0, 8.0), (1.0, 8.0)]);

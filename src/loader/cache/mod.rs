@@ -1,4 +1,4 @@
-//! What is kept in host memory from epoch to epoch: files as they were read, and decoded pictures.
+//! What is kept in host memory from epoch to epoch: files as they were read, and decoded images.
 //!
 //! Each sentence with a test in `tests/cache/`:
 //!
@@ -10,12 +10,12 @@
 //!   being made for the first when it began.
 //! * Batches have the same bytes with a cache as without one, whatever is in it.
 //! * A sample that cannot be read, or whose header says that it cannot be used, is not kept: it is read again each time,
-//!   and has the same fault. A picture that cannot be decoded whole is not kept decoded; where its window can be decoded,
+//!   and has the same fault. An image that cannot be decoded whole is not kept decoded; where its window can be decoded,
 //!   it is, as without a cache.
-//! * A picture in the decoded cache is not put into the encoded one too.
-//! * With `presize` the chain sees the smaller picture, kept or not: batches do not depend on what is kept.
+//! * An image in the decoded cache is not put into the encoded one too.
+//! * With `presize` the chain sees the smaller image, kept or not: batches do not depend on what is kept.
 //! * Samples that have the same original ([`Source::original`]) are kept once.
-//! * On a device a picture that was kept decoded comes by the route `cpu`: its window is uploaded.
+//! * On a device an image that was kept decoded comes by the route `cpu`: its window is uploaded.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,11 +26,11 @@ use crate::decode::HostDecoder;
 use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
-use crate::measure::{CpuClock, Lane, Stage};
+use crate::measure::{CpuClock, Stage, ThreadMeter};
 use crate::plan::{CacheSettings, Plan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Page, Source};
-use crate::transform::Whole;
+use crate::transform::FullDecoder;
 
 use super::stats::CacheStats;
 
@@ -97,9 +97,9 @@ impl Filled for HostPage {
 pub(super) enum Content {
     /// A file, in the page.
     File,
-    /// A decoded picture, in the cache.
+    /// A decoded image, in the cache.
     Kept(Bytes),
-    /// A decoded picture that no cache holds.
+    /// A decoded image that no cache holds.
     Whole(Vec<u8>),
 }
 
@@ -116,7 +116,7 @@ impl Content {
 
 /// What was found of a sample.
 pub(super) enum Found {
-    /// A decoded picture, in a cache.
+    /// A decoded image, in a cache.
     Kept(Bytes),
     /// A file, in the page; whether a cache has it.
     File {
@@ -129,9 +129,9 @@ pub(super) enum Found {
 pub(super) struct Reader {
     source: Arc<dyn Source>,
     plan: Arc<Plan>,
-    lane: Arc<Lane>,
+    meter: Arc<ThreadMeter>,
     caches: Arc<Caches>,
-    whole: Whole,
+    full_decoder: FullDecoder,
     /// The processor's clock of the sample at hand, where it is taken.
     pub clock: Option<CpuClock>,
     /// What parsing its header took.
@@ -144,12 +144,13 @@ impl Reader {
     pub fn new(
         source: Arc<dyn Source>,
         plan: Arc<Plan>,
-        lane: Arc<Lane>,
+        meter: Arc<ThreadMeter>,
         caches: Arc<Caches>,
     ) -> Self {
-        let whole = Whole::new(plan.settings.cache.presize, plan.settings.decode.orientation);
+        let full_decoder =
+            FullDecoder::new(plan.settings.cache.presize, plan.settings.decode.orientation);
         let (clock, parsed, tolerated) = (None, Duration::ZERO, None);
-        Self { source, plan, lane, caches, whole, clock, parsed, tolerated }
+        Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated }
     }
 
     /// Reads a sample, into the page where it is not kept decoded, and says what it is. A file of more than `most` bytes is
@@ -161,8 +162,8 @@ impl Reader {
         most: u64,
         larger: impl FnOnce() -> Result<u64, Fault>,
     ) -> Result<(Header, Found), Fault> {
-        self.clock = self.lane.clock();
-        self.lane.index(key.index);
+        self.clock = self.meter.clock();
+        self.meter.index(key.index);
         let caches = self.caches.clone();
         let original = self.source.original(key.index);
         let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
@@ -173,12 +174,12 @@ impl Reader {
             return Ok((decoded(size, orientation), Found::Kept(bytes)));
         }
 
-        let begin = self.lane.begin(Stage::Read);
+        let begin = self.meter.begin(Stage::Read);
         let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
         match &kept {
             Some(kept) => {
                 if kept.bytes.len() as u64 > most {
-                    self.whole.release();
+                    self.full_decoder.release();
                     page.release();
                     larger()?;
                 }
@@ -186,11 +187,11 @@ impl Reader {
             }
             None => {
                 let limit = self.plan.settings.limits.max_file_bytes;
-                let read = self.lane.read();
+                let read = self.meter.read();
                 let fits = self.source.read(key.index, page, most.min(limit));
                 match fits {
                     Err(Fault { reason: Reason::Oversized, .. }) if most < limit => {
-                        self.whole.release();
+                        self.full_decoder.release();
                         page.release();
                         let most = larger()?.min(limit);
                         let read = self.source.read(key.index, page, most);
@@ -201,24 +202,24 @@ impl Reader {
                 drop(read);
             }
         }
-        let took = self.lane.add(Stage::Read, begin, page.bytes().len() as u64);
+        let took = self.meter.add(Stage::Read, begin, page.bytes().len() as u64);
         if let Some(clock) = &mut self.clock {
-            self.lane.clocked(&[(Stage::Read, took)], clock);
+            self.meter.clocked(&[(Stage::Read, took)], clock);
         }
 
-        let begin = self.lane.begin(Stage::Header);
+        let begin = self.meter.begin(Stage::Header);
         let header = Header::parse_as(page.bytes(), self.plan.settings.decode.strict)?;
-        self.parsed = self.lane.since(begin);
+        self.parsed = self.meter.since(begin);
         self.plan.check_pixels(&header)?;
         Ok((header, Found::File { kept: kept.is_some() }))
     }
 
-    /// Whether a picture is to be decoded whole before anything else, and whether it must be.
+    /// Whether an image is to be decoded whole before anything else, and whether it must be.
     pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
         let Some(store) = &self.caches.decoded else { return (false, false) };
         let original = self.source.original(key.index);
-        let resizes = self.whole.resizes(header);
-        let pixels = 3 * self.whole.size(header).pixels();
+        let resizes = self.full_decoder.resizes(header);
+        let pixels = 3 * self.full_decoder.size(header).pixels();
         (resizes || store.has_room(original, pixels), resizes)
     }
 
@@ -245,17 +246,17 @@ impl Reader {
 
     /// Gives all memory back.
     pub fn release(&mut self) {
-        self.whole.release();
+        self.full_decoder.release();
     }
 
-    /// Takes back the memory of a picture.
+    /// Takes back the memory of an image.
     pub fn give_back(&mut self, content: Content) {
         if let Content::Whole(pixels) = content {
-            self.whole.give_back(pixels);
+            self.full_decoder.give_back(pixels);
         }
     }
 
-    /// Decodes a picture whole, which is to be kept or resized first, and keeps it where there is room.
+    /// Decodes an image whole, which is to be kept or resized first, and keeps it where there is room.
     fn decode_whole(
         &mut self,
         original: u64,
@@ -264,12 +265,12 @@ impl Reader {
         decoder: &mut HostDecoder,
     ) -> Result<Option<(Header, Content)>, Fault> {
         let Some(store) = &self.caches.decoded else { return Ok(None) };
-        let (size, resizes) = (self.whole.size(header), self.whole.resizes(header));
-        let begin = self.lane.begin(Stage::Decode);
-        let decoded_whole = self.whole.decode(bytes, header, decoder);
-        let took = self.lane.add(Stage::Decode, begin, bytes.len() as u64);
+        let (size, resizes) = (self.full_decoder.size(header), self.full_decoder.resizes(header));
+        let begin = self.meter.begin(Stage::Decode);
+        let decoded_whole = self.full_decoder.decode(bytes, header, decoder);
+        let took = self.meter.add(Stage::Decode, begin, bytes.len() as u64);
         if let Some(clock) = &mut self.clock {
-            self.lane.clocked(&[(Stage::Decode, took)], clock);
+            self.meter.clocked(&[(Stage::Decode, took)], clock);
         }
         let (orientation, pixels) = match decoded_whole {
             Ok(made) => made,
@@ -280,7 +281,7 @@ impl Reader {
         self.tolerated = decoder.tolerated();
         let content = match store.keep(original, size, orientation, self.tolerated, &pixels) {
             Some(kept) => {
-                self.whole.give_back(pixels);
+                self.full_decoder.give_back(pixels);
                 Content::Kept(kept)
             }
             None => Content::Whole(pixels),
@@ -301,7 +302,7 @@ fn no_room_for_file(fault: Fault, most: u64, limit: u64) -> Fault {
     Fault::new(Reason::Oversized, problem)
 }
 
-/// The header of a picture that is decoded already.
+/// The header of an image that is decoded already.
 fn decoded(size: Size, orientation: Orientation) -> Header {
     Header { format: Format::Pixels, size, orientation, jpeg: None }
 }

@@ -45,7 +45,7 @@ struct Asked {
 /// What is kept of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Kept {
-    /// Size of the picture.
+    /// Size of the image.
     pub size: Size,
     /// How it must be turned.
     pub orientation: Orientation,

@@ -1,15 +1,15 @@
-//! The hardware route: one thread that hands many pictures at a time to the GPU's JPEG engines.
+//! The hardware route: one thread that hands many images at a time to the GPU's JPEG engines.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeFault, SeenFree};
+use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeFault, HostIdle};
 use crate::gpu::{Stopwatch, Stream};
 use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::feed::Job;
-use crate::loader::host::Maker;
+use crate::loader::host::SamplePipeline;
 use crate::loader::policy::produce;
 use crate::measure::Stage;
 use crate::plan::Route;
@@ -20,7 +20,7 @@ use super::{DevicePage, OnEngine, Parts, Payload, Waiting};
 
 /// Decodes pages in groups, as many as wait.
 ///
-/// A group is gathered only when a decoder is idle, so that groups grow while the engines are busy. Before a picture
+/// A group is gathered only when a decoder is idle, so that groups grow while the engines are busy. Before an image
 /// goes to the engines the host has seen that the kernel has read the page's last pixels.
 pub(in crate::loader) struct Hardware {
     parts: Parts,
@@ -29,21 +29,21 @@ pub(in crate::loader) struct Hardware {
     group: usize,
     clock: Arc<Stopwatch>,
     /// Makes the samples anew that the engines refused.
-    maker: Maker,
+    pipeline: SamplePipeline,
 }
 
 impl Hardware {
-    /// A thread's worth of decoders that take up to `group` pictures each.
+    /// A thread's worth of decoders that take up to `group` images each.
     pub fn new(
         parts: Parts,
         stream: Stream,
         decoders: Vec<BatchDecoder>,
         group: usize,
     ) -> Result<Self> {
-        let Parts { source, plan, lane, caches, large, clocks, .. } = parts.clone();
-        let maker = Maker::new(source, plan, lane, caches, large);
+        let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
+        let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
         let clock = clocks.decode(Route::Hardware)?;
-        Ok(Self { parts, stream, decoders, group, clock, maker })
+        Ok(Self { parts, stream, decoders, group, clock, pipeline })
     }
 
     /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
@@ -58,19 +58,19 @@ impl Hardware {
 
     fn decode_all(&mut self, waiting: &Receiver<Waiting>) -> Result<()> {
         let mut group = Vec::with_capacity(self.group);
-        let lane = self.parts.lane.clone();
-        let _clocked = lane.on_this_thread();
+        let meter = self.parts.meter.clone();
+        let _clocked = meter.on_this_thread();
         loop {
             let begin = Instant::now();
             let Ok(first) = waiting.recv() else { return Ok(()) };
-            lane.waited_for_input(Stage::DeviceDecode, begin.elapsed());
+            meter.waited_for_input(Stage::DeviceDecode, begin.elapsed());
             group.push(first);
             // The one that was used longest ago.
             self.decoders.rotate_left(1);
             if let Some(decoder) = self.decoders.first() {
                 let begin = Instant::now();
                 decoder.done().synchronize()?;
-                lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+                meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             }
             group.extend(waiting.try_iter().take(self.group - 1));
             if !self.decode(&mut group)? {
@@ -79,13 +79,13 @@ impl Hardware {
         }
     }
 
-    /// Decodes a group, or, where the engines refuse it, each of its pictures alone, so that only those at fault
+    /// Decodes a group, or, where the engines refuse it, each of its images alone, so that only those at fault
     /// go to the CPU. False where the loader ends.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
-        let begin = self.parts.lane.begin(Stage::DeviceDecode);
+        let begin = self.parts.meter.begin(Stage::DeviceDecode);
         let decoded = self.call(group);
         let bytes = group.iter().map(|it| it.on_engine.len as u64).sum();
-        self.parts.lane.add(Stage::DeviceDecode, begin, bytes);
+        self.parts.meter.add(Stage::DeviceDecode, begin, bytes);
         match decoded {
             Ok(()) => {
                 let mut submitted = Vec::with_capacity(group.len());
@@ -94,7 +94,7 @@ impl Hardware {
                     submitted.push(on_engine.submitted);
                     page.publish()?;
                 }
-                self.parts.lanes.track(submitted, &self.stream)?;
+                self.parts.router.track(submitted, &self.stream)?;
                 Ok(true)
             }
             Err(fault) => {
@@ -125,7 +125,7 @@ impl Hardware {
                 picture: on_engine.picture,
                 wanted: on_engine.wanted,
                 reduction: on_engine.reduction,
-                destination: SeenFree::wait(&page.pixels, &page.read)?,
+                destination: HostIdle::wait(&page.pixels, &page.read)?,
             })
         });
         let jobs = jobs.collect::<Result<Vec<_>>>()?;
@@ -151,7 +151,7 @@ impl Hardware {
         // The faults of samples whose place it takes are known already and come up again.
         work.faults.clear();
         let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
-            let record = self.maker.finish(key, out)?;
+            let record = self.pipeline.finish(key, out)?;
             Ok(SampleRecord { finished_on_cpu: Some(why), ..record })
         });
         work.payload = match &result {

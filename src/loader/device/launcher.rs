@@ -8,7 +8,7 @@ use crate::gpu::{self, Kernel, Staged, Stopwatch, Stream};
 use crate::loader::feed::{Done, Feed, Job};
 use crate::measure::Stage;
 use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
-use crate::plan::{Cut, DevicePlan};
+use crate::plan::{DevicePlan, DeviceSplit};
 use crate::ring::{Consumer, Using};
 
 use super::worker::device_tables;
@@ -16,12 +16,12 @@ use super::{Cell, DevicePage, DeviceSlot, Parts, Payload, Pixels, Work};
 
 /// Puts the kernel, and what else fills the batches, into the producer's stream.
 ///
-/// Pages whose pixels are there come first: a picture that takes long holds up those behind it in the stream by no more
+/// Pages whose pixels are there come first: an image that takes long holds up those behind it in the stream by no more
 /// than its own decoding, and only when there is nothing else to launch.
 pub(in crate::loader) struct Launcher {
     parts: Parts,
     stream: Arc<Stream>,
-    /// Of each of the plan's cuts.
+    /// Of each of the plan's splits.
     kernels: Vec<Kernel>,
     blocks: Vec<Staged>,
     launches: Arc<Stopwatch>,
@@ -56,8 +56,8 @@ impl Launcher {
     }
 
     fn launch_all(&mut self, feed: &Feed<DeviceSlot>, pages: &Consumer<DevicePage>) -> Result<()> {
-        let (plan, lane) = (self.parts.plan.clone(), self.parts.lane.clone());
-        let _clocked = lane.on_this_thread();
+        let (plan, meter) = (self.parts.plan.clone(), self.parts.meter.clone());
+        let _clocked = meter.on_this_thread();
         let Some(device) = &plan.device else { return Ok(()) };
         let mut held: Vec<Held> = Vec::with_capacity(2 * device.group);
         let mut ready = Vec::with_capacity(device.group);
@@ -65,7 +65,7 @@ impl Launcher {
             if held.is_empty() {
                 let begin = Instant::now();
                 let Some(page) = pages.next() else { return Ok(()) };
-                self.parts.lane.waited_for_input(Stage::Kernel, begin.elapsed());
+                self.parts.meter.waited_for_input(Stage::Kernel, begin.elapsed());
                 held.push(Held { page: page?, passed: false });
             }
             while held.len() < device.group
@@ -74,13 +74,13 @@ impl Launcher {
                 held.push(Held { page: page?, passed: false });
             }
             self.choose(device.group, &mut held, &mut ready)?;
-            let begin = self.parts.lane.begin(Stage::Kernel);
+            let begin = self.parts.meter.begin(Stage::Kernel);
             // A change of what is on the device is seen in few of the groups.
             ready.sort_by_key(|page| cut_of(device, page));
             for pages in ready.chunk_by_mut(|a, b| cut_of(device, a) == cut_of(device, b)) {
                 self.launch(device, feed, pages)?;
             }
-            self.parts.lane.add(Stage::Kernel, begin, 0);
+            self.parts.meter.add(Stage::Kernel, begin, 0);
             ready.clear();
         }
     }
@@ -192,7 +192,7 @@ impl Launcher {
         let Pixels { window, stored, orientation, first } = pixels;
         let bytes_leaf = RoiParams::new(address, window.pitch_bytes(), window, stored, orientation);
         let floats_leaf = FloatsParams::new(address, 3 * window.width, window);
-        let Cut { leaf, kernel, .. } = &device.cuts[cut];
+        let DeviceSplit { leaf, kernel, .. } = &device.splits[cut];
         let leaf = match leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes_leaf),
             Leaf::Floats => bytemuck::bytes_of(&floats_leaf),
@@ -223,7 +223,7 @@ fn cut_of(device: &DevicePlan, page: &DevicePage) -> usize {
         Some(Work { payload: Payload::Pixels(pixels), .. }) => pixels.first,
         _ => return 0,
     };
-    device.cuts.iter().position(|cut| cut.first == first).unwrap_or(0)
+    device.splits.iter().position(|cut| cut.first == first).unwrap_or(0)
 }
 
 /// Which of the pages are launched, at most `group`: those whose pixels are there or that were passed over before, or the

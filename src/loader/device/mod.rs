@@ -12,7 +12,7 @@
 //!
 //! * A worker takes a page first and a place second, so every place that was taken has a page and will arrive: that is
 //!   what keeps the two rings from waiting on each other.
-//! * The balancer gives each picture to the route on which it is expected to be over first, among those that its header
+//! * The balancer gives each image to the route on which it is expected to be over first, among those that its header
 //!   and the settings allow. The route changes when a sample arrives and never where it stands.
 //! * What no route takes, what a route refuses, and what does not fit into a page is made on the CPU to the same bits
 //!   as without a device and uploaded as a finished sample, with the reason. What looks damaged never reaches the device:
@@ -21,7 +21,7 @@
 //!   start; no stream and no thread ever waits for one of them.
 //! * While another thread of the process captures a graph, these threads go on and do not end the capture.
 //! * The host waits for the device only where it must: for a page, a decoder or an upload that is still in use,
-//!   and before a picture goes to the hardware engine, which on Hopper writes when it is called and not in the order
+//!   and before an image goes to the hardware engine, which on Hopper writes when it is called and not in the order
 //!   of its stream.
 
 use std::sync::Arc;
@@ -37,24 +37,24 @@ use super::batch::{BatchInfo, BatchSlot, SampleRecord};
 use super::feed::Job;
 
 pub(super) use hardware::Hardware;
-pub(super) use lanes::Lanes;
 pub(super) use launcher::Launcher;
+pub(super) use router::Router;
 pub(super) use start::{DeviceMemory, Taken};
 pub(super) use worker::{PageWorker, Parts};
 
-use lanes::Submitted;
+use router::Submitted;
 
 mod clocks;
-mod depot;
 mod encoded;
 mod hardware;
-mod lanes;
 mod launcher;
+mod object_pool;
+mod router;
 mod start;
 mod worker;
 
 pub(super) use clocks::Clocks;
-pub(super) use depot::Depot;
+pub(super) use object_pool::ObjectPool;
 
 /// A batch's memory on the device.
 pub(super) struct DeviceSlot {
@@ -177,9 +177,9 @@ enum Payload {
 /// What lies in a page's `pixels`.
 #[derive(Clone, Copy)]
 struct Pixels {
-    /// The window, in the coordinates of the picture as stored.
+    /// The window, in the coordinates of the image as stored.
     window: Roi,
-    /// Size of the whole picture as stored.
+    /// Size of the whole image as stored.
     stored: Size,
     orientation: Orientation,
     /// The first operator that is left to do.
@@ -192,7 +192,7 @@ pub(super) struct Waiting {
     on_engine: OnEngine,
 }
 
-/// What the engine must know of a page's picture.
+/// What the engine must know of a page's image.
 struct OnEngine {
     submitted: Submitted,
     /// Bytes of the file.

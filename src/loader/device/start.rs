@@ -7,23 +7,23 @@ use crate::footprint::Memory as Sort;
 use crate::geometry::Size;
 use crate::gpu::nvjpeg::{self, Backend, BatchDecoder, Jpeg, PageDecoder};
 use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
-use crate::loader::balance::Lane;
+use crate::loader::balance::RouteQueue;
 use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
 
-use super::lanes::{CpuThreads, Decoders, Software};
-use super::{Clocks, Depot, DevicePage, DeviceSlot, Lanes};
+use super::router::{CpuThreads, Decoders, Software};
+use super::{Clocks, DevicePage, DeviceSlot, ObjectPool, Router};
 
 /// Buffers, decoders, streams and kernels.
 pub(in crate::loader) struct Taken {
     pub memory: DeviceMemory,
     pub stream: Arc<Stream>,
-    /// Of each of the plan's cuts.
+    /// Of each of the plan's splits.
     pub kernels: Vec<Kernel>,
     pub slots: Vec<DeviceSlot>,
     pub pages: Vec<DevicePage>,
     pub blocks: Vec<Staged>,
-    pub uploads: Arc<Depot<Upload>>,
-    pub lanes: Arc<Lanes>,
+    pub uploads: Arc<ObjectPool<Upload>>,
+    pub router: Arc<Router>,
     /// Of the hardware route; empty without it.
     pub batch_decoders: Vec<BatchDecoder>,
 }
@@ -59,7 +59,7 @@ impl Taken {
             Some(stream) => stream,
             None => Arc::new(Stream::new(device)?),
         };
-        let kernels = on_device.cuts.iter().map(|cut| {
+        let kernels = on_device.splits.iter().map(|cut| {
             let text = &cut.kernel;
             Kernel::load(device, &text.source, text.entry(), text.sample_bytes)
         });
@@ -78,15 +78,15 @@ impl Taken {
         let uploads = (0..on_device.uploads)
             .map(|_| Upload::new(pools.pinned.buffer(rows::UPLOADS, on_device.upload_bytes)?))
             .collect::<Result<Vec<_>>>()?;
-        let (lanes, batch_decoders) = pools.lanes(plan, on_device, device)?;
+        let (router, batch_decoders) = pools.router(plan, on_device, device)?;
         let (free_after, _) = device.memory_bytes()?;
         let Pools { device, pinned } = pools;
         let taken = free_before.saturating_sub(free_after);
         let driver_bytes = taken.saturating_sub(device.capacity_bytes());
         let memory = DeviceMemory { device, pinned, driver_bytes };
-        let uploads = Arc::new(Depot::new(uploads));
-        let lanes = Arc::new(lanes);
-        Ok(Self { memory, stream, kernels, slots, pages, blocks, uploads, lanes, batch_decoders })
+        let uploads = Arc::new(ObjectPool::new(uploads));
+        let router = Arc::new(router);
+        Ok(Self { memory, stream, kernels, slots, pages, blocks, uploads, router, batch_decoders })
     }
 }
 
@@ -117,18 +117,19 @@ impl Pools {
     }
 
     /// The routes of the plan, with their decoders.
-    fn lanes(
+    fn router(
         &self,
         plan: &Plan,
         on_device: &DevicePlan,
         device: &Arc<Device>,
-    ) -> Result<(Lanes, Vec<BatchDecoder>)> {
+    ) -> Result<(Router, Vec<BatchDecoder>)> {
         let threads = cpu_threads(plan, on_device);
         let mut decoders = Decoders::default();
         let mut batch_decoders = Vec::new();
-        let mut lanes = Vec::new();
+        let mut queues = Vec::new();
         for planned in &on_device.routes {
-            let lane = |parallel, capacity| Lane { route: planned.route, parallel, capacity };
+            let queue =
+                |parallel, capacity| RouteQueue { route: planned.route, parallel, capacity };
             match planned.route {
                 Route::Hardware => {
                     let jpeg = self.jpeg(device, Route::Hardware, Backend::Hardware)?;
@@ -140,22 +141,22 @@ impl Pools {
                     }
                     // One group is decoded while the next one is gathered.
                     let group = on_device.hardware_group;
-                    lanes.push(lane(group, group * (planned.decoders + 1)));
+                    queues.push(queue(group, group * (planned.decoders + 1)));
                     decoders.hardware = Some(jpeg);
                 }
                 Route::Cuda => {
                     decoders.cuda = Some(self.software(device, planned, Backend::Cuda)?);
-                    lanes.push(lane(planned.decoders, planned.decoders));
+                    queues.push(queue(planned.decoders, planned.decoders));
                 }
                 Route::Host => {
                     decoders.host = Some(self.software(device, planned, Backend::Host)?);
-                    lanes.push(lane(planned.decoders.min(threads.beside), planned.decoders));
+                    queues.push(queue(planned.decoders.min(threads.beside), planned.decoders));
                 }
-                Route::Cpu => lanes.push(lane(threads.alone, threads.alone)),
+                Route::Cpu => queues.push(queue(threads.alone, threads.alone)),
             }
         }
         let workers = plan.workers.most;
-        Ok((Lanes::new(device, &lanes, decoders, threads, workers)?, batch_decoders))
+        Ok((Router::new(device, &queues, decoders, threads, workers)?, batch_decoders))
     }
 
     fn software(
@@ -169,7 +170,7 @@ impl Pools {
         let decoders = (0..planned.decoders)
             .map(|_| PageDecoder::new(&jpeg, device_bytes, pinned_bytes))
             .collect::<Result<Vec<_>>>()?;
-        Ok(Software { jpeg, decoders: Depot::new(decoders) })
+        Ok(Software { jpeg, decoders: ObjectPool::new(decoders) })
     }
 }
 

@@ -14,19 +14,20 @@ use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::cache::{Caches, Filled};
 use crate::loader::controls::Controls;
 use crate::loader::feed::{Feed, Job};
-use crate::loader::host::Maker;
+use crate::loader::host::SamplePipeline;
 use crate::loader::large::LargeImages;
 use crate::loader::policy::{Trouble, produce, record};
-use crate::measure::{Lane, Stage};
-use crate::plan::{Cut, Offload, Plan, Route, SamplePlan};
+use crate::measure::{Stage, ThreadMeter};
+use crate::plan::{DeviceSplit, Offload, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
 use crate::source::{HostPage, Source};
 
 use super::encoded::Encoded;
-use super::lanes::Submitted;
+use super::router::Submitted;
 use super::{
-    Cell, Clocks, Depot, DevicePage, DeviceSlot, Lanes, OnEngine, Payload, Pixels, Waiting, Work,
+    Cell, Clocks, DevicePage, DeviceSlot, ObjectPool, OnEngine, Payload, Pixels, Router, Waiting,
+    Work,
 };
 
 /// What all threads of a loader on a device share.
@@ -35,12 +36,12 @@ pub(in crate::loader) struct Parts {
     pub source: Arc<dyn Source>,
     pub plan: Arc<Plan>,
     /// What the thread that has this copy measures.
-    pub lane: Arc<Lane>,
+    pub meter: Arc<ThreadMeter>,
     pub caches: Arc<Caches>,
     pub controls: Arc<Controls>,
     pub large: Arc<LargeImages>,
-    pub lanes: Arc<Lanes>,
-    pub uploads: Arc<Depot<Upload>>,
+    pub router: Arc<Router>,
+    pub uploads: Arc<ObjectPool<Upload>>,
     pub clocks: Arc<Clocks>,
 }
 
@@ -49,18 +50,18 @@ pub(in crate::loader) struct PageWorker {
     parts: Parts,
     stream: Stream,
     hardware: Option<Sender<Waiting>>,
-    maker: Maker,
+    pipeline: SamplePipeline,
     /// By route, what its spans of the stream are timed by.
     watches: Vec<(Route, Arc<Stopwatch>)>,
     /// Files that are larger than a page's part for them.
     large: HostPage,
     /// Ordinary memory that the file at hand has.
     file: u64,
-    /// The routes that may take the picture at hand.
+    /// The routes that may take the image at hand.
     routes: Vec<Route>,
     /// The first operator that is on the device for it.
     first: usize,
-    /// The picture at hand goes to the hardware engine.
+    /// The image at hand goes to the hardware engine.
     engine: Option<OnEngine>,
     /// The loader ends.
     stopped: bool,
@@ -68,7 +69,7 @@ pub(in crate::loader) struct PageWorker {
 
 impl PageWorker {
     pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Result<Self> {
-        let Parts { source, plan, lane, caches, clocks, .. } = parts.clone();
+        let Parts { source, plan, meter, caches, clocks, .. } = parts.clone();
         let images = parts.large.clone();
         let planned = plan.device.iter().flat_map(|device| &device.routes);
         let watches = clocks.worker(planned.map(|planned| planned.route))?;
@@ -77,7 +78,7 @@ impl PageWorker {
             parts,
             stream,
             hardware,
-            maker: Maker::new(source, plan, lane, caches, images),
+            pipeline: SamplePipeline::new(source, plan, meter, caches, images),
             large: HostPage::default(),
             file: 0,
             routes: Vec::new(),
@@ -107,20 +108,20 @@ impl PageWorker {
         pages: &Producer<DevicePage>,
         number: usize,
     ) -> Result<()> {
-        let (controls, lane) = (self.parts.controls.clone(), self.parts.lane.clone());
-        let _clocked = lane.on_this_thread();
+        let (controls, meter) = (self.parts.controls.clone(), self.parts.meter.clone());
+        let _clocked = meter.on_this_thread();
         while !self.stopped && controls.gate.pass(number) {
             let begin = Instant::now();
             let Some(page) = pages.acquire() else { break };
-            // The hardware engine may still read the file of the picture before.
+            // The hardware engine may still read the file of the image before.
             page.decoded.synchronize()?;
-            lane.waited_for_room(Stage::Upload, begin.elapsed());
+            meter.waited_for_room(Stage::Upload, begin.elapsed());
             let Some(job) = feed.take() else { break };
-            lane.waited_for_room(Stage::HandOver, job.waited);
-            lane.batch(job.batch);
+            meter.waited_for_room(Stage::HandOver, job.waited);
+            meter.batch(job.batch);
             let begin = Instant::now();
             self.fill(page, job)?;
-            lane.sample_took(begin.elapsed());
+            meter.sample_took(begin.elapsed());
         }
         Ok(())
     }
@@ -177,18 +178,18 @@ impl PageWorker {
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
         let page = encoded.as_deref_mut().unwrap_or_default();
         let mut file = Encoded::new(page, large);
-        let made = match self.maker.read(key, &mut file) {
+        let made = match self.pipeline.read(key, &mut file) {
             Ok((header, content)) => {
                 let target = Target { pixels, decoded, read };
                 let bytes = content.bytes(&file);
                 self.file = file.host_bytes();
                 let made = self.send(target, sample, key, &header, bytes, file.is_in_page());
-                self.maker.give_back(content);
+                self.pipeline.give_back(content);
                 made
             }
             Err(fault) => Err(fault.into()),
         };
-        self.maker.end(&mut file);
+        self.pipeline.end(&mut file);
         made
     }
 
@@ -202,37 +203,37 @@ impl PageWorker {
         bytes: &[u8],
         in_page: bool,
     ) -> Result<(Payload, SampleRecord), Trouble> {
-        let Parts { source, lanes, .. } = self.parts.clone();
-        self.maker.admit_tables(header, self.file)?;
-        self.maker.plan(key, header, bytes.len() as u64)?;
+        let Parts { source, router, .. } = self.parts.clone();
+        self.pipeline.admit_tables(header, self.file)?;
+        self.pipeline.plan(key, header, bytes.len() as u64)?;
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
             return self.finish_by_choice(key, header, bytes);
         }
         self.first = offload.first(self.parts.plan.steps.len());
         let mut why = self.find_routes(header, bytes, in_page, offload);
-        if self.routes.contains(&Route::Cpu) && !self.maker.fits_share() {
+        if self.routes.contains(&Route::Cpu) && !self.pipeline.fits_share() {
             // Other routes need none of this memory. Room is made before a place on the route is taken, for which others wait
             // who have room.
             match self.routes.len() {
-                1 => self.maker.admit(header, self.file)?,
+                1 => self.pipeline.admit(header, self.file)?,
                 _ => self.routes.retain(|&route| route != Route::Cpu),
             }
         }
         if !self.routes.is_empty() {
             let begin = Instant::now();
-            let submitted = lanes.submit(
+            let submitted = router.submit(
                 &self.routes,
                 offload.decode,
-                work(header, &self.maker.sample, bytes),
+                work(header, &self.pipeline.sample, bytes),
             )?;
-            self.parts.lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+            self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
             match self.bring(target, header, bytes, submitted)? {
                 Ok(made) => {
-                    std::mem::swap(sample, &mut self.maker.sample);
+                    std::mem::swap(sample, &mut self.pipeline.sample);
                     let record = record(&*source, key.index, sample, Outcome::of(route));
-                    let tolerated = self.maker.tolerated().filter(|_| route == Route::Cpu);
+                    let tolerated = self.pipeline.tolerated().filter(|_| route == Route::Cpu);
                     return Ok((Payload::Pixels(made), SampleRecord { tolerated, ..record }));
                 }
                 Err(refused) => why = refused,
@@ -241,7 +242,7 @@ impl PageWorker {
         self.finish(key, header, bytes, why)
     }
 
-    /// Finds the routes that may take the picture that was planned last; without any, tells why.
+    /// Finds the routes that may take the image that was planned last; without any, tells why.
     fn find_routes(
         &mut self,
         header: &Header,
@@ -249,8 +250,8 @@ impl PageWorker {
         in_page: bool,
         offload: Offload,
     ) -> &'static str {
-        let (plan, lanes) = (&self.parts.plan, &self.parts.lanes);
-        let sample = &self.maker.sample;
+        let (plan, router) = (&self.parts.plan, &self.parts.router);
+        let sample = &self.pipeline.sample;
         self.routes.clear();
         let Some(device) = &plan.device else { return "there is no device" };
         let Some(cut) = device.cut(self.first) else {
@@ -258,7 +259,7 @@ impl PageWorker {
         };
         let tables = size_of_val(device_tables(sample, cut.first));
         let waiting = plan.room.share.waiting_tables();
-        if tables > device.table_bytes || self.maker.tables_bytes() > waiting {
+        if tables > device.table_bytes || self.pipeline.tables_bytes() > waiting {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
@@ -273,7 +274,7 @@ impl PageWorker {
                 _ if !in_page => Err("its file does not fit into a page"),
                 _ => route
                     .takes(header, sample.reduction)
-                    .and_then(|()| lanes.window(route, header.size, sample))
+                    .and_then(|()| router.window(route, header.size, sample))
                     .and_then(|window| fits(window.bytes())),
             };
             match takes {
@@ -289,7 +290,7 @@ impl PageWorker {
         why
     }
 
-    /// Brings pixels into the page by a route; or tells why the route refuses the picture.
+    /// Brings pixels into the page by a route; or tells why the route refuses the image.
     fn bring(
         &mut self,
         target: Target<'_>,
@@ -297,14 +298,14 @@ impl PageWorker {
         bytes: &[u8],
         submitted: Submitted,
     ) -> Result<Result<Pixels, &'static str>, Trouble> {
-        let lanes = self.parts.lanes.clone();
-        let sample = &self.maker.sample;
+        let router = self.parts.router.clone();
+        let sample = &self.pipeline.sample;
         let SamplePlan { stored, orientation, .. } = *sample;
         let pixels = |it: Window| Pixels { window: it.decoded, stored, orientation, first: 0 };
         match submitted.route() {
             Route::Cpu => self.upload(target, header, bytes, submitted).map(Ok),
             Route::Hardware => {
-                let window = match lanes.window(Route::Hardware, header.size, sample) {
+                let window = match router.window(Route::Hardware, header.size, sample) {
                     Ok(window) => window,
                     Err(why) => return Ok(Err(why)),
                 };
@@ -318,10 +319,10 @@ impl PageWorker {
                 Ok(Ok(pixels(window)))
             }
             route @ (Route::Cuda | Route::Host) => {
-                let Some(software) = lanes.software(route) else {
+                let Some(software) = router.software(route) else {
                     return Ok(Err("the route is not there"));
                 };
-                let begin = self.parts.lane.begin(Stage::DeviceDecode);
+                let begin = self.parts.meter.begin(Stage::DeviceDecode);
                 let idle = software.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
                 let mut decoder = idle.ok_or_else(|| Error::Internal {
                     problem: format!("{} has fewer decoders than pictures", route.name()),
@@ -333,12 +334,12 @@ impl PageWorker {
                 let decoded =
                     decoder.decode_measured(stream, bytes, wanted, target.pixels, Some(&mut lap));
                 software.decoders.put_back(decoder);
-                self.parts.lane.add(Stage::DeviceDecode, begin, bytes.len() as u64);
+                self.parts.meter.add(Stage::DeviceDecode, begin, bytes.len() as u64);
                 match decoded {
                     Ok(window) => {
                         target.decoded.record(&self.stream)?;
                         lap.stop(&self.stream, 1)?;
-                        lanes.track([submitted], &self.stream)?;
+                        router.track([submitted], &self.stream)?;
                         Ok(Ok(pixels(window)))
                     }
                     Err(fault) => Ok(Err(fault.refusal()?)),
@@ -356,15 +357,15 @@ impl PageWorker {
         submitted: Submitted,
     ) -> Result<Pixels, Trouble> {
         let first = self.first;
-        let window = upright_window(&self.maker.sample, first);
+        let window = upright_window(&self.pipeline.sample, first);
         let watch = self.watch(Route::Cpu)?;
-        let image = self.maker.prefix(header, bytes, first)?;
+        let image = self.pipeline.prefix(header, bytes, first)?;
         submitted.finish();
         let len = image.bytes_on_device();
         let begin = Instant::now();
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
-        self.parts.lane.waited_for_room(Stage::Upload, begin.elapsed());
-        let begin = self.parts.lane.begin(Stage::Upload);
+        self.parts.meter.waited_for_room(Stage::Upload, begin.elapsed());
+        let begin = self.parts.meter.begin(Stage::Upload);
         image.write_for_device(&mut upload.bytes()?[..len]);
         let mut lap = watch.lap()?;
         self.stream.wait(target.read)?;
@@ -373,7 +374,7 @@ impl PageWorker {
         target.decoded.record(&self.stream)?;
         lap.stop(&self.stream, 1)?;
         self.parts.uploads.put_back(upload);
-        self.parts.lane.add(Stage::Upload, begin, len as u64);
+        self.parts.meter.add(Stage::Upload, begin, len as u64);
         let stored = Size::new(window.right(), window.bottom());
         Ok(Pixels { window, stored, orientation: Orientation::UPRIGHT, first })
     }
@@ -385,18 +386,18 @@ impl PageWorker {
         header: &Header,
         bytes: &[u8],
     ) -> Result<(Payload, SampleRecord), Trouble> {
-        let Parts { plan, lanes, lane, .. } = self.parts.clone();
-        self.maker.admit(header, self.file)?;
+        let Parts { plan, router, meter, .. } = self.parts.clone();
+        self.pipeline.admit(header, self.file)?;
         // It is given back without a word: a route's speed is that of decoding alone.
         let mut _room = None;
         if plan.settings.decode.max_cpu_threads.is_some() {
             let begin = Instant::now();
-            _room = Some(lanes.submit(
+            _room = Some(router.submit(
                 &[Route::Cpu],
                 false,
-                work(header, &self.maker.sample, bytes),
+                work(header, &self.pipeline.sample, bytes),
             )?);
-            lane.waited_for_room(Stage::DeviceDecode, begin.elapsed());
+            meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
         }
         self.finish(key, header, bytes, BY_CHOICE)
     }
@@ -409,10 +410,10 @@ impl PageWorker {
         bytes: &[u8],
         why: &'static str,
     ) -> Result<(Payload, SampleRecord), Trouble> {
-        self.maker.admit(header, self.file)?;
+        self.pipeline.admit(header, self.file)?;
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
         let out = &mut upload.bytes()?[..self.parts.plan.shape.sample_bytes()];
-        match self.maker.finish_planned(key, header, bytes, out) {
+        match self.pipeline.finish_planned(key, header, bytes, out) {
             Ok(record) => {
                 let record = SampleRecord { finished_on_cpu: Some(why), ..record };
                 Ok((Payload::Finished(upload), record))
@@ -439,7 +440,7 @@ impl PageWorker {
     }
 }
 
-/// Why a picture was made on the CPU that others would have taken.
+/// Why an image was made on the CPU that others would have taken.
 const BY_CHOICE: &str = "the CPU keeps up";
 
 /// The parts of a page that a route needs.
@@ -449,7 +450,7 @@ struct Target<'a> {
     read: &'a Event,
 }
 
-/// What the balancer must know of a picture.
+/// What the balancer must know of an image.
 fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> PictureWork {
     let window_pixels = sample.stored_window.size().pixels();
     // What is decoded already is only copied.
@@ -460,12 +461,12 @@ fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> PictureWork {
     PictureWork { pixels, window_pixels, bytes }
 }
 
-/// What operator number `first` reads, in the picture that those before it leave.
+/// What operator number `first` reads, in the image that those before it leave.
 fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
     sample.steps.get(first).map_or(sample.window, |step| step.input)
 }
 
-fn upload_bytes(cut: &Cut, sample: &SamplePlan) -> usize {
+fn upload_bytes(cut: &DeviceSplit, sample: &SamplePlan) -> usize {
     cut.window_bytes(upright_window(sample, cut.first))
 }
 

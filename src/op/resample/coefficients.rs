@@ -97,7 +97,7 @@ impl Line {
 /// Most coefficients of one output where the axis shrinks at most `scale` times.
 ///
 /// Pillow's `ceil(support) * 2 + 1`, and two more: the sum over both axes is bounded by that of the longest
-/// pictures only up to the rounding of each.
+/// images only up to the rounding of each.
 pub(super) fn most_taps(filter: Filter, scale: f64) -> u64 {
     match filter {
         Filter::Nearest => 1,

@@ -7,9 +7,9 @@
 //! that is resampled, so that nothing outside it is ever read. `nearest` is Pillow's affine
 //! nearest instead (`Geometry.c`).
 //!
-//! One difference is left: from 12.2 on, Pillow's `Image.resize` shrinks the rows first where a picture is
+//! One difference is left: from 12.2 on, Pillow's `Image.resize` shrinks the rows first where an image is
 //! more than 100 times as high as wide; here, as in Pillow up to 12.1, columns always come first. Such
-//! pictures come out at most a level apart.
+//! images come out at most a level apart.
 //!
 //! **The table** (`&[i32]`), made by `fill_table`, holds two axes, columns first. An axis of `n` outputs
 //! (those of the wanted window) is: `n` pairs `(first, count)`, the first input index (absolute, in the
@@ -21,7 +21,7 @@
 //! the byte back.
 //!
 //! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in
-//! Pillow's `resize(box=...)`, and the picture is the whole pixels that it touches.
+//! Pillow's `resize(box=...)`, and the image is the whole pixels that it touches.
 
 use bytemuck::{Pod, Zeroable};
 use serde::{Deserialize, Serialize};
@@ -236,9 +236,9 @@ pub fn fill_table(
     Roi::new(x.start, y.start, x.end - x.start, y.end - y.start)
 }
 
-/// The sides of the pictures within `bounds` whose tables are longest: as wide and as high as can be.
+/// The sides of the images within `bounds` whose tables are longest: as wide and as high as can be.
 ///
-/// A table's length grows with columns and rows, and of all pictures with so many pixels their sum is
+/// A table's length grows with columns and rows, and of all images with so many pixels their sum is
 /// largest for the longest.
 pub(super) fn longest_inputs(bounds: Bounds) -> [(f64, f64); 2] {
     let long = u64::from(bounds.side).min(bounds.pixels).max(1);

@@ -12,20 +12,20 @@ use layout::{FIELD_BYTES, Field, HEAD_BYTES, Head, Kind};
 
 mod layout;
 
-/// Pictures in files that FFCV's `DatasetWriter` wrote (version 2 of the format, which ffcv 1.0.2 has).
+/// Images in files that FFCV's `DatasetWriter` wrote (version 2 of the format, which ffcv 1.0.2 has).
 ///
 /// * A path is a file, a directory (the visible files in it whose names end in `.beton`), or a pattern such as
 ///   `train-*.beton` (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the
 ///   writer.
-/// * The picture is an `RGBImageField`, the label an `IntField`, or where there is none a `FloatField`: where there is one of
+/// * The image is an `RGBImageField`, the label an `IntField`, or where there is none a `FloatField`: where there is one of
 ///   them, that one; where there are several, the settings say which. Without a label field the labels are -1. Other fields
 ///   are passed over; those of a class of the user's own are not, since the file does not tell their size.
 /// * A label that is stored as a float is a whole number, as in all sources: `3.0` is 3. Any other float is an error.
-/// * A picture is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
+/// * An image is a JPEG or raw pixels, as the writer chose for each sample (`write_mode` of `jpg`, `raw`, `smart`,
 ///   `proportion`). Raw ones come out as a PNM: a header of up to 32 bytes, and the pixels. One positioned read each.
 /// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
 /// * The tables of a file are read once; what is needed of them is kept beside it (a hidden file that ends in
-///   `.feedwater1`) or in the cache's directory. Every picture must have its place in the allocation table, with the
+///   `.feedwater1`) or in the cache's directory. Every image must have its place in the allocation table, with the
 ///   size of its pixels if it is raw, within one page, behind the table of samples and before the allocation table. A
 ///   file where that is not so, or that is cut, is an error with the byte.
 /// * The format has no checksums: damaged pixels or labels are not noticed here.
@@ -35,7 +35,7 @@ pub type Beton = Records<BetonSettings>;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct BetonSettings {
-    /// The field that holds the picture. Default: the one `RGBImageField`.
+    /// The field that holds the image. Default: the one `RGBImageField`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// The field that holds the label, an `IntField` or a `FloatField` of whole numbers; `""` where samples have none, which is
@@ -44,9 +44,9 @@ pub struct BetonSettings {
     pub label: Option<String>,
 }
 
-/// `mode` of a picture whose data are a JPEG.
+/// `mode` of an image whose data are a JPEG.
 const JPEG: u8 = 0;
-/// `mode` of a picture whose data are pixels.
+/// `mode` of an image whose data are pixels.
 const RAW: u8 = 1;
 /// An entry of the allocation table: sample, pointer, size.
 const ALLOCATION_BYTES: u64 = 24;
@@ -101,7 +101,7 @@ impl Format for BetonSettings {
 }
 
 impl BetonSettings {
-    /// The field of the picture.
+    /// The field of the image.
     fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, Wrong> {
         let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! COCO: pictures in a folder, and one JSON file that tells what is in them.
+//! COCO: images in a folder, and one JSON file that tells what is in them.
 
 use std::path::{Path, PathBuf};
 
@@ -17,18 +17,18 @@ mod pool;
 
 use pool::Pool;
 
-/// Pictures with objects in them, as COCO's `instances_*.json` tells (<https://cocodataset.org/#format-data>).
+/// Images with objects in them, as COCO's `instances_*.json` tells (<https://cocodataset.org/#format-data>).
 ///
 /// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
 ///   out and counts them). An image's `file_name` is relative to the folder `images`. That folder must be there, with at least
 ///   one of the images; an image that is not there is a sample that cannot be read.
-/// * [`Source::objects`] are the `annotations` of a picture in the order of the file: box, category, `iscrowd`, `area`
+/// * [`Source::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
 ///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
 ///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
 ///   [`Coco::categories`] the ids.
-/// * A sample's own label is -1: no class is the picture's.
+/// * A sample's own label is -1: no class is the image's.
 /// * Every number is kept to the last bit. Numbers of at most two decimals, which is what COCO has, take two bytes or so.
-/// * Positions mean the stored pixels unless `coordinates` says otherwise; with a picture of another size than its `width`
+/// * Positions mean the stored pixels unless `coordinates` says otherwise; with an image of another size than its `width`
 ///   and `height` say, the sample cannot be used.
 /// * What cannot be is an error with the id: two images, categories or annotations with one id, an annotation of an image or a
 ///   category that is not there, a box that has no four numbers or a negative side, a polygon of an odd number of
@@ -60,9 +60,9 @@ pub struct CocoSettings {
     /// The folder of the images: absolute, or relative to that of the JSON file; in a pipeline file first relative to that file,
     /// if there is such a folder. Default: the folder of the JSON file.
     pub images: PathBuf,
-    /// Leaves pictures without an annotation out. Default false.
+    /// Leaves images without an annotation out. Default false.
     pub skip_empty: bool,
-    /// Which picture positions mean: `stored` pixels, or the `upright` picture. Default stored.
+    /// Which image positions mean: `stored` pixels, or the `upright` image. Default stored.
     pub coordinates: Frame,
     /// Where `images` was looked for before, for the error; no key.
     #[serde(skip)]

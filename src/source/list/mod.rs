@@ -1,4 +1,4 @@
-//! A file that names pictures and their labels.
+//! A file that names images and their labels.
 
 use std::collections::HashMap;
 use std::fs;
@@ -20,13 +20,13 @@ mod lines;
 mod table;
 mod text;
 
-/// Pictures named in a file, in its order.
+/// Images named in a file, in its order.
 ///
 /// Paths are relative to the list's own directory, or absolute, or URLs; the list is UTF-8. A file that is not there is a
 /// sample that cannot be read: the policy for samples decides. Where 16 files, evenly spread over the list, are all local and
 /// none of them is there, opening the list is an error. What the list may be, by `format` or by the ending of its name:
 ///
-/// * `text`: one picture a line: the path, a tab, the label, an integer. Paths may contain anything but tabs and line
+/// * `text`: one image a line: the path, a tab, the label, an integer. Paths may contain anything but tabs and line
 ///   ends. Without a tab the label is what follows the last blank, if that is an integer, as Caffe and DALI write their
 ///   lists; a line without a label has label -1. Empty lines are not samples.
 /// * `csv` (`.csv`) and `tsv`: a table whose first line names its columns, separated by commas or tabs or by `separator`;

@@ -74,7 +74,7 @@ fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, Wrong> {
     Ok(colour | (width as u32) << 16 | height as u32)
 }
 
-/// Whether a value begins with one of a Datum's fields, which no picture does.
+/// Whether a value begins with one of a Datum's fields, which no image does.
 pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, Wrong> {
     let first = window.at(value.start, (value.end - value.start).min(1))?;
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
@@ -85,7 +85,7 @@ pub fn size(note: u32) -> Option<Size> {
     (note != 0).then(|| Size::new((note & !COLOUR) >> 16, note & 0xffff))
 }
 
-/// What makes a picture of pixels; none before those that are encoded.
+/// What makes an image of pixels; none before those that are encoded.
 pub fn head(note: u32) -> Option<PnmHead> {
     let kind = if note >= COLOUR { PnmHead::rgb } else { PnmHead::gray };
     size(note).map(kind)
@@ -107,7 +107,7 @@ pub fn fill(note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result
         let count = pixels.len() / CHANNELS;
         let planes = &mut planes[..pixels.len()];
         if count == plane {
-            // The planes of a small picture follow one another.
+            // The planes of a small image follow one another.
             file.read_exact_at(planes, offset)?;
         } else {
             for (channel, part) in planes.chunks_mut(count).enumerate() {

@@ -16,7 +16,7 @@ mod pages;
 
 use pages::{Environment, Node, Value};
 
-/// Pictures in LMDB environments: the values of keys, as they are or each in Caffe's Datum.
+/// Images in LMDB environments: the values of keys, as they are or each in Caffe's Datum.
 ///
 /// * A path is a `data.mdb`, or whatever an environment of one file is called; a directory (its files that end in
 ///   `data.mdb`); or a pattern of files. The samples are in the order of the paths, and in an environment of its keys.
@@ -25,12 +25,12 @@ use pages::{Environment, Node, Value};
 ///   the file (`storage.map`); one that is cut meanwhile is a fault of the sample, and not the end of the process.
 /// * Of the database in the settings every value is a sample whose key is wanted. Keys that lead to other databases are
 ///   not seen. A database with several values per key (DUPSORT) is refused.
-/// * A Datum's data are its picture, and its label the label; a picture as it is has label -1. Which of both the values
+/// * A Datum's data are its image, and its label the label; an image as it is has label -1. Which of both the values
 ///   are, the first tells, where the settings do not. A Datum of pixels, in planes with blue first or gray, becomes a PNM
 ///   of RGB or gray; one of floats is an error.
 /// * The pages of keys are read on first use, and of each value the beginning; the table is kept beside each file (a
-///   hidden file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. LMDB has no
-///   checksums of contents: what was damaged before is left to the picture's own format.
+///   hidden file that ends in `.feedwater1`) or in the cache's directory. An image is then one read. LMDB has no
+///   checksums of contents: what was damaged before is left to the image's own format.
 /// * Nobody may write to the environment meanwhile. The newest transaction that was over when it was opened is read; where
 ///   the file changes afterwards, samples cannot be read.
 pub type Lmdb = Records<LmdbSettings>;
@@ -46,7 +46,7 @@ pub struct LmdbSettings {
     /// The keys that are samples: a pattern, in which `*` is any text and `?` any byte. Default `*`.
     pub keys: String,
     /// Patterns of keys that are none. Default `["__*__"]`, which are the lists that scripts for PyTorch put beside
-    /// the pictures.
+    /// the images.
     pub skip_keys: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ pub enum LmdbValues {
     Auto,
     /// Caffe's Datum, which has a label.
     Datum,
-    /// The encoded picture itself.
+    /// The encoded image itself.
     Image,
 }
 

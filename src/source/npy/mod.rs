@@ -1,4 +1,4 @@
-//! Stacks of pictures in NumPy's `.npy` files.
+//! Stacks of images in NumPy's `.npy` files.
 
 use std::io::{self, ErrorKind};
 use std::ops::Range;
@@ -21,7 +21,7 @@ use labels::Labels;
 mod array;
 mod labels;
 
-/// Pictures in `.npy` files, many in each (what `np.save` writes: versions 1.0, 2.0 and 3.0 of the format).
+/// Images in `.npy` files, many in each (what `np.save` writes: versions 1.0, 2.0 and 3.0 of the format).
 ///
 /// * A path is a file, a directory (the visible files in it whose names end in `.npy`, without those of the labels), or
 ///   a pattern such as `train-*.npy` (`*` and `?` in the last part). The samples are in the order of the paths, of the
@@ -29,9 +29,9 @@ mod labels;
 /// * The elements are `uint8`, 0 to 255, in C's order. The shape is (samples, height, width, 3) for RGB, (samples,
 ///   height, width) or (samples, height, width, 1) for gray, or with the channels first: (samples, 3, height, width) and
 ///   (samples, 1, height, width). Where both could be meant the channels are last. An array of three axes whose last is
-///   not longer than 4 is refused, since it may be one picture. Everything else is refused with what to write instead.
-/// * A picture comes out as a PNM: a header of up to 32 bytes, and the pixels. It is one positioned read; with the
-///   channels first, three for every 16384 pixels of pictures that have more.
+///   not longer than 4 is refused, since it may be one image. Everything else is refused with what to write instead.
+/// * An image comes out as a PNM: a header of up to 32 bytes, and the pixels. It is one positioned read; with the
+///   channels first, three for every 16384 pixels of images that have more.
 /// * Samples are copied out of a mapping of the file (`storage.map`); one that is cut meanwhile is a fault of the sample.
 /// * There is no table of samples: where one lies is reckoned from the shape. Labels are held as they are in their file.
 /// * A file that is shorter or longer than its shape says is an error with the byte. One that was changed after it was
@@ -62,7 +62,7 @@ struct Stack {
     stamp: Stamp,
     /// Its samples: the first one, and the first after it.
     samples: Range<u64>,
-    /// The first byte of the first picture.
+    /// The first byte of the first image.
     start: u64,
     size: Size,
     channels: Channels,
@@ -144,7 +144,7 @@ impl Source for Npy {
         self.labels.as_ref().map_or(-1, |labels| labels.get(index))
     }
 
-    /// The file and, in brackets, the number of the picture in it.
+    /// The file and, in brackets, the number of the image in it.
     fn location(&self, index: u64) -> String {
         let stack = self.stack(index);
         format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
@@ -219,7 +219,7 @@ impl Stack {
         }
     }
 
-    /// Bytes of a picture's pixels.
+    /// Bytes of an image's pixels.
     fn bytes(&self) -> u64 {
         match self.channels {
             Channels::Gray => self.size.pixels(),
@@ -245,7 +245,7 @@ impl Stack {
         Ok(())
     }
 
-    /// Reads a picture of three planes into pixels of three bytes.
+    /// Reads an image of three planes into pixels of three bytes.
     fn read_planes(&self, at: u64, pixels: &mut [u8]) -> Result<(), Fault> {
         let mut planes = [0; CHANNELS * PLANAR_PIXELS];
         let plane = pixels.len() / CHANNELS;
@@ -253,7 +253,7 @@ impl Stack {
             let count = pixels.len() / CHANNELS;
             let planes = &mut planes[..pixels.len()];
             if count == plane {
-                // The planes of a small picture follow one another.
+                // The planes of a small image follow one another.
                 self.read(at, planes)?;
             } else {
                 for (channel, part) in planes.chunks_mut(count).enumerate() {
@@ -272,7 +272,7 @@ impl Stack {
     }
 }
 
-/// How many pictures there are, their size, and where their channels are; or what to write instead.
+/// How many images there are, their size, and where their channels are; or what to write instead.
 fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
     const BYTE: Item = Item { kind: b'u', bytes: 1, big_endian: false };
     let shape = words(&array.shape);

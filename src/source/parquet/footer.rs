@@ -36,7 +36,7 @@ pub struct Leaf {
     pub repeated: bool,
 }
 
-/// A physical type, as far as pictures and labels have it.
+/// A physical type, as far as images and labels have it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     Int32,

@@ -26,29 +26,29 @@ mod shard;
 mod table;
 mod thrift;
 
-/// Bytes of pages in which the largest picture is looked for.
+/// Bytes of pages in which the largest image is looked for.
 const LOOKED_AT_BYTES: u64 = 64 << 20;
-/// A longer path of a picture is refused.
+/// A longer path of an image is refused.
 const MOST_PATH_BYTES: u64 = 4096;
 
-/// Pictures in a column of Parquet files.
+/// Images in a column of Parquet files.
 ///
 /// * A path is a file, a directory (its visible files that end in `.parquet`), or a pattern such as `train-*.parquet`
 ///   (`*` and `?` in the last part). The samples are in the order of the paths, of the names, and of the rows.
-/// * The picture is the value of a column of bytes, which the settings name: the column itself or its field `bytes`,
-///   as in Hugging Face's `image: struct<bytes, path>`. A row whose picture is null is read from the file that `path`
+/// * The image is the value of a column of bytes, which the settings name: the column itself or its field `bytes`,
+///   as in Hugging Face's `image: struct<bytes, path>`. A row whose image is null is read from the file that `path`
 ///   names, relative to the Parquet file; one that has neither is a sample that cannot be read.
 /// * The label is a whole number (an integer below 2^63, a float, or a text as which it is written), or a name. The names of the
 ///   classes are those of Hugging Face's `ClassLabel`, in the file's metadata; of names the different ones in byte order, which
 ///   are numbered so. A row without has label -1. A label that is none, and a column of numbers and names, is an error with
 ///   the row.
-/// * On first use only metadata, headers of pages, and the labels are read. Where in a page its pictures are is learnt
-///   when it is first read; that takes eight bytes for a row at most. From then on, a picture whose page is not
+/// * On first use only metadata, headers of pages, and the labels are read. Where in a page its images are is learnt
+///   when it is first read; that takes eight bytes for a row at most. From then on, an image whose page is not
 ///   compressed is one read of its own bytes.
 /// * Pages that were decompressed or read whole are kept under `cache_bytes`, that which was used least lately goes
 ///   first. All memory for pages comes from there, also that of pages that are being read: a thread that finds none
 ///   waits. In the order of the files every page is decompressed once; in a random order of compressed files that are
-///   larger than the cache nearly every picture costs a page.
+///   larger than the cache nearly every image costs a page.
 /// * A page's checksum is verified, where it has one, when the page is read whole. A page that does not decompress, or
 ///   contradicts itself, makes its samples ones that cannot be read. Metadata and headers that are damaged are an
 ///   error with the byte.
@@ -61,7 +61,7 @@ pub struct Parquet {
     ends: Vec<u64>,
     cache: Cache,
     pictures: Column,
-    /// Of files where every row has its picture, without pages.
+    /// Of files where every row has its image, without pages.
     paths: Column,
     labels: Vec<i64>,
     classes: Vec<String>,
@@ -72,7 +72,7 @@ pub struct Parquet {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ParquetSettings {
-    /// The column that holds the encoded picture, its names from the top joined with dots; where it has a field `bytes`
+    /// The column that holds the encoded image, its names from the top joined with dots; where it has a field `bytes`
     /// that field. Default `image`.
     pub image: String,
     /// The column that holds the label; empty where samples have none, which is label -1. Default `label`.
@@ -145,7 +145,7 @@ impl Parquet {
         self.ends.partition_point(|end| *end <= index)
     }
 
-    /// The file that the row names instead of having a picture.
+    /// The file that the row names instead of having an image.
     fn path(&self, index: u64) -> Result<PathBuf, Fault> {
         let null = || Fault::new(Reason::Empty, "the row has no picture: it is null");
         let mut name = Vec::new();

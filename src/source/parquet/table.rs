@@ -16,7 +16,7 @@ use crate::source::label;
 pub struct Table {
     pub shard: Shard,
     pub pictures: Column,
-    /// Of paths; without pages where every row has its picture.
+    /// Of paths; without pages where every row has its image.
     pub paths: Column,
     pub labels: Labels,
     /// Whether the labels are texts; `None` where there are none.

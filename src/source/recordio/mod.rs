@@ -17,7 +17,7 @@ const IR_BYTES: usize = 24;
 /// The note of a sample whose bytes in the file are all of its record, headers included.
 const IN_PARTS: u32 = 1;
 
-/// Pictures in RecordIO files, each with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
+/// Images in RecordIO files, each with MXNet's image header, as `im2rec` and `mxnet.recordio` write them.
 ///
 /// * A path is a `.rec` file, a directory (its visible files that end in `.rec`), or a pattern such as `train-*.rec` (`*`
 ///   and `?` in the last part). The samples are in the order of the paths, of the names, and of the records. An `.idx`
@@ -25,9 +25,9 @@ const IN_PARTS: u32 = 1;
 ///   one after another, as both tools do.
 /// * A label is an integer in a float. A record with a list of labels has one that counts only where the settings say so.
 /// * The headers are read on first use; the table is kept beside each file (a hidden file that ends in `.feedwater1`) or
-///   in the cache's directory. A picture is then one read, also that of a record in several parts. RecordIO has no
-///   checksums: what was damaged before is left to the picture's own format.
-/// * A file that is cut or damaged, or whose records are no pictures with labels, is an error with the byte.
+///   in the cache's directory. An image is then one read, also that of a record in several parts. RecordIO has no
+///   checksums: what was damaged before is left to the image's own format.
+/// * A file that is cut or damaged, or whose records are no images with labels, is an error with the byte.
 pub type RecordIo = Records<RecordIoSettings>;
 
 /// How RecordIO files are read.
@@ -194,14 +194,14 @@ fn part(header: [u8; 8]) -> Option<(Part, u64)> {
     Some((part, u64::from(both & ((1 << 29) - 1))))
 }
 
-/// Bytes before the picture in a record of `len` bytes: the header, and the labels where there is a list of them.
+/// Bytes before the image in a record of `len` bytes: the header, and the labels where there is a list of them.
 fn before_picture(head: &[u8], len: u64) -> Option<u64> {
     let labels = u64::from(u32_at(head, 0));
     let skipped = IR_BYTES as u64 + 4 * labels;
     (skipped <= len).then_some(skipped)
 }
 
-/// Moves the picture of a record in parts to the front; how many bytes it has.
+/// Moves the image of a record in parts to the front; how many bytes it has.
 fn join(bytes: &mut [u8]) -> Option<usize> {
     let (mut from, mut to) = (0, 0);
     loop {

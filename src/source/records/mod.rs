@@ -101,7 +101,7 @@ pub trait Format:
     }
 
     /// Fills the space from this byte of the file on, as a sample with this note needs it, and gives how many of its bytes
-    /// are the picture's: those at its front.
+    /// are the image's: those at its front.
     fn fill(&self, _note: u32, file: &File, offset: u64, space: &mut [u8]) -> io::Result<usize> {
         file.read_exact_at(space, offset)?;
         Ok(space.len())

@@ -17,7 +17,7 @@ use crate::source::records::{Window, Wrong};
 
 const FLOAT_BYTES: u64 = 4;
 
-/// The bytes of a record's picture in its file, and its label.
+/// The bytes of a record's image in its file, and its label.
 pub fn find(
     window: &mut Window,
     record: Range<u64>,

@@ -8,15 +8,15 @@ use super::records::{Entry, Format, Records, Window, Wrong};
 
 mod example;
 
-/// Pictures in TFRecord files, each in a `tf.train.Example`.
+/// Images in TFRecord files, each in a `tf.train.Example`.
 ///
 /// * A path is a file, a directory (its visible files), or a pattern such as `train-*` (`*` and `?` in the last part)
 ///   or `train-{00..15}` (braces anywhere, as in shells).
 ///   The samples are in the order of the paths, of the names, and of the records.
-/// * The picture is the one value of a bytes list, the label the one value of an integer list, or of a float list where that is
+/// * The image is the one value of a bytes list, the label the one value of an integer list, or of a float list where that is
 ///   a whole number; the settings name both features. What a record has besides does not matter.
 /// * The files are walked on first use, and every checksum verified; the table is kept beside each file (a hidden file
-///   that ends in `.feedwater1`) or in the cache's directory. A picture is then one read, and is verified again.
+///   that ends in `.feedwater1`) or in the cache's directory. An image is then one read, and is verified again.
 /// * A record whose data do not match their checksum is a sample that cannot be read (label -1): the policy for samples
 ///   decides. A file whose lengths are damaged, that is cut, or holds something else than Examples with these features,
 ///   is an error with the byte.
@@ -28,7 +28,7 @@ pub type TfRecord = Records<TfRecordSettings>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct TfRecordSettings {
-    /// The feature that holds the encoded picture. Default `image/encoded`.
+    /// The feature that holds the encoded image. Default `image/encoded`.
     pub image: String,
     /// The feature that holds the label; empty where samples have none, which is label -1. Default
     /// `image/class/label`.

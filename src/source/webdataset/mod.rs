@@ -12,19 +12,19 @@ use tar::Kind;
 
 mod tar;
 
-/// Pictures in tar archives, as WebDataset writes them, in any order.
+/// Images in tar archives, as WebDataset writes them, in any order.
 ///
 /// * A path is an archive, a directory (its visible files that end in `.tar`, `.tar.gz` or `.tar.zst`), or a pattern such
 ///   as `train-*.tar` (`*` and `?` in the last part) or `train-{000..146}.tar` (braces anywhere, as in shells). The
 ///   samples are in the order of the paths, of the names, and of the members.
 /// * Files that follow one another and whose names are equal up to the first dot of the last part are one sample; what
-///   follows that dot, in lower case, is a file's extension. The settings name the picture's extension and the label's.
+///   follows that dot, in lower case, is a file's extension. The settings name the image's extension and the label's.
 ///   Hard links are the files that they lead to, which must be before them (GNU tar makes them by itself). Keys without an
 ///   image, files without a dot, or with nothing before it, and symbolic links are left out and counted
 ///   ([`Source::left_out`](super::Source::left_out)); what `__NAME__` leads to is not seen.
 /// * The headers are read on first use and their checksums verified; the table is kept beside each archive (a hidden
-///   file that ends in `.feedwater1`) or in the cache's directory. A picture is then one read. Tar has no checksums of
-///   contents: what was damaged before the archive was indexed is left to the picture's own format.
+///   file that ends in `.feedwater1`) or in the cache's directory. An image is then one read. Tar has no checksums of
+///   contents: what was damaged before the archive was indexed is left to the image's own format.
 /// * Archives that gzip or zstd compressed are unpacked while they are read, to the bytes of the archive and in bounded
 ///   memory. In the order of the samples each is unpacked once, and several at a time where several threads read; in any
 ///   other order a read unpacks some MiB besides (of a zstd file of one frame, all that comes before it): the
@@ -38,7 +38,7 @@ pub type WebDataset = Records<WebDatasetSettings>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct WebDatasetSettings {
-    /// Extensions of the picture, with semicolons; the first of them that a sample has counts. Default
+    /// Extensions of the image, with semicolons; the first of them that a sample has counts. Default
     /// `jpg;jpeg;png;webp;ppm;pgm`.
     pub image: String,
     /// Extension of the label, an integer in digits; empty where samples have none, which is label -1. Default `cls`.

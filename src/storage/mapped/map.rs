@@ -82,7 +82,7 @@ const PIECE: usize = 2048;
 const AHEAD: usize = 8192;
 
 /// Fills the buffer with what is there. Bytes are asked for ahead of time, since a processor does not by itself fetch across the
-/// border of a page of 4 KiB: an eighth of the time of a picture that is not in its caches.
+/// border of a page of 4 KiB: an eighth of the time of an image that is not in its caches.
 ///
 /// # Safety
 ///

@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use bytes::Bytes;
 use tokio::task::AbortHandle;
 
-use super::unless::receive;
+use super::cancel::receive;
 use super::{Entry, Stamp, StorageSettings, arrival};
 
 use client::{Client, Object, Request, Version, runtime};

@@ -23,7 +23,7 @@ use state::{State, Work};
 mod decoder;
 mod sequence;
 mod state;
-#[cfg_attr(not(feature = "zstd"), path = "zstd_absent.rs")]
+#[cfg_attr(not(feature = "zstd"), path = "zstd_disabled.rs")]
 mod zstd;
 
 /// Bytes that are unpacked, kept and forgotten at once.

@@ -2,7 +2,7 @@
 
 use crate::measure::{Counts, Histogram};
 
-use super::{VAGUE, WAITS};
+use super::{MAX_RELATIVE_ERROR, NEGLIGIBLE_WAIT_SHARE};
 
 /// Batches of a measurement.
 const BATCHES: u64 = 5;
@@ -15,7 +15,7 @@ const SAMPLES: u64 = 32;
 /// Where late samples cost so much, a long measurement is not waited for.
 const PRESSING: f64 = 0.1;
 /// Another rate by so much is another loop, where rates do not vary by more.
-const OTHER: f64 = 1.0 / 7.0;
+const MIN_SPEED_CHANGE: f64 = 1.0 / 7.0;
 
 /// A measurement that is under way.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Seen {
         let variance = (self.squares * batches / seconds.powi(2) - 1.0).max(0.0);
         let error = (variance / batches).sqrt();
         let calm = settled && (known || lost < PRESSING);
-        let vague = lost >= WAITS && error > VAGUE;
+        let vague = lost >= NEGLIGIBLE_WAIT_SHARE && error > MAX_RELATIVE_ERROR;
         if (calm || vague || self.is_of_a_pause()) && self.batches < CALM_BATCHES {
             return None;
         }
@@ -133,7 +133,8 @@ impl Watch {
     pub fn is_over(&mut self, measured: &Measured) -> bool {
         self.measurements += 1;
         let chance = 4.0 * self.error.hypot(measured.error);
-        let other = (measured.rate / self.rate.max(1e-9) - 1.0).abs() > OTHER.max(chance);
+        let other =
+            (measured.rate / self.rate.max(1e-9) - 1.0).abs() > MIN_SPEED_CHANGE.max(chance);
         self.others = if other { self.others + 1 } else { 0 };
         self.others >= 2
     }

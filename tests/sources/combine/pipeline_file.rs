@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// A folder with two classes of pictures, and one with three files without classes.
+/// A folder with two classes of images, and one with three files without classes.
 fn folders() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (folder, count) in

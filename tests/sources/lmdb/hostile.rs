@@ -13,7 +13,7 @@ fn a_cut_file_is_an_error_or_whole_where_only_free_pages_are_missing() {
     }
 }
 
-/// LMDB has no checksums, so a flipped bit in a picture is the picture's own; one in a page is an error, or changes
+/// LMDB has no checksums, so a flipped bit in an image is the image's own; one in a page is an error, or changes
 /// keys, or what nobody reads.
 #[test]
 fn a_flipped_bit_is_an_error_or_leaves_samples_that_are_read() {

@@ -30,7 +30,7 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
     (root, path)
 }
 
-/// Settings for the environments with plain pictures, whose other keys are no samples.
+/// Settings for the environments with plain images, whose other keys are no samples.
 fn images() -> LmdbSettings {
     LmdbSettings { keys: "image-*".into(), ..Default::default() }
 }
@@ -59,7 +59,7 @@ fn samples(source: &Lmdb) -> Vec<(Vec<u8>, i64)> {
     (0..source.len()).map(|index| (read(source, index).unwrap(), source.label(index))).collect()
 }
 
-/// What the environments with plain pictures hold.
+/// What the environments with plain images hold.
 fn pictures() -> Vec<(Vec<u8>, i64)> {
     let picture = |number: usize| match number {
         5 => golden("decode/png-gray-alpha-16.png"),
@@ -291,7 +291,7 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
     let words = open(&bytes, &nothing).err().unwrap().to_string();
     assert!(words.starts_with("source.lmdb: no samples in 1 files"), "{words}");
 
-    // A key that is no picture is a sample that cannot be decoded.
+    // A key that is no image is a sample that cannot be decoded.
     let all = LmdbSettings { keys: "label-*".into(), ..Default::default() };
     let (_root, source) = open(&bytes, &all).unwrap();
     let fault = Header::parse(&read(&source, 0).unwrap()).unwrap_err();

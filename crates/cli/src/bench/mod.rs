@@ -6,7 +6,7 @@
 //! * Without a file the sets are photo-like JPEGs that are made once and kept: 500x375, 2048x1536, progressive ones of
 //!   500x375, and the first with an eighth of them progressive. Beside them lie their pipeline files, which `run`, `plan`
 //!   and `dump` take as well.
-//! * Where pictures are decoded on the CPU there is one way to do it, and it is measured alone; what was asked for
+//! * Where images are decoded on the CPU there is one way to do it, and it is measured alone; what was asked for
 //!   besides is named with the reason.
 
 use std::path::{Path, PathBuf};
@@ -35,14 +35,14 @@ mod table;
 
 /// Measures the training chain by every route of decoding: rate, processor time, memory, first batch
 ///
-/// Each route alone, then all of them balanced. Without a pipeline file the pictures are made once and kept in
+/// Each route alone, then all of them balanced. Without a pipeline file the images are made once and kept in
 /// $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater bench --images 500 --epochs 3 --json")]
 pub struct Options {
     /// A pipeline file (TOML) instead of the sets that are made
     file: Option<PathBuf>,
-    /// Pictures of 500x375; of the progressive there are a quarter, of the large an eighth
+    /// Images of 500x375; of the progressive there are a quarter, of the large an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
     /// Measured epochs of each case; without it, until 3 seconds have passed
@@ -68,7 +68,7 @@ pub struct Options {
     case: Option<By>,
 }
 
-/// By what pictures are decoded in a case.
+/// By what images are decoded in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum By {

@@ -7,11 +7,11 @@ use feedwater_tools::synth::Settings;
 use super::super::{Failure, pictures};
 use super::keep;
 
-/// Pictures with a pipeline file.
+/// Images with a pipeline file.
 pub struct Set {
     pub name: String,
     pub file: PathBuf,
-    /// Every picture is progressive.
+    /// Every image is progressive.
     pub progressive: bool,
     /// The file is the user's, with a batch size of its own.
     pub is_users: bool,
@@ -82,7 +82,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// The lines of a list in which every eighth picture is a progressive one.
+/// The lines of a list in which every eighth image is a progressive one.
 fn mixed(folders: [&str; 2], small: &Settings, progressive: &Settings) -> String {
     let line = |index: u64| {
         let (folder, settings, index) = match index % 8 {

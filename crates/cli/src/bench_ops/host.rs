@@ -12,7 +12,7 @@ use feedwater::output;
 use feedwater::plan::{Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use feedwater::source::{HostPage, Source};
-use feedwater::transform::{HostTransform, Picture, Whole};
+use feedwater::transform::{FullDecoder, HostTransform, Picture};
 
 use super::super::Failure;
 use super::table::{Measured, Part, Row};
@@ -32,7 +32,7 @@ pub struct Bench<'a> {
     page: HostPage,
     decoder: HostDecoder,
     transform: HostTransform,
-    whole: Whole,
+    full_decoder: FullDecoder,
     tensor: Vec<u8>,
     steps: Vec<Step>,
     picture_megapixels: f64,
@@ -83,7 +83,10 @@ impl<'a> Bench<'a> {
             page: HostPage::default(),
             decoder: HostDecoder::new().strict(plan.settings.decode.strict),
             transform: HostTransform::new(plan),
-            whole: Whole::new(plan.settings.cache.presize, plan.settings.decode.orientation),
+            full_decoder: FullDecoder::new(
+                plan.settings.cache.presize,
+                plan.settings.decode.orientation,
+            ),
             tensor: vec![0; plan.shape.sample_bytes()],
             steps: steps.collect(),
             picture_megapixels: 0.0,
@@ -109,12 +112,13 @@ impl<'a> Bench<'a> {
 
         self.plan.check_pixels(&header)?;
         let (header, smaller) =
-            match settings.cache.decoded.is_some() && self.whole.resizes(&header) {
+            match settings.cache.decoded.is_some() && self.full_decoder.resizes(&header) {
                 true => {
-                    let ((orientation, pixels), took) =
-                        best(|| self.whole.decode(self.page.bytes(), &header, &mut self.decoder))?;
+                    let ((orientation, pixels), took) = best(|| {
+                        self.full_decoder.decode(self.page.bytes(), &header, &mut self.decoder)
+                    })?;
                     times.push((PRESIZE, took, stored));
-                    (decoded(self.whole.size(&header), orientation), Some(pixels))
+                    (decoded(self.full_decoder.size(&header), orientation), Some(pixels))
                 }
                 false => (header, None),
             };

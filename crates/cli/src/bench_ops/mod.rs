@@ -14,8 +14,8 @@
 //!   counts, so that no step pays for memory that the system gives it for the first time, nor for another program's turn.
 //! * Each operator gets the window that really reaches it in this chain. `decode, whole` is for comparison and not in the sum;
 //!   so is `decode to tensor`, which is what the loader runs: rows go from the decoder through the operators without a
-//!   picture between them, so it may cost less than its steps alone.
-//! * Megapixels are those of a step's input: of the picture for reading, parsing and planning; of the decoded window; of an
+//!   image between them, so it may cost less than its steps alone.
+//! * Megapixels are those of a step's input: of the image for reading, parsing and planning; of the decoded window; of an
 //!   operator's window; of the sample for the output conversion.
 //! * A sample that cannot be used is left out and counted.
 

@@ -20,7 +20,7 @@ pub struct RouteRow {
     pub images: u64,
     /// Mean of an image, by the device's clock, from a mark in the decoder's stream to the next.
     pub seconds: Option<f64>,
-    /// The same for a megapixel of the mean picture.
+    /// The same for a megapixel of the mean image.
     pub seconds_per_megapixel: Option<f64>,
     /// Why nothing was measured.
     pub reason: Option<String>,

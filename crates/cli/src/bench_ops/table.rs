@@ -26,7 +26,7 @@ pub struct Measured {
     pub left_out: u64,
     /// Why the first of them cannot.
     pub first_fault: Option<String>,
-    /// Of the mean picture.
+    /// Of the mean image.
     pub picture_megapixels: f64,
     /// The steps up to the decoded window, alone, for a mean image.
     pub load_seconds: f64,

@@ -152,7 +152,7 @@ pub fn values(image: &HostImage) -> &[u8] {
     }
 }
 
-/// The pictures here are good.
+/// The images here are good.
 fn broken(fault: Fault) -> Error {
     Error::Internal { problem: fault.to_string() }
 }

@@ -25,15 +25,15 @@ use super::{Check, Epoch, Found, epoch, words};
 /// How far nvJPEG's pixels may be from libjpeg-turbo's.
 pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
 
-/// The same where the decoder reduces the picture. libjpeg-turbo takes the low frequencies of each block; what the
+/// The same where the decoder reduces the image. libjpeg-turbo takes the low frequencies of each block; what the
 /// engines do nobody says. The mean of the pixels that stand for one, which is the other usual way, differs from it by up
-/// to 37 levels and by 0.6 on average in these pictures, and a picture that is off by a pixel by 210 and by 17.
+/// to 37 levels and by 0.6 on average in these images, and an image that is off by a pixel by 210 and by 17.
 const BOUND_REDUCED: Bound = Bound { most: 64, mean: 2.0 };
 
-/// Columns and rows of the pictures: no multiple of a block, and large enough for many.
+/// Columns and rows of the images: no multiple of a block, and large enough for many.
 const SIZE: Size = Size::new(203, 149);
 
-/// Pictures of each sort.
+/// Images of each sort.
 const PER_SORT: usize = 3;
 
 /// Windows as x, y, width, height: all, in the middle of blocks, corners, borders of one pixel, one pixel.
@@ -81,7 +81,7 @@ fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> 
     names.zip(found).map(|(what, found)| Check::new(name(what), found)).collect()
 }
 
-/// Decodes every window of every picture by a route, and compares by sort of JPEG.
+/// Decodes every window of every image by a route, and compares by sort of JPEG.
 fn all_sorts(route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
     let mut sorts: Vec<_> = SORTS.iter().map(|_| Ok(Compared::default())).collect();
     for (&window, expected) in WINDOWS.iter().zip(expected) {
@@ -156,7 +156,7 @@ impl Compared {
     }
 }
 
-/// Whether a picture went by the route, or, where the route does not take it, why not.
+/// Whether an image went by the route, or, where the route does not take it, why not.
 fn went(
     route: Route,
     header: &Header,
@@ -226,7 +226,7 @@ fn source() -> Result<Arc<Memory>, String> {
     Memory::new(samples).map(Arc::new).map_err(words)
 }
 
-/// The pictures, sort after sort, made once.
+/// The images, sort after sort, made once.
 fn files() -> Result<&'static [Vec<u8>], String> {
     static MADE: OnceLock<Result<Vec<Vec<u8>>, String>> = OnceLock::new();
     let make = || {

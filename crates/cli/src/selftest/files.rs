@@ -61,7 +61,7 @@ fn odd_on_cpu() -> Found {
     let odd = pictures::odd()?;
     let seen = epoch(odd_builder(&odd)?)?;
     complete(&odd, &seen)?;
-    // One picture, stored in two ways: the second is the first from right to left.
+    // One image, stored in two ways: the second is the first from right to left.
     let bytes = seen.data.len() / odd.len();
     let [first, second] = [0, 1].map(|place| &seen.data[place * bytes..][..bytes]);
     let rows = first.chunks_exact(3 * TO as usize).zip(second.chunks_exact(3 * TO as usize));

@@ -34,7 +34,7 @@ impl Gpu {
         Ok(Self { device, compiler, routes: routes.map(Iterator::collect) })
     }
 
-    /// Whether pictures can be decoded by a route, or why not.
+    /// Whether images can be decoded by a route, or why not.
     pub fn offers(&self, route: Route) -> Result<(), String> {
         match &self.routes {
             _ if route == Route::Cpu => Ok(()),
@@ -115,7 +115,7 @@ pub fn builder() -> Result<LoaderBuilder, String> {
     Ok(loaders::builder()?.device(DeviceChoice::Gpu(0)))
 }
 
-/// A loader whose pictures all go by one route, as far as it takes them.
+/// A loader whose images all go by one route, as far as it takes them.
 pub fn on_route(builder: LoaderBuilder, route: Route) -> LoaderBuilder {
     // With the CPU's alone decoding is not on the GPU.
     let place = if route == Route::Cpu { Placement::Cpu } else { Placement::Gpu };

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::Size;
-use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, Jpeg, SeenFree};
+use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
 use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, copy, fill, read_back};
 use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome};
 use feedwater::op::{Chain, RandomResizedCrop};
@@ -32,8 +32,8 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
 }
 
-/// Much work on a page, then a picture into it: whoever keeps the stream's order writes the picture last. Once without
-/// a wait on the host, which tells what the engines do, and once with it, after which the picture must be right.
+/// Much work on a page, then an image into it: whoever keeps the stream's order writes the image last. Once without
+/// a wait on the host, which tells what the engines do, and once with it, after which the image must be right.
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;
@@ -70,7 +70,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
                 picture: PICTURE,
                 wanted: window,
                 reduction: 1,
-                destination: SeenFree::wait(&page, last_use)?,
+                destination: HostIdle::wait(&page, last_use)?,
             };
             decoder
                 .decode(&stream, &[job])

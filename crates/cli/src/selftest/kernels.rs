@@ -1,6 +1,6 @@
 //! The kernels against the CPU: every operator and chains, bit for bit.
 //!
-//! Pictures are decoded on the CPU on both sides, so that nothing but the kernels differs. A loader launches the tiled
+//! Images are decoded on the CPU on both sides, so that nothing but the kernels differs. A loader launches the tiled
 //! kernel where a chain has one; the kernel with a thread for each pixel is launched besides, on the same samples.
 
 use std::sync::Arc;

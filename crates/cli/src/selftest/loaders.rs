@@ -13,7 +13,7 @@ use super::{Check, Found, epoch, words};
 const SAMPLES: u64 = 50;
 const BATCH: usize = 8;
 
-/// Encoded pictures with their labels.
+/// Encoded images with their labels.
 type Samples = Vec<(Vec<u8>, i64)>;
 
 /// All checks.
@@ -32,7 +32,7 @@ pub fn training() -> Chain {
         .then(Normalize::IMAGENET)
 }
 
-/// A loader of pictures in memory on the CPU; the label is the index.
+/// A loader of images in memory on the CPU; the label is the index.
 pub fn builder() -> Result<LoaderBuilder, String> {
     let source = Memory::new(samples()?).map_err(words)?;
     Ok(Loader::builder(source, training())
@@ -45,7 +45,7 @@ pub fn builder() -> Result<LoaderBuilder, String> {
         .device(DeviceChoice::Cpu))
 }
 
-/// The pictures, made once; the label is the index.
+/// The images, made once; the label is the index.
 pub fn samples() -> Result<Samples, String> {
     static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {

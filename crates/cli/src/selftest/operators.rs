@@ -62,7 +62,7 @@ fn parity(
     }
 }
 
-/// A window of a picture.
+/// A window of an image.
 fn input(index: u64, size: Size, window: Roi, pixels: PixelType) -> HostImage {
     let rgb = synth::picture(1, index, size.width, size.height);
     let whole = Image::from_data(size.window(), rgb);

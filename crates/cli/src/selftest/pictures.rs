@@ -34,7 +34,7 @@ const fn sampled(name: &'static str, sampling: SamplingFactor) -> Sort {
     Sort { name, sampling, gray: false, progressive: false, restart: 0 }
 }
 
-/// A picture of a sort.
+/// An image of a sort.
 pub fn jpeg(index: u64, size: Size, sort: Sort) -> Result<Vec<u8>, String> {
     encode(index, size, sort, if sort.gray { ColorType::Luma } else { ColorType::Rgb }, &[])
 }
@@ -104,7 +104,7 @@ pub struct Damaged {
     pub reason: Reason,
 }
 
-/// Files that are no pictures any more, with what is wrong with them.
+/// Files that are no images any more, with what is wrong with them.
 pub fn damaged() -> Result<Vec<Damaged>, String> {
     const SIZE: Size = Size::new(96, 80);
     let good = |index: u64| jpeg(20 + index, SIZE, sampled("", SamplingFactor::F_2_2));

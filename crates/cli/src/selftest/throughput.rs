@@ -15,10 +15,10 @@ use serde::Serialize;
 use super::gpu::{Gpu, on_route};
 use super::{Check, words};
 
-/// Columns and rows of the pictures.
+/// Columns and rows of the images.
 const SIZE: (u32, u32) = (500, 375);
 
-/// Pictures that differ; each is there several times.
+/// Images that differ; each is there several times.
 const PICTURES: usize = 32;
 
 /// Samples of an epoch.
@@ -105,7 +105,7 @@ fn builder(source: &Arc<Memory>) -> LoaderBuilder {
         .output(DType::F16, Layout::Nchw)
 }
 
-/// The pictures, made on all cores.
+/// The images, made on all cores.
 fn source() -> Result<Arc<Memory>, String> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let make = |first: usize| {

@@ -1,4 +1,4 @@
-//! The classic picture: loaders that make a batch each, their queue, and the consumer.
+//! The classic image: loaders that make a batch each, their queue, and the consumer.
 
 use feedwater::file;
 use feedwater_insight::model::{
@@ -12,7 +12,7 @@ use super::{Options, draw, percent, within};
 /// With this coefficient of variation, a queue of nothing but one batch for each loader, and delivery in order,
 /// 7 loaders give 98, 275 and 296 batches in 30 s for loading times of 2 s, 0.7 s and 0.35 s.
 const CV: f64 = 0.06;
-/// Events that are kept for the pictures.
+/// Events that are kept for the images.
 const EVENTS: u32 = 1_000_000;
 
 const PAGE: &str = include_str!("page.html");

@@ -1,4 +1,4 @@
-//! `simulate`: loaders, a queue and a consumer as a picture; or a measured pipeline on other hardware.
+//! `simulate`: loaders, a queue and a consumer as an image; or a measured pipeline on other hardware.
 
 use std::path::PathBuf;
 

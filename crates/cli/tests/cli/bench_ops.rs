@@ -22,7 +22,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Ten pictures of 80x60, and `pipeline.toml`, which ends with `chain`.
+/// Ten images of 80x60, and `pipeline.toml`, which ends with `chain`.
 fn workplace(head: &str, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =

@@ -185,7 +185,7 @@ fn a_directory_of_another_source_or_other_settings_is_refused_with_the_differenc
     assert!(words.contains("samples was 11, is 5"), "{words}");
 }
 
-/// A folder of pictures in two classes, and the source that it is.
+/// A folder of images in two classes, and the source that it is.
 fn folder(root: &Path) -> Directory {
     for (number, (bytes, _)) in pictures().into_iter().enumerate() {
         let class = root.join(format!("class{}", number / 6));
@@ -308,7 +308,7 @@ fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_
     assert_eq!(files(root.path()), files(fresh.path()));
 }
 
-/// A source that tells no version is read again: here pictures in memory.
+/// A source that tells no version is read again: here images in memory.
 #[test]
 fn a_source_without_versions_is_compared_by_its_bytes() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));

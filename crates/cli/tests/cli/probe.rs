@@ -24,7 +24,7 @@ fn counts<'a>(counts: &[(&'a str, u64)]) -> BTreeMap<&'a str, u64> {
     counts.iter().copied().collect()
 }
 
-/// Good pictures of three sorts, a cut one, an empty one and one that is no picture.
+/// Good images of three sorts, a cut one, an empty one and one that is no image.
 fn mixed() -> Memory {
     let cut = jpeg(4, 64, 48)[..200].to_vec();
     let samples =

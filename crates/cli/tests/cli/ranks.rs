@@ -29,7 +29,7 @@ const VARIABLES: [&str; 13] = [
     "JOB_COMPLETION_INDEX",
 ];
 
-/// Pictures, and a pipeline file for each `last`, with more lines for `[loader]`.
+/// Images, and a pipeline file for each `last`, with more lines for `[loader]`.
 fn workplace(more: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings = synth::Settings {

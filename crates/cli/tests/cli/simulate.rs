@@ -1,4 +1,4 @@
-//! `feedwater simulate`: the classic picture, and a measured pipeline on other hardware.
+//! `feedwater simulate`: the classic image, and a measured pipeline on other hardware.
 
 use std::fs;
 use std::path::Path;

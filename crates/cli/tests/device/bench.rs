@@ -27,7 +27,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// Ten small pictures, and `pipeline.toml`, which begins with `head`.
+/// Ten small images, and `pipeline.toml`, which begins with `head`.
 fn workplace(head: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -180,7 +180,7 @@ fn what_cannot_be_asked_for_is_misuse_and_what_cannot_be_measured_is_failure() {
     let output = bench(dir.path(), &["wrong.toml"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
 
-    // Before pictures are made for nothing.
+    // Before images are made for nothing.
     let mut command = bench(dir.path(), &["--device", "gpu"]);
     let output = command.env("FEEDWATER_LIBCUDA", "/nowhere/libcuda.so").output().unwrap();
     assert_eq!(output.status.code(), Some(1));

@@ -48,7 +48,7 @@ width = 20
 height = 16
 "#;
 
-/// Pictures of 80x60 or 60x80 by turns, and `pipeline.toml`, which ends with `chain`.
+/// Images of 80x60 or 60x80 by turns, and `pipeline.toml`, which ends with `chain`.
 fn workplace(images: u64, chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (class, (width, height)) in [(80, 60), (60, 80)].into_iter().enumerate() {

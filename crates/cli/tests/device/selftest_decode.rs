@@ -102,7 +102,7 @@ unsafe extern "C" fn means(
     let Ok(header) = Header::parse(file) else { return BAD_JPEG };
     let [columns, rows] = [header.size.width as usize, header.size.height as usize];
     let mut whole = vec![0; 3 * columns * rows];
-    // SAFETY: as above, and the vector has room for the whole picture.
+    // SAFETY: as above, and the vector has room for the whole image.
     let status =
         unsafe { exact(bytes, count, 1, 0, 0, columns as i32, rows as i32, whole.as_mut_ptr()) };
     // SAFETY: as above.
@@ -286,7 +286,7 @@ fn what_is_within_the_tolerance_passes_and_what_is_not_is_found() {
     }
 }
 
-/// What the engines do when they reduce is not documented: a mean of pixels is within the bound, and a picture that is
+/// What the engines do when they reduce is not documented: a mean of pixels is within the bound, and an image that is
 /// off by a column is not.
 #[test]
 fn a_reduction_may_be_made_in_another_way_but_not_of_other_pixels() {

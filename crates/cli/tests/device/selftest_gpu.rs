@@ -1,5 +1,5 @@
 //! The built program on a GPU, which is the simulated one: a driver, a run-time compiler and an nvJPEG that stand
-//! for the API and the order of events, and an nvJPEG that gives a pattern instead of a picture.
+//! for the API and the order of events, and an nvJPEG that gives a pattern instead of an image.
 
 use crate::simulated;
 use std::fs;
@@ -41,7 +41,7 @@ fn checks(result: &Value) -> Vec<(String, String, String)> {
     all.map(|it| (text(&it["name"]), text(&it["result"]), text(&it["detail"]))).collect()
 }
 
-/// A pipeline that needs one kernel, and the pictures for it.
+/// A pipeline that needs one kernel, and the images for it.
 fn workplace(chain: &str) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -147,7 +147,7 @@ exec c++ "$@"
     assert!(failed[0].2.contains("as f32 nchw: byte 0 (sample 0) is "), "{failed:?}");
 }
 
-/// Whether a check compares what nvJPEG has decoded with the picture.
+/// Whether a check compares what nvJPEG has decoded with the image.
 fn shows_a_pattern(name: &str) -> bool {
     // What a route leaves to the CPU, and what does not look at pixels, is well all the same.
     let well = ["route=cpu/", "route=hardware/progressive", "route=cuda/progressive"];
@@ -155,7 +155,7 @@ fn shows_a_pattern(name: &str) -> bool {
         && !well.iter().any(|it| name.contains(it))
 }
 
-/// Whether a check does so with pictures of which the loader chooses the route, which may be the CPU's.
+/// Whether a check does so with images of which the loader chooses the route, which may be the CPU's.
 fn is_balanced(name: &str) -> bool {
     ["gpu/policy/skip", "gpu/policy/substitute", "gpu/two-at-once"].contains(&name)
 }

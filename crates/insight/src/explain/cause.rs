@@ -23,7 +23,7 @@ pub enum Cause {
     Header,
     /// Decoding on the host.
     Decoding,
-    /// Decoding on the host of pictures that are far larger than what is made of them.
+    /// Decoding on the host of images that are far larger than what is made of them.
     HugePictures,
     /// The operators on the host.
     Transforming,
@@ -104,7 +104,7 @@ const CONTENDED: f64 = 1.25;
 const NEAR: f64 = 0.95;
 /// Batches that cost so much of the time besides their samples are tiny.
 const ONCE_A_BATCH: f64 = 0.25;
-/// Pictures with so many times the pixels that are made of them are huge.
+/// Images with so many times the pixels that are made of them are huge.
 const HUGE: f64 = 24.0;
 
 /// What limits this model.

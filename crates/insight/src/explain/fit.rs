@@ -27,7 +27,7 @@ const COPY: f64 = 30e-6;
 /// A thread whose samples take so much longer than the others' is a straggler.
 const STRAGGLER: f64 = 1.4;
 /// And by so many standard errors of a thread's mean: what varies much is unlike from thread to thread by chance.
-const SURE: f64 = 4.0;
+const MIN_STANDARD_ERRORS: f64 = 4.0;
 /// A model that is so far from what was measured has something wrong in it.
 const DOUBTFUL: f64 = 0.12;
 /// A stage of which less is work than this has the shape of its waiting.
@@ -35,7 +35,7 @@ const STEADY: f64 = 0.8;
 /// Samples that take less say nothing of their thread.
 const LONG: f64 = 100e-6;
 /// Samples of a thread before it is judged.
-const ENOUGH: u64 = 16;
+const MIN_SAMPLES_PER_THREAD: u64 = 16;
 
 /// Makes the model of what was measured.
 ///
@@ -239,7 +239,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     };
     let means: Vec<Option<f64>> = profile
         .workers()
-        .map(|it| (it.count >= ENOUGH).then(|| busy(it) / it.count as f64))
+        .map(|it| (it.count >= MIN_SAMPLES_PER_THREAD).then(|| busy(it) / it.count as f64))
         .collect();
     let mut known: Vec<f64> = means.iter().copied().flatten().filter(|it| *it > 0.0).collect();
     known.sort_by(f64::total_cmp);
@@ -252,7 +252,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let variation = variation(profile);
     for ((slow, mean), thread) in slow.iter_mut().zip(means).zip(profile.workers()) {
         let ratio = mean.map_or(1.0, |mean| mean / usual);
-        let chance = 1.0 + SURE * variation / (thread.count.max(1) as f64).sqrt();
+        let chance = 1.0 + MIN_STANDARD_ERRORS * variation / (thread.count.max(1) as f64).sqrt();
         *slow = if ratio >= STRAGGLER.max(chance) { ratio } else { 1.0 };
     }
     slow

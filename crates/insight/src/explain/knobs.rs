@@ -30,9 +30,9 @@ pub struct Knob {
 /// A gain that is worth naming.
 pub(super) const WORTH: f64 = 0.03;
 /// What less gains nearly as much is chosen.
-const ENOUGH: f64 = 0.98;
+const NEARLY_AS_MUCH: f64 = 0.98;
 /// The same of a batch size, which training sees.
-const ENOUGH_OF_BATCH: f64 = 0.9;
+const NEARLY_AS_LARGE: f64 = 0.9;
 /// A step that is shorter is a loop that does nothing.
 const STEP: f64 = 50e-6;
 const HAND_OVER: &str = "hand_over";
@@ -98,7 +98,7 @@ fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     for many in steps {
         rates.push((many, forecast(&with(many))?.samples_per_second));
     }
-    Ok(least(&rates, ENOUGH).filter(|many| *many != now).map(|many| Tried {
+    Ok(least(&rates, NEARLY_AS_MUCH).filter(|many| *many != now).map(|many| Tried {
         setting: format!("loader.workers = {many}"),
         cost: format!("{} threads more", many - now),
         model: with(many),
@@ -112,7 +112,7 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     for prefetch in [2, 3, 4, 6, 8, 12, 16, 24, 32].into_iter().filter(|it| *it > now) {
         rates.push((prefetch, forecast(&with(prefetch))?.samples_per_second));
     }
-    Ok(least(&rates, ENOUGH).filter(|it| *it != now).map(|prefetch| Tried {
+    Ok(least(&rates, NEARLY_AS_MUCH).filter(|it| *it != now).map(|prefetch| Tried {
         setting: format!("loader.prefetch = {prefetch}"),
         cost: format!(
             "{} more memory",
@@ -152,7 +152,7 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     for many in steps.into_iter().filter(|it| u64::from(*it) <= most) {
         rates.push((many, forecast(&with(many))?.samples_per_second));
     }
-    Ok(least(&rates, ENOUGH_OF_BATCH).filter(|it| *it != model.batch).map(|many| Tried {
+    Ok(least(&rates, NEARLY_AS_LARGE).filter(|it| *it != model.batch).map(|many| Tried {
         setting: format!("loader.batch = {many}"),
         cost: "another batch size, which training sees".into(),
         model: with(many),
@@ -174,7 +174,7 @@ fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// The set's pictures in memory, decoded: neither read nor decoded from the second epoch on.
+/// The set's images in memory, decoded: neither read nor decoded from the second epoch on.
 fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * 3.0 * profile.data.mean_pixels;
     let setup = &profile.setup;
@@ -197,7 +197,7 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// The set packed anew with smaller pictures: bytes, and with them decoding and reading, shrink with the pixels.
+/// The set packed anew with smaller images: bytes, and with them decoding and reading, shrink with the pixels.
 fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let shorter = (f64::from(setup.width.max(setup.height)) * 8.0 / 7.0 / 8.0).round() * 8.0;

@@ -7,9 +7,9 @@ use crate::profile::Profile;
 pub const SYNC: &str = "sync";
 
 /// Steps of a rank before it is judged by them.
-const ENOUGH: f64 = 8.0;
+const MIN_STEPS_PER_RANK: f64 = 8.0;
 /// And by so many standard errors of their mean: steps that vary much differ from rank to rank by chance.
-const SURE: f64 = 4.0;
+const MIN_STANDARD_ERRORS: f64 = 4.0;
 
 /// The consumer's own part of a profile.
 #[derive(Clone, Copy, Debug)]
@@ -33,12 +33,12 @@ impl Own {
         let sync = consumer.spans.iter().filter(|it| it.name == SYNC).map(|it| it.seconds);
         let own = (all - sync.sum::<f64>()).max(1e-9 * images);
         let steps = consumer.stepped / consumer.step.mean.max(1e-9);
-        let error = SURE * consumer.step.cv / steps.max(1.0).sqrt();
+        let error = MIN_STANDARD_ERRORS * consumer.step.cv / steps.max(1.0).sqrt();
         Self {
             step: own / images,
             share: (own / all.max(1e-9 * images)).min(1.0),
             alone: images / (consumer.waited + own),
-            chance: if steps < ENOUGH { f64::INFINITY } else { 1.0 + error },
+            chance: if steps < MIN_STEPS_PER_RANK { f64::INFINITY } else { 1.0 + error },
         }
     }
 

@@ -13,7 +13,7 @@ mod stage;
 /// What a loader did in some time, and under which settings. Times are in seconds.
 ///
 /// All counts, shares and means are of that time alone. Of the whole time since the loader was built are the most of
-/// something (memory, the longest of a [`Latency`]), and the pictures that were kept as examples.
+/// something (memory, the longest of a [`Latency`]), and the images that were kept as examples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
@@ -29,7 +29,7 @@ pub struct Profile {
     pub data: Data,
     /// Each stage that was met, all threads together.
     pub stages: Vec<StageProfile>,
-    /// Each decode route, where pictures are decoded for a device.
+    /// Each decode route, where images are decoded for a device.
     pub routes: Vec<RouteProfile>,
     /// What was measured of memory, since the loader was built.
     pub memory: MemoryProfile,
@@ -67,7 +67,7 @@ pub struct Setup {
     pub cores: u32,
     /// Samples that may be on the device at a time, on their way into a batch; `None` without a device.
     pub pages: Option<u32>,
-    /// Whether pictures are decoded on the device.
+    /// Whether images are decoded on the device.
     pub decodes_on_device: bool,
     /// The operators that run on the host.
     pub operators_on_host: u32,
@@ -113,7 +113,7 @@ pub struct Data {
     pub epoch_samples: u64,
     /// Mean bytes of a file.
     pub mean_bytes: f64,
-    /// Mean pixels of a picture.
+    /// Mean pixels of an image.
     pub mean_pixels: f64,
     /// Mean pixels of the window that is decoded.
     pub mean_window_pixels: f64,
@@ -122,7 +122,7 @@ pub struct Data {
     pub read_slowdown: Option<f64>,
     /// Mean number of other reads in flight when one begins.
     pub read_others: f64,
-    /// Some of the pictures that were met since the loader was built.
+    /// Some of the images that were met since the loader was built.
     pub pictures: Vec<Seen>,
 }
 
@@ -163,7 +163,7 @@ pub struct StageProfile {
 pub struct RouteProfile {
     /// `hardware`, `cuda`, `host` or `cpu`.
     pub route: String,
-    /// Pictures that were finished, those of batches ahead of the consumer included.
+    /// Images that were finished, those of batches ahead of the consumer included.
     pub pictures: u64,
     /// Of those that all routes finished; 0 where none was.
     pub share: f64,
@@ -306,7 +306,7 @@ pub struct Moment {
     pub busy: [f64; STAGES],
 }
 
-/// A picture of the set.
+/// An image of the set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {

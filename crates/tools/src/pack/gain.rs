@@ -1,4 +1,4 @@
-//! What smaller pictures would gain, measured before any is written.
+//! What smaller images would gain, measured before any is written.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,22 +12,22 @@ use feedwater::op::Chain;
 use feedwater::plan::{self, Last, OnError};
 use feedwater::source::{HostPage, Memory, Source};
 
-/// The same pictures as they are, and smaller.
+/// The same images as they are, and smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gain {
-    /// Pictures that were tried.
+    /// Images that were tried.
     pub images: u64,
     /// Their bytes as they are.
     pub bytes_before: u64,
     /// Their bytes when they are smaller.
     pub bytes_after: u64,
-    /// Pictures a second that one thread of the CPU decodes and transforms, as they are.
+    /// Images a second that one thread of the CPU decodes and transforms, as they are.
     pub images_per_second_before: f64,
     /// The same of the smaller ones.
     pub images_per_second_after: f64,
 }
 
-/// Makes `looks` pictures, evenly spread over the source, smaller in memory, and runs both sets through `chain` with one
+/// Makes `looks` images, evenly spread over the source, smaller in memory, and runs both sets through `chain` with one
 /// thread of the CPU, in turns; the best of five rounds counts. Samples that cannot be used are left out.
 ///
 /// # Errors
@@ -75,7 +75,7 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
     })
 }
 
-/// Pictures a second of one epoch.
+/// Images a second of one epoch.
 fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     let images = set.len();
     let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };

@@ -49,7 +49,7 @@ pub struct Made {
     pub name: String,
     /// Bytes after which a shard ends.
     pub shard_bytes: u64,
-    /// Whether pictures were made smaller.
+    /// Whether images were made smaller.
     pub presize: Option<Presize>,
     /// Whether samples that cannot be used were left out.
     pub skip: bool,

@@ -1,6 +1,6 @@
-//! Any source as a few large files, which disks and object stores read fastest; smaller pictures on the way, if wanted.
+//! Any source as a few large files, which disks and object stores read fastest; smaller images on the way, if wanted.
 //!
-//! * The samples are in the order of the source, with its labels. A picture is copied byte for byte, or made smaller.
+//! * The samples are in the order of the source, with its labels. An image is copied byte for byte, or made smaller.
 //! * A shard ends with the sample that brings it to the bytes that were asked for. Where it ends depends on nothing but
 //!   the source and the settings, so the same source gives the same files, whatever the number of threads.
 //! * A shard is written under a hidden name and gets its own when it is on the disk, so whoever reads the directory sees
@@ -52,7 +52,7 @@ pub struct Settings {
     pub name: String,
     /// Bytes after which a shard ends, at least 1. Default 256 MiB.
     pub shard_bytes: u64,
-    /// Makes pictures smaller. Default: they are copied.
+    /// Makes images smaller. Default: they are copied.
     pub presize: Option<Presize>,
     /// Deletes what an earlier pack has written into the directory, whatever its source and settings, and packs everything.
     /// Default false.
@@ -61,7 +61,7 @@ pub struct Settings {
     pub skip: bool,
     /// Threads that read, and decode and encode what is made smaller. Default: the machine's cores.
     pub threads: usize,
-    /// Samples beyond these cannot be used. Where pictures are made smaller, a thread has 32 MiB for one, and all together have
+    /// Samples beyond these cannot be used. Where images are made smaller, a thread has 32 MiB for one, and all together have
     /// `large_image_memory` for those that need more.
     pub limits: Limits,
     /// Whether a damaged image cannot be used, as `decode.strict` has it. Default true.
@@ -260,7 +260,7 @@ impl<'a> Maker<'a> {
         Sample { origin, picture: read.and_then(|()| self.picture()) }
     }
 
-    /// The picture of the sample that was read.
+    /// The image of the sample that was read.
     fn picture(&mut self) -> Result<Picture, Fault> {
         let bytes = self.page.bytes();
         let header = Header::parse_as(bytes, self.strict)?;

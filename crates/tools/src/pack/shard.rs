@@ -54,7 +54,7 @@ pub(super) struct Item<'a> {
     pub key: &'a str,
     /// Where it came from.
     pub location: &'a str,
-    /// The name of the picture's format in lower case: `jpg`, `png`.
+    /// The name of the image's format in lower case: `jpg`, `png`.
     pub extension: &'a str,
     pub label: i64,
     pub bytes: &'a [u8],
@@ -69,7 +69,7 @@ pub struct Shard {
     pub samples: u64,
     /// Bytes of the file.
     pub bytes: u64,
-    /// CRC-32C of labels and pictures, one sample after another.
+    /// CRC-32C of labels and images, one sample after another.
     pub crc: u32,
     /// Index in the source of the first sample after it.
     pub end: u64,

@@ -8,7 +8,7 @@ use super::{Manifest, ShardFormat};
 use feedwater::error::{Error, Result};
 use feedwater::source::{HostPage, Source, TfRecord, WebDataset};
 
-/// Reads every sample of a packed directory back as a loader would, and compares labels and pictures with the checksums
+/// Reads every sample of a packed directory back as a loader would, and compares labels and images with the checksums
 /// that were made when they were written; makes the index beside each shard on the way. Gives the number of samples;
 /// `progress` is told after each.
 ///

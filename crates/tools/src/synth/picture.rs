@@ -1,8 +1,8 @@
-//! One picture.
+//! One image.
 
 use feedwater::random::{SampleKey, SampleRng};
 
-/// Picture number `index` of the set `seed`: `3 * width * height` bytes of RGB, row after row.
+/// Image number `index` of the set `seed`: `3 * width * height` bytes of RGB, row after row.
 pub fn picture(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
     let scene = Scene::new(seed, index, width, height);
     let (width, height) = (width as usize, height as usize);
@@ -20,7 +20,7 @@ pub fn picture(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
 
 type Colour = [f32; 3];
 
-/// What is in the picture.
+/// What is in the image.
 struct Scene {
     width: usize,
     height: usize,
@@ -28,7 +28,7 @@ struct Scene {
     corners: [Colour; 4],
     /// Clouds: brightness of the background.
     clouds: Vec<Noise>,
-    /// Slow changes of red against blue over the whole picture.
+    /// Slow changes of red against blue over the whole image.
     tint: Noise,
     /// Fine structure, as strong as the surface under it says.
     grain: Vec<Noise>,
@@ -39,7 +39,7 @@ struct Scene {
     salt: u32,
 }
 
-/// How much of the finest structure is left in a picture of so many pixels across, 0 to 1: what a lens does not
+/// How much of the finest structure is left in an image of so many pixels across, 0 to 1: what a lens does not
 /// resolve is spread over more pixels the more there are, so that large photographs have fewer bytes per pixel.
 fn sharpness(side: f32) -> f32 {
     const RESOLVED: f32 = 375.0;
@@ -47,7 +47,7 @@ fn sharpness(side: f32) -> f32 {
     root * root.sqrt()
 }
 
-/// One row of the picture while it is painted.
+/// One row of the image while it is painted.
 struct Row {
     colour: Vec<Colour>,
     /// Strength of the grain, 0 to 1.
@@ -209,7 +209,7 @@ struct Noise {
     cell: usize,
     /// Share of the next point at each pixel of a cell.
     shares: Vec<f32>,
-    /// Where in its cell the picture begins.
+    /// Where in its cell the image begins.
     shift: [usize; 2],
     amplitude: f32,
     salt: u32,

@@ -1,4 +1,4 @@
-//! Engines of given speeds, in virtual time, with what is around them: pictures of many sizes, few pages, and
+//! Engines of given speeds, in virtual time, with what is around them: images of many sizes, few pages, and
 //! completions that are seen late.
 
 use std::collections::VecDeque;
@@ -7,18 +7,18 @@ use std::time::{Duration, Instant};
 use crate::plan::Route;
 use crate::random::{SampleKey, SampleRng};
 
-use super::super::{Balancer, Lane, PictureWork, Ticket};
+use super::super::{Balancer, PictureWork, RouteQueue, Ticket};
 
 pub const ROUTES: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
 
-/// An engine of known speed: so many seconds a picture, a byte and a pixel, in each of its places.
+/// An engine of known speed: so many seconds an image, a byte and a pixel, in each of its places.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub places: usize,
     pub picture: f64,
     pub byte: f64,
     pub pixel: f64,
-    /// Pictures that are taken and end together in one call, and what a call costs besides. 1 where each is alone.
+    /// Images that are taken and end together in one call, and what a call costs besides. 1 where each is alone.
     pub group: usize,
     pub call: f64,
     pub capacity: usize,
@@ -36,8 +36,8 @@ impl Engine {
         Self { group, call, ..self }
     }
 
-    pub fn lane(&self, route: Route) -> Lane {
-        Lane {
+    pub fn queue(&self, route: Route) -> RouteQueue {
+        RouteQueue {
             route,
             parallel: if self.group > 1 { self.group } else { self.places },
             capacity: self.capacity,
@@ -76,7 +76,7 @@ pub fn pictures(count: usize, seed: u64) -> Vec<Picture> {
     (0..count).map(picture).collect()
 }
 
-/// Who says where the next picture goes.
+/// Who says where the next image goes.
 pub trait Choice {
     fn choose(
         &mut self,
@@ -95,9 +95,9 @@ pub struct Balanced {
 
 impl Balanced {
     pub fn new(engines: &[Engine]) -> Self {
-        let lanes: Vec<Lane> =
-            engines.iter().zip(ROUTES).map(|(it, route)| it.lane(route)).collect();
-        Self { balancer: Balancer::new(&lanes), base: Instant::now(), allowed: [true; 3] }
+        let queues: Vec<RouteQueue> =
+            engines.iter().zip(ROUTES).map(|(it, route)| it.queue(route)).collect();
+        Self { balancer: Balancer::new(&queues), base: Instant::now(), allowed: [true; 3] }
     }
 
     fn at(&self, seconds: f64) -> Instant {
@@ -118,10 +118,10 @@ impl Choice for Balanced {
     ) -> Option<(usize, Option<Ticket>)> {
         let allowed = |route| self.allowed[lane_of(route)];
         let ticket = self.balancer.choose(allowed, picture.work, self.at(now))?;
-        let lane = lane_of(ticket.route());
-        assert!(free[lane], "no more than the lane's capacity");
-        assert!(self.allowed[lane], "only routes that are allowed");
-        Some((lane, Some(ticket)))
+        let queue = lane_of(ticket.route());
+        assert!(free[queue], "no more than the queue's capacity");
+        assert!(self.allowed[queue], "only routes that are allowed");
+        Some((queue, Some(ticket)))
     }
 
     fn finish(&mut self, ticket: Option<Ticket>, now: f64) {
@@ -129,7 +129,7 @@ impl Choice for Balanced {
     }
 }
 
-/// Shares that are fixed beforehand: each picture goes to the lane that is most behind its share.
+/// Shares that are fixed beforehand: each image goes to the queue that is most behind its share.
 struct Fixed {
     shares: Vec<f64>,
     given: Vec<f64>,
@@ -138,22 +138,22 @@ struct Fixed {
 impl Choice for Fixed {
     fn choose(&mut self, free: &[bool], _: &Picture, _: f64) -> Option<(usize, Option<Ticket>)> {
         let total: f64 = self.given.iter().sum::<f64>() + 1.0;
-        let behind = |lane: usize| self.shares[lane] * total - self.given[lane];
-        let lane = (0..self.shares.len()).max_by(|&a, &b| behind(a).total_cmp(&behind(b)))?;
-        if !free[lane] {
+        let behind = |queue: usize| self.shares[queue] * total - self.given[queue];
+        let queue = (0..self.shares.len()).max_by(|&a, &b| behind(a).total_cmp(&behind(b)))?;
+        if !free[queue] {
             return None;
         }
-        self.given[lane] += 1.0;
-        Some((lane, None))
+        self.given[queue] += 1.0;
+        Some((queue, None))
     }
 }
 
 /// How the loader around the engines behaves.
 #[derive(Clone, Copy)]
 pub struct Surroundings {
-    /// Pictures that may be in flight.
+    /// Images that may be in flight.
     pub pages: usize,
-    /// Seconds from one picture's being read to the next one's.
+    /// Seconds from one image's being read to the next one's.
     pub read: f64,
     /// Seconds between two looks at what is over.
     pub look: f64,
@@ -163,18 +163,18 @@ pub const USUAL: Surroundings = Surroundings { pages: 128, read: 15e-6, look: 40
 
 #[derive(Default)]
 pub struct Outcome {
-    /// Pictures a second, until all but the last 200 were over: the rest is over when its slowest is.
+    /// Images a second, until all but the last 200 were over: the rest is over when its slowest is.
     pub rate: f64,
-    /// Lane of each picture.
-    pub lanes: Vec<usize>,
-    /// Seconds from the choice until it was over, of each picture.
+    /// RouteQueue of each image.
+    pub queues: Vec<usize>,
+    /// Seconds from the choice until it was over, of each image.
     pub latencies: Vec<f64>,
-    /// Share of the time in which an engine had a free place while another had more pictures waiting than it works on at
+    /// Share of the time in which an engine had a free place while another had more images waiting than it works on at
     /// once twice over.
     pub idle: f64,
 }
 
-/// A picture on its way.
+/// An image on its way.
 struct Running {
     picture: usize,
     begun: f64,
@@ -186,10 +186,10 @@ struct Working<'a> {
     engine: Engine,
     pictures: &'a [Picture],
     waiting: VecDeque<Running>,
-    /// End and pictures of each call.
+    /// End and images of each call.
     calls: Vec<(f64, Vec<Running>)>,
     over: Vec<(f64, Running)>,
-    /// Pictures that nobody has seen to be over.
+    /// Images that nobody has seen to be over.
     taken: usize,
 }
 
@@ -224,14 +224,14 @@ impl<'a> Working<'a> {
             let begin = content.iter().fold(since, |begin, it| begin.max(it.begun));
             let works =
                 content.iter().map(|it| self.engine.seconds(&self.pictures[it.picture], begin));
-            // The engine's places share the pictures of a group.
+            // The engine's places share the images of a group.
             let shared = if group > 1 { places as f64 } else { 1.0 };
             self.calls.push((begin + call + works.sum::<f64>() / shared, content));
         }
     }
 }
 
-/// Runs all pictures through the engines.
+/// Runs all images through the engines.
 pub fn simulate(
     engines: &[Engine],
     pictures: &[Picture],
@@ -244,8 +244,8 @@ pub fn simulate(
     while done < pictures.len() {
         working.iter_mut().for_each(|engine| engine.run(now));
         let idles = |it: &Working| it.waiting.is_empty() && it.calls.is_empty();
-        let queues = |it: &Working| it.waiting.len() > 2 * it.engine.lane(Route::Cpu).parallel;
-        if next < pictures.len() && working.iter().any(idles) && working.iter().any(queues) {
+        let has_queue = |it: &Working| it.waiting.len() > 2 * it.engine.queue(Route::Cpu).parallel;
+        if next < pictures.len() && working.iter().any(idles) && working.iter().any(has_queue) {
             idle += around.read;
         }
         if now >= looked + around.look {
@@ -265,10 +265,10 @@ pub fn simulate(
         let in_flight: usize = working.iter().map(|it| it.taken).sum();
         if next < pictures.len() && in_flight < around.pages {
             let free: Vec<bool> = working.iter().map(|it| it.taken < it.engine.capacity).collect();
-            if let Some((lane, ticket)) = choice.choose(&free, &pictures[next], now) {
-                working[lane].taken += 1;
-                working[lane].waiting.push_back(Running { picture: next, begun: now, ticket });
-                outcome.lanes.push(lane);
+            if let Some((queue, ticket)) = choice.choose(&free, &pictures[next], now) {
+                working[queue].taken += 1;
+                working[queue].waiting.push_back(Running { picture: next, begun: now, ticket });
+                outcome.queues.push(queue);
                 next += 1;
             }
         }

@@ -86,7 +86,7 @@ std = [0.229, 0.224, 0.225]
 const PIPELINE: &str =
     "[source]\ndirectory = \"data\"\n[loader]\nbatch = 4\nshuffle = true\nseed = 5\n";
 
-/// Ten small pictures in three classes, and `pipeline.toml`.
+/// Ten small images in three classes, and `pipeline.toml`.
 fn workplace() -> TempDir {
     let dir = tempfile::tempdir().unwrap();
     let settings =
@@ -187,7 +187,7 @@ fn a_wrong_pipeline_file_is_misuse_and_names_the_key() {
         (format!("{PIPELINE}{}", CHAIN.replace("0.224", "0")), "chain[2].std[1]: must be"),
         (CHAIN.to_string(), "source: is missing"),
         ("[source".to_string(), "unclosed table"),
-        // The source is there, but no chain makes pictures of one size.
+        // The source is there, but no chain makes images of one size.
         (PIPELINE.to_string(), "chain: "),
     ] {
         write(&dir, "wrong.toml", &text);

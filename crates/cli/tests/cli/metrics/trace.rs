@@ -107,7 +107,7 @@ fn a_trace_keeps_the_latest_spans_in_the_memory_that_its_row_says() {
     assert_eq!(tracks["consumer"].last().unwrap().2["args"]["batch"], 19);
     assert!(trace["otherData"]["lost_events"].as_u64().unwrap() >= 22);
     let row = loader.footprint().row("trace").unwrap();
-    assert_eq!(row.total_bytes(), trace_bytes(16, loader.measured().lanes.len() as u64));
+    assert_eq!(row.total_bytes(), trace_bytes(16, loader.measured().by_thread.len() as u64));
     assert!(row.note.contains(&format!("each of {} tracks", 3 + OTHER_TRACKS)), "{}", row.note);
 }
 

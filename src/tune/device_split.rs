@@ -1,16 +1,17 @@
-//! Which division of the work between CPU and device is tried next.
+//! Which split of the work between CPU and device is tried next.
 
 use crate::plan::Offload;
 use feedwater_insight::model::{Limit, On};
 
-use super::{Trial, WAITS};
+use super::{NEGLIGIBLE_WAIT_SHARE, Trial};
 
-/// The division to try next, with the question that it answers; `all` are those that there are, the least on the device first.
+/// The split to try next, with the question that it answers; `all` are those that there are, the least on the device first.
 pub(super) fn next(trials: &[Trial], all: &[Offload]) -> Option<(Offload, &'static str)> {
     let tried = |number: &usize| trials.iter().any(|it| it.choice.offload == all[*number]);
     let place = |trial: &Trial| all.iter().position(|it| *it == trial.choice.offload);
     let middle = |from: usize, to: usize| (from < to).then(|| usize::midpoint(from, to));
-    let content = trials.iter().filter(|it| it.waits < WAITS).filter_map(place).min();
+    let content =
+        trials.iter().filter(|it| it.waits < NEGLIGIBLE_WAIT_SHARE).filter_map(place).min();
     if let Some(enough) = content {
         // What is below the least that does was too little.
         let below = (0..enough).rev().find(tried);

@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 /// A fixed number of interchangeable things. What was put back longest ago is taken first, so that the device is most
 /// likely to be done with it.
-pub(in crate::loader) struct Depot<T> {
+pub(in crate::loader) struct ObjectPool<T> {
     state: Mutex<State<T>>,
     changed: Condvar,
 }
@@ -15,13 +15,13 @@ struct State<T> {
     closed: bool,
 }
 
-impl<T> Depot<T> {
+impl<T> ObjectPool<T> {
     pub fn new(things: impl IntoIterator<Item = T>) -> Self {
         let state = State { things: things.into_iter().collect(), closed: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
-    /// Waits for one; `None` when the depot is closed, since nobody may be left who puts one back.
+    /// Waits for one; `None` when the pool is closed, since nobody may be left who puts one back.
     pub fn take(&self) -> Option<T> {
         let mut state = self.lock();
         loop {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn what_was_put_back_longest_ago_is_taken_first() {
-        let depot = Depot::new([1, 2, 3]);
+        let depot = ObjectPool::new([1, 2, 3]);
         let first = depot.take().unwrap();
         depot.put_back(first);
         assert_eq!([depot.take(), depot.take(), depot.take()], [Some(2), Some(3), Some(1)]);
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn what_suits_is_preferred() {
-        let depot = Depot::new([1, 2, 3]);
+        let depot = ObjectPool::new([1, 2, 3]);
         assert_eq!(depot.take_suited(|&it| it == 2), Some(2));
         assert_eq!(depot.take_suited(|_| false), Some(1));
         assert_eq!(depot.take_suited(|_| true), Some(3));
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn closing_wakes_who_waits() {
-        let depot = Depot::<u8>::new([]);
+        let depot = ObjectPool::<u8>::new([]);
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| depot.take());
             depot.close();

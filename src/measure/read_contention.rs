@@ -6,7 +6,7 @@ use std::time::Instant;
 /// Reads that are in flight, and how long they took by how many there were: the sums of a straight line's fit. Of all
 /// threads of a loader.
 #[derive(Debug, Default)]
-pub struct Together {
+pub struct ReadContention {
     in_flight: AtomicUsize,
     reads: AtomicU64,
     others: AtomicU64,
@@ -15,7 +15,7 @@ pub struct Together {
     micros_by_others: AtomicU64,
 }
 
-/// The sums of [`Together`] at one moment.
+/// The sums of [`ReadContention`] at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reads {
     /// Reads.
@@ -33,16 +33,16 @@ pub struct Reads {
 /// A read that is in flight.
 #[derive(Debug)]
 pub struct InFlight<'a> {
-    together: &'a Together,
+    read_contention: &'a ReadContention,
     others: u64,
     begin: Instant,
 }
 
-impl Together {
+impl ReadContention {
     /// A read begins. It is over when what this gives is dropped.
     pub fn begin(&self) -> InFlight<'_> {
         let others = self.in_flight.fetch_add(1, Relaxed) as u64;
-        InFlight { together: self, others, begin: Instant::now() }
+        InFlight { read_contention: self, others, begin: Instant::now() }
     }
 
     /// The sums so far.
@@ -60,7 +60,7 @@ impl Together {
 impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         let micros = self.begin.elapsed().as_micros() as u64;
-        let Self { together: it, others, .. } = self;
+        let Self { read_contention: it, others, .. } = self;
         it.in_flight.fetch_sub(1, Relaxed);
         it.reads.fetch_add(1, Relaxed);
         it.others.fetch_add(*others, Relaxed);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_read_knows_how_many_others_there_were() {
-        let together = Together::default();
+        let together = ReadContention::default();
         let first = together.begin();
         drop(together.begin());
         drop(first);

@@ -8,8 +8,8 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::histogram::{Counts, Histogram};
 use super::processor::{Clocked, ThreadClock, ThreadTime};
+use super::read_contention::{InFlight, ReadContention};
 use super::spread::Spread;
-use super::together::{InFlight, Together};
 use super::watch::{Kind, SHORTEST_WAIT, Span, Watch};
 use super::{STAGES, Seen, Stage};
 
@@ -31,7 +31,7 @@ const FIRST: u64 = 1024;
 /// The time of what has not happened.
 const NEVER: u64 = u64::MAX;
 
-/// Most pictures that a thread remembers.
+/// Most images that a thread remembers.
 const PICTURES: usize = 64;
 
 /// What one thread measures of itself. No other one writes to it.
@@ -39,10 +39,10 @@ const PICTURES: usize = 64;
 /// Where a thread tells when its samples begin and end and they are tiny, one in about [`TIMED`] of them, chosen at random, is
 /// timed, and stands for those since the one before it. What is counted (samples, bytes, pixels) and waiting is always exact.
 #[derive(Debug)]
-pub struct Lane {
+pub struct ThreadMeter {
     pub(super) name: String,
     thread: ThreadClock,
-    together: Arc<Together>,
+    read_contention: Arc<ReadContention>,
     meters: [Meter; STAGES],
     /// Samples that were begun, of those that are timed.
     begun: AtomicU64,
@@ -90,13 +90,13 @@ pub struct CpuClock(u64);
 #[derive(Debug)]
 #[must_use = "the thread counts as over when this is dropped"]
 pub struct AtWork<'a> {
-    lane: &'a Lane,
+    meter: &'a ThreadMeter,
     _clocked: Clocked<'a>,
 }
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
-        self.lane.over_at(self.lane.base.elapsed());
+        self.meter.over_at(self.meter.base.elapsed());
     }
 }
 
@@ -148,18 +148,18 @@ pub struct StageCounts {
     pub latency: Counts,
 }
 
-impl Lane {
+impl ThreadMeter {
     /// `base` is when measuring began.
     pub(super) fn new(
         name: String,
-        together: Arc<Together>,
+        read_contention: Arc<ReadContention>,
         watch: Option<Box<Watch>>,
         base: Instant,
     ) -> Self {
         Self {
             name,
             thread: ThreadClock::default(),
-            together,
+            read_contention,
             watch,
             meters: Default::default(),
             begun: AtomicU64::new(0),
@@ -182,7 +182,7 @@ impl Lane {
     /// processor, and since when there is nothing left for it to do.
     pub fn on_this_thread(&self) -> AtWork<'_> {
         self.began_at(self.base.elapsed());
-        AtWork { lane: self, _clocked: self.thread.start_guarded() }
+        AtWork { meter: self, _clocked: self.thread.start_guarded() }
     }
 
     /// The thread begins so long after measuring began.
@@ -348,10 +348,10 @@ impl Lane {
     /// A read of the source begins; it is over when what this gives is dropped.
     #[inline]
     pub fn read(&self) -> Option<InFlight<'_>> {
-        self.is_timed().then(|| self.together.begin())
+        self.is_timed().then(|| self.read_contention.begin())
     }
 
-    /// A picture of which so many pixels will be decoded.
+    /// An image of which so many pixels will be decoded.
     #[inline]
     pub fn saw(&self, picture: Seen, window_pixels: u64) {
         bump(&self.pixels, u64::from(picture.width) * u64::from(picture.height));

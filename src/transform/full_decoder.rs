@@ -1,4 +1,4 @@
-//! Whole pictures, as they are or resized: for the decoded cache, and for what is packed.
+//! Whole images, as they are or resized: for the decoded cache, and for what is packed.
 
 use crate::decode::HostDecoder;
 use crate::error::{Fault, reserve};
@@ -10,22 +10,22 @@ use crate::op::{Bounds, Operator, Resize, Wanted};
 use crate::random::{SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 
-/// Decodes whole pictures. Its buffers grow to the largest picture and stay, until they are given back.
-pub struct Whole {
-    /// What is done to a picture whose shorter side is larger than so many pixels.
+/// Decodes whole images. Its buffers grow to the largest image and stay, until they are given back.
+pub struct FullDecoder {
+    /// What is done to an image whose shorter side is larger than so many pixels.
     resize: Option<(u32, Resize)>,
-    /// Whether pictures are turned upright.
+    /// Whether images are turned upright.
     turn: bool,
     pixels: Vec<u8>,
     upright: Option<Image<u8>>,
     table: Vec<i32>,
     resampler: Resampler,
-    /// A row of the resized picture.
+    /// A row of the resized image.
     line: Vec<u8>,
 }
 
-impl Whole {
-    /// Pictures as they are, or with a shorter side of at most `presize` pixels.
+impl FullDecoder {
+    /// Images as they are, or with a shorter side of at most `presize` pixels.
     pub fn new(presize: Option<u32>, turn: bool) -> Self {
         let resize = presize.map(|pixels| (pixels, Resize::shorter(pixels)));
         let resampler = Resampler::default();
@@ -33,13 +33,13 @@ impl Whole {
         Self { resize, turn, pixels, upright: None, table, resampler, line }
     }
 
-    /// Whether the picture is resized.
+    /// Whether the image is resized.
     pub fn resizes(&self, header: &Header) -> bool {
         let Size { width, height } = header.size;
         self.resize.is_some_and(|(pixels, _)| width.min(height) > pixels)
     }
 
-    /// The size of what [`decode`](Self::decode) gives: of the upright picture where it is resized, else as stored.
+    /// The size of what [`decode`](Self::decode) gives: of the upright image where it is resized, else as stored.
     pub fn size(&self, header: &Header) -> Size {
         match self.resize {
             Some((_, resize)) if self.resizes(header) => {
@@ -50,8 +50,8 @@ impl Whole {
         }
     }
 
-    /// Decodes a whole picture: how it must still be turned, and its pixels, row after row, of [`size`](Self::size). A
-    /// resized one stands upright already, where pictures are turned at all.
+    /// Decodes a whole image: how it must still be turned, and its pixels, row after row, of [`size`](Self::size). A
+    /// resized one stands upright already, where images are turned at all.
     pub fn decode(
         &mut self,
         bytes: &[u8],
@@ -86,12 +86,12 @@ impl Whole {
         *self = Self { resize: self.resize, ..Self::new(None, self.turn) };
     }
 
-    /// Takes back memory for the next picture.
+    /// Takes back memory for the next image.
     pub fn give_back(&mut self, pixels: Vec<u8>) {
         self.pixels = pixels;
     }
 
-    /// Decodes a picture upright, and resizes it.
+    /// Decodes an image upright, and resizes it.
     fn resized(
         &mut self,
         resize: &Resize,
@@ -101,7 +101,7 @@ impl Whole {
     ) -> Result<Vec<u8>, Fault> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
-        // Taken, so that a picture that fails leaves nothing behind.
+        // Taken, so that an image that fails leaves nothing behind.
         let mut upright = self.upright.take().unwrap_or_default();
         upright.reset(size.window())?;
         decoder.decode(bytes, header, stored.window(), 1, &mut |y, row| {
@@ -134,14 +134,14 @@ impl Whole {
         Ok(small.into_data())
     }
 
-    /// Memory for a picture of this size.
+    /// Memory for an image of this size.
     fn room(&mut self, size: Size) -> Result<Vec<u8>, Fault> {
         let mut pixels = std::mem::take(&mut self.pixels);
         reserve::renew(&mut pixels, 3 * size.pixels() as usize)?;
         Ok(pixels)
     }
 
-    /// How the picture is turned.
+    /// How the image is turned.
     fn orientation(&self, header: &Header) -> Orientation {
         if self.turn { header.orientation } else { Orientation::UPRIGHT }
     }

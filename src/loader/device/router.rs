@@ -1,4 +1,4 @@
-//! The routes of one loader: their decoders, what is running on them, and who gets the next picture.
+//! The routes of one loader: their decoders, what is running on them, and who gets the next image.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -7,15 +7,15 @@ use crate::error::{Error, Result};
 use crate::geometry::Size;
 use crate::gpu::nvjpeg::{Jpeg, PageDecoder, Window};
 use crate::gpu::{Device, Event, Stream};
-use crate::loader::balance::{Balancer, Lane, LaneReport, PictureWork, Ticket};
+use crate::loader::balance::{Balancer, PictureWork, RouteQueue, RouteReport, Ticket};
 use crate::plan::{Route, SamplePlan};
 
-use super::Depot;
+use super::ObjectPool;
 
-/// A route on which a worker calls nvJPEG picture by picture.
+/// A route on which a worker calls nvJPEG image by image.
 pub(in crate::loader) struct Software {
     pub jpeg: Arc<Jpeg>,
-    pub decoders: Depot<PageDecoder>,
+    pub decoders: ObjectPool<PageDecoder>,
 }
 
 /// What decodes, route by route; the CPU's decoders are the workers' own.
@@ -27,7 +27,7 @@ pub(in crate::loader) struct Decoders {
 }
 
 /// All routes that a loader uses.
-pub(in crate::loader) struct Lanes {
+pub(in crate::loader) struct Router {
     balancer: Balancer,
     decoders: Decoders,
     /// Most threads that decode on the CPU at a time.
@@ -56,22 +56,22 @@ struct State {
     changes: u64,
 }
 
-impl Lanes {
-    /// `lanes` says how much each route takes at a time; `workers` submit pictures.
+impl Router {
+    /// `queues` says how much each route takes at a time; `workers` submit images.
     pub fn new(
         device: &Arc<Device>,
-        lanes: &[Lane],
+        queues: &[RouteQueue],
         decoders: Decoders,
         cpu_threads: CpuThreads,
         workers: usize,
     ) -> Result<Self> {
-        let capacity = lanes.iter().map(|lane| lane.capacity).sum();
+        let capacity = queues.iter().map(|queue| queue.capacity).sum();
         // A worker that waits for room holds the mark that it waits for, even when that is reached.
         let marks = (0..capacity + workers).map(|_| Event::new(device).map(Arc::new));
         let marks = marks.collect::<Result<_>>()?;
         let running = Vec::with_capacity(capacity);
         let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
-        let balancer = Balancer::new(lanes);
+        let balancer = Balancer::new(queues);
         Ok(Self { balancer, decoders, cpu_threads, state, changed: Condvar::new() })
     }
 
@@ -84,7 +84,7 @@ impl Lanes {
         }
     }
 
-    /// What nvJPEG decodes of a picture of this size for a sample, on a route of its own, or why it cannot.
+    /// What nvJPEG decodes of an image of this size for a sample, on a route of its own, or why it cannot.
     pub fn window(
         &self,
         route: Route,
@@ -104,7 +104,7 @@ impl Lanes {
         }
     }
 
-    /// Gives a picture to one of the routes in `allowed`, which holds at least one; waits until one has room. Whether the device
+    /// Gives an image to one of the routes in `allowed`, which holds at least one; waits until one has room. Whether the device
     /// `decodes` says how many threads may decode on the CPU.
     pub fn submit(
         self: &Arc<Self>,
@@ -122,8 +122,8 @@ impl Lanes {
             if let Some(ticket) = self.balancer.choose(may, work, Instant::now()) {
                 let on_cpu = on_cpu(ticket.route());
                 state.cpu_threads += usize::from(on_cpu);
-                let lanes = self.clone();
-                return Ok(Submitted { lanes, ticket: Some(ticket), on_cpu });
+                let queues = self.clone();
+                return Ok(Submitted { queues, ticket: Some(ticket), on_cpu });
             }
             let running = state.running.iter().find(|(it, _)| allowed.contains(&it.route()));
             match running.map(|(_, mark)| mark.clone()) {
@@ -141,7 +141,7 @@ impl Lanes {
         }
     }
 
-    /// Marks pictures of one call as running: they are over when the stream gets here.
+    /// Marks images of one call as running: they are over when the stream gets here.
     pub fn track(
         &self,
         pictures: impl IntoIterator<Item = Submitted>,
@@ -173,7 +173,7 @@ impl Lanes {
     }
 
     /// The shares that the routes have reached.
-    pub fn report(&self) -> Vec<LaneReport> {
+    pub fn report(&self) -> Vec<RouteReport> {
         self.balancer.report()
     }
 
@@ -181,7 +181,7 @@ impl Lanes {
     fn observe(&self, state: &mut State) -> Result<()> {
         let now = Instant::now();
         let mut at = 0;
-        // Pictures of one call share a mark, side by side: it is asked once.
+        // Images of one call share a mark, side by side: it is asked once.
         let mut last = None;
         while let Some((_, mark)) = state.running.get(at) {
             let reached = match &last {
@@ -215,9 +215,9 @@ fn on_cpu(route: Route) -> bool {
     matches!(route, Route::Host | Route::Cpu)
 }
 
-/// A picture that a route has. Dropping it takes it back.
+/// An image that a route has. Dropping it takes it back.
 pub(in crate::loader) struct Submitted {
-    lanes: Arc<Lanes>,
+    queues: Arc<Router>,
     ticket: Option<Ticket>,
     on_cpu: bool,
 }
@@ -228,10 +228,10 @@ impl Submitted {
         self.ticket.as_ref().map_or(Route::Cpu, Ticket::route)
     }
 
-    /// The picture is over: the CPU has decoded it.
+    /// The image is over: the CPU has decoded it.
     pub fn finish(mut self) {
         if let Some(ticket) = self.ticket.take() {
-            self.lanes.balancer.finish(ticket, Instant::now());
+            self.queues.balancer.finish(ticket, Instant::now());
         }
     }
 
@@ -247,11 +247,11 @@ impl Drop for Submitted {
             return;
         }
         if let Some(ticket) = self.ticket.take() {
-            self.lanes.balancer.cancel(ticket);
+            self.queues.balancer.cancel(ticket);
         }
-        let lanes = self.lanes.clone();
-        let mut state = lanes.lock();
+        let queues = self.queues.clone();
+        let mut state = queues.lock();
         self.leave_cpu(&mut state);
-        lanes.change(state);
+        queues.change(state);
     }
 }

@@ -22,7 +22,7 @@ thread_local! {
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Does the work, in which every wait for a server ends with an error soon after `given_up` is set.
-pub(crate) fn unless<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
+pub(crate) fn cancellable<T>(given_up: &Arc<AtomicBool>, work: impl FnOnce() -> T) -> T {
     /// Puts back what held before, also after a panic.
     struct Before(Option<Arc<AtomicBool>>);
     impl Drop for Before {
@@ -62,7 +62,8 @@ mod tests {
         let (sender, answer) = sync_channel::<Result<u8>>(1);
         let answer = std::sync::Mutex::new(answer);
         std::thread::scope(|scope| {
-            let waiting = scope.spawn(|| unless(&given_up, || receive(&answer.lock().unwrap())));
+            let waiting =
+                scope.spawn(|| cancellable(&given_up, || receive(&answer.lock().unwrap())));
             std::thread::sleep(3 * LOOK);
             assert!(!waiting.is_finished());
             given_up.store(true, Ordering::Release);
@@ -72,7 +73,7 @@ mod tests {
             );
         });
         // The flag holds within `unless` only.
-        unless(&given_up, || ());
+        cancellable(&given_up, || ());
         sender.send(Ok(7)).unwrap();
         assert_eq!(receive(&answer.lock().unwrap()).unwrap(), 7);
     }
