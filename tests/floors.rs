@@ -121,6 +121,37 @@ fn files_have_at_most_500_lines() {
     }
 }
 
+/// A path is left out of what is published, and the name alone decides. `nvjpeg-sys` on crates.io, for one, is another crate.
+#[test]
+fn every_package_of_the_workspace_has_a_name_of_ours() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crates = fs::read_dir(root.join("crates")).unwrap().map(|it| it.unwrap().path());
+    let mut local = 0;
+    for folder in crates.chain([root.to_path_buf()]) {
+        let file = folder.join("Cargo.toml");
+        let manifest: toml::Table = fs::read_to_string(&file).unwrap().parse().unwrap();
+        let name = manifest["package"]["name"].as_str().unwrap();
+        assert!(is_ours(name), "{}: {name}", file.display());
+        for table in ["dependencies", "dev-dependencies", "build-dependencies"] {
+            let dependencies = manifest.get(table).and_then(toml::Value::as_table);
+            for (key, dependency) in dependencies.into_iter().flatten() {
+                if dependency.get("path").is_none() {
+                    continue;
+                }
+                let package = dependency.get("package").and_then(toml::Value::as_str);
+                let package = package.unwrap_or(key);
+                assert!(is_ours(package), "{}: {table} has {package}", file.display());
+                local += 1;
+            }
+        }
+    }
+    assert!(local > 5, "{local}");
+}
+
+fn is_ours(package: &str) -> bool {
+    package == "feedwater" || package.starts_with("feedwater-")
+}
+
 /// libjpeg's errors unwind, so a build with `panic = "abort"` must not compile.
 #[test]
 fn a_build_that_cannot_unwind_is_refused() {
