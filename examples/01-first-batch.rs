@@ -28,7 +28,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let batch = batch?;
     println!("batch {}: {}", batch.number(), batch.shape());
     for sample in batch.samples() {
-        let class = usize::try_from(sample.label).ok().and_then(|label| classes.get(label));
+        let class = sample.label.and_then(|label| classes.get(usize::try_from(label).ok()?));
         println!(
             "{:<40} {:<12} {:>9} crop {} mirrored {}",
             loader.source().location(sample.index),

@@ -74,7 +74,7 @@ impl Consumer {
 fn sums(batch: &Batch) -> Vec<f32> {
     let shape = batch.shape();
     let plane = shape.sample_len() / CHANNELS;
-    let values: &[f32] = bytemuck::cast_slice(batch.host().unwrap_or_default());
+    let values = batch.as_f32().unwrap_or_default();
     values.chunks_exact(plane).map(|plane| plane.iter().sum()).collect()
 }
 

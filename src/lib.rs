@@ -47,6 +47,7 @@
 //! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
 //! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`measure::Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
+//! | read the tensor | [`loader::Batch::as_f32`] and its like, [`loader::Batch::array_shape`] |
 //! | read boxes and masks | [`loader::Batch::objects`], [`annotation`] |
 //!
 //! # Features
@@ -92,6 +93,8 @@ pub mod tune;
 
 pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model};
+/// Its `f16` and `bf16` are element types of [`loader::Batch`].
+pub use half;
 
 /// Compiles the Rust blocks of the pages. `tests/docs.rs` checks that every page is here.
 #[cfg(doctest)]

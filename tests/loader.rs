@@ -416,7 +416,7 @@ fn skip_keeps_batches_full_and_moves_no_other_sample() {
             }
             place => assert_eq!((record.index, record.replaces), (place, None)),
         }
-        assert_eq!(record.label, record.index as i64);
+        assert_eq!(record.label, Some(record.index as i64));
         assert!(*bytes == good[&record.index], "place {place}");
     }
     assert_eq!(stats.images, 20);
@@ -440,7 +440,7 @@ fn substitute_puts_zeros_and_marks_them() {
             let bad = record.index == 6 || record.index == 13;
             assert_eq!(record.outcome == Outcome::Substituted, bad);
             assert_eq!(sample.iter().all(|&byte| byte == 0), bad);
-            assert_eq!(record.label, record.index as i64, "the label is the sample's own");
+            assert_eq!(record.label, Some(record.index as i64), "the label is the sample's own");
         }
     }
     assert_eq!(faults.iter().map(|fault| fault.index).collect::<Vec<_>>(), [6, 13]);

@@ -24,8 +24,8 @@ use super::host::HostSlot;
 pub struct SampleRecord {
     /// Index in the source of the sample that stands here.
     pub index: u64,
-    /// Its label, -1 where it has none.
-    pub label: i64,
+    /// Its label; `None` where it has none.
+    pub label: Option<i64>,
     /// Size of the upright picture.
     pub size: Size,
     /// How the stored picture was turned.
@@ -50,7 +50,7 @@ impl SampleRecord {
     /// Zeros, of no sample yet.
     pub(super) const SUBSTITUTED: Self = Self {
         index: 0,
-        label: -1,
+        label: None,
         size: Size { width: 0, height: 0 },
         orientation: Orientation::UPRIGHT,
         trace: Trace {
@@ -263,6 +263,7 @@ impl Batch {
     }
 
     /// The tensor, where it lives in host memory: dense, in the shape's layout, native byte order.
+    /// [`as_f32`](Self::as_f32) and its like give the elements.
     pub fn host(&self) -> Option<&[u8]> {
         match &self.slot {
             BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),

@@ -37,6 +37,7 @@ mod state;
 mod stats;
 mod stopper;
 mod tuning;
+mod views;
 mod watch;
 
 pub use ahead::AheadReport;

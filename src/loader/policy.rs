@@ -3,7 +3,7 @@
 use crate::error::{Error, Fault, Result, SampleError};
 use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
-use crate::source::Source;
+use crate::source::{Source, own_label};
 
 use super::batch::{Outcome, SampleRecord};
 
@@ -59,7 +59,7 @@ pub(super) fn produce(
             OnError::Substitute => {
                 faults.push(error);
                 return Ok(SampleRecord {
-                    label: source.label(wanted.index),
+                    label: own_label(source, wanted.index),
                     index: wanted.index,
                     ..SampleRecord::SUBSTITUTED
                 });
@@ -87,7 +87,7 @@ pub(super) fn record(
 ) -> SampleRecord {
     SampleRecord {
         index,
-        label: source.label(index),
+        label: own_label(source, index),
         size: sample.upright,
         orientation: sample.orientation,
         trace: sample.trace,

@@ -266,7 +266,7 @@ fn a_sample_has_index_location_and_label() {
     let root = tree(&["a/1.jpg", "b/2.jpg"]);
     let source = Directory::open(root.path()).unwrap();
     let sample = (&source as &dyn Source).sample(1);
-    assert_eq!((sample.index, sample.label), (1, 1));
+    assert_eq!((sample.index, sample.label), (1, Some(1)));
     assert_eq!(sample.location, root.path().join("b/2.jpg").to_str().unwrap());
 }
 
