@@ -24,8 +24,8 @@
 //!         .then(Flip { horizontal: 0.5, ..Flip::default() })
 //!         .then(Normalize::IMAGENET);
 //!     let source = Directory::open("data/train")?;
-//!     let loader = Loader::builder(source, chain).batch(64).shuffle(true).epochs(Some(1)).build()?;
-//!     for batch in &loader {
+//!     let mut loader = Loader::builder(source, chain).batch(64).shuffle(true).epochs(Some(1)).build()?;
+//!     for batch in &mut loader {
 //!         let batch = batch?;
 //!         println!("{} {:?}", batch.shape(), batch.labels());
 //!     } // a dropped batch gives its memory back to the loader

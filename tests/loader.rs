@@ -282,6 +282,72 @@ fn a_second_loop_at_the_same_time_is_refused() {
     assert_eq!(first.count(), 3, "the first loop goes on");
 }
 
+#[test]
+fn an_epoch_borrows_the_loader_and_answers_for_it() {
+    let mut loader = builder(16).epochs(Some(3)).build().unwrap();
+    let mut counted = 0;
+    for batch in &mut loader {
+        counted += batch.unwrap().len();
+    }
+    assert_eq!(counted, 16);
+    let mut epoch = loader.epoch();
+    assert_eq!(epoch.number(), 1);
+    // Held across `next`: a batch borrows neither the epoch nor the loader.
+    let first = epoch.next().unwrap().unwrap();
+    let second = epoch.next().unwrap().unwrap();
+    assert_eq!((first.number(), second.number()), (0, 1));
+    assert_eq!((epoch.stats().images, epoch.loader().stats().batches), (24, 6));
+    assert_eq!((epoch.state().epoch, epoch.state().position), (1, 8));
+    assert!(epoch.warnings().is_empty());
+    let stopper = epoch.stopper();
+    drop(epoch);
+    // Left early: the next epoch begins.
+    let mut third = loader.epoch();
+    assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));
+    stopper.stop();
+    let last = third.by_ref().last().unwrap();
+    assert!(matches!(last, Err(Error::Stopped)));
+    assert_eq!((first.len(), second.len()), (4, 4));
+}
+
+#[test]
+fn an_iterator_that_owns_the_loader_gives_every_epoch_on_another_thread() {
+    let expected: Vec<Vec<u64>> = {
+        let loader = builder(16).build().unwrap();
+        vec![order(&loader), order(&loader)]
+    };
+    let batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
+    let consumer = std::thread::spawn(move || {
+        let mut batches = batches;
+        let mut seen = vec![Vec::new(); 2];
+        for batch in batches.by_ref() {
+            let batch = batch.unwrap();
+            seen[batch.epoch() as usize].extend(batch.indices());
+        }
+        assert!(batches.next().is_none(), "it stays at its end");
+        (seen, batches.loader().stats().images)
+    });
+    assert_eq!(consumer.join().unwrap(), (expected, 32));
+}
+
+#[test]
+fn a_loader_that_was_taken_back_goes_on_with_the_next_epoch() {
+    let mut batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
+    batches.next().unwrap().unwrap();
+    let mut loader = batches.into_loader();
+    assert_eq!(loader.state().position, 4, "the state is where it was left");
+    let epochs: Vec<u32> = loader.epoch().map(|batch| batch.unwrap().epoch()).collect();
+    assert_eq!(epochs, [1; 4]);
+}
+
+#[test]
+fn an_error_is_the_last_that_an_owning_iterator_gives() {
+    let loader = damaged_builder(OnError::Stop).build().unwrap();
+    let all: Vec<_> = loader.into_batches().collect();
+    assert!(matches!(all.last(), Some(Err(Error::Sample(_)))));
+    assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
+}
+
 /// A source whose reads wait until the test lets them go, as those of a stalled disk do.
 struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
 
