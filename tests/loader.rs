@@ -348,6 +348,29 @@ fn an_error_is_the_last_that_an_owning_iterator_gives() {
     assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
 }
 
+/// A caller can tell a file that is gone from one that may not be read, in the error that ends a run and in a counted fault.
+#[test]
+fn the_systems_error_behind_a_sample_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.jpg", "b.jpg"].map(|name| folder.path().join(name));
+    for (path, (bytes, _)) in paths.iter().zip(jpegs(2)) {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let source = std::sync::Arc::new(feedwater::source::Directory::open(folder.path()).unwrap());
+    std::fs::remove_file(&paths[1]).unwrap();
+    let builder = |on_error| {
+        let builder = LoaderBuilder::new(source.clone(), evaluation()).device(DeviceChoice::Cpu);
+        builder.batch(2).on_error(on_error).build().unwrap()
+    };
+    let error = builder(OnError::Stop).epoch().next().unwrap().err().unwrap();
+    let kept = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
+    assert_eq!(kept.unwrap().kind(), std::io::ErrorKind::NotFound, "{error}");
+    let batch = builder(OnError::Substitute).epoch().next().unwrap().unwrap();
+    let [fault] = batch.faults() else { panic!("{:?}", batch.faults()) };
+    assert_eq!(fault.reason, Reason::Unreadable);
+    assert_eq!(fault.source.as_ref().unwrap().kind(), std::io::ErrorKind::NotFound);
+}
+
 /// A source whose reads wait until the test lets them go, as those of a stalled disk do.
 struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
 

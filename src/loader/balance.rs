@@ -69,6 +69,7 @@ impl Ticket {
 
 /// What a lane has done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct LaneReport {
     /// The lane's route.
     pub route: Route,

@@ -21,6 +21,7 @@ use super::host::HostSlot;
 
 /// What happened at one place of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SampleRecord {
     /// Index in the source of the sample that stands here.
     pub index: u64,

@@ -44,7 +44,7 @@ pub(super) fn produce(
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let Fault { reason, problem } = match attempt(key) {
+        let fault = match attempt(key) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
@@ -53,7 +53,7 @@ pub(super) fn produce(
             Err(Trouble::Sample(fault)) => fault,
         };
         let location = source.location(key.index);
-        let error = SampleError { index: key.index, location, reason, problem };
+        let error = SampleError::new(key.index, location, fault);
         match plan.settings.loader.on_error {
             OnError::Stop => return Err(Error::Sample(error)),
             OnError::Substitute => {

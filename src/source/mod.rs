@@ -249,6 +249,7 @@ pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), Fault> + Se
 
 /// One sample of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sample {
     /// Its number, from 0.
     pub index: u64,

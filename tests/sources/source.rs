@@ -238,6 +238,9 @@ fn a_directory_without_files_or_that_is_not_there_is_an_error_with_its_path() {
     let missing = root.path().join("missing");
     let error = Directory::open(&missing).err().unwrap();
     assert!(matches!(&error, Error::Io { path, .. } if *path == missing), "{error}");
+    let source = std::error::Error::source(&error).unwrap();
+    let kind = source.downcast_ref::<std::io::Error>().unwrap().kind();
+    assert_eq!(kind, std::io::ErrorKind::NotFound);
 }
 
 #[test]
