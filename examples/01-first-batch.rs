@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .then(op::RandomResizedCrop::to(224, 224))
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(source, chain)
+    let mut loader = Loader::builder(source, chain)
         .batch(8)
         .prefetch(2)
         .shuffle(true)
@@ -24,11 +24,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     println!("{}\n{}", loader.device(), loader.plan());
 
-    let Some(batch) = (&loader).into_iter().next() else { return Ok(()) };
+    let Some(batch) = loader.epoch().next() else { return Ok(()) };
     let batch = batch?;
     println!("batch {}: {}", batch.number(), batch.shape());
     for sample in batch.samples() {
-        let class = usize::try_from(sample.label).ok().and_then(|label| classes.get(label));
+        let class = sample.label.and_then(|label| classes.get(usize::try_from(label).ok()?));
         println!(
             "{:<40} {:<12} {:>9} crop {} mirrored {}",
             loader.source().location(sample.index),

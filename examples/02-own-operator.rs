@@ -99,9 +99,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .then(op::RandomResizedCrop::to(224, 224))
         .then(Posterize { bits: 3, probability: 0.5 })
         .then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(Directory::open(directory)?, chain).batch(8).build()?;
+    let mut loader = Loader::builder(Directory::open(directory)?, chain).batch(8).build()?;
     println!("{}", loader.plan());
-    if let Some(batch) = (&loader).into_iter().next() {
+    if let Some(batch) = loader.epoch().next() {
         println!("{}", batch?.shape());
     }
     Ok(())

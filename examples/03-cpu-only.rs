@@ -16,7 +16,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .then_on(Placement::Cpu, op::Resize::shorter(256))
         .then_on(Placement::Cpu, op::CenterCrop::to(224, 224))
         .then_on(Placement::Cpu, op::Normalize::IMAGENET);
-    let loader = Loader::builder(Directory::open(directory)?, chain)
+    let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Cpu)
         .decode(Placement::Cpu)
         .batch(32)
@@ -26,7 +26,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .build()?;
     println!("{}", loader.plan());
 
-    for batch in &loader {
+    for batch in &mut loader {
         let batch = batch?;
         for fault in batch.faults() {
             println!("{fault}");

@@ -74,7 +74,7 @@ impl Consumer {
 fn sums(batch: &Batch) -> Vec<f32> {
     let shape = batch.shape();
     let plane = shape.sample_len() / CHANNELS;
-    let values: &[f32] = bytemuck::cast_slice(batch.host().unwrap_or_default());
+    let values = batch.as_f32().unwrap_or_default();
     values.chunks_exact(plane).map(|plane| plane.iter().sum()).collect()
 }
 
@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .then(op::Resize::shorter(256))
         .then(op::CenterCrop::to(224, 224))
         .then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(Directory::open(directory)?, chain)
+    let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Auto)
         .batch(32)
         .output(DType::F32, Layout::Nchw)
@@ -97,7 +97,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     }
 
     let (mut totals, mut pixels) = ([0f64; CHANNELS], 0f64);
-    for batch in &loader {
+    for batch in &mut loader {
         let batch = batch?;
         let shape = batch.shape();
         let planes = match &consumer {

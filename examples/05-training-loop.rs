@@ -77,7 +77,7 @@ impl OnDevice {
         Ok(())
     }
 
-    fn epoch(&mut self, loader: &Loader, time: Duration) -> Result<Seconds> {
+    fn epoch(&mut self, loader: &mut Loader, time: Duration) -> Result<Seconds> {
         self.launch(0, Duration::ZERO)?;
         let mut steps = 0;
         for batch in loader {
@@ -98,9 +98,9 @@ impl OnDevice {
 }
 
 /// What stands for the model where batches live on the host: a computation on this thread.
-fn epoch_on_host(loader: &Loader, time: Duration) -> Result<Seconds> {
+fn epoch_on_host(loader: &mut Loader, time: Duration) -> Result<Seconds> {
     let (begin, mut waited) = (Instant::now(), Duration::ZERO);
-    let mut batches = loader.into_iter();
+    let mut batches = loader.epoch();
     loop {
         let asked = Instant::now();
         let Some(batch) = batches.next() else { break };
@@ -132,7 +132,7 @@ fn main() -> Result<()> {
         .then(op::RandomResizedCrop::to(224, 224))
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(Directory::open(directory)?, chain)
+    let mut loader = Loader::builder(Directory::open(directory)?, chain)
         .device(DeviceChoice::Auto)
         .batch(32)
         .prefetch(2)
@@ -152,8 +152,8 @@ fn main() -> Result<()> {
     }
     for epoch in 0..epochs {
         let Seconds { all, waited } = match &mut device {
-            Some(device) => device.epoch(&loader, time)?,
-            None => epoch_on_host(&loader, time)?,
+            Some(device) => device.epoch(&mut loader, time)?,
+            None => epoch_on_host(&mut loader, time)?,
         };
         let share = 100.0 * waited / all;
         println!("epoch {epoch}: {all:.2} s, of which {share:.1} % waiting for data");

@@ -68,9 +68,9 @@ impl Source for Camera {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let camera = Camera { frames: 64, size: Size::new(256, 192) };
     let chain = Chain::new().then(op::RandomResizedCrop::to(64, 64)).then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(camera, chain).batch(16).epochs(Some(1)).build()?;
+    let mut loader = Loader::builder(camera, chain).batch(16).epochs(Some(1)).build()?;
     println!("{}", loader.plan());
-    for batch in &loader {
+    for batch in &mut loader {
         let batch = batch?;
         println!("batch {}: {}, labels {:?}", batch.number(), batch.shape(), batch.labels());
     }

@@ -6,6 +6,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
+pub use cause::IoCause;
 pub use location::Location;
 #[doc(hidden)]
 pub use redacted::Redacted;
@@ -15,6 +16,7 @@ pub(crate) use redacted::permits;
 #[doc(hidden)]
 pub mod reserve;
 
+mod cause;
 mod location;
 mod redacted;
 
@@ -42,6 +44,8 @@ pub enum Error {
         path: PathBuf,
         /// The system's words.
         problem: String,
+        /// The system's error, whose kind callers can match; `None` where the problem is feedwater's own.
+        source: Option<IoCause>,
     },
     /// Something this machine does not have: no GPU, a library that is not installed.
     Unavailable {
@@ -98,6 +102,7 @@ pub enum Error {
 
 /// A setting that asks for something.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Asked {
     /// The key, as in TOML: `chain[2].placement`.
     pub key: String,
@@ -107,6 +112,7 @@ pub struct Asked {
 
 /// Why one sample cannot be used.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SampleError {
     /// Index of the sample in its source.
     pub index: u64,
@@ -116,6 +122,16 @@ pub struct SampleError {
     pub reason: Reason,
     /// What is wrong, in words.
     pub problem: String,
+    /// The system's error behind it, where there is one.
+    pub source: Option<IoCause>,
+}
+
+impl SampleError {
+    /// The fault of the sample of this index, whose path or name is `location`.
+    pub fn new(index: u64, location: impl Into<String>, fault: Fault) -> Self {
+        let Fault { reason, problem, source } = fault;
+        Self { index, location: location.into(), reason, problem, source }
+    }
 }
 
 /// The sorts of failure that a sample can have; the keys under which `Stats` counts them.
@@ -209,17 +225,35 @@ impl Tolerated {
 
 /// What is wrong with the bytes of one image, before it is known which sample it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Fault {
     /// The sort of failure.
     pub reason: Reason,
     /// What is wrong, in words.
     pub problem: String,
+    /// The system's error behind it, where there is one.
+    pub source: Option<IoCause>,
 }
 
 impl Fault {
     /// A fault with its words.
     pub fn new(reason: Reason, problem: impl Into<String>) -> Self {
-        Self { reason, problem: shown(problem) }
+        Self { reason, problem: shown(problem), source: None }
+    }
+
+    /// A sample that the system cannot read: [`Reason::OutOfMemory`] or [`Reason::Unreadable`], by the kind of `error`.
+    pub fn io(error: &io::Error) -> Self {
+        let reason = match error.kind() {
+            io::ErrorKind::OutOfMemory => Reason::OutOfMemory,
+            _ => Reason::Unreadable,
+        };
+        let source = Some(IoCause::new(error));
+        Self { source, ..Self::new(reason, error.to_string()) }
+    }
+
+    /// The same fault in other words.
+    pub fn reworded(self, problem: impl Into<String>) -> Self {
+        Self { problem: shown(problem), ..self }
     }
 }
 
@@ -249,7 +283,7 @@ impl Error {
         let path = path.into();
         // A path that is not Unicode is no URL.
         let path = path.to_str().map(|it| Redacted::new(it).into_string().into()).unwrap_or(path);
-        Error::Io { path, problem: shown(source.to_string()) }
+        Error::Io { path, problem: shown(source.to_string()), source: Some(IoCause::new(source)) }
     }
 }
 
@@ -302,7 +336,7 @@ impl fmt::Display for Error {
                 )?;
                 f.write_str("substitute; feedwater probe names all of them")
             }
-            Error::Io { path, problem } => {
+            Error::Io { path, problem, .. } => {
                 let path = Redacted::path(path).to_string();
                 write!(f, "{}: {}", shortened(&path), Redacted::new(problem))
             }
@@ -326,7 +360,21 @@ impl fmt::Display for Error {
     }
 }
 
-impl std::error::Error for Error {}
+/// [`source`](std::error::Error::source) is the [`io::Error`] behind an error of the environment or of a sample, where there is one.
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Error::Io { source, .. } => of(source),
+            // Its own text has that of the sample's error already.
+            Error::Sample(error) => error.source(),
+            _ => None,
+        }
+    }
+}
+
+fn of(source: &Option<IoCause>) -> Option<&(dyn std::error::Error + 'static)> {
+    source.as_deref().map(|error| error as _)
+}
 
 impl From<feedwater_insight::Error> for Error {
     fn from(feedwater_insight::Error { key, problem }: feedwater_insight::Error) -> Self {
@@ -336,7 +384,7 @@ impl From<feedwater_insight::Error> for Error {
 
 impl fmt::Display for SampleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { index, location, reason, problem } = self;
+        let Self { index, location, reason, problem, .. } = self;
         let (location, problem) = (Redacted::new(location).into_string(), Redacted::new(problem));
         let location = shortened(&location);
         write!(f, "{location}: {} (sample {index}): {problem}", reason.name())
@@ -349,9 +397,17 @@ impl fmt::Display for Fault {
     }
 }
 
-impl std::error::Error for Fault {}
+impl std::error::Error for Fault {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        of(&self.source)
+    }
+}
 
-impl std::error::Error for SampleError {}
+impl std::error::Error for SampleError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        of(&self.source)
+    }
+}
 
 #[cfg(test)]
 mod tests {
@@ -361,12 +417,8 @@ mod tests {
     fn texts_carry_the_noun_and_the_value() {
         let error = Error::config("chain[2].std[1]", "must be greater than 0, is 0");
         assert_eq!(error.to_string(), "chain[2].std[1]: must be greater than 0, is 0");
-        let error = Error::Sample(SampleError {
-            index: 7,
-            location: "data/7.jpg".into(),
-            reason: Reason::Truncated,
-            problem: "no end-of-image marker".into(),
-        });
+        let fault = Fault::new(Reason::Truncated, "no end-of-image marker");
+        let error = Error::Sample(SampleError::new(7, "data/7.jpg", fault));
         let text = error.to_string();
         assert!(
             text.starts_with("data/7.jpg: truncated (sample 7): no end-of-image marker; "),
@@ -376,17 +428,40 @@ mod tests {
 
     #[test]
     fn an_error_that_stops_a_run_names_the_setting_and_the_command_that_help() {
-        let sample = SampleError {
-            index: 0,
-            location: "a.jpg".into(),
-            reason: Reason::Empty,
-            problem: "no bytes".into(),
-        };
+        let sample = SampleError::new(0, "a.jpg", Fault::new(Reason::Empty, "no bytes"));
         let counted = sample.to_string();
         let stops = Error::Sample(sample).to_string();
         for words in ["loader.on_error", "feedwater probe"] {
             assert!(stops.contains(words) && !counted.contains(words), "{stops}");
         }
+    }
+
+    #[test]
+    fn the_systems_error_is_the_source_and_has_no_secrets() {
+        use std::error::Error as _;
+        let kind = |error: &dyn std::error::Error| {
+            error.source().unwrap().downcast_ref::<io::Error>().unwrap().kind()
+        };
+        let missing = io::Error::from_raw_os_error(libc::ENOENT);
+        let error = Error::io("a/b", &missing);
+        assert_eq!(kind(&error), io::ErrorKind::NotFound);
+        assert!(
+            matches!(&error, Error::Io { source: Some(it), .. } if it.raw_os_error() == Some(2))
+        );
+        let denied = io::Error::new(io::ErrorKind::PermissionDenied, "http://user:word@host/a");
+        let fault = Fault::io(&denied);
+        assert_eq!((fault.reason, kind(&fault)), (Reason::Unreadable, denied.kind()));
+        let sample = SampleError::new(1, "a", fault.clone().reworded("the row names it"));
+        assert_eq!((kind(&sample), sample.problem.as_str()), (denied.kind(), "the row names it"));
+        let error = Error::Sample(sample);
+        assert_eq!(kind(&error), denied.kind());
+        assert_eq!(error.source().unwrap().to_string(), "http://***@host/a");
+        assert_eq!(fault, Fault::io(&denied));
+        assert_ne!(fault.source, Fault::io(&missing).source);
+        let fault = Fault::io(&io::ErrorKind::OutOfMemory.into());
+        assert_eq!(fault.reason, Reason::OutOfMemory);
+        assert!(Error::config("a", "b").source().is_none());
+        assert!(Fault::new(Reason::Empty, "no bytes").source().is_none());
     }
 
     #[test]

@@ -24,8 +24,8 @@
 //!         .then(Flip { horizontal: 0.5, ..Flip::default() })
 //!         .then(Normalize::IMAGENET);
 //!     let source = Directory::open("data/train")?;
-//!     let loader = Loader::builder(source, chain).batch(64).shuffle(true).epochs(Some(1)).build()?;
-//!     for batch in &loader {
+//!     let mut loader = Loader::builder(source, chain).batch(64).shuffle(true).epochs(Some(1)).build()?;
+//!     for batch in &mut loader {
 //!         let batch = batch?;
 //!         println!("{} {:?}", batch.shape(), batch.labels());
 //!     } // a dropped batch gives its memory back to the loader
@@ -47,6 +47,7 @@
 //! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
 //! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`measure::Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
+//! | read the tensor | [`loader::Batch::as_f32`] and its like, [`loader::Batch::array_shape`] |
 //! | read boxes and masks | [`loader::Batch::objects`], [`annotation`] |
 //!
 //! # Features
@@ -110,9 +111,12 @@ pub use explain::Report;
 pub use footprint::Footprint;
 #[doc(no_inline)]
 pub use geometry::{Roi, Size};
+/// Its `f16` and `bf16` are element types of [`loader::Batch`].
+pub use half;
 #[doc(no_inline)]
 pub use loader::{
-    Batch, DeviceChoice, Loader, LoaderBuilder, LoaderState, SampleRecord, Stats, Stopper,
+    Batch, Batches, DeviceChoice, Epoch, Loader, LoaderBuilder, LoaderState, SampleRecord, Stats,
+    Stopper,
 };
 #[doc(no_inline)]
 pub use op::{Chain, Placement};

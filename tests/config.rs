@@ -507,7 +507,7 @@ fn a_pipeline_file_that_is_no_regular_file_is_an_error_at_once() {
         (socket, "a socket"),
         (dir.path().to_path_buf(), "a folder"),
     ] {
-        let Err(Error::Io { path: found, problem }) = Pipeline::from_file(&path) else {
+        let Err(Error::Io { path: found, problem, .. }) = Pipeline::from_file(&path) else {
             panic!("{}", path.display())
         };
         assert!(found == path && problem.contains(kind), "{problem}");

@@ -282,6 +282,95 @@ fn a_second_loop_at_the_same_time_is_refused() {
     assert_eq!(first.count(), 3, "the first loop goes on");
 }
 
+#[test]
+fn an_epoch_borrows_the_loader_and_answers_for_it() {
+    let mut loader = builder(16).epochs(Some(3)).build().unwrap();
+    let mut counted = 0;
+    for batch in &mut loader {
+        counted += batch.unwrap().len();
+    }
+    assert_eq!(counted, 16);
+    let mut epoch = loader.epoch();
+    assert_eq!(epoch.number(), 1);
+    // Held across `next`: a batch borrows neither the epoch nor the loader.
+    let first = epoch.next().unwrap().unwrap();
+    let second = epoch.next().unwrap().unwrap();
+    assert_eq!((first.number(), second.number()), (0, 1));
+    assert_eq!((epoch.stats().images, epoch.loader().stats().batches), (24, 6));
+    assert_eq!((epoch.state().epoch, epoch.state().position), (1, 8));
+    assert!(epoch.warnings().is_empty());
+    let stopper = epoch.stopper();
+    drop(epoch);
+    // Left early: the next epoch begins.
+    let mut third = loader.epoch();
+    assert_eq!((third.number(), third.next().unwrap().unwrap().epoch()), (2, 2));
+    stopper.stop();
+    let last = third.by_ref().last().unwrap();
+    assert!(matches!(last, Err(Error::Stopped)));
+    assert_eq!((first.len(), second.len()), (4, 4));
+}
+
+#[test]
+fn an_iterator_that_owns_the_loader_gives_every_epoch_on_another_thread() {
+    let expected: Vec<Vec<u64>> = {
+        let loader = builder(16).build().unwrap();
+        vec![order(&loader), order(&loader)]
+    };
+    let batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
+    let consumer = std::thread::spawn(move || {
+        let mut batches = batches;
+        let mut seen = vec![Vec::new(); 2];
+        for batch in batches.by_ref() {
+            let batch = batch.unwrap();
+            seen[batch.epoch() as usize].extend(batch.indices());
+        }
+        assert!(batches.next().is_none(), "it stays at its end");
+        (seen, batches.loader().stats().images)
+    });
+    assert_eq!(consumer.join().unwrap(), (expected, 32));
+}
+
+#[test]
+fn a_loader_that_was_taken_back_goes_on_with_the_next_epoch() {
+    let mut batches = builder(16).epochs(Some(2)).build().unwrap().into_batches();
+    batches.next().unwrap().unwrap();
+    let mut loader = batches.into_loader();
+    assert_eq!(loader.state().position, 4, "the state is where it was left");
+    let epochs: Vec<u32> = loader.epoch().map(|batch| batch.unwrap().epoch()).collect();
+    assert_eq!(epochs, [1; 4]);
+}
+
+#[test]
+fn an_error_is_the_last_that_an_owning_iterator_gives() {
+    let loader = damaged_builder(OnError::Stop).build().unwrap();
+    let all: Vec<_> = loader.into_batches().collect();
+    assert!(matches!(all.last(), Some(Err(Error::Sample(_)))));
+    assert_eq!(all.iter().filter(|batch| batch.is_err()).count(), 1);
+}
+
+/// A caller can tell a file that is gone from one that may not be read, in the error that ends a run and in a counted fault.
+#[test]
+fn the_systems_error_behind_a_sample_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["a.jpg", "b.jpg"].map(|name| folder.path().join(name));
+    for (path, (bytes, _)) in paths.iter().zip(jpegs(2)) {
+        std::fs::write(path, bytes).unwrap();
+    }
+    let source = std::sync::Arc::new(feedwater::source::Directory::open(folder.path()).unwrap());
+    std::fs::remove_file(&paths[1]).unwrap();
+    let builder = |on_error| {
+        let builder = LoaderBuilder::new(source.clone(), evaluation()).device(DeviceChoice::Cpu);
+        builder.batch(2).on_error(on_error).build().unwrap()
+    };
+    let error = builder(OnError::Stop).epoch().next().unwrap().err().unwrap();
+    let kept = std::error::Error::source(&error).unwrap().downcast_ref::<std::io::Error>();
+    assert_eq!(kept.unwrap().kind(), std::io::ErrorKind::NotFound, "{error}");
+    let batch = builder(OnError::Substitute).epoch().next().unwrap().unwrap();
+    let [fault] = batch.faults() else { panic!("{:?}", batch.faults()) };
+    assert_eq!(fault.reason, Reason::Unreadable);
+    assert_eq!(fault.source.as_ref().unwrap().kind(), std::io::ErrorKind::NotFound);
+}
+
 /// A source whose reads wait until the test lets them go, as those of a stalled disk do.
 struct Stalled(Memory, Arc<(Mutex<bool>, Condvar)>);
 
@@ -416,7 +505,7 @@ fn skip_keeps_batches_full_and_moves_no_other_sample() {
             }
             place => assert_eq!((record.index, record.replaces), (place, None)),
         }
-        assert_eq!(record.label, record.index as i64);
+        assert_eq!(record.label, Some(record.index as i64));
         assert!(*bytes == good[&record.index], "place {place}");
     }
     assert_eq!(stats.images, 20);
@@ -440,7 +529,7 @@ fn substitute_puts_zeros_and_marks_them() {
             let bad = record.index == 6 || record.index == 13;
             assert_eq!(record.outcome == Outcome::Substituted, bad);
             assert_eq!(sample.iter().all(|&byte| byte == 0), bad);
-            assert_eq!(record.label, record.index as i64, "the label is the sample's own");
+            assert_eq!(record.label, Some(record.index as i64), "the label is the sample's own");
         }
     }
     assert_eq!(faults.iter().map(|fault| fault.index).collect::<Vec<_>>(), [6, 13]);

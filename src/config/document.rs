@@ -8,7 +8,7 @@ use toml::Table;
 use toml::de::{DeTable, DeValue};
 
 use super::SECTIONS;
-use crate::error::{Error, Location, Result};
+use crate::error::{Error, IoCause, Location, Result};
 use crate::file;
 use crate::storage;
 
@@ -78,9 +78,9 @@ impl Document {
                 asked.at = self.find(&asked.key).map(|bytes| self.location(bytes));
                 Error::Unavailable { what, reason, asked: Some(asked) }
             }
-            Error::Io { path, problem } => match self.written(&path) {
-                None => Error::Io { path, problem },
-                Some(written) => self.of_path(&written, path, problem),
+            Error::Io { path, problem, source } => match self.written(&path) {
+                None => Error::Io { path, problem, source },
+                Some(written) => self.of_path(&written, path, (problem, source)),
             },
             error => error,
         }
@@ -91,12 +91,17 @@ impl Document {
     }
 
     /// An error of a file or folder that a setting names, or that lies below it.
-    fn of_path(&self, written: &Written, path: PathBuf, problem: String) -> Error {
+    fn of_path(
+        &self,
+        written: &Written,
+        path: PathBuf,
+        (problem, source): (String, Option<IoCause>),
+    ) -> Error {
         let Written { key, value, path: named } = written;
         if storage::is_url(named) || named.exists() {
             let at =
                 self.find(key).map_or(String::new(), |bytes| format!(", {}", self.location(bytes)));
-            return Error::Io { path, problem: format!("{problem} ({key}{at})") };
+            return Error::Io { path, problem: format!("{problem} ({key}{at})"), source };
         }
         let mut text = format!("is {value:?}, and {} cannot be read: {problem}", path.display());
         if value.is_relative() {

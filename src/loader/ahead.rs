@@ -75,6 +75,7 @@ struct Request {
 
 /// How many samples are fetched ahead over a network: see [`Loader::read_ahead`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct AheadReport {
     /// How many may be on their way, or here and not taken, now.
     pub window: usize,

@@ -69,6 +69,7 @@ impl Ticket {
 
 /// What a queue has done.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RouteReport {
     /// The queue's route.
     pub route: Route,

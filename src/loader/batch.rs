@@ -21,11 +21,12 @@ use super::host::HostSlot;
 
 /// What happened at one place of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SampleRecord {
     /// Index in the source of the sample that stands here.
     pub index: u64,
-    /// Its label, -1 where it has none.
-    pub label: i64,
+    /// Its label; `None` where it has none.
+    pub label: Option<i64>,
     /// Size of the upright image.
     pub size: Size,
     /// How the stored image was turned.
@@ -50,7 +51,7 @@ impl SampleRecord {
     /// Zeros, of no sample yet.
     pub(super) const SUBSTITUTED: Self = Self {
         index: 0,
-        label: -1,
+        label: None,
         size: Size { width: 0, height: 0 },
         orientation: Orientation::UPRIGHT,
         trace: Trace {
@@ -263,6 +264,7 @@ impl Batch {
     }
 
     /// The tensor, where it lives in host memory: dense, in the shape's layout, native byte order.
+    /// [`as_f32`](Self::as_f32) and its like give the elements.
     pub fn host(&self) -> Option<&[u8]> {
         match &self.slot {
             BatchMemory::Host(slot) => Some(&slot.tensor()[..self.shape.bytes()]),

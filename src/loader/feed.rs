@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, Result, SampleError};
 use crate::measure::Meters;
 use crate::ring::{Filling, Producer};
+use crate::source::NO_LABEL;
 
 use super::ahead::Ahead;
 use super::batch::{BatchSlot, SampleRecord};
@@ -206,7 +207,7 @@ impl<S: BatchSlot> Feed<S> {
         info.faults.extend(done.faults);
         match done.result {
             Ok(record) => {
-                info.labels[done.place] = record.label;
+                info.labels[done.place] = record.label.unwrap_or(NO_LABEL);
                 info.records[done.place] = record;
             }
             Err(error) => {

@@ -1,8 +1,7 @@
 //! The loader: threads, rings and the public face.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
-use std::time::Instant;
 
 use crate::error::{Error, Result};
 use crate::footprint::Footprint;
@@ -23,6 +22,7 @@ mod controls;
 mod device;
 mod endpoint;
 mod engine;
+mod epoch;
 mod feed;
 mod host;
 mod large;
@@ -37,12 +37,14 @@ mod state;
 mod stats;
 mod stopper;
 mod tuning;
+mod views;
 mod watch;
 
 pub use ahead::AheadReport;
 pub use balance::RouteReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
+pub use epoch::{Batches, Epoch};
 pub use profile::ConsumerSpan;
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
@@ -68,8 +70,10 @@ use watch::Watch;
 /// Its life, each sentence with a test in `tests/loader.rs` or `tests/resume.rs`:
 ///
 /// * Building it plans, checks, takes all memory and starts the threads, which begin to fill batches at once.
-/// * `for batch in &loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the
+/// * `for batch in &mut loader` is one epoch; the next `for` is the next epoch. When an epoch ends, the batches of the
 ///   next one are already being filled, unless `epochs` says that there is none.
+/// * [`epoch`](Self::epoch) is the same for a loop that also asks for [`stats`](Self::stats), [`state`](Self::state) and the like.
+///   [`into_batches`](Self::into_batches) owns the loader and gives the batches of all epochs, on any thread.
 /// * Batches come in the order of the epoch, whatever the number of threads.
 /// * A loop that is left early ends its epoch: what is ready is given up, and the next `for` begins the next epoch.
 /// * When a sample cannot be used and the policy is `stop`, the batches before it come first, then its error, and
@@ -82,8 +86,9 @@ use watch::Watch;
 /// * A batch that is leaked shortens the ring by one slot; the loader goes on with the others.
 /// * A panic of the consumer drops its batch, and the loader ends as it does when it is dropped.
 /// * A panic in an operator ends the loader with an error that says so.
-/// * The consumer may be any thread, batches may be sent to other threads, and they may outlive the loader. Two loops over
-///   one loader at the same time cannot be: the second gets an error.
+/// * The consumer may be any thread, batches may be sent to other threads, and they may outlive the loader.
+/// * Two loops over one loader at the same time cannot be. With `&mut loader` and `epoch` the second does not compile. With
+///   `&loader`, for a loader that is shared, it gets an error.
 /// * Dropping the loader, at any time, stops and joins all threads and gives all memory back, except that of
 ///   batches which are still held.
 /// * `fork` copies no threads. In a child process a loader of the parent gives [`Error::Forked`] instead of batches, and its
@@ -353,137 +358,5 @@ impl Loader {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
-    }
-}
-
-impl<'a> IntoIterator for &'a Loader {
-    type Item = Result<Batch>;
-    type IntoIter = Epoch<'a>;
-
-    /// The next epoch.
-    fn into_iter(self) -> Epoch<'a> {
-        if self.check_process().is_err() {
-            return Epoch { loader: self, epoch: 0, remaining: 0, turn: Turn::Refused };
-        }
-        if self.iterating.swap(true, Ordering::AcqRel) {
-            return Epoch { loader: self, epoch: 0, remaining: 0, turn: Turn::Refused };
-        }
-        let mut state = self.lock();
-        let epoch = state.next_epoch;
-        let over = state.end_epoch.is_some_and(|end| epoch >= end);
-        let remaining = if over { 0 } else { self.order.extent(epoch).batches() };
-        state.next_epoch = epoch.saturating_add(1);
-        if !over {
-            state.at = (epoch, 0);
-        }
-        drop(state);
-        self.engine.want_epoch(epoch);
-        Epoch { loader: self, epoch, remaining, turn: Turn::Running }
-    }
-}
-
-/// The batches of one epoch.
-pub struct Epoch<'a> {
-    loader: &'a Loader,
-    epoch: u32,
-    remaining: u64,
-    turn: Turn,
-}
-
-#[derive(PartialEq)]
-enum Turn {
-    Running,
-    /// Another loop has the loader; this one has still to say so.
-    Refused,
-    Over,
-}
-
-impl Epoch<'_> {
-    /// The epoch's number, from 0.
-    pub fn number(&self) -> u32 {
-        self.epoch
-    }
-}
-
-impl Iterator for Epoch<'_> {
-    type Item = Result<Batch>;
-
-    fn next(&mut self) -> Option<Result<Batch>> {
-        if self.turn != Turn::Over
-            && let Err(error) = self.loader.check_process()
-        {
-            self.turn = Turn::Over;
-            return Some(Err(error));
-        }
-        match self.turn {
-            Turn::Running => {}
-            Turn::Over => return None,
-            Turn::Refused => {
-                self.turn = Turn::Over;
-                let problem =
-                    "another loop over this loader is running; make one loader for each".into();
-                return Some(Err(Error::Internal { problem }));
-            }
-        }
-        if let Some(error) = &self.loader.lock().ended
-            && self.remaining > 0
-        {
-            self.remaining = 0;
-            return Some(Err(error.clone()));
-        }
-        if self.remaining == 0 {
-            return None;
-        }
-        let asked = Instant::now();
-        self.loader.meters.consumer_asks(self.epoch, asked);
-        let ready = self.loader.engine.ready() > 0;
-        let shape = self.loader.plan.shape;
-        let batch = loop {
-            match self.loader.engine.next(|batches| self.loader.tell_held(batches)) {
-                // What was ready when the epoch before was left early.
-                Some(Ok(slot)) if slot.info().epoch < self.epoch => {
-                    self.loader.meters.batch_dropped();
-                    drop(slot);
-                }
-                Some(Ok(slot)) => break Ok(Batch::new(slot, shape, self.loader)),
-                Some(Err(error)) => break Err(error),
-                None => break Err(Error::Internal { problem: "the loader has ended".into() }),
-            }
-        };
-        match batch {
-            Ok(batch) => {
-                let waited = asked.elapsed();
-                self.loader.meters.consumer_has(asked, ready, batch.len() as u64);
-                self.loader.counters.hand_out(batch.info());
-                self.remaining -= 1;
-                self.loader.lock().at.1 += 1;
-                if let Some(tuning) = &self.loader.tuning {
-                    tuning.batch_taken(self.loader);
-                }
-                if let Some(ahead) = &self.loader.ahead {
-                    ahead.batch_taken(self.loader, batch.len(), waited);
-                }
-                Some(Ok(batch))
-            }
-            Err(error) => {
-                self.loader.engine.stop();
-                self.loader.lock().ended = Some(error.clone());
-                self.remaining = 0;
-                Some(Err(error))
-            }
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (0, Some(self.remaining as usize + 1))
-    }
-}
-
-impl Drop for Epoch<'_> {
-    fn drop(&mut self) {
-        // An epoch that was refused never had the loader.
-        if self.turn == Turn::Running {
-            self.loader.iterating.store(false, Ordering::Release);
-        }
     }
 }

@@ -3,7 +3,7 @@
 use crate::error::{Error, Fault, Result, SampleError};
 use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
-use crate::source::Source;
+use crate::source::{Source, own_label};
 
 use super::batch::{Outcome, SampleRecord};
 
@@ -44,7 +44,7 @@ pub(super) fn produce(
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
         let key = SampleKey { index, ..wanted };
-        let Fault { reason, problem } = match attempt(key) {
+        let fault = match attempt(key) {
             Ok(record) => {
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
@@ -53,13 +53,13 @@ pub(super) fn produce(
             Err(Trouble::Sample(fault)) => fault,
         };
         let location = source.location(key.index);
-        let error = SampleError { index: key.index, location, reason, problem };
+        let error = SampleError::new(key.index, location, fault);
         match plan.settings.loader.on_error {
             OnError::Stop => return Err(Error::Sample(error)),
             OnError::Substitute => {
                 faults.push(error);
                 return Ok(SampleRecord {
-                    label: source.label(wanted.index),
+                    label: own_label(source, wanted.index),
                     index: wanted.index,
                     ..SampleRecord::SUBSTITUTED
                 });
@@ -87,7 +87,7 @@ pub(super) fn record(
 ) -> SampleRecord {
     SampleRecord {
         index,
-        label: source.label(index),
+        label: own_label(source, index),
         size: sample.upright,
         orientation: sample.orientation,
         trace: sample.trace,

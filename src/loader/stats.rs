@@ -16,6 +16,7 @@ use super::batch::{BatchInfo, Outcome};
 /// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
 /// counts are those of the batches that were seen, whatever is being prepared ahead.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Stats {
     /// Samples handed out, padding not counted.
     pub images: u64,
@@ -56,6 +57,7 @@ pub struct Stats {
 
 /// What a cache holds, and how often it had what was asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct CacheStats {
     /// `encoded` or `decoded`.
     pub cache: &'static str,
@@ -78,6 +80,7 @@ pub struct CacheStats {
 
 /// The counts of [`CacheStats`] for one epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct CacheEpoch {
     /// The epoch, from 0.
     pub epoch: u32,
@@ -89,6 +92,7 @@ pub struct CacheEpoch {
 
 /// The counts of [`Stats`] for one epoch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct EpochStats {
     /// The epoch, from 0.
     pub epoch: u32,
@@ -106,6 +110,7 @@ pub struct EpochStats {
 
 /// Memory that was predicted by the plan, and what was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct MemoryStats {
     /// Host memory, predicted. What the process has is the system's to say.
     pub host_bytes_predicted: u64,
@@ -124,6 +129,7 @@ pub struct MemoryStats {
 
 /// Where the time went: seconds of all threads together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct StageSeconds {
     /// Reading encoded bytes.
     pub read: f64,

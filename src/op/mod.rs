@@ -163,6 +163,7 @@ pub const MAX_PARAMS_BYTES: usize = 96;
 
 /// What an operator is to the tiled form of the kernel, in which a block makes a part of the tensor together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Tiling {
     /// Its pixels are evaluated one by one, as `at(x, y)`: always possible.
     None,
@@ -216,6 +217,7 @@ pub struct Bounds {
 
 /// What happened to one sample, in coordinates of the upright image.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Trace {
     /// The part of the image that is left after the crops with which the chain begins.
     pub roi: Roi,
@@ -247,6 +249,7 @@ impl Trace {
 
 /// What the CPU may do with an operator instead of calling [`Operator::apply`]; the bits are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Fusion {
     /// Nothing.
     None,

@@ -102,11 +102,7 @@ fn too_large(bytes: &str, limit: u64) -> Fault {
 }
 
 fn unreadable(error: io::Error) -> Fault {
-    let reason = match error.kind() {
-        io::ErrorKind::OutOfMemory => Reason::OutOfMemory,
-        _ => Reason::Unreadable,
-    };
-    Fault::new(reason, error.to_string())
+    Fault::io(&error)
 }
 
 /// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set. Of objects at most 256, which

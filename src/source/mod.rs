@@ -256,20 +256,29 @@ pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), Fault> + Se
 
 /// One sample of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Sample {
     /// Its number, from 0.
     pub index: u64,
     /// Path, or what stands for it.
     pub location: String,
-    /// Number of its class, or -1.
-    pub label: i64,
+    /// Number of its class; `None` where it has none.
+    pub label: Option<i64>,
 }
 
 impl dyn Source + '_ {
     /// Everything known about a sample without reading it.
     pub fn sample(&self, index: u64) -> Sample {
-        Sample { index, location: self.location(index), label: self.label(index) }
+        Sample { index, location: self.location(index), label: own_label(self, index) }
     }
+}
+
+/// What [`Source::label`] and [`Batch::labels`](crate::loader::Batch::labels) say of a sample without a label.
+pub const NO_LABEL: i64 = -1;
+
+/// The label of a sample, where it has one.
+pub(crate) fn own_label(source: &dyn Source, index: u64) -> Option<i64> {
+    Some(source.label(index)).filter(|&label| label != NO_LABEL)
 }
 
 /// Where a source puts encoded bytes: memory that was taken before.

@@ -310,7 +310,7 @@ fn what_passes_with_a_flipped_bit_is_no_contradiction() {
                 let jpeg = header.jpeg.as_ref().unwrap();
                 // Factors that libjpeg does not know are legal; no route for the GPU takes them.
                 if jpeg.sampling() != Sampling::Other
-                    && let Err(Fault { reason, problem }) = result
+                    && let Err(Fault { reason, problem, .. }) = result
                 {
                     assert_eq!(reason, Reason::Corrupt, "byte {at} bit {bit}: {problem}");
                 }

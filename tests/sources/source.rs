@@ -238,6 +238,9 @@ fn a_directory_without_files_or_that_is_not_there_is_an_error_with_its_path() {
     let missing = root.path().join("missing");
     let error = Directory::open(&missing).err().unwrap();
     assert!(matches!(&error, Error::Io { path, .. } if *path == missing), "{error}");
+    let source = std::error::Error::source(&error).unwrap();
+    let kind = source.downcast_ref::<std::io::Error>().unwrap().kind();
+    assert_eq!(kind, std::io::ErrorKind::NotFound);
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn a_sample_has_index_location_and_label() {
     let root = tree(&["a/1.jpg", "b/2.jpg"]);
     let source = Directory::open(root.path()).unwrap();
     let sample = (&source as &dyn Source).sample(1);
-    assert_eq!((sample.index, sample.label), (1, 1));
+    assert_eq!((sample.index, sample.label), (1, Some(1)));
     assert_eq!(sample.location, root.path().join("b/2.jpg").to_str().unwrap());
 }
 

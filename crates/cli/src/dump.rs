@@ -9,6 +9,7 @@ use feedwater::annotation::PlacedObject;
 use feedwater::file::AtomicFile;
 use feedwater::footprint::bytes;
 use feedwater::loader::{Batch, Loader};
+use feedwater::source::NO_LABEL;
 use serde::Serialize;
 use serde::ser::{SerializeSeq, Serializer};
 use serde_json::json;
@@ -141,7 +142,7 @@ fn describe(loader: &Loader, batch: &Batch) -> Vec<SampleEntry> {
         SampleEntry {
             index: sample.index,
             path: loader.source().location(sample.index),
-            label: sample.label,
+            label: sample.label.unwrap_or(NO_LABEL),
             width: sample.size.width,
             height: sample.size.height,
             roi: [roi.x, roi.y, roi.width, roi.height],

@@ -150,7 +150,7 @@ impl fmt::Display for Report {
         for decision in &self.decisions {
             writeln!(f, "{:<9} {decision}", "auto")?;
         }
-        if let Some(AheadReport { window, most, decisions }) = &self.read_ahead {
+        if let Some(AheadReport { window, most, decisions, .. }) = &self.read_ahead {
             for decision in decisions {
                 writeln!(f, "{:<9} {decision}", "auto")?;
             }

@@ -167,7 +167,7 @@ impl Look {
 
     fn at(&mut self, source: &dyn Source, index: u64, settings: &Settings) {
         self.report.seen += 1;
-        let Err(Fault { reason, problem }) = self.look(source, index, settings) else { return };
+        let Err(Fault { reason, problem, .. }) = self.look(source, index, settings) else { return };
         *self.report.faults.entry(reason.name()).or_default() += 1;
         // Every thread sees rising indices, so its first are those that can be among the first of all.
         if self.report.examples.len() < EXAMPLES {

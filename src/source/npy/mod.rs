@@ -229,7 +229,7 @@ impl Stack {
 
     /// Fills the space from this byte of the file on. The file must be the one that was opened first.
     fn read(&self, at: u64, space: &mut [u8]) -> Result<(), Fault> {
-        let unreadable = |error: io::Error| Fault::new(Reason::Unreadable, error.to_string());
+        let unreadable = |error: io::Error| Fault::io(&error);
         let file = &self.file;
         file.read_exact_at(space, at).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {

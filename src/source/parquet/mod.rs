@@ -188,8 +188,9 @@ impl Source for Parquet {
             return Ok(());
         }
         let path = self.path(index)?;
-        file::read(&path, page, limit).map_err(|Fault { reason, problem }| {
-            Fault::new(reason, format!("{}, which the row names: {problem}", path.display()))
+        file::read(&path, page, limit).map_err(|fault| {
+            let problem = format!("{}, which the row names: {}", path.display(), fault.problem);
+            fault.reworded(problem)
         })
     }
 

@@ -318,7 +318,7 @@ fn not_read(error: io::Error, end: u64) -> Fault {
 }
 
 fn unreadable(error: io::Error) -> Fault {
-    Fault::new(Reason::Unreadable, error.to_string())
+    Fault::io(&error)
 }
 
 impl<F: Format> Source for Records<F> {

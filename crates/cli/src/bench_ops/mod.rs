@@ -24,7 +24,7 @@ use std::path::PathBuf;
 use clap::Args;
 use feedwater::Error;
 use feedwater::config::Pipeline;
-use feedwater::error::{Fault, SampleError};
+use feedwater::error::SampleError;
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
 
@@ -71,9 +71,9 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         let index = (u128::from(look) * u128::from(all) / u128::from(samples)) as u64;
         match bench.sample(index) {
             Ok(made) => on_device.add(made)?,
-            Err(Fault { reason, problem }) => bench.leave_out(|| {
+            Err(fault) => bench.leave_out(|| {
                 let location = source.location(index);
-                SampleError { index, location, reason, problem }.to_string()
+                SampleError::new(index, location, fault).to_string()
             }),
         }
         bar.inc(1);

@@ -53,5 +53,5 @@ fn held(directory: &Path, file: File) -> Error {
     };
     let problem =
         format!("{who} is packing into this directory; wait for it, or name another directory");
-    Error::Io { path: directory.into(), problem }
+    Error::Io { path: directory.into(), problem, source: None }
 }

@@ -113,7 +113,7 @@ impl Manifest {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Error::io(&path, &error)),
         };
-        let failed = |problem: String| Error::Io { path: path.clone(), problem };
+        let failed = |problem: String| Error::Io { path: path.clone(), problem, source: None };
         let Versioned { version } =
             serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
         if version > VERSION {
@@ -178,7 +178,7 @@ impl Manifest {
                 }
                 Err(error) => error.to_string(),
             };
-            return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}") });
+            return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}"), source: None });
         }
         match origin::difference(source, directory, settings, self)? {
             None => Ok(()),

@@ -198,12 +198,12 @@ fn write(
                 let item = Item { key: &key, location: &location, extension, label, bytes };
                 writer.append(&item)?;
             }
-            Err(Fault { reason, problem }) => {
+            Err(fault) => {
                 let location = source.location(index);
                 if !settings.skip {
-                    return Err(Error::Sample(SampleError { index, location, reason, problem }));
+                    return Err(Error::Sample(SampleError::new(index, location, fault)));
                 }
-                let problem = format!("{}: {problem}", reason.name());
+                let problem = format!("{}: {}", fault.reason.name(), fault.problem);
                 skipped.push(Skipped { index, location, problem });
             }
         }

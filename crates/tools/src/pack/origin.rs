@@ -171,7 +171,7 @@ fn first_changed(
     page: &mut HostPage,
     settings: &Settings,
 ) -> Result<Option<(u64, String)>> {
-    let failed = |problem: String| Error::Io { path: path.into(), problem };
+    let failed = |problem: String| Error::Io { path: path.into(), problem, source: None };
     let file = File::open(path).map_err(|error| Error::io(path, &error))?;
     let mut lines = BufReader::new(file).lines();
     for index in samples {

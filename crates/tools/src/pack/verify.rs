@@ -16,7 +16,8 @@ use feedwater::source::{HostPage, Source, TfRecord, WebDataset};
 ///
 /// [`Error::Io`] where a shard is missing, is not complete, or differs.
 pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
-    let problem = |path: &Path, problem: String| Err(Error::Io { path: path.into(), problem });
+    let problem =
+        |path: &Path, problem: String| Err(Error::Io { path: path.into(), problem, source: None });
     let Some(manifest) = Manifest::read(directory)? else {
         return problem(directory, "was not packed: it has no manifest".into());
     };

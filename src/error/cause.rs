@@ -1,0 +1,45 @@
+//! The system's error behind one of ours.
+
+use std::io;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use super::shown;
+
+/// The [`io::Error`] behind an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a [`Fault`](super::Fault), for
+/// callers that match its [`kind`](io::Error::kind) or its [`raw_os_error`](io::Error::raw_os_error).
+///
+/// Kind, code and words are those of the original. Secrets of URLs are left out of the words, because callers print the whole chain of
+/// sources.
+#[derive(Clone, Debug)]
+pub struct IoCause(Arc<io::Error>);
+
+impl IoCause {
+    /// Keeps an error.
+    pub fn new(error: &io::Error) -> Self {
+        let kept = match error.raw_os_error() {
+            Some(code) => io::Error::from_raw_os_error(code),
+            None => io::Error::new(error.kind(), shown(error.to_string())),
+        };
+        Self(Arc::new(kept))
+    }
+}
+
+impl Deref for IoCause {
+    type Target = io::Error;
+
+    fn deref(&self) -> &io::Error {
+        &self.0
+    }
+}
+
+/// Errors are equal where callers cannot tell them apart.
+impl PartialEq for IoCause {
+    fn eq(&self, other: &Self) -> bool {
+        self.kind() == other.kind()
+            && self.raw_os_error() == other.raw_os_error()
+            && self.to_string() == other.to_string()
+    }
+}
+
+impl Eq for IoCause {}

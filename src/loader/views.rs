@@ -1,0 +1,71 @@
+//! A batch as a slice of its element type, and its shape for crates that hold arrays.
+
+use bytemuck::Pod;
+use half::{bf16, f16};
+
+use super::Batch;
+use crate::tensor::DType;
+
+/// Typed slices. Each is `None` where the batch is on a device or has another element type.
+///
+/// With [`Batch::array_shape`] they fit every crate that takes a slice and a shape, without a copy:
+/// `ndarray::ArrayView4::from_shape(batch.array_shape(), batch.as_f32().unwrap())`.
+impl Batch {
+    /// The tensor as bytes, where its element type is [`DType::U8`] and it lives in host memory.
+    pub fn as_u8(&self) -> Option<&[u8]> {
+        self.view(DType::U8)
+    }
+
+    /// The tensor as f32, where that is its element type ([`DType::F32`]) and it lives in host memory.
+    pub fn as_f32(&self) -> Option<&[f32]> {
+        self.view(DType::F32)
+    }
+
+    /// The tensor as [`struct@f16`], where that is its element type ([`DType::F16`]) and it lives in host memory.
+    pub fn as_f16(&self) -> Option<&[f16]> {
+        self.view(DType::F16)
+    }
+
+    /// The tensor as [`bf16`], where that is its element type ([`DType::BF16`]) and it lives in host memory.
+    pub fn as_bf16(&self) -> Option<&[bf16]> {
+        self.view(DType::BF16)
+    }
+
+    /// [`as_u8`](Self::as_u8) for changes in place.
+    pub fn as_u8_mut(&mut self) -> Option<&mut [u8]> {
+        self.view_mut(DType::U8)
+    }
+
+    /// [`as_f32`](Self::as_f32) for changes in place.
+    pub fn as_f32_mut(&mut self) -> Option<&mut [f32]> {
+        self.view_mut(DType::F32)
+    }
+
+    /// [`as_f16`](Self::as_f16) for changes in place.
+    pub fn as_f16_mut(&mut self) -> Option<&mut [f16]> {
+        self.view_mut(DType::F16)
+    }
+
+    /// [`as_bf16`](Self::as_bf16) for changes in place.
+    pub fn as_bf16_mut(&mut self) -> Option<&mut [bf16]> {
+        self.view_mut(DType::BF16)
+    }
+
+    /// Extents of the four axes in memory order, slowest first: `[samples, 3, height, width]` for NCHW and
+    /// `[samples, height, width, 3]` for NHWC. Strides are row-major (the last axis is contiguous) and nothing is padded, so the
+    /// product is the length of the typed slice.
+    pub fn array_shape(&self) -> [usize; 4] {
+        self.shape().dims()
+    }
+
+    // The casts cannot fail: a slot is aligned to 256 bytes and a batch is a whole number of elements.
+    fn view<T: Pod>(&self, dtype: DType) -> Option<&[T]> {
+        let same = self.shape().dtype == dtype;
+        self.host().filter(|_| same).map(bytemuck::cast_slice)
+    }
+
+    fn view_mut<T: Pod>(&mut self, dtype: DType) -> Option<&mut [T]> {
+        let same = self.shape().dtype == dtype;
+        self.host_mut().filter(|_| same).map(bytemuck::cast_slice_mut)
+    }
+}
