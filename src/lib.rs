@@ -44,6 +44,7 @@
 //! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
 //! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
 //! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
+//! | make the tensor of one image, for inference | [`Preprocessor`] |
 //! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
 //! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`measure::Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
@@ -83,6 +84,7 @@ pub mod measure;
 pub mod op;
 pub mod output;
 pub mod plan;
+mod preprocessor;
 pub mod random;
 pub mod ring;
 pub mod source;
@@ -95,6 +97,7 @@ pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model};
 /// Its `f16` and `bf16` are element types of [`loader::Batch`].
 pub use half;
+pub use preprocessor::{Preprocessor, PreprocessorBuilder};
 
 /// Compiles the Rust blocks of the pages. `tests/docs.rs` checks that every page is here.
 #[cfg(doctest)]

@@ -19,6 +19,7 @@ pub use combine::{
 };
 pub use detect::detect;
 pub use directory::DirectorySettings;
+pub(crate) use file::check_size;
 pub use label::LabelSort;
 pub use left_out::{LeftOut, LeftOuts, WhyLeftOut, left_out_lines};
 pub use list::{FileListSettings, ListFormat};
