@@ -44,6 +44,7 @@
 //! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
 //! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
 //! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
+//! | make the tensor of one image, for inference | [`Preprocessor`] |
 //! | resume | [`loader::Loader::state`], [`loader::LoaderBuilder::resume`] |
 //! | see what will happen, and what did | [`plan::Plan`], [`footprint::Footprint`], [`loader::Stats`], [`measure::Profile`], [`loader::Loader::report`] |
 //! | hand batches to PyTorch, JAX, cudarc and others | [`handoff`] |
@@ -88,6 +89,7 @@ pub mod op;
 #[doc(hidden)]
 pub mod output;
 pub mod plan;
+mod preprocessor;
 pub mod random;
 #[doc(hidden)]
 pub mod ring;
@@ -122,6 +124,7 @@ pub use loader::{
 pub use op::{Chain, Placement};
 #[doc(no_inline)]
 pub use plan::Plan;
+pub use preprocessor::{Preprocessor, PreprocessorBuilder};
 #[doc(no_inline)]
 pub use source::Source;
 #[doc(no_inline)]

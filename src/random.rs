@@ -53,6 +53,11 @@ impl SampleRng {
         self.block[self.used - 1]
     }
 
+    /// Whether any bits were drawn.
+    pub(crate) fn has_drawn(&self) -> bool {
+        self.counter[0] & 0xffff != 0
+    }
+
     /// Uniform in `[0, 1)` with 53 bits.
     pub fn uniform(&mut self) -> f64 {
         let high = u64::from(self.bits()) << 32;

@@ -1,7 +1,10 @@
 //! The shape, element type and memory order of a batch.
 
+use std::collections::TryReserveError;
 use std::fmt;
 
+use bytemuck::Zeroable;
+use half::{bf16, f16};
 use serde::{Deserialize, Serialize};
 
 /// Element type of the output tensor.
@@ -131,6 +134,102 @@ impl fmt::Display for TensorShape {
     }
 }
 
+/// A tensor in host memory that owns its elements: what [`Preprocessor::run`](crate::Preprocessor::run) gives.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    shape: TensorShape,
+    elements: Elements,
+}
+
+/// A vector of each element type, so that a caller can take it without a copy.
+#[derive(Clone, Debug, PartialEq)]
+enum Elements {
+    U8(Vec<u8>),
+    F16(Vec<f16>),
+    BF16(Vec<bf16>),
+    F32(Vec<f32>),
+}
+
+/// `as_` and `into_` for each element type.
+macro_rules! typed {
+    ($($as_it:ident $into_it:ident $variant:ident $type:ty),+) => {
+        impl Tensor {
+            $(
+                #[doc = concat!("The elements, where they are of [`DType::", stringify!($variant), "`].")]
+                pub fn $as_it(&self) -> Option<&[$type]> {
+                    match &self.elements {
+                        Elements::$variant(elements) => Some(elements),
+                        _ => None,
+                    }
+                }
+
+                #[doc = concat!("The vector of elements without a copy, where they are of [`DType::", stringify!($variant), "`].")]
+                pub fn $into_it(self) -> Option<Vec<$type>> {
+                    match self.elements {
+                        Elements::$variant(elements) => Some(elements),
+                        _ => None,
+                    }
+                }
+            )+
+
+            /// The elements as bytes in native order.
+            pub fn bytes(&self) -> &[u8] {
+                match &self.elements {
+                    $(Elements::$variant(elements) => bytemuck::cast_slice(elements),)+
+                }
+            }
+
+            /// [`bytes`](Self::bytes) for changes in place.
+            pub fn bytes_mut(&mut self) -> &mut [u8] {
+                match &mut self.elements {
+                    $(Elements::$variant(elements) => bytemuck::cast_slice_mut(elements),)+
+                }
+            }
+        }
+    };
+}
+
+typed! {
+    as_u8 into_u8 U8 u8,
+    as_f16 into_f16 F16 f16,
+    as_bf16 into_bf16 BF16 bf16,
+    as_f32 into_f32 F32 f32
+}
+
+impl Tensor {
+    /// A tensor of zeros.
+    ///
+    /// # Errors
+    /// Its memory cannot be allocated.
+    pub fn zeros(shape: TensorShape) -> Result<Self, TryReserveError> {
+        let len = shape.sample_len().saturating_mul(shape.batch);
+        let elements = match shape.dtype {
+            DType::U8 => Elements::U8(zeros(len)?),
+            DType::F16 => Elements::F16(zeros(len)?),
+            DType::BF16 => Elements::BF16(zeros(len)?),
+            DType::F32 => Elements::F32(zeros(len)?),
+        };
+        Ok(Self { shape, elements })
+    }
+
+    /// Samples, width, height, element type and layout.
+    pub fn shape(&self) -> TensorShape {
+        self.shape
+    }
+
+    /// Extents of the four axes in memory order, slowest first: [`TensorShape::dims`].
+    pub fn array_shape(&self) -> [usize; 4] {
+        self.shape.dims()
+    }
+}
+
+fn zeros<T: Zeroable + Clone>(len: usize) -> Result<Vec<T>, TryReserveError> {
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(len)?;
+    elements.resize(len, T::zeroed());
+    Ok(elements)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,5 +253,21 @@ mod tests {
             layout: Layout::Nchw,
         };
         assert_eq!((shape.sample_bytes(), shape.bytes()), (usize::MAX, usize::MAX));
+    }
+
+    #[test]
+    fn a_tensor_gives_its_own_element_type_and_no_memory_is_an_error() {
+        let shape =
+            TensorShape { batch: 1, width: 2, height: 1, dtype: DType::F16, layout: Layout::Nhwc };
+        let mut tensor = Tensor::zeros(shape).unwrap();
+        tensor.bytes_mut()[..2].copy_from_slice(&f16::ONE.to_ne_bytes());
+        assert_eq!((tensor.array_shape(), tensor.bytes().len()), ([1, 1, 2, 3], 12));
+        assert_eq!(tensor.as_f16().unwrap()[..2], [f16::ONE, f16::ZERO]);
+        assert!(
+            tensor.as_u8().is_none() && tensor.as_bf16().is_none() && tensor.as_f32().is_none()
+        );
+        assert_eq!(tensor.into_f16().unwrap().len(), 6);
+        let huge = TensorShape { width: u32::MAX, height: u32::MAX, ..shape };
+        assert!(Tensor::zeros(huge).is_err());
     }
 }

@@ -12,7 +12,7 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (2, &["gpu", "op", "output"]),
     (3, &["plan"]),
     (4, &["decode", "source", "transform", "tune"]),
-    (5, &["loader"]),
+    (5, &["loader", "preprocessor"]),
     (6, &["config", "handoff"]),
 ];
 

@@ -116,9 +116,9 @@ impl HostDecoder {
         self.scratch.capacity() + self.line.capacity()
     }
 
-    /// Gives all memory back.
+    /// Gives all memory back. The decoder stays as [`strict`](Self::strict) as it is.
     pub fn release(&mut self) {
-        *self = Self::default();
+        *self = Self::new().strict(self.strict);
     }
 }
 

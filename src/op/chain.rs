@@ -136,6 +136,8 @@ pub trait AnyOperator: fmt::Debug + Send + Sync {
     fn table_len(&self, bounds: Bounds) -> usize;
     /// [`Operator::prepare`].
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes);
+    /// [`Operator::is_random`].
+    fn is_random(&self) -> bool;
     /// [`Operator::demand`].
     fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi;
     /// [`Operator::set_table`].
@@ -190,6 +192,10 @@ impl<T: Operator> AnyOperator for T {
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes) {
         let (size, params) = Operator::prepare(self, input, rng);
         (size, ParamBytes::new(&params))
+    }
+
+    fn is_random(&self) -> bool {
+        Operator::is_random(self)
     }
 
     fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi {

@@ -56,6 +56,11 @@ impl Operator for Flip {
         (input, FlipParams { width, height, horizontal: horizontal.into(), vertical: vertical.into() })
     }
 
+    fn is_random(&self) -> bool {
+        // A number is drawn for every probability, and says nothing where that is 0 or 1.
+        [self.horizontal, self.vertical].iter().any(|&p| p > 0.0 && p < 1.0)
+    }
+
     fn demand(&self, params: &mut FlipParams, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
         let Roi { x, y, width, height } = wanted.output;
         Roi {

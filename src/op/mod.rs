@@ -16,7 +16,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::geometry::{Roi, Size, View};
 use crate::image::{HostImage, PixelType};
-use crate::random::SampleRng;
+use crate::random::{SampleKey, SampleRng};
 
 pub use chain::{Chain, Placement};
 pub use resample::Filter;
@@ -112,6 +112,14 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
     /// Draws this sample's random choices and folds settings and size into numbers; gives the size that
     /// leaves, which is never empty.
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, Self::Params);
+
+    /// Whether samples differ by what [`prepare`](Self::prepare) draws. [`Preprocessor`](crate::Preprocessor) refuses such operators.
+    /// The default looks whether anything is drawn for an image of 500x375.
+    fn is_random(&self) -> bool {
+        let mut rng = SampleRng::new(SampleKey { seed: 0, epoch: 0, index: 0 }, 0);
+        self.prepare(Size::new(500, 375), &mut rng);
+        rng.has_drawn()
+    }
 
     /// Says which window of the input is needed for a window of the output, and folds what depends on it
     /// (coefficient tables) into `params` and `table`. The default is a pointwise operator's.

@@ -104,6 +104,11 @@ impl Operator for RandomCrop {
         (size, crop::Params::new((x, y), size, input, self.fill))
     }
 
+    fn is_random(&self) -> bool {
+        // Where there is a choice, which depends on the image.
+        true
+    }
+
     fn demand(&self, params: &mut crop::Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
         crop::demand(params, wanted)
     }

@@ -19,6 +19,7 @@ pub use combine::{
 };
 pub use detect::detect;
 pub use directory::DirectorySettings;
+pub(crate) use file::check_size;
 pub use label::LabelSort;
 #[doc(hidden)]
 pub use left_out::left_out_lines;

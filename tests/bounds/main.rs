@@ -16,6 +16,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use feedwater::Preprocessor;
 use feedwater::decode::HostDecoder;
 use feedwater::error::Error;
 use feedwater::footprint::Memory;
@@ -139,6 +140,46 @@ fn a_row_of_millions_of_pixels_is_refused_by_its_side_and_then_by_its_bytes() {
     let (reason, problem) = stop(u32::MAX);
     assert!(reason == "oversized" && problem.contains("limits.large_image_memory"), "{problem}");
     run(|| files.loader(stored()).max_side(u32::MAX), 2).check("stored, by its bytes");
+}
+
+/// Once its buffers have their size, a preprocessor allocates for a PNM, which no library decodes, the list of windows and nothing that
+/// grows with the image; and what libraries take for the other formats is free again after the call.
+#[test]
+fn a_preprocessor_takes_nothing_from_image_to_image() {
+    let _alone = alone();
+    for chain in [floats_without_draws(), Chain::new().then(Resize::to(96, 80))] {
+        let preprocessor = Preprocessor::builder(chain).build().unwrap();
+        let mut out = vec![0f32; preprocessor.shape().sample_len()];
+        let out: &mut [u8] = bytemuck::cast_slice_mut(&mut out);
+        let pnm = |side: usize| {
+            [format!("P6 {side} {side} 255\n").as_bytes(), &vec![9; 3 * side * side]].concat()
+        };
+        let (small, large) = (pnm(100), pnm(400));
+        preprocessor.run_into(&large, out).unwrap();
+        for image in [&small, &large] {
+            let before = counted::calls();
+            let (peak, ()) = counted::most_during(|| preprocessor.run_into(image, out).unwrap());
+            let calls = counted::calls() - before;
+            assert!(calls <= 8 && peak <= 4096, "{calls} allocations, {peak} bytes");
+        }
+        let jpeg = common::jpeg(1, 300, 200);
+        let mut run = |times: u32| {
+            let made = || (0..times).for_each(|_| preprocessor.run_into(&jpeg, out).unwrap());
+            counted::most_during(made).0
+        };
+        run(2);
+        let (one, many) = (run(1), run(50));
+        assert!(many <= one + 4096, "{many} bytes after 50 images, {one} after one");
+    }
+}
+
+fn floats_without_draws() -> Chain {
+    Chain::new().then(Resize::to(96, 80)).then(Normalize::IMAGENET).then(Crop {
+        x: 40,
+        y: 40,
+        width: 96,
+        height: 96,
+    })
 }
 
 #[test]

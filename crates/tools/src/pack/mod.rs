@@ -153,7 +153,9 @@ pub fn pack(
                 scope.spawn(move || {
                     let mut maker = Maker::new(source, settings, large);
                     // Nobody receives any more: the run has ended.
-                    let _ = indices.into_iter().try_for_each(|it| sender.send(maker.make(it)));
+                    let _ = indices
+                        .into_iter()
+                        .try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
                 });
                 receiver
             })

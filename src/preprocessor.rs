@@ -1,0 +1,269 @@
+//! Single images for inference: the loader's pixels without a loader.
+
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+
+use crate::decode::HostDecoder;
+use crate::error::{Error, Fault, Reason, Result};
+use crate::header::{Header, memory_bytes};
+use crate::op::Chain;
+use crate::plan::{
+    CacheSettings, DeviceFacts, Facts, Limits, LoaderSettings, Plan, SampleMemory, SamplePlan,
+    SampleRoom, Settings, ShardFrom,
+};
+use crate::random::SampleKey;
+use crate::source::check_size;
+use crate::tensor::{DType, Layout, Tensor, TensorShape};
+use crate::transform::{HostTransform, Picture};
+
+/// Most bytes of buffers that are kept for the next image of a thread.
+const KEPT_BYTES: usize = 32 << 20;
+
+/// A key for draws that nothing takes: operators that draw are refused.
+const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
+
+/// Turns one encoded image into a tensor on the CPU: for inference, with the pixels of training.
+///
+/// The tensor equals, bit for bit, the one that a [`Loader`](crate::loader::Loader) on the CPU gives for the same bytes, chain and
+/// settings. An image that cannot be used is the same [`Fault`] with the same reason.
+///
+/// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool. The pool grows to as
+/// many sets as there were calls at one time. A set with more than 32 MiB of buffers gives them back after its image, so large images
+/// leave nothing behind.
+///
+/// ```
+/// use feedwater::Preprocessor;
+/// use feedwater::op::{CenterCrop, Chain, Normalize, Resize};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let bytes = [b"P6 300 300 255\n".as_slice(), &[255; 3 * 300 * 300]].concat();
+/// let chain = Chain::new().then(Resize::shorter(256)).then(CenterCrop::to(224, 224)).then(Normalize::IMAGENET);
+/// let preprocessor = Preprocessor::builder(chain).build()?;
+/// let tensor = preprocessor.run(&bytes)?; // of a JPEG, PNG, WebP or PNM
+/// assert_eq!(tensor.array_shape(), [1, 3, 224, 224]);
+/// assert_eq!(tensor.as_f32().unwrap().len(), 3 * 224 * 224);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Preprocessor {
+    plan: Plan,
+    room: SampleRoom,
+    /// Buffers that no call uses now.
+    pool: Mutex<Vec<Scratch>>,
+}
+
+/// What one call works with.
+struct Scratch {
+    sample: SamplePlan,
+    decoder: HostDecoder,
+    transform: HostTransform,
+}
+
+impl Preprocessor {
+    /// Starts to describe a preprocessor of this chain, with default settings.
+    pub fn builder(chain: Chain) -> PreprocessorBuilder {
+        PreprocessorBuilder { chain, settings: Settings::default() }
+    }
+
+    /// Width, height, element type and layout of every tensor, which is a batch of one.
+    pub fn shape(&self) -> TensorShape {
+        self.plan.shape
+    }
+
+    /// The tensor of one encoded image.
+    ///
+    /// # Errors
+    /// The fault that the loader would count: damaged or unsupported bytes, or an image beyond the limits.
+    pub fn run(&self, bytes: &[u8]) -> Result<Tensor, Fault> {
+        let refused = |error| Fault::new(Reason::OutOfMemory, format!("the tensor: {error}"));
+        let mut tensor = Tensor::zeros(self.shape()).map_err(refused)?;
+        self.make(bytes, tensor.bytes_mut())?;
+        Ok(tensor)
+    }
+
+    /// Writes the tensor of one encoded image into `out`, in native byte order. Once the buffers have their size this allocates nothing
+    /// but what the format's own decoder frees again, and a few hundred bytes of bookkeeping. An `out` that is not aligned for
+    /// the element type costs a copy.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run). The content of `out` is unspecified then.
+    ///
+    /// # Panics
+    /// `out` must have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
+    pub fn run_into(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+        let shape = self.shape();
+        assert_eq!(out.len(), shape.bytes(), "the length of `out` for a tensor of {shape}");
+        if out.as_ptr().align_offset(shape.dtype.bytes()) != 0 {
+            out.copy_from_slice(self.run(bytes)?.bytes());
+            return Ok(());
+        }
+        self.make(bytes, out)
+    }
+
+    fn make(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+        check_size(bytes.len() as u64, self.plan.settings.limits.max_file_bytes)?;
+        let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        // Where an operator panics the buffers are dropped with the call.
+        let mut scratch = kept.unwrap_or_else(|| Scratch::new(&self.plan));
+        let made = scratch.make(&self.plan, self.room, bytes, out);
+        scratch.trim();
+        self.pool.lock().unwrap_or_else(PoisonError::into_inner).push(scratch);
+        made
+    }
+}
+
+impl fmt::Debug for Preprocessor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Preprocessor").field("shape", &self.shape()).finish_non_exhaustive()
+    }
+}
+
+impl Scratch {
+    fn new(plan: &Plan) -> Self {
+        let mut transform = HostTransform::new(plan);
+        transform.set_timed(false);
+        let decoder = HostDecoder::new().strict(plan.settings.decode.strict);
+        Self { sample: SamplePlan::default(), decoder, transform }
+    }
+
+    /// The checks are those of a loader's worker, in the same order, so that the first fault is the same.
+    fn make(
+        &mut self,
+        plan: &Plan,
+        room: SampleRoom,
+        bytes: &[u8],
+        out: &mut [u8],
+    ) -> Result<(), Fault> {
+        let header = Header::parse_as(bytes, plan.settings.decode.strict)?;
+        plan.check_pixels(&header)?;
+        let decode = memory_bytes(&header, bytes, bytes.len() as u64);
+        // The file is the caller's.
+        let need = plan.sample_memory(&header, 0, decode);
+        room.beyond(header.size, &need)?;
+        let Self { sample, decoder, transform } = self;
+        plan.sample(NO_DRAWS, &header, sample)?;
+        let windows = plan.windows_of(sample);
+        let drawn = SampleMemory { windows, ..SampleMemory::default() };
+        room.beyond(header.size, &need.max(&drawn))?;
+        transform.run(Picture { bytes, header: &header, plan, sample }, decoder, out)
+    }
+
+    /// Gives the buffers of a large image back.
+    fn trim(&mut self) {
+        let table = self.sample.table.capacity() * size_of::<i32>();
+        let held = table + self.decoder.capacity_bytes() + self.transform.capacity_bytes();
+        if held > KEPT_BYTES {
+            self.sample.table = Vec::new();
+            self.decoder.release();
+            self.transform.release();
+        }
+    }
+}
+
+/// A [`Preprocessor`] that is being described. Defaults are those of [`Settings`]: `f32`, `nchw`, upright, strict.
+#[derive(Clone, Debug)]
+pub struct PreprocessorBuilder {
+    chain: Chain,
+    settings: Settings,
+}
+
+impl PreprocessorBuilder {
+    /// The settings of a pipeline: `[decode]`, `[output]`, and of `[limits]` those of one image (`max_pixels`, `max_side`,
+    /// `max_file_bytes`, `large_image_memory`). The others do not apply to single images.
+    pub fn settings(mut self, settings: &Settings) -> Self {
+        self.settings = settings.clone();
+        self
+    }
+
+    /// Element type and axis order of the tensors.
+    pub fn output(mut self, dtype: DType, layout: Layout) -> Self {
+        self.settings.output.dtype = dtype;
+        self.settings.output.layout = layout;
+        self
+    }
+
+    /// Whether the decoder may reduce a JPEG before it is resized. Faster; changes pixels slightly. Default false.
+    pub fn prescale(mut self, prescale: bool) -> Self {
+        self.settings.decode.prescale = prescale;
+        self
+    }
+
+    /// Whether images are turned upright as their EXIF orientation says. Default true.
+    pub fn orientation(mut self, orientation: bool) -> Self {
+        self.settings.decode.orientation = orientation;
+        self
+    }
+
+    /// Whether a damaged image is a fault; else what Pillow takes is taken. Default true.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.settings.decode.strict = strict;
+        self
+    }
+
+    /// Most pixels of an image. Default 178,956,970, Pillow's limit.
+    pub fn max_pixels(mut self, pixels: u64) -> Self {
+        self.settings.limits.max_pixels = pixels;
+        self
+    }
+
+    /// Most columns, and most rows, of an image. Default 65,535.
+    pub fn max_side(mut self, pixels: u32) -> Self {
+        self.settings.limits.max_side = pixels;
+        self
+    }
+
+    /// Most bytes of an encoded image. Default 64 MiB.
+    pub fn max_file_bytes(mut self, bytes: u64) -> Self {
+        self.settings.limits.max_file_bytes = bytes;
+        self
+    }
+
+    /// Most bytes of host memory that one call takes for its buffers. Default 256 MiB.
+    pub fn large_image_memory(mut self, bytes: u64) -> Self {
+        self.settings.limits.large_image_memory = bytes;
+        self
+    }
+
+    /// Checks the chain and the settings, and plans.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a setting that cannot be, for an operator that draws at random, and for a chain whose images leave with
+    /// different sizes; [`Error::Unavailable`] where decoding or an operator is placed on a GPU.
+    pub fn build(self) -> Result<Preprocessor> {
+        let Self { chain, mut settings } = self;
+        for (number, step) in chain.steps().iter().enumerate() {
+            if step.operator.is_random() {
+                let problem = format!(
+                    "{} draws at random, and the same image must always give the same tensor; take the chain of validation, \
+                     with resize and center_crop",
+                    step.operator.name()
+                );
+                return Err(Error::config(format!("chain[{number}]"), problem));
+            }
+        }
+        if let Some(shorter) = settings.cache.presize {
+            let problem = format!(
+                "is {shorter}, and single images have no cache; begin the chain with resize and leave presize out"
+            );
+            return Err(Error::config("cache.presize", problem));
+        }
+        // What concerns batches, shards and the whole process must not refuse a single image.
+        settings.loader =
+            LoaderSettings { batch: 1, shard: ShardFrom::None, ..LoaderSettings::default() };
+        settings.cache = CacheSettings::default();
+        let Limits { max_pixels, max_side, max_file_bytes, large_image_memory, .. } =
+            settings.limits;
+        settings.limits = Limits {
+            max_pixels,
+            max_side,
+            max_file_bytes,
+            large_image_memory,
+            ..Limits::default()
+        };
+        let device = DeviceFacts::None("a preprocessor works on the CPU".into());
+        let facts = Facts { samples: 1, cores: 1, device, ..Facts::default() };
+        let plan = Plan::new(&chain, &settings, &facts)?;
+        let room = SampleRoom { share: SampleMemory::default(), large: large_image_memory };
+        Ok(Preprocessor { plan, room, pool: Mutex::default() })
+    }
+}
