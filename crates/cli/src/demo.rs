@@ -55,7 +55,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         let batch = batch?;
         if number == 0 {
             let data = on_host(&batch)?;
-            let sheet = Sheet::new(loader.plan(), batch.shape(), &data);
+            let sheet = Sheet::new(&loader, &batch, &data);
             let written = sheet.write(&picture).and_then(AtomicFile::commit);
             written.map_err(|error| io_failure(&picture, &error))?;
         }

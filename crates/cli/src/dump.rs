@@ -100,7 +100,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         let data = on_host(&batch)?;
         npy.append(batch.shape(), &data).map_err(failed)?;
         if sheet.is_none() {
-            let drawn = Sheet::new(loader.plan(), batch.shape(), &data).write(&picture);
+            let drawn = Sheet::new(&loader, &batch, &data).write(&picture);
             sheet = Some(drawn.map_err(|error| io_failure(&picture, &error))?);
         }
         for entry in describe(&loader, &batch) {

@@ -1,4 +1,4 @@
-//! A contact sheet: the images of a batch as a person would see them.
+//! A contact sheet: the images of a batch with their labels, files and objects.
 
 use std::borrow::Cow;
 use std::io::{self, Write};
@@ -7,38 +7,66 @@ use std::path::Path;
 use feedwater::Result;
 use feedwater::file::AtomicFile;
 use feedwater::geometry::Size;
-use feedwater::loader::Batch;
+use feedwater::loader::{Batch, Loader};
 use feedwater::op::{Fusion, normalize};
 use feedwater::plan::Plan;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{CHANNELS, DType, Layout, TensorShape};
 use half::{bf16, f16};
 
+use caption::Caption;
+use line::{Line, Rgb, shortened, text_width};
+
+mod caption;
+mod font;
+mod line;
+
 /// Most images on a sheet.
 const MOST: usize = 64;
 
 /// Pixels between images.
-const GAP: usize = 2;
+const GAP: usize = 8;
 
 /// Level of the space between images.
 const GROUND: u8 = 32;
 
-/// RGB images on a dark ground, row after row, as near to a square as it gets. It is drawn while it is written, so it takes
-/// the memory of one row of pixels.
+/// Colours of the two lines of a caption.
+const TITLE: Rgb = [236, 236, 236];
+const FILE: Rgb = [164, 172, 180];
+
+/// Least characters of a caption's line.
+const CHARACTERS: usize = 16;
+
+/// Rows of a caption's line, with the space below it, at scale 1.
+const LINE: usize = font::ROWS + 2;
+
+/// RGB images with captions on a dark ground, row after row, as near to a square as it gets. It is drawn while it is written, so
+/// it takes the memory of one row of pixels and of the captions.
 pub struct Sheet<'a> {
     shape: TensorShape,
     data: &'a [u8],
     normalize: Option<normalize::Params>,
-    count: usize,
+    captions: Vec<Caption>,
     columns: usize,
 }
 
 impl<'a> Sheet<'a> {
-    /// The first images of a batch of this shape, with the chain's `normalize` undone.
-    pub fn new(plan: &Plan, shape: TensorShape, data: &'a [u8]) -> Self {
-        let count = shape.batch.min(MOST);
+    /// The first images of a batch whose tensor is `data`, with the chain's `normalize` undone.
+    pub fn new(loader: &Loader, batch: &Batch, data: &'a [u8]) -> Self {
+        let count = batch.len().min(MOST);
+        let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
+        Self::of(batch.shape(), data, normalization(loader.plan()), captions)
+    }
+
+    fn of(
+        shape: TensorShape,
+        data: &'a [u8],
+        normalize: Option<normalize::Params>,
+        captions: Vec<Caption>,
+    ) -> Self {
+        let count = captions.len();
         let columns = (1..=count).find(|columns| columns * columns >= count).unwrap_or(1);
-        Self { shape, data, normalize: normalization(plan), count, columns }
+        Self { shape, data, normalize, captions, columns }
     }
 
     /// Writes it as a PNG, which is still to be committed.
@@ -61,32 +89,71 @@ impl<'a> Sheet<'a> {
         Ok(file)
     }
 
+    /// Pixels for a pixel of the font: captions of large images stay readable where the sheet is shown smaller.
+    fn scale(&self) -> usize {
+        (self.shape.width as usize / 320).clamp(1, 4)
+    }
+
+    /// Columns of an image with its caption, which may be wider.
+    fn column(&self) -> usize {
+        let caption = text_width(CHARACTERS, self.scale() as i32) as usize;
+        (self.shape.width as usize).max(caption)
+    }
+
+    /// Rows of an image with its caption and the gap above it.
+    fn pitch(&self) -> usize {
+        GAP + self.shape.height as usize + (2 * LINE + 5) * self.scale()
+    }
+
     /// Width and height in pixels.
     fn size(&self) -> (usize, usize) {
-        let side = |pictures: usize, pixels: u32| pictures * (pixels as usize + GAP) + GAP;
-        let rows = self.count.div_ceil(self.columns);
-        (side(self.columns, self.shape.width), side(rows, self.shape.height))
+        let rows = self.captions.len().div_ceil(self.columns);
+        (self.columns * (self.column() + GAP) + GAP, rows * self.pitch() + GAP)
     }
 
     /// Draws row `y` of the sheet.
     fn draw_row(&self, y: usize, rgb: &mut [u8]) {
         rgb.fill(GROUND);
+        let (row, y) = (y / self.pitch(), y % self.pitch());
+        let first = (row * self.columns).min(self.captions.len());
+        let end = self.captions.len().min(first + self.columns);
+        for (column, place) in (first..end).enumerate() {
+            let left = GAP + column * (self.column() + GAP);
+            self.draw_cell(place, left, y, rgb);
+        }
+    }
+
+    /// Draws row `y` of an image with its caption, the gap above included, from column `left`.
+    fn draw_cell(&self, place: usize, left: usize, y: usize, rgb: &mut [u8]) {
+        let caption = &self.captions[place];
         let (width, height) = (self.shape.width as usize, self.shape.height as usize);
-        let (row, y) = (y / (height + GAP), y % (height + GAP));
-        // Each image has a gap above it.
-        let Some(y) = y.checked_sub(GAP) else { return };
-        let pictures = row * self.columns..self.count.min((row + 1) * self.columns);
-        for (column, sample) in pictures.enumerate() {
+        let (scale, y) = (self.scale(), y as i32 - GAP as i32);
+        if let Some((_, colour)) = caption.mark {
+            let (from, to) = (left as i32, (left + width) as i32);
+            let frame = [from - 4, -4, to + 4, height as i32 + 4];
+            Line { rgb: &mut *rgb, y }.fill(frame, colour);
+        }
+        let Ok(inside) = usize::try_from(y) else { return };
+        if inside < height {
             let bytes = self.shape.sample_bytes();
-            let data = &self.data[sample * bytes..][..bytes];
-            let left = GAP + column * (width + GAP);
-            let pixels = rgb[CHANNELS * left..].chunks_exact_mut(CHANNELS).take(width);
-            for (x, pixel) in pixels.enumerate() {
+            let data = &self.data[place * bytes..][..bytes];
+            let pixels = &mut rgb[CHANNELS * left..][..CHANNELS * width];
+            for (x, pixel) in pixels.chunks_exact_mut(CHANNELS).enumerate() {
                 for (channel, level) in pixel.iter_mut().enumerate() {
-                    *level = self.level(data, (x, y), channel);
+                    *level = self.level(data, (x, inside), channel);
                 }
             }
+            let size = [width as i32, height as i32];
+            caption.draw_over(&mut Line { rgb: pixels, y }, size, scale as i32);
+            return;
         }
+        let text = &mut rgb[CHANNELS * left..][..CHANNELS * self.column()];
+        let characters = (self.column() + scale) / (font::ADVANCE * scale);
+        let mut line = Line { rgb: text, y };
+        let top = (height + 5 * scale) as i32;
+        let (below, scale) = (top + (LINE * scale) as i32, scale as i32);
+        line.text([0, top], &shortened(&caption.title, characters), scale, TITLE);
+        line.text([0, below], &shortened(&caption.file, characters), scale, FILE);
     }
 
     /// The level of one channel of a pixel, 0 to 255.
@@ -136,30 +203,4 @@ fn element(dtype: DType, data: &[u8], at: usize) -> f32 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Three images of 2x1 pixels with the levels 1, 2 and 3, on a sheet of two by two.
-    #[test]
-    fn images_lie_in_rows_on_the_ground() {
-        let shape =
-            TensorShape { batch: 3, width: 2, height: 1, dtype: DType::U8, layout: Layout::Nhwc };
-        let data = [[1; 6], [2; 6], [3; 6]].concat();
-        let sheet = Sheet { shape, data: &data, normalize: None, count: 3, columns: 2 };
-        assert_eq!(sheet.size(), (10, 8));
-        let drawn: Vec<String> = (0..8)
-            .map(|y| {
-                let mut rgb = vec![0; CHANNELS * 10];
-                sheet.draw_row(y, &mut rgb);
-                let (pixels, _) = rgb.as_chunks::<CHANNELS>();
-                assert!(pixels.iter().all(|[r, g, b]| r == g && g == b));
-                pixels
-                    .iter()
-                    .map(|&[level, ..]| if level == GROUND { '.' } else { (b'0' + level) as char })
-                    .collect()
-            })
-            .collect();
-        let [gap, first, second] = ["..........", "..11..22..", "..33......"];
-        assert_eq!(drawn, [gap, gap, first, gap, gap, second, gap, gap]);
-    }
-}
+mod tests;

@@ -60,8 +60,8 @@ fn dump_writes_tensor_samples_and_sheet() {
         fs::File::open(path.join("one/sheet.png")).unwrap(),
     ));
     let info = sheet.read_info().unwrap();
-    // Two rows of two, with a gap of two pixels around each.
-    assert_eq!((info.info().width, info.info().height), (2 * 34 + 2, 2 * 26 + 2));
+    // Two rows of two, with gaps of eight pixels, captions of sixteen characters and 25 rows.
+    assert_eq!((info.info().width, info.info().height), (2 * (95 + 8) + 8, 2 * (24 + 25 + 8) + 8));
 }
 
 #[test]

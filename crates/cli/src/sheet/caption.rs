@@ -1,0 +1,118 @@
+//! What is told about one image: label, class, file, objects, and whether it stands for another.
+
+use std::path::Path;
+
+use feedwater::loader::{Batch, Loader, Outcome, SampleRecord};
+
+use super::font;
+use super::line::{Line, Rectangle, Rgb, shortened, text_width};
+
+/// Most characters of a category's name beside its box.
+const NAME: usize = 20;
+
+/// Colours of categories, which differ in light as well as in hue.
+const CATEGORIES: [Rgb; 10] = [
+    [255, 214, 10],
+    [48, 176, 255],
+    [255, 80, 72],
+    [80, 220, 100],
+    [214, 110, 255],
+    [255, 146, 30],
+    [20, 224, 208],
+    [255, 120, 180],
+    [176, 226, 40],
+    [120, 130, 255],
+];
+
+const RED: Rgb = [230, 40, 40];
+const AMBER: Rgb = [240, 168, 32];
+const GRAY: Rgb = [130, 130, 130];
+
+pub(super) struct Caption {
+    pub title: String,
+    pub file: String,
+    /// What is unusual about the image: drawn over it, with a frame of that colour.
+    pub mark: Option<(String, Rgb)>,
+    pub objects: Vec<Object>,
+}
+
+/// An object's box in the image.
+pub(super) struct Object {
+    pub rectangle: Rectangle,
+    pub name: String,
+    pub colour: Rgb,
+    pub crowd: bool,
+}
+
+impl Caption {
+    pub fn new(loader: &Loader, batch: &Batch, place: usize) -> Self {
+        let (source, sample) = (loader.source(), &batch.samples()[place]);
+        let class =
+            |label: i64| usize::try_from(label).ok().and_then(|it| source.classes().get(it));
+        let object = |object: &feedwater::annotation::PlacedObject| {
+            let category = object.category;
+            let name = class(category).map_or_else(|| category.to_string(), Clone::clone);
+            let colour = CATEGORIES[category.rem_euclid(CATEGORIES.len() as i64) as usize];
+            let name = shortened(&name, NAME);
+            // `as` is exact here: edges lie within the tensor.
+            let rectangle = object.bbox.xyxy().map(|edge| edge.round() as i32);
+            Object { rectangle, name, colour, crowd: object.crowd }
+        };
+        let objects: Vec<_> = batch.objects(place).iter().map(object).collect();
+        let title = match (sample.label, objects.len()) {
+            (None, 0) => "no label".into(),
+            (None, 1) => "1 object".into(),
+            (None, count) => format!("{count} objects"),
+            (Some(label), _) => match class(label) {
+                Some(class) => format!("{label} {class}"),
+                None => label.to_string(),
+            },
+        };
+        let location = source.location(sample.index);
+        let name = Path::new(&location).file_name().map(|name| name.to_string_lossy().into_owned());
+        Self { title, file: name.unwrap_or(location), mark: mark(sample), objects }
+    }
+
+    /// Draws one row of the boxes, their names and the mark over an image of this size.
+    pub fn draw_over(&self, line: &mut Line, [width, height]: [i32; 2], scale: i32) {
+        for object in &self.objects {
+            let Object { rectangle, colour, crowd, .. } = *object;
+            // A dark seam on both sides keeps the outline visible on any ground.
+            let [left, top, right, bottom] = rectangle;
+            let seam = [left - 1, top - 1, right + 1, bottom + 1];
+            line.outline(seam, 2 * scale + 2, [0; 3], false);
+            line.outline(rectangle, 2 * scale, colour, crowd);
+        }
+        let rows = font::ROWS as i32 * scale + 2;
+        for Object { rectangle: [left, top, ..], name, colour, .. } in &self.objects {
+            // Above the box where there is room, else inside; never beyond the right edge.
+            let top = if *top >= rows { top - rows } else { *top };
+            tag(line, [*left, top], name, *colour, width, scale);
+        }
+        if let Some((text, colour)) = &self.mark {
+            let most = (width - 1) / (font::ADVANCE as i32 * scale);
+            let text = shortened(text, most.max(0) as usize);
+            tag(line, [0, height - rows], &text, *colour, width, scale);
+        }
+    }
+}
+
+/// Text on a ground of this colour.
+fn tag(line: &mut Line, [left, top]: [i32; 2], text: &str, ground: Rgb, width: i32, scale: i32) {
+    let across = text_width(text.chars().count(), scale) + 4;
+    let left = left.min(width - across).max(0);
+    line.fill([left, top, left + across, top + font::ROWS as i32 * scale + 2], ground);
+    let [red, green, blue] = ground.map(i32::from);
+    let ink = if 3 * red + 6 * green + blue > 1250 { [0; 3] } else { [255; 3] };
+    line.text([left + 2, top + 2], text, scale, ink);
+}
+
+/// What is unusual about the sample.
+fn mark(sample: &SampleRecord) -> Option<(String, Rgb)> {
+    match (sample.outcome, sample.replaces) {
+        (Outcome::Substituted, _) => Some(("substituted".into(), RED)),
+        (_, Some(skipped)) => Some((format!("#{skipped} skipped"), AMBER)),
+        _ if sample.padding => Some(("padding".into(), GRAY)),
+        _ => None,
+    }
+}

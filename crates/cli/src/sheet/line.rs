@@ -1,0 +1,119 @@
+//! One row of pixels, and what crosses it.
+
+use super::font;
+
+pub type Rgb = [u8; 3];
+
+/// Left, upper, right and lower edge; the last two lie outside.
+pub type Rectangle = [i32; 4];
+
+/// A row of pixels whose columns are counted from its left end. What lies outside is not drawn.
+pub struct Line<'a> {
+    pub rgb: &'a mut [u8],
+    pub y: i32,
+}
+
+impl Line<'_> {
+    /// A filled rectangle.
+    pub fn fill(&mut self, rectangle: Rectangle, colour: Rgb) {
+        self.dots(rectangle, colour, |_| true);
+    }
+
+    /// The outline of a rectangle, inside of its edges; dashed for a crowd.
+    pub fn outline(&mut self, rectangle: Rectangle, thick: i32, colour: Rgb, dashed: bool) {
+        let [left, top, right, bottom] = rectangle;
+        let y = self.y;
+        let dash = |x: i32| !dashed || ((x - left + y - top) / (3 * thick)) % 2 == 0;
+        for side in [
+            [left, top, right, top + thick],
+            [left, bottom - thick, right, bottom],
+            [left, top, left + thick, bottom],
+            [right - thick, top, right, bottom],
+        ] {
+            self.dots(side, colour, dash);
+        }
+    }
+
+    /// A line of text whose upper left corner lies at `x` and `top`.
+    pub fn text(&mut self, [x, top]: [i32; 2], text: &str, scale: i32, colour: Rgb) {
+        let row = (self.y - top).div_euclid(scale);
+        let Some(row) = usize::try_from(row).ok().filter(|&row| row < font::ROWS) else { return };
+        for (place, character) in text.chars().enumerate() {
+            let bits = font::row(character, row);
+            let left = x + (place * font::ADVANCE) as i32 * scale;
+            for column in (0..5).filter(|column| bits & (16 >> column) != 0) {
+                let left = left + column * scale;
+                self.fill([left, self.y, left + scale, self.y + 1], colour);
+            }
+        }
+    }
+
+    fn dots(
+        &mut self,
+        [left, top, right, bottom]: Rectangle,
+        colour: Rgb,
+        dot: impl Fn(i32) -> bool,
+    ) {
+        if !(top..bottom).contains(&self.y) {
+            return;
+        }
+        let (pixels, _) = self.rgb.as_chunks_mut::<3>();
+        let end = right.clamp(0, pixels.len() as i32);
+        for x in (left.max(0)..end).filter(|&x| dot(x)) {
+            pixels[x as usize] = colour;
+        }
+    }
+}
+
+/// Pixels across a text of so many characters, without the gap after the last.
+pub fn text_width(characters: usize, scale: i32) -> i32 {
+    ((characters * font::ADVANCE) as i32 - 1).max(0) * scale
+}
+
+/// The text where it has at most `most` characters, else its beginning and its end with two dots between them.
+pub fn shortened(text: &str, most: usize) -> String {
+    let count = text.chars().count();
+    if count <= most {
+        return text.into();
+    }
+    let kept = most.saturating_sub(2);
+    // The end says more: names count upwards and have an extension.
+    let front = kept / 2;
+    let begin = text.chars().take(front);
+    begin.chain("..".chars()).chain(text.chars().skip(count - (kept - front))).take(most).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_texts_lose_their_middle() {
+        assert_eq!(shortened("0000012.jpg", 11), "0000012.jpg");
+        assert_eq!(shortened("a-very-long-name-0000012.jpg", 12), "a-ver..2.jpg");
+        assert_eq!(shortened("abc", 2), "..");
+        assert_eq!(shortened("abc", 0), "");
+    }
+
+    #[test]
+    fn text_and_outlines_are_drawn_row_by_row_and_clipped() {
+        let draw = |paint: &dyn Fn(&mut Line)| -> Vec<String> {
+            let row = |y| {
+                let mut rgb = [0; 3 * 8];
+                paint(&mut Line { rgb: &mut rgb, y });
+                rgb.chunks(3).map(|it| if it[0] == 9 { '#' } else { '.' }).collect()
+            };
+            (0..9).map(row).collect()
+        };
+        let outline = draw(&|line| line.outline([-1, 1, 6, 5], 1, [9; 3], false));
+        assert_eq!(
+            outline[..6],
+            ["........", "######..", ".....#..", ".....#..", "######..", "........"]
+        );
+        let text = draw(&|line| line.text([2, 1], "TT", 1, [9; 3]));
+        let (bar, stem) = ("..#####.", "....#...");
+        assert_eq!(text, ["........", bar, stem, stem, stem, stem, stem, stem, "........"]);
+        let large = draw(&|line| line.text([0, 0], "-", 2, [9; 3]));
+        assert_eq!((&*large[5], &*large[6], &*large[7]), ("........", "..######", "..######"));
+    }
+}

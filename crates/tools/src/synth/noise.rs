@@ -1,0 +1,154 @@
+//! Randomness and arithmetic that are alike on every machine.
+
+use feedwater::random::SampleRng;
+
+/// Linear RGB in levels, 0 to 255 and beyond.
+pub type Colour = [f32; 3];
+
+/// Value noise: random values on a grid, smoothly joined.
+pub struct Noise {
+    /// Rows from one grid point to the next.
+    rows: usize,
+    /// Share of the next point at each column of a cell.
+    across: Vec<f32>,
+    /// Share of the next point at each row of a cell.
+    down: Vec<f32>,
+    /// Columns and rows of the first cell that lie outside of the image.
+    shift: [usize; 2],
+    amplitude: f32,
+    salt: u32,
+}
+
+impl Noise {
+    /// A grid of cells of so many columns and rows.
+    pub fn new(rng: &mut SampleRng, cell: [f32; 2], amplitude: f32) -> Self {
+        let [columns, rows] = cell.map(|pixels| pixels.max(1.0) as usize);
+        let shift = [columns, rows].map(|pixels| rng.below(pixels as u64) as usize);
+        let shares = |pixels: usize| -> Vec<f32> {
+            (0..pixels).map(|inside| smooth(inside as f32 / pixels as f32)).collect()
+        };
+        let (across, down) = (shares(columns), shares(rows));
+        Self { rows, across, down, shift, amplitude, salt: rng.bits() }
+    }
+
+    /// Octaves from a largest cell down, each half the cell and `gain` times the amplitude of the one before.
+    pub fn fractal(
+        rng: &mut SampleRng,
+        cell: [f32; 2],
+        amplitude: f32,
+        octaves: i32,
+        gain: f32,
+    ) -> Vec<Self> {
+        let (mut cell, mut amplitude) = (cell, amplitude);
+        let mut all = Vec::new();
+        for _ in 0..octaves {
+            all.push(Self::new(rng, cell, amplitude));
+            cell = cell.map(|pixels| 0.5 * pixels);
+            amplitude *= gain;
+            if cell[0] < 1.0 || cell[1] < 1.0 {
+                break;
+            }
+        }
+        all
+    }
+
+    /// Adds row `y` of the noise to `row`.
+    pub fn add(&self, y: usize, row: &mut [f32]) {
+        let y = y + self.shift[1];
+        let down = self.down[y % self.rows];
+        let node = |column: usize| {
+            let value = |line: usize| signed(hash(column as u32, line as u32, self.salt));
+            let above = value(y / self.rows);
+            self.amplitude * (above + down * (value(y / self.rows + 1) - above))
+        };
+        let mut column = 0;
+        let (mut left, mut right) = (node(0), node(1));
+        let mut shares = &self.across[self.shift[0]..];
+        let mut rest = row;
+        while !rest.is_empty() {
+            let (part, after) = rest.split_at_mut(shares.len().min(rest.len()));
+            for (value, share) in part.iter_mut().zip(shares) {
+                *value += left + share * (right - left);
+            }
+            (rest, shares) = (after, &self.across);
+            column += 1;
+            (left, right) = (right, node(column + 1));
+        }
+    }
+}
+
+/// Adds a row of value noise on a plane that is seen from the side: the row starts at `start` and goes on by `step` cells for
+/// each pixel, at depth `depth` in cells.
+pub fn add_plane(row: &mut [f32], start: f32, step: f32, depth: f32, amplitude: f32, salt: u32) {
+    let line = depth as i32;
+    let down = smooth(depth - line as f32);
+    let node = |column: i32| {
+        let above = signed(hash(column as u32, line as u32, salt));
+        let below = signed(hash(column as u32, line as u32 + 1, salt));
+        amplitude * (above + down * (below - above))
+    };
+    // Far above zero, so that the conversion to an integer rounds down.
+    let mut at = f64::from(start) + 4_194_304.0;
+    let mut column = at as i32;
+    let (mut left, mut right) = (node(column), node(column + 1));
+    for value in row {
+        let now = at as i32;
+        if now != column {
+            left = if now == column + 1 { right } else { node(now) };
+            right = node(now + 1);
+            column = now;
+        }
+        *value += left + smooth((at - f64::from(now)) as f32) * (right - left);
+        at += f64::from(step);
+    }
+}
+
+/// A unit vector of any direction.
+pub fn direction(rng: &mut SampleRng) -> [f32; 2] {
+    loop {
+        let [x, y] = [(); 2].map(|()| between(rng, -1.0, 1.0));
+        let square = x * x + y * y;
+        if (0.01..=1.0).contains(&square) {
+            let len = square.sqrt();
+            return [x / len, y / len];
+        }
+    }
+}
+
+pub fn between(rng: &mut SampleRng, low: f32, high: f32) -> f32 {
+    rng.between(f64::from(low), f64::from(high)) as f32
+}
+
+/// The colour, lighter or darker and with a changed hue by at most so many levels.
+pub fn vary(rng: &mut SampleRng, colour: Colour, levels: f32) -> Colour {
+    let light = between(rng, -levels, levels);
+    colour.map(|value| (value + light + between(rng, -0.4 * levels, 0.4 * levels)).max(2.0))
+}
+
+pub fn mix(a: Colour, b: Colour, share: f32) -> Colour {
+    [0, 1, 2].map(|channel| a[channel] + share * (b[channel] - a[channel]))
+}
+
+/// 0 to 1 without a kink at either end.
+pub fn smooth(x: f32) -> f32 {
+    x * x * (3.0 - 2.0 * x)
+}
+
+/// 32 bits to -1 up to 1.
+fn signed(bits: u32) -> f32 {
+    (bits >> 8) as f32 / 8_388_608.0 - 1.0
+}
+
+/// Sum of four bytes, shifted and scaled to mean 0 and standard deviation 1 (that of a byte is 73.9).
+pub fn gaussian(bits: u32) -> f32 {
+    let sum: u32 = bits.to_le_bytes().iter().map(|&byte| u32::from(byte)).sum();
+    (sum as f32 - 510.0) / 147.8
+}
+
+/// Murmur3's finaliser over a mix of the three.
+pub fn hash(x: u32, y: u32, salt: u32) -> u32 {
+    let mut bits = x.wrapping_mul(0x85eb_ca6b) ^ y.wrapping_mul(0xc2b2_ae35).rotate_left(15) ^ salt;
+    bits = (bits ^ (bits >> 16)).wrapping_mul(0x85eb_ca6b);
+    bits = (bits ^ (bits >> 13)).wrapping_mul(0xc2b2_ae35);
+    bits ^ (bits >> 16)
+}
