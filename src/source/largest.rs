@@ -24,6 +24,7 @@ pub fn largest(samples: impl Iterator<Item = (u64, u64)>, most: usize) -> Vec<(u
 }
 
 /// A number of pixels below 2^32 in 16 bits, no smaller for more pixels: the highest 11 bits, and how far they are shifted.
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn in_16_bits(pixels: u64) -> u16 {
     let bits = u64::BITS - pixels.leading_zeros();
     let shift = bits.saturating_sub(MANTISSA);
@@ -31,10 +32,12 @@ pub fn in_16_bits(pixels: u64) -> u16 {
 }
 
 /// The pixels that [`in_16_bits`] stands for: at most a thousandth fewer than there are.
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 pub fn from_16_bits(short: u16) -> u64 {
     u64::from(short & ((1 << MANTISSA) - 1)) << (short >> MANTISSA)
 }
 
+#[cfg_attr(not(feature = "all-sources"), allow(dead_code, reason = "only some sources need it"))]
 const MANTISSA: u32 = 11;
 
 #[cfg(test)]

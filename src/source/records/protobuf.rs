@@ -16,6 +16,7 @@ pub enum Value {
     Number(u64),
     Bytes(Range<u64>),
     /// 4 or 8 bytes: a float, mostly.
+    #[cfg_attr(not(feature = "tfrecord"), allow(dead_code, reason = "LMDB's Datum has none"))]
     Fixed(Range<u64>),
 }
 
