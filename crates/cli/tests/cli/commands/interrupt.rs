@@ -180,7 +180,7 @@ fn a_command_that_waits_for_a_server_ends_with_the_signal() {
     let dir = tempfile::tempdir().unwrap();
     let text = format!("[source]\nwebdataset = \"{url}\"\n[storage]\nretries = 100\n{CHAIN}");
     write(&dir, "pipeline.toml", &text);
-    for (signal, code) in [(Signal::INT, 130), (Signal::HUP, 129)] {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let child = start(dir.path(), &["plan", "pipeline.toml"]);
         let _connection = server.accept().unwrap();
         send(&child, signal);
