@@ -421,7 +421,7 @@ impl QueueState {
         let round = self.outstanding.iter().take(self.queue.parallel);
         let held = round.filter(|it| it.overtaken > 2 * self.queue.parallel).count();
         self.places = (self.queue.parallel - held).max(1);
-        // Sums of differences drift; an empty queue begins anew.
+        // Sums of differences drift, so an empty queue is reset.
         self.backlog =
             if self.outstanding.is_empty() { 0.0 } else { self.backlog - picture.expected };
         let most = now + self.backlog / self.places as f64;

@@ -210,7 +210,7 @@ pub struct Wanted {
     pub output: Roi,
 }
 
-/// What bounds the size of any image, and what of it is wanted.
+/// Bounds on the size of any image, and on the window of it that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Most pixels.

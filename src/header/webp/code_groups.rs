@@ -174,7 +174,7 @@ impl Stream<'_> {
         Some(offset + u64::from(self.bits(extra)?) + 1)
     }
 
-    /// Reads a code of so many symbols.
+    /// Reads a prefix code for an alphabet of this size.
     fn read_code(&mut self, code: &mut Code, symbols: usize) -> Option<()> {
         let mut lengths = [0u8; MAX_SYMBOLS];
         let lengths = &mut lengths[..symbols];

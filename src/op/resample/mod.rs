@@ -313,7 +313,8 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
 /// The same with [`Resampler`].
 ///
 /// # Panics
-/// If a buffer cannot be allocated. Samples go through [`Resampler::begin`] and [`run`], which makes it their error.
+/// If a buffer cannot be allocated. Only the self-test, tests and benches call this, to compare it with [`reference`]: samples
+/// go through [`Resampler::begin`] and [`run`], where a failed allocation is the sample's error.
 pub fn apply(params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
     let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
         unreachable!("resampling takes bytes and gives bytes");

@@ -65,7 +65,7 @@ impl Line<'_> {
     }
 }
 
-/// Pixels across a text of so many characters, without the gap after the last.
+/// Width in pixels of a text with this number of characters, without the gap after the last.
 pub fn text_width(characters: usize, scale: i32) -> i32 {
     ((characters * font::ADVANCE) as i32 - 1).max(0) * scale
 }

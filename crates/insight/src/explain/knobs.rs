@@ -197,7 +197,7 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// The set packed anew with smaller images: bytes, and with them decoding and reading, shrink with the pixels.
+/// The set packed again with smaller images, which are faster to read and to decode.
 fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let shorter = (f64::from(setup.width.max(setup.height)) * 8.0 / 7.0 / 8.0).round() * 8.0;

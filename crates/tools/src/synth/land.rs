@@ -69,7 +69,7 @@ pub struct Ridge {
 }
 
 impl Ridge {
-    /// An edge around row `base` with peaks of so many rows; `rough` is the gain of each octave.
+    /// An edge around row `base` whose peaks are this number of rows high; `rough` is the gain of each octave.
     pub fn edge(
         rng: &mut SampleRng,
         width: f32,

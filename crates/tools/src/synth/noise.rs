@@ -20,7 +20,7 @@ pub struct Noise {
 }
 
 impl Noise {
-    /// A grid of cells of so many columns and rows.
+    /// A grid whose cells have this number of columns and rows.
     pub fn new(rng: &mut SampleRng, cell: [f32; 2], amplitude: f32) -> Self {
         let [columns, rows] = cell.map(|pixels| pixels.max(1.0) as usize);
         let shift = [columns, rows].map(|pixels| rng.below(pixels as u64) as usize);

@@ -73,7 +73,7 @@ impl Film {
             *grain *= *texture;
             *texture = 0.0;
         }
-        // The texture is drawn anew for every row, so its room is free for the tint.
+        // Every row draws its texture again, so the texture's buffer is free for the tint.
         self.tint.add(y, &mut row.texture);
         let surface = row.colour.iter().zip(&row.texture).zip(&row.noise);
         for (x, ((&[red, green, blue], tint), grain)) in surface.enumerate() {
@@ -91,8 +91,8 @@ impl Film {
     }
 }
 
-/// How much of the finest structure is left in an image of so many pixels across, 0 to 1: what a lens does not
-/// resolve is spread over more pixels the more there are, so that large photographs have fewer bytes per pixel.
+/// Share of the finest structure that is left in an image `side` pixels across, 0 to 1. A lens resolves a fixed amount of detail,
+/// so large photographs have fewer bytes per pixel.
 fn sharpness(side: f32) -> f32 {
     const RESOLVED: f32 = 375.0;
     let root = (RESOLVED / side).min(1.0).sqrt();
