@@ -219,7 +219,7 @@ impl Set {
         let mut images = 0;
         for _ in 0..self.epochs {
             for batch in &loader {
-                images += batch.expect("the pictures are sound").len();
+                images += batch.expect("the images are sound").len();
             }
         }
         clocks.rate(images)
@@ -259,10 +259,10 @@ struct Job {
 impl Job {
     fn new(path: PathBuf, plan: &Plan, epoch: u32, index: u64) -> Self {
         let bytes = std::fs::read(&path).expect("the set is there");
-        let header = Header::parse(&bytes).expect("the pictures are sound");
+        let header = Header::parse(&bytes).expect("the images are sound");
         let mut sample = SamplePlan::default();
         let key = SampleKey { seed: SEED, epoch, index };
-        plan.sample(key, &header, &mut sample).expect("the pictures are of ordinary size");
+        plan.sample(key, &header, &mut sample).expect("the images are of ordinary size");
         let mirrored = sample.trace.flipped_horizontally;
         Self { path, header, window: sample.stored_window, mirrored }
     }

@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::plan::Last;
 use feedwater::source::{Directory, Page, Source};
@@ -62,7 +62,7 @@ fn main() {
     }
     common::set(arguments.images, common::SIZES[0]);
     println!(
-        "{}, {} threads, {} pictures of 500x375, slow disk {} MB/s; images/s\n",
+        "{}, {} threads, {} images of 500x375, slow disk {} MB/s; images/s\n",
         common::cpu(),
         arguments.threads,
         arguments.images,
@@ -197,7 +197,7 @@ impl Source for SlowDisk {
     fn location(&self, index: u64) -> String {
         self.folder.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let bytes = fs::metadata(self.folder.path(index)).map_or(0, |it| it.len());
         let takes = Duration::from_secs_f64(bytes as f64 / self.bytes_per_second);
         let until = {

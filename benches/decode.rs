@@ -90,7 +90,7 @@ fn host(criterion: &mut Criterion) {
             .expect("the set was just made");
         let facts = Facts {
             largest_bytes: source.largest_bytes(),
-            picture: size,
+            image: size,
             device: DeviceFacts::Gpu { nvjpeg: Ok(Route::ALL.into()) },
             ..Facts::default()
         };
@@ -105,7 +105,7 @@ fn host(criterion: &mut Criterion) {
                 let index = number % images;
                 number += 1;
                 source.read(index, &mut page, u64::MAX).expect("the file is there");
-                let header = Header::parse(page.bytes()).expect("it is a picture");
+                let header = Header::parse(page.bytes()).expect("it is an image");
                 header.verify(page.bytes()).expect("it is whole");
                 let key = SampleKey { seed: 1, epoch: number as u32, index };
                 plan.sample(key, &header, &mut sample).expect("it is not too large");

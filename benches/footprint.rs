@@ -165,9 +165,9 @@ type Sets = [(&'static str, PathBuf)];
 
 /// The list of a set with so many samples; its images are made where they are not there.
 fn list(name: &str, samples: usize) -> PathBuf {
-    let of = |images: u64, size| common::pictures(images, size);
+    let of = |images: u64, size| common::images(images, size);
     let [small, medium] = common::SIZES;
-    let pictures = match name {
+    let images = match name {
         "500x375" => of(256, small),
         "2048x1536" => of(64, medium),
         "8000x6000" => of(4, (8000, 6000)),
@@ -181,8 +181,8 @@ fn list(name: &str, samples: usize) -> PathBuf {
             (0..samples).map(pick).collect()
         }
     };
-    let pictures: Vec<PathBuf> = pictures.into_iter().cycle().take(samples).collect();
-    common::list(&format!("footprint-{name}.tsv"), &pictures)
+    let images: Vec<PathBuf> = images.into_iter().cycle().take(samples).collect();
+    common::list(&format!("footprint-{name}.tsv"), &images)
 }
 
 /// Batches and batches ahead.
@@ -200,7 +200,7 @@ fn on_cpu(arguments: &Arguments, sets: &Sets) -> Report {
     };
     println!(
         "\n{:<12}{:>6}{:>9}{:>14}{:>12}{:>12}",
-        "pictures", "batch", "prefetch", "predicted", "peak", "apart"
+        "images", "batch", "prefetch", "predicted", "peak", "apart"
     );
     for (name, set) in sets {
         for (batch, prefetch) in shapes(arguments) {
@@ -215,7 +215,7 @@ fn on_cpu(arguments: &Arguments, sets: &Sets) -> Report {
                 mib(peak)
             );
             report.cases.push(json!({
-                "pictures": name, "batch": batch, "prefetch": prefetch, "predicted": predicted, "peak": peak,
+                "images": name, "batch": batch, "prefetch": prefetch, "predicted": predicted, "peak": peak,
             }));
         }
     }
@@ -231,7 +231,7 @@ fn on_cpu(arguments: &Arguments, sets: &Sets) -> Report {
         println!("{name:<12}{:>14}{:>14}", bytes(second), bytes(last));
         report
             .growth
-            .push(json!({ "pictures": name, "epoch_2": second, "epochs": epochs, "last": last }));
+            .push(json!({ "images": name, "epoch_2": second, "epochs": epochs, "last": last }));
     }
     report
 }
@@ -240,7 +240,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
     let mut report = Report { met: true, ..Report::default() };
     println!(
         "\n{:<12}{:>6}{:>9}{:>12}{:>12}{:>12}{:>12}{:>12}{:>14}{:>12}{:>9}",
-        "pictures",
+        "images",
         "batch",
         "prefetch",
         "device",
@@ -280,7 +280,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
                     second.max(0) as u64,
                 ]
                 .map(bytes);
-                let on_cpu = number(&found, "finished_on_cpu");
+                let on_cpu = number(&found, "cpu_fallback");
                 println!(
                     "{:<12}{batch:>6}{prefetch:>9}{:>12}{:>12}{:>12}{:>12}{driver:>12}{grown:>14}{again:>12}{on_cpu:>9}",
                     if decode_on_cpu { "  by the CPU" } else { name },
@@ -290,9 +290,9 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
                     pinned[1],
                 );
                 report.cases.push(json!({
-                    "pictures": name, "batch": batch, "prefetch": prefetch, "decode_on_cpu": decode_on_cpu,
+                    "images": name, "batch": batch, "prefetch": prefetch, "decode_on_cpu": decode_on_cpu,
                     "memory": found["memory"], "nvjpeg": found["nvjpeg"], "free": found["free"],
-                    "finished_on_cpu": on_cpu,
+                    "cpu_fallback": on_cpu,
                 }));
             }
         }
@@ -308,7 +308,7 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
     let mut ahead: Vec<usize> = shapes(arguments).iter().map(|shape| shape.1).collect();
     ahead.sort_unstable();
     ahead.dedup();
-    print!("{:<12}{:>6}{:>14}", "pictures", "batch", "pinned");
+    print!("{:<12}{:>6}{:>14}", "images", "batch", "pinned");
     for prefetch in &ahead {
         print!("{:>22}", format!("device, prefetch {prefetch}"));
     }
@@ -324,7 +324,7 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
                 }
                 print!("{:>22}", mib(device));
                 report.predicted.push(json!({
-                    "pictures": name, "batch": batch, "prefetch": prefetch, "device": device, "pinned": pinned,
+                    "images": name, "batch": batch, "prefetch": prefetch, "device": device, "pinned": pinned,
                 }));
             }
             println!();
@@ -440,7 +440,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     let mut first = true;
     for _ in 0..epochs {
         for batch in &loader {
-            batch.expect("the pictures are sound");
+            batch.expect("the images are sound");
             if std::mem::take(&mut first) {
                 println!("{FIRST_BATCH}");
                 std::io::stdout().flush().expect("the parent listens");
@@ -458,7 +458,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
     let report = json!({
         "after_epoch": after_epoch, "peak": status("VmHWM"), "memory": stats.memory, "free": free_bytes,
         "nvjpeg": { "device": nvjpeg(Memory::Device), "pinned": nvjpeg(Memory::Pinned) },
-        "finished_on_cpu": stats.finished_on_cpu.values().sum::<u64>(),
+        "cpu_fallback": stats.cpu_fallback.values().sum::<u64>(),
     });
     println!("{report}");
 }

@@ -63,7 +63,7 @@ fn epochs_of(
     let begin = Instant::now();
     for _ in 0..epochs {
         for batch in &loader {
-            batch.expect("the pictures are sound");
+            batch.expect("the images are sound");
         }
     }
     begin.elapsed()

@@ -23,9 +23,9 @@ use feedwater::output::Tail;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
 
-const PICTURE: Size = Size::new(500, 375);
+const IMAGE: Size = Size::new(500, 375);
 
-fn picture(size: Size) -> Image<u8> {
+fn image(size: Size) -> Image<u8> {
     let data =
         (0..3 * size.pixels()).map(|at| (at.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect();
     Image::from_data(size.window(), data)
@@ -34,8 +34,8 @@ fn picture(size: Size) -> Image<u8> {
 /// The input of an operator: bytes, or floats where it takes only those.
 fn input(op: &Arc<dyn AnyOperator>) -> HostImage {
     match op.pixels(PixelType::U8) {
-        Ok(_) => HostImage::U8(picture(PICTURE)),
-        Err(_) => HostImage::new(PixelType::F32, PICTURE.window()),
+        Ok(_) => HostImage::U8(image(IMAGE)),
+        Err(_) => HostImage::new(PixelType::F32, IMAGE.window()),
     }
 }
 
@@ -44,14 +44,14 @@ fn operators(criterion: &mut Criterion) {
     for (example, op) in op::examples().iter().enumerate() {
         let src = input(op);
         let mut rng = SampleRng::new(SampleKey::default(), 0);
-        let (size, mut params) = op.prepare(PICTURE, &mut rng);
+        let (size, mut params) = op.prepare(IMAGE, &mut rng);
         let mut table = Vec::new();
-        let wanted = Wanted { input: PICTURE, reduction: 1, output: size.window() };
+        let wanted = Wanted { input: IMAGE, reduction: 1, output: size.window() };
         op.demand(&mut params, wanted, &mut table);
         let pixels = op.pixels(src.pixels()).expect("the input was chosen for it");
         let mut out = HostImage::new(pixels, size.window());
         let name = |path: &str| {
-            format!("op={}/device=cpu/size={PICTURE}/example={example}/path={path}", op.name())
+            format!("op={}/device=cpu/size={IMAGE}/example={example}/path={path}", op.name())
         };
         group.throughput(Throughput::Elements(size.pixels()));
         group.bench_function(name("reference"), |bencher| {
@@ -77,10 +77,8 @@ fn operators_on_gpu(criterion: &mut Criterion) {
             Ok(launch) => launch,
             Err(error) => return eprintln!("operator/device=gpu is left out: {error}"),
         };
-        let name = format!(
-            "op={}/device=gpu/size={PICTURE}/example={example}/samples={SAMPLES}",
-            op.name()
-        );
+        let name =
+            format!("op={}/device=gpu/size={IMAGE}/example={example}/samples={SAMPLES}", op.name());
         group.throughput(Throughput::Elements(SAMPLES as u64 * launch.size.pixels()));
         group.bench_function(name, |bencher| {
             bencher.iter_custom(|iterations| {
@@ -106,14 +104,14 @@ impl Launch {
         let dtype =
             if op.pixels(PixelType::U8) == Ok(PixelType::U8) { DType::U8 } else { DType::F32 };
         let text = kernel_text(leaf, &[&**op], dtype, Layout::Nchw);
-        let (size, mut params) = op.prepare(PICTURE, &mut SampleRng::new(SampleKey::default(), 0));
+        let (size, mut params) = op.prepare(IMAGE, &mut SampleRng::new(SampleKey::default(), 0));
         let mut table = Vec::new();
-        let wanted = Wanted { input: PICTURE, reduction: 1, output: size.window() };
+        let wanted = Wanted { input: IMAGE, reduction: 1, output: size.window() };
         op.demand(&mut params, wanted, &mut table);
 
         let image = match leaf {
-            Leaf::Roi => HostImage::U8(picture(PICTURE)),
-            Leaf::Floats => HostImage::new(PixelType::F32, PICTURE.window()),
+            Leaf::Roi => HostImage::U8(image(IMAGE)),
+            Leaf::Floats => HostImage::new(PixelType::F32, IMAGE.window()),
         };
         let out_bytes = 3 * size.pixels() as usize * dtype.bytes();
         let tables = (SAMPLES * text.sample_bytes).next_multiple_of(8);
@@ -139,10 +137,10 @@ impl Launch {
         let stream = Stream::new(device)?;
         image.write_for_device(pixels.bytes()?);
         op.set_table(&mut params, samples.device().address() + tables as u64);
-        let (address, window) = (pixels.device().address(), PICTURE.window());
+        let (address, window) = (pixels.device().address(), IMAGE.window());
         let upright = Orientation::UPRIGHT;
-        let bytes = RoiParams::new(address, window.pitch_bytes(), window, PICTURE, upright);
-        let floats = FloatsParams::new(address, 3 * PICTURE.width, window);
+        let bytes = RoiParams::new(address, window.pitch_bytes(), window, IMAGE, upright);
+        let floats = FloatsParams::new(address, 3 * IMAGE.width, window);
         let leaf = match leaf {
             Leaf::Roi => bytemuck::bytes_of(&bytes),
             Leaf::Floats => bytemuck::bytes_of(&floats),
@@ -186,7 +184,7 @@ fn training_on_gpu(_: &mut Criterion) {
     let samples = if simulated { 16 } else { 256 };
     let measured = || -> feedwater::Result<()> {
         start(&device, simulated)?;
-        for size in [PICTURE, Size::new(2048, 1536)] {
+        for size in [IMAGE, Size::new(2048, 1536)] {
             let training = Training::new(&device, size, samples)?;
             for group in [samples, 8] {
                 training.measure(&device, size, group, simulated)?;
@@ -275,7 +273,7 @@ impl Training {
         let bytes = read + count * OUT_BYTES;
         let described = (count * text.sample_bytes).next_multiple_of(8);
         let rows = [
-            ("picture", size.window().pitched_bytes()),
+            ("image", size.window().pitched_bytes()),
             ("samples", described + size_of_val(&tables[..])),
             ("pixels", pixel_bytes),
             ("out", count * OUT_BYTES),
@@ -297,7 +295,7 @@ impl Training {
 
         let stream = Stream::new(device)?;
         let mut upload = Upload::new(pinned.buffer(rows[0].0, rows[0].1)?)?;
-        HostImage::U8(picture(size)).write_for_device(upload.bytes()?);
+        HostImage::U8(image(size)).write_for_device(upload.bytes()?);
         let table_address = samples.device().address() + described as u64;
         let block = samples.bytes()?;
         block[described..].copy_from_slice(bytemuck::cast_slice(&tables));
@@ -407,7 +405,7 @@ fn resampling(criterion: &mut Criterion) {
             let name = |path: &str| {
                 format!("size={size}/window={window}/filter={filter_name}/path={path}")
             };
-            let src = picture(size);
+            let src = image(size);
             let mut params = resample::Params::new(window, to);
             let mut table = Vec::new();
             let wanted = Wanted { input: size, reduction: 1, output: to.window() };

@@ -8,7 +8,7 @@ use std::fs;
 use std::hint::black_box;
 use std::time::Instant;
 
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{Last, LoaderSettings, Shard};
@@ -33,7 +33,7 @@ impl Source for Repeated {
     fn location(&self, index: u64) -> String {
         index.to_string()
     }
-    fn read(&self, _: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
+    fn read(&self, _: u64, page: &mut dyn Page, _: u64) -> Result<(), DataError> {
         page.space(self.0.len())?.copy_from_slice(&self.0);
         Ok(())
     }
@@ -44,7 +44,7 @@ impl Source for Repeated {
         self.0.len() as u64
     }
     fn describe(&self) -> String {
-        format!("{SAMPLES} times the same picture")
+        format!("{SAMPLES} times the same image")
     }
     fn file_ends(&self) -> Vec<u64> {
         (1..=FILES).map(|file| file * (SAMPLES / FILES)).collect()
@@ -103,8 +103,8 @@ fn walk(order: &Order) {
 }
 
 fn builder(window: Option<u64>) -> LoaderBuilder {
-    let picture = synth::encode(&synth::picture(1, 0, 64, 64), 64, 64, 90, false);
-    let source = Repeated(picture.expect("a small picture can be written"));
+    let image = synth::encode(&synth::image(1, 0, 64, 64), 64, 64, 90, false);
+    let source = Repeated(image.expect("a small image can be written"));
     let chain = Chain::new().then(CenterCrop { width: 32, height: 32 });
     let builder = Loader::builder(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     builder.shuffle(true).shuffle_window(window).seed(1).shard(3, WORLD)
@@ -117,7 +117,7 @@ fn state(window: Option<u64>) -> LoaderState {
 fn first_batch(builder: LoaderBuilder) {
     let loader = builder.build().expect("the loader is right");
     let batch = loader.into_iter().next().expect("there are batches");
-    black_box(batch.expect("every picture is good").len());
+    black_box(batch.expect("every image is good").len());
 }
 
 /// Prints a row of the table.

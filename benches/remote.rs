@@ -39,7 +39,7 @@ fn main() {
     if !std::env::args().any(|it| it == "--bench") {
         return;
     }
-    let pictures: Vec<Vec<u8>> = (0..SAMPLES).map(picture).collect();
+    let images: Vec<Vec<u8>> = (0..SAMPLES).map(image).collect();
     println!(
         "{SAMPLES} samples of {SAMPLE_BYTES} bytes, {} ms added to every request, best of {ROUNDS} rounds",
         LATENCY.as_millis()
@@ -49,7 +49,7 @@ fn main() {
         "server", "connections", "bare loop/s", "loader/s", "ratio", "MB/s"
     );
     let own = servers::Server::start();
-    for (number, bytes) in pictures.iter().enumerate() {
+    for (number, bytes) in images.iter().enumerate() {
         own.put(&format!("/{BUCKET}/{number:04}.jpg"), &bytes[..]);
     }
     let emulator = std::env::var("AWS_ENDPOINT_URL").ok().map(|url| {
@@ -60,7 +60,7 @@ fn main() {
     ahead(own.address);
     if let Some(address) = emulator {
         put(address, &format!("/{BUCKET}"), &[]);
-        for (number, bytes) in pictures.iter().enumerate() {
+        for (number, bytes) in images.iter().enumerate() {
             put(address, &format!("/{BUCKET}/{number:04}.jpg"), bytes);
         }
         compare("moto", address);
@@ -68,7 +68,7 @@ fn main() {
 }
 
 /// A small image with a long comment behind its first marker.
-fn picture(number: u64) -> Vec<u8> {
+fn image(number: u64) -> Vec<u8> {
     let jpeg = common::jpeg(number, 64, 48);
     let mut bytes = jpeg[..2].to_vec();
     let mut left = SAMPLE_BYTES - jpeg.len();

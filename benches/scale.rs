@@ -171,7 +171,7 @@ fn start(source: &dyn Source) {
     let labels: i64 = indices.iter().map(|&index| source.label(index)).sum();
     let mut page = HostPage::default();
     source.read(indices[0], &mut page, 1 << 20).unwrap_or_else(|fault| panic!("{fault}"));
-    assert_eq!(page.bytes(), sets::PICTURE);
+    assert_eq!(page.bytes(), sets::IMAGE);
     black_box(labels);
 }
 
@@ -191,7 +191,7 @@ fn first_batch(source: Arc<dyn Source>) {
     let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     let loader = builder.shuffle(true).seed(1).shard(RANK, WORLD).resume(state).build();
     let batch = loader.expect("the loader is right").into_iter().next().expect("there are batches");
-    black_box(batch.expect("every picture is good").len());
+    black_box(batch.expect("every image is good").len());
 }
 
 /// The tables beside the files of a set.

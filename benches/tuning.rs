@@ -9,7 +9,7 @@ mod common;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::{Directory, Page, Source};
 use rustix::time::{ClockId, clock_gettime};
@@ -59,7 +59,7 @@ impl Source for Late {
     fn describe(&self) -> String {
         self.0.describe()
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         if !self.1.is_zero() {
             thread::sleep(self.1);
         }
@@ -90,7 +90,7 @@ fn main() {
         },
         Case { name: "reads that wait 15 ms", read: millis(15), step: Step::Sleeps(millis(30)) },
     ];
-    println!("{} cores, batches of {BATCH} pictures of 500x375, {rounds} rounds", cores());
+    println!("{} cores, batches of {BATCH} images of 500x375, {rounds} rounds", cores());
     println!(
         "\n| loop | best fixed setting | images/s | chosen | images/s | ratio |\n|---|---|---|---|---|---|"
     );
@@ -171,7 +171,7 @@ fn epochs(loader: &Loader, case: &Case, seconds: f64, enough: impl Fn(&Loader) -
     let (begin, mut images) = (Instant::now(), 0);
     loop {
         for batch in loader {
-            images += batch.expect("the pictures are sound").len();
+            images += batch.expect("the images are sound").len();
             match case.step {
                 Step::Nothing => {}
                 Step::Sleeps(time) => thread::sleep(time),

@@ -11,7 +11,7 @@ use feedwater::source::{Coco, CocoSettings, Source};
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut arguments = std::env::args().skip(1);
     let (Some(json), Some(images)) = (arguments.next(), arguments.next()) else {
-        return Err("name the annotations and the folder of the pictures".into());
+        return Err("name the annotations and the folder of the images".into());
     };
     // A relative folder would be one beside the annotations.
     let settings =

@@ -3,7 +3,7 @@
 //!
 //! `cargo run --release --example 07-raw-pixels`
 
-use feedwater::error::{Fault, Reason};
+use feedwater::error::{DataError, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::PnmHead;
 use feedwater::loader::Loader;
@@ -36,11 +36,11 @@ impl Source for Camera {
     }
 
     // May be called from many threads at once, with different pages.
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let bytes = self.largest_bytes();
         if bytes > limit {
             let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
-            return Err(Fault::new(Reason::Oversized, problem));
+            return Err(DataError::new(Reason::Oversized, problem));
         }
         let head = self.head();
         let (before, pixels) = page.space(bytes as usize)?.split_at_mut(head.bytes().len());

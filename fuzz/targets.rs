@@ -94,11 +94,11 @@ fn decode(bytes: &[u8]) -> String {
     format!("{strict} {tolerant}")
 }
 
-/// Every reduction of a small picture, and a window of it; the whole pixels where all of that is taken as sound.
+/// Every reduction of a small image, and a window of it; the whole pixels where all of that is taken as sound.
 fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
     let header = match Header::parse_as(bytes, strict) {
         Ok(header) if header.size.pixels() <= 1 << 14 => header,
-        Ok(_) => return ("a large picture".into(), Vec::new()),
+        Ok(_) => return ("a large image".into(), Vec::new()),
         Err(fault) => return (fault.to_string(), Vec::new()),
     };
     let mut decoder = HostDecoder::new().strict(strict);

@@ -1,6 +1,6 @@
 // A window of the image; outside of it there is a colour. Twin of src/op/crop.rs, shared by every crop.
 struct CropParams {
-    int x, y, width, height;        // the window, which may begin left of or above the picture
+    int x, y, width, height;        // the window, which may begin left of or above the image
     int src_width, src_height;
     float fill[3];
     int unused;

@@ -53,7 +53,7 @@ struct Roi {
     const unsigned char* pixels;        // interleaved red, green, blue
     int pitch;                          // bytes from a row to the next
     int x, y, width, height;            // the window, in stored coordinates
-    int stored_width, stored_height;    // of the whole picture
+    int stored_width, stored_height;    // of the whole image
     int orientation;                    // 1 transpose, then 2 mirror columns, 4 mirror rows
     __device__ Bytes at(int px, int py) const {
         const bool transpose = orientation & 1;

@@ -24,7 +24,7 @@ use crate::source::{Source, SourceSettings};
 use crate::storage::{self, StorageSettings};
 
 use document::Document;
-use node::{Problem, read, unknown};
+use node::{NodeError, read, unknown};
 use source::source;
 
 mod document;
@@ -236,7 +236,7 @@ fn chain(value: Option<Value>) -> Result<(Chain, Vec<Table>)> {
         };
         let node = node::Node::from(Value::Table(table.clone()));
         let operator = op::read(&name, node)
-            .unwrap_or_else(|| Err(Problem::unknown_operator(&name).at("op")))
+            .unwrap_or_else(|| Err(NodeError::unknown_operator(&name).at("op")))
             .map_err(|problem| {
                 problem.or_known(&["op", "placement"]).of_operator(&name).into_error(&key)
             })?;

@@ -128,8 +128,8 @@ pub struct SampleError {
 
 impl SampleError {
     /// The fault of the sample of this index, whose path or name is `location`.
-    pub fn new(index: u64, location: impl Into<String>, fault: Fault) -> Self {
-        let Fault { reason, problem, source } = fault;
+    pub fn new(index: u64, location: impl Into<String>, fault: DataError) -> Self {
+        let DataError { reason, problem, source } = fault;
         Self { index, location: location.into(), reason, problem, source }
     }
 }
@@ -226,7 +226,7 @@ impl Tolerated {
 /// What is wrong with the bytes of one image, before it is known which sample it was.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Fault {
+pub struct DataError {
     /// The sort of failure.
     pub reason: Reason,
     /// What is wrong, in words.
@@ -235,7 +235,7 @@ pub struct Fault {
     pub source: Option<IoCause>,
 }
 
-impl Fault {
+impl DataError {
     /// A fault with its words.
     pub fn new(reason: Reason, problem: impl Into<String>) -> Self {
         Self { reason, problem: shown(problem), source: None }
@@ -391,13 +391,13 @@ impl fmt::Display for SampleError {
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for DataError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.reason.name(), Redacted::new(&self.problem))
     }
 }
 
-impl std::error::Error for Fault {
+impl std::error::Error for DataError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         of(&self.source)
     }
@@ -417,7 +417,7 @@ mod tests {
     fn texts_carry_the_noun_and_the_value() {
         let error = Error::config("chain[2].std[1]", "must be greater than 0, is 0");
         assert_eq!(error.to_string(), "chain[2].std[1]: must be greater than 0, is 0");
-        let fault = Fault::new(Reason::Truncated, "no end-of-image marker");
+        let fault = DataError::new(Reason::Truncated, "no end-of-image marker");
         let error = Error::Sample(SampleError::new(7, "data/7.jpg", fault));
         let text = error.to_string();
         assert!(
@@ -428,7 +428,7 @@ mod tests {
 
     #[test]
     fn an_error_that_stops_a_run_names_the_setting_and_the_command_that_help() {
-        let sample = SampleError::new(0, "a.jpg", Fault::new(Reason::Empty, "no bytes"));
+        let sample = SampleError::new(0, "a.jpg", DataError::new(Reason::Empty, "no bytes"));
         let counted = sample.to_string();
         let stops = Error::Sample(sample).to_string();
         for words in ["loader.on_error", "feedwater probe"] {
@@ -449,19 +449,19 @@ mod tests {
             matches!(&error, Error::Io { source: Some(it), .. } if it.raw_os_error() == Some(2))
         );
         let denied = io::Error::new(io::ErrorKind::PermissionDenied, "http://user:word@host/a");
-        let fault = Fault::io(&denied);
+        let fault = DataError::io(&denied);
         assert_eq!((fault.reason, kind(&fault)), (Reason::Unreadable, denied.kind()));
         let sample = SampleError::new(1, "a", fault.clone().reworded("the row names it"));
         assert_eq!((kind(&sample), sample.problem.as_str()), (denied.kind(), "the row names it"));
         let error = Error::Sample(sample);
         assert_eq!(kind(&error), denied.kind());
         assert_eq!(error.source().unwrap().to_string(), "http://***@host/a");
-        assert_eq!(fault, Fault::io(&denied));
-        assert_ne!(fault.source, Fault::io(&missing).source);
-        let fault = Fault::io(&io::ErrorKind::OutOfMemory.into());
+        assert_eq!(fault, DataError::io(&denied));
+        assert_ne!(fault.source, DataError::io(&missing).source);
+        let fault = DataError::io(&io::ErrorKind::OutOfMemory.into());
         assert_eq!(fault.reason, Reason::OutOfMemory);
         assert!(Error::config("a", "b").source().is_none());
-        assert!(Fault::new(Reason::Empty, "no bytes").source().is_none());
+        assert!(DataError::new(Reason::Empty, "no bytes").source().is_none());
     }
 
     #[test]
@@ -471,7 +471,7 @@ mod tests {
             Error::config("source.coco", name.clone()).to_string(),
             Error::config(name.clone(), "is wrong").to_string(),
             Error::io(&name, &io::Error::other(name.clone())).to_string(),
-            Fault::new(Reason::Corrupt, name.clone()).to_string(),
+            DataError::new(Reason::Corrupt, name.clone()).to_string(),
         ];
         for text in texts {
             assert!(text.len() < 3 * MOST_BYTES, "{} bytes", text.len());

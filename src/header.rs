@@ -12,7 +12,7 @@ mod pnm;
 mod verify;
 mod webp;
 
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::{Orientation, Size};
 
 pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
@@ -46,7 +46,7 @@ impl Format {
             Format::Png => "PNG",
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
-            Format::Pixels => "decoded picture",
+            Format::Pixels => "decoded image",
         }
     }
 }
@@ -70,22 +70,22 @@ impl Header {
     /// Faults: `Empty` for no bytes, `Unsupported` for another format (the text says what the bytes look like),
     /// `Truncated` where the file ends inside its header or, for a JPEG, has no end-of-image marker after its
     /// first scan or, for a PNM, is too short for its pixels, and `Corrupt` where the header contradicts the format.
-    pub fn parse(bytes: &[u8]) -> Result<Self, Fault> {
+    pub fn parse(bytes: &[u8]) -> Result<Self, DataError> {
         Self::parse_as(bytes, true)
     }
 
     /// The same; unless `strict`, a JPEG passes that lacks its end-of-image marker or has a segment of impossible length,
     /// which [`JpegHeader::tolerated`] then says. `decode.strict` is the setting.
-    pub fn parse_as(bytes: &[u8], strict: bool) -> Result<Self, Fault> {
+    pub fn parse_as(bytes: &[u8], strict: bool) -> Result<Self, DataError> {
         if bytes.is_empty() {
-            return Err(Fault::new(Reason::Empty, "the file has no bytes"));
+            return Err(DataError::new(Reason::Empty, "the file has no bytes"));
         }
         match recognise(bytes)? {
             Format::Jpeg => jpeg::parse(bytes, strict),
             Format::Png => png::parse(bytes),
             Format::WebP => webp::parse(bytes),
             Format::Pnm => pnm::parse(bytes),
-            Format::Pixels => Err(corrupt("a file is never a decoded picture")),
+            Format::Pixels => Err(corrupt("a file is never a decoded image")),
         }
     }
 
@@ -93,7 +93,7 @@ impl Header {
     /// behind the pixels is not seen.
     ///
     /// Faults: those of [`parse_as`](Self::parse_as); `Truncated` where the header goes on after these bytes.
-    pub fn parse_head(head: &[u8], strict: bool) -> Result<Self, Fault> {
+    pub fn parse_head(head: &[u8], strict: bool) -> Result<Self, DataError> {
         match recognise(head) {
             Ok(Format::Jpeg) => jpeg::parse_head(head, strict).map(|(header, _)| header),
             Ok(Format::WebP) => webp::parse_head(head),
@@ -120,12 +120,12 @@ impl Header {
     ///
     /// Faults: `Truncated` where the file ends before the image does, `Unsupported` for what this does not know
     /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
-    pub fn verify(&self, bytes: &[u8]) -> Result<(), Fault> {
+    pub fn verify(&self, bytes: &[u8]) -> Result<(), DataError> {
         match &self.jpeg {
             Some(jpeg) => verify::verify(bytes, self.size, jpeg),
             None => {
                 let problem = format!("a {}: only a JPEG can be verified", self.format.name());
-                Err(Fault::new(Reason::Unsupported, problem))
+                Err(DataError::new(Reason::Unsupported, problem))
             }
         }
     }
@@ -134,7 +134,7 @@ impl Header {
 const JPEG_MAGIC: &[u8] = &[0xFF, 0xD8, 0xFF];
 const PNG_MAGIC: &[u8] = b"\x89PNG\r\n\x1a\n";
 
-fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
+fn recognise(bytes: &[u8]) -> Result<Format, DataError> {
     if bytes.starts_with(JPEG_MAGIC) {
         return Ok(Format::Jpeg);
     }
@@ -162,11 +162,11 @@ fn recognise(bytes: &[u8]) -> Result<Format, Fault> {
             || (bytes.len() < 12 && name == "WebP" && bytes.starts_with(magic))
         {
             let problem = format!("the file has only {} bytes, the start of a {name}", bytes.len());
-            return Err(Fault::new(Reason::Truncated, problem));
+            return Err(DataError::new(Reason::Truncated, problem));
         }
     }
     let problem = format!("neither JPEG, PNG, WebP nor PNM (P1 to P6): {}", looks_like(bytes));
-    Err(Fault::new(Reason::Unsupported, problem))
+    Err(DataError::new(Reason::Unsupported, problem))
 }
 
 /// What bytes of another format look like, for the error text.
@@ -203,12 +203,12 @@ fn looks_like(bytes: &[u8]) -> String {
     format!("the file starts with {}", start.join(" "))
 }
 
-fn truncated(what: &str) -> Fault {
-    Fault::new(Reason::Truncated, format!("the file ends inside {what}"))
+fn truncated(what: &str) -> DataError {
+    DataError::new(Reason::Truncated, format!("the file ends inside {what}"))
 }
 
-fn corrupt(problem: impl Into<String>) -> Fault {
-    Fault::new(Reason::Corrupt, problem)
+fn corrupt(problem: impl Into<String>) -> DataError {
+    DataError::new(Reason::Corrupt, problem)
 }
 
 /// A big-endian 16-bit number, where the bytes reach that far.

@@ -1,6 +1,6 @@
 //! RGB pixels in host memory, between CPU operators.
 
-use crate::error::{Fault, reserve};
+use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
@@ -36,7 +36,7 @@ impl<T: Copy + Default> Image<T> {
 
     /// Makes it a window of another size, keeping the memory or taking no more than that; the values are unspecified. If memory
     /// cannot be allocated, it is an empty window.
-    pub fn reset(&mut self, window: Roi) -> Result<(), Fault> {
+    pub fn reset(&mut self, window: Roi) -> Result<(), DataError> {
         self.window = Roi::default();
         if let Err(fault) = reserve::renew(&mut self.data, len(window)) {
             self.data.clear();

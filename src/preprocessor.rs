@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
 use crate::decode::HostDecoder;
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{DataError, Error, Reason, Result};
 use crate::header::{Header, memory_bytes};
 use crate::op::Chain;
 use crate::plan::{
@@ -14,7 +14,7 @@ use crate::plan::{
 use crate::random::SampleKey;
 use crate::source::check_size;
 use crate::tensor::{DType, Layout, Tensor, TensorShape};
-use crate::transform::{HostTransform, Picture};
+use crate::transform::{EncodedImage, HostTransform};
 
 /// Most bytes of buffers that are kept for the next image of a thread.
 const KEPT_BYTES: usize = 32 << 20;
@@ -25,7 +25,7 @@ const NO_DRAWS: SampleKey = SampleKey { seed: 0, epoch: 0, index: 0 };
 /// Turns one encoded image into a tensor on the CPU: for inference, with the pixels of training.
 ///
 /// The tensor equals, bit for bit, the one that a [`Loader`](crate::loader::Loader) on the CPU gives for the same bytes, chain and
-/// settings. An image that cannot be used is the same [`Fault`] with the same reason.
+/// settings. An image that cannot be used is the same [`DataError`] with the same reason.
 ///
 /// All methods take `&self`, and many threads may call them at once. Each call borrows a set of buffers from a pool. The pool grows to as
 /// many sets as there were calls at one time. A set with more than 32 MiB of buffers gives them back after its image, so large images
@@ -74,8 +74,8 @@ impl Preprocessor {
     ///
     /// # Errors
     /// The fault that the loader would count: damaged or unsupported bytes, or an image beyond the limits.
-    pub fn run(&self, bytes: &[u8]) -> Result<Tensor, Fault> {
-        let refused = |error| Fault::new(Reason::OutOfMemory, format!("the tensor: {error}"));
+    pub fn run(&self, bytes: &[u8]) -> Result<Tensor, DataError> {
+        let refused = |error| DataError::new(Reason::OutOfMemory, format!("the tensor: {error}"));
         let mut tensor = Tensor::zeros(self.shape()).map_err(refused)?;
         self.make(bytes, tensor.bytes_mut())?;
         Ok(tensor)
@@ -90,7 +90,7 @@ impl Preprocessor {
     ///
     /// # Panics
     /// `out` must have exactly [`shape().bytes()`](TensorShape::bytes) bytes.
-    pub fn run_into(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    pub fn run_into(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         let shape = self.shape();
         assert_eq!(out.len(), shape.bytes(), "the length of `out` for a tensor of {shape}");
         if out.as_ptr().align_offset(shape.dtype.bytes()) != 0 {
@@ -100,7 +100,7 @@ impl Preprocessor {
         self.make(bytes, out)
     }
 
-    fn make(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), Fault> {
+    fn make(&self, bytes: &[u8], out: &mut [u8]) -> Result<(), DataError> {
         check_size(bytes.len() as u64, self.plan.settings.limits.max_file_bytes)?;
         let kept = self.pool.lock().unwrap_or_else(PoisonError::into_inner).pop();
         // Where an operator panics the buffers are dropped with the call.
@@ -133,7 +133,7 @@ impl Scratch {
         room: SampleRoom,
         bytes: &[u8],
         out: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let header = Header::parse_as(bytes, plan.settings.decode.strict)?;
         plan.check_pixels(&header)?;
         let decode = memory_bytes(&header, bytes, bytes.len() as u64);
@@ -145,7 +145,7 @@ impl Scratch {
         let windows = plan.windows_of(sample);
         let drawn = SampleMemory { windows, ..SampleMemory::default() };
         room.beyond(header.size, &need.max(&drawn))?;
-        transform.run(Picture { bytes, header: &header, plan, sample }, decoder, out)
+        transform.run(EncodedImage { bytes, header: &header, plan, sample }, decoder, out)
     }
 
     /// Gives the buffers of a large image back.

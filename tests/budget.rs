@@ -29,10 +29,10 @@ fn job() -> (Chain, Settings) {
     (chain, settings)
 }
 
-fn facts(picture: Size, largest_bytes: u64) -> Facts {
-    let nvjpeg = Ok(vec![Route::Hardware, Route::Cuda, Route::Host]);
+fn facts(image: Size, largest_bytes: u64) -> Facts {
+    let nvjpeg = Ok(vec![Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid]);
     let device = DeviceFacts::Gpu { nvjpeg };
-    Facts { largest_bytes, picture, device, ..Facts::default() }
+    Facts { largest_bytes, image, device, ..Facts::default() }
 }
 
 fn limited(device: Option<u64>, pinned: Option<u64>) -> Result<Plan, Error> {
@@ -50,7 +50,7 @@ fn device(plan: &Plan) -> &DevicePlan {
 fn kept(plan: &Plan) -> [usize; 5] {
     let device = device(plan);
     let of = |route| device.routes.iter().find(|it| it.route == route).map(|it| it.decoders);
-    let states = of(Route::Cuda).or(of(Route::Host)).unwrap_or(0);
+    let states = of(Route::NvjpegGpu).or(of(Route::NvjpegHybrid)).unwrap_or(0);
     let reading = device.pages - device.group - 3 * device.hardware_group;
     [plan.prefetch, device.group, states, device.hardware_group, reading]
 }
@@ -102,12 +102,12 @@ fn pages_are_as_many_as_all_hands_can_hold() {
     assert_eq!(all.pages, 16 + all.group + 3 * all.hardware_group);
     assert!(all.hardware_group > 0 && all.encoded_bytes >= 120_000);
     let (chain, mut settings) = job();
-    settings.decode.routes = vec![Route::Host, Route::Cpu];
+    settings.decode.routes = vec![Route::NvjpegHybrid, Route::Cpu];
     let facts = facts(Size::new(500, 375), 120_000);
     let plan = Plan::new(&chain, &settings, &facts).unwrap();
     let host = device(&plan);
     assert_eq!((host.pages, host.hardware_group), (16 + host.group, 0));
-    assert!(plan.footprint.row(rows::nvjpeg(Route::Hardware)).is_none());
+    assert!(plan.footprint.row(rows::nvjpeg(Route::NvjpegHardware)).is_none());
     settings.decode.placement = Placement::Cpu;
     let plan = Plan::new(&chain, &settings, &facts).unwrap();
     assert_eq!(device(&plan).encoded_bytes, 0, "nothing that is encoded goes to the device");
@@ -125,7 +125,7 @@ fn uploads_have_room_for_what_the_cpu_makes() {
     let large = facts(Size::new(1000, 1000), 1000);
     for (facts, cpu) in [(&small, true), (&large, true), (&large, false)] {
         if !cpu {
-            settings.decode.routes = vec![Route::Hardware, Route::Host];
+            settings.decode.routes = vec![Route::NvjpegHardware, Route::NvjpegHybrid];
         }
         let plan = Plan::new(&chain, &settings, facts).unwrap();
         let device = device(&plan);
@@ -142,8 +142,8 @@ fn a_page_has_room_for_files_in_proportion_to_its_pixels() {
     let (chain, settings) = job();
     let plan = Plan::new(&chain, &settings, &facts(Size::new(500, 375), 50 << 20)).unwrap();
     let page = device(&plan);
-    assert_eq!(page.picture_pixels, 500 * 375 * 5 / 4);
-    assert_eq!(page.encoded_bytes, (2 * page.picture_pixels).next_multiple_of(256));
+    assert_eq!(page.image_pixels, 500 * 375 * 5 / 4);
+    assert_eq!(page.encoded_bytes, (2 * page.image_pixels).next_multiple_of(256));
     let beyond = plan.footprint.row("files beyond a page").unwrap();
     // 16 workers, and the thread that makes what the engines refuse.
     assert_eq!((beyond.memory, beyond.total_bytes()), (Memory::Host, 17 * (50 << 20)));
@@ -240,7 +240,9 @@ fn too_small_a_limit_is_refused_with_the_rows_and_the_smallest_that_would_do() {
     let text = error.to_string();
     let least = named(&error, "limits.device_memory").unwrap();
     assert!(text.starts_with("limits.device_memory: is 67108864 bytes (64.0 MiB), the "), "{text}");
-    for row in [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::Hardware)] {
+    for row in
+        [rows::OUTPUT_SLOTS, rows::PIXELS, rows::LAUNCHES, rows::nvjpeg(Route::NvjpegHardware)]
+    {
         assert!(text.contains(row), "{row} is missing in {text}");
     }
     assert!(!text.contains(rows::UPLOADS), "rows of the other memory are left out: {text}");
@@ -267,8 +269,8 @@ fn on_host(limit: Option<u64>, workers: Count, prefetch: Count) -> Result<Plan, 
     settings.limits.host_memory = limit;
     (settings.loader.workers, settings.loader.prefetch) = (workers, prefetch);
     let device = DeviceFacts::None("none".into());
-    let picture = Size::new(500, 375);
-    let facts = Facts { largest_bytes: 120_000, picture, device, cores: 8, ..Facts::default() };
+    let image = Size::new(500, 375);
+    let facts = Facts { largest_bytes: 120_000, image, device, cores: 8, ..Facts::default() };
     Plan::new(&chain, &settings, &facts)
 }
 
@@ -340,8 +342,8 @@ fn same_bytes_in_batches(a: &Plan, b: &Plan) -> bool {
     a.shape == b.shape
         && a.decode == b.decode
         && x.planned().kernel.source == y.planned().kernel.source
-        && (x.pixels_bytes, x.encoded_bytes, x.table_bytes, x.picture_pixels, x.upload_bytes)
-            == (y.pixels_bytes, y.encoded_bytes, y.table_bytes, y.picture_pixels, y.upload_bytes)
+        && (x.pixels_bytes, x.encoded_bytes, x.table_bytes, x.image_pixels, x.upload_bytes)
+            == (y.pixels_bytes, y.encoded_bytes, y.table_bytes, y.image_pixels, y.upload_bytes)
         && x.routes.iter().map(|it| it.route).eq(y.routes.iter().map(|it| it.route))
 }
 
@@ -373,8 +375,8 @@ fn settings() -> impl Strategy<Value = (Settings, Facts)> {
                 settings.decode.placement = Placement::Cpu;
             }
             let device = DeviceFacts::Gpu { nvjpeg: Ok(offered) };
-            let picture = Size::new(width, height);
-            (settings, Facts { picture, largest_bytes: largest, device, ..Facts::default() })
+            let image = Size::new(width, height);
+            (settings, Facts { image, largest_bytes: largest, device, ..Facts::default() })
         })
 }
 

@@ -14,13 +14,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::{jpeg, jpegs, training};
-use feedwater::error::{Fault, Result};
+use feedwater::error::{DataError, Result};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Offload;
 use feedwater::source::{Memory, Page, Source};
 use feedwater::tune::Choice;
 use serde_json::Value;
-use simulated::pictures::{assert_clean, libjpeg};
+use simulated::images::{assert_clean, libjpeg};
 use simulated::{Schedule, exclusive};
 
 /// Threads that choose.
@@ -33,36 +33,36 @@ const LONG: Duration = Duration::from_secs(240);
 
 /// Images that know who holds them.
 struct Held {
-    pictures: Memory,
+    images: Memory,
     _held: Arc<()>,
 }
 
 impl Source for Held {
     fn len(&self) -> u64 {
-        self.pictures.len()
+        self.images.len()
     }
     fn label(&self, index: u64) -> i64 {
-        self.pictures.label(index)
+        self.images.label(index)
     }
     fn location(&self, index: u64) -> String {
-        self.pictures.location(index)
+        self.images.location(index)
     }
     fn largest_bytes(&self) -> u64 {
-        self.pictures.largest_bytes()
+        self.images.largest_bytes()
     }
     fn memory_bytes(&self) -> u64 {
-        self.pictures.memory_bytes()
+        self.images.memory_bytes()
     }
     fn describe(&self) -> String {
         "held".into()
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        self.pictures.read(index, page, limit)
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.images.read(index, page, limit)
     }
 }
 
 fn builder(held: &Arc<()>) -> LoaderBuilder {
-    let source = Held { pictures: Memory::new(jpegs(SAMPLES)).unwrap(), _held: held.clone() };
+    let source = Held { images: Memory::new(jpegs(SAMPLES)).unwrap(), _held: held.clone() };
     Loader::builder(source, training()).batch(4).shuffle(true).seed(7)
 }
 
@@ -241,8 +241,8 @@ fn choosing_what_is_on_the_device() {
 
 /// Whether two workers decode at one time, while only operators are on the device.
 fn decode_together(most: Option<usize>) -> bool {
-    let pictures = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
-    let loader = Loader::builder(Memory::new(pictures).unwrap(), training()).batch(4).workers(2);
+    let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
+    let loader = Loader::builder(Memory::new(images).unwrap(), training()).batch(4).workers(2);
     let loader = loader.device(DeviceChoice::Gpu(0)).max_cpu_threads(most).trace(1000);
     let loader = loader.build().unwrap();
     let offload = Offload { operators: 3, decode: false };

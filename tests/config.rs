@@ -30,7 +30,7 @@ shard = "environment"
 on_error = "stop"
 [decode]
 placement = "auto"
-routes = ["hardware", "cuda", "host", "cpu"]
+routes = ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"]
 prescale = false
 orientation = true
 [output]
@@ -110,7 +110,7 @@ fn every_choice_is_read() {
         shuffle_window = 1000
         [decode]
         placement = "cpu"
-        routes = ["cpu", "host"]
+        routes = ["cpu", "nvjpeg-hybrid"]
         max_cpu_threads = 3
         [output]
         dtype = "bf16"
@@ -151,7 +151,7 @@ fn every_choice_is_read() {
     );
     assert_eq!(settings.decode.placement, Placement::Cpu);
     assert_eq!((settings.output.dtype, settings.output.layout), (DType::BF16, Layout::Nhwc));
-    assert_eq!(settings.decode.routes, [Route::Cpu, Route::Host]);
+    assert_eq!(settings.decode.routes, [Route::Cpu, Route::NvjpegHybrid]);
     assert_eq!(settings.decode.max_cpu_threads, Some(3));
     assert_eq!(settings.limits.max_file_bytes, 512 << 20);
     assert_eq!(settings.limits.device_memory, Some(1 << 30));
@@ -164,6 +164,15 @@ fn every_choice_is_read() {
     assert!(StorageSettings::default().map && !settings.storage.map);
     let places: Vec<_> = chain.steps().iter().map(|step| step.placement).collect();
     assert_eq!(places, [Placement::Cpu, Placement::Gpu]);
+}
+
+#[test]
+fn former_names_of_decode_routes_are_accepted() {
+    let text =
+        "[source]\nlist = \"/a\"\n[decode]\nroutes = [\"hardware\", \"cuda\", \"host\", \"cpu\"]";
+    let pipeline = Pipeline::from_toml(text, "/").unwrap();
+    assert_eq!(pipeline.settings.decode.routes, Route::ALL);
+    assert!(pipeline.to_toml().unwrap().contains("\"nvjpeg-hardware\""));
 }
 
 /// Key and problem, without the place.
@@ -276,15 +285,15 @@ fn whatever_is_wrong_is_named_with_its_whole_path_and_the_nearest_name() {
             "limits.device_memory: is 1 mile, and mile is no unit of bytes; choose one of B, KiB, MiB, GiB, TiB, kB, MB, GB, TB (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
         ),
         (
-            "[decode]\nroutes = [\"cpu\", \"hardwre\"]",
-            "decode.routes[1]: unknown choice hardwre, did you mean hardware?",
+            "[decode]\nroutes = [\"cpu\", \"nvjpeg-hardwre\"]",
+            "decode.routes[1]: unknown choice nvjpeg-hardwre, did you mean nvjpeg-hardware?",
         ),
         (
             "[decode]\nroutes = []",
-            "decode.routes: is empty; name at least one of hardware, cuda, host, cpu",
+            "decode.routes: is empty; name at least one of nvjpeg-hardware, nvjpeg-gpu, nvjpeg-hybrid, cpu",
         ),
         (
-            "[decode]\nroutes = [\"cpu\", \"host\", \"cpu\"]",
+            "[decode]\nroutes = [\"cpu\", \"nvjpeg-hybrid\", \"cpu\"]",
             "decode.routes[2]: cpu is there already; leave it out here",
         ),
         (

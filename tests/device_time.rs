@@ -17,7 +17,7 @@ use feedwater::measure::{DeviceMeter, DeviceTime, Profile, Stage};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
-use simulated::pictures::libjpeg;
+use simulated::images::libjpeg;
 use simulated::{
     COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive,
 };
@@ -233,7 +233,7 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
     let machine = machine();
     let mut seen = 0;
     for schedule in SCHEDULES {
-        for route in [Route::Hardware, Route::Cuda, Route::Host] {
+        for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
             machine.schedule(schedule);
             let loader = builder(jpegs(40), training()).routes([route]).build().unwrap();
             use_all(&loader, 2);
@@ -246,7 +246,7 @@ fn the_kernel_and_every_route_are_timed_by_the_device() {
             assert!(decode.all_items >= 80, "{decode:?}");
             // nvJPEG's kernels: to the device, and there. The engines: one operation for a whole group.
             let (many, each) = match route {
-                Route::Hardware => (decode.spans, DECODE_NS),
+                Route::NvjpegHardware => (decode.spans, DECODE_NS),
                 _ => (decode.items, 2 * DECODE_NS),
             };
             assert_eq!(nanoseconds(decode.seconds), (many * each) as f64, "{route:?} {decode:?}");
@@ -329,7 +329,7 @@ fn measuring_never_makes_the_host_wait() {
         machine.set_decoder(Some(libjpeg));
         // Everything is over at once, so that nobody waits for room.
         machine.schedule(Schedule::Eager);
-        let builder = builder(jpegs(20), training()).routes([Route::Cuda]).workers(1);
+        let builder = builder(jpegs(20), training()).routes([Route::NvjpegGpu]).workers(1);
         let loader = builder.epochs(Some(epochs)).build().unwrap();
         for _ in 0..epochs {
             for batch in &loader {
@@ -374,18 +374,18 @@ fn a_profile_holds_the_device_and_survives_writing_and_reading() {
 
 /// Images that the kernels take first, then progressive ones, which only the route `host` takes here.
 #[test]
-fn a_window_counts_the_pictures_of_its_own_routes() {
+fn a_window_counts_the_images_of_its_own_routes() {
     let machine = machine();
     machine.schedule(Schedule::Eager);
     let baseline = (0..40).map(|tag| (jpeg(tag, 64, 48), 0));
     let samples = baseline.chain((0..40).map(|tag| (progressive(tag, 64, 48), 0))).collect();
     let builder = builder(samples, training()).shuffle(false).workers(1).epochs(Some(1));
-    let loader = builder.routes([Route::Cuda, Route::Host]).build().unwrap();
+    let loader = builder.routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
     let of = |profile: &Profile, route: Route| {
         profile.routes.iter().find(|it| it.route == route.name()).unwrap().clone()
     };
     let mut batches = (&loader).into_iter();
-    let all = || loader.profile().routes.iter().map(|it| it.pictures).sum::<u64>();
+    let all = || loader.profile().routes.iter().map(|it| it.images).sum::<u64>();
     while all() < 56 {
         batches.next().unwrap().unwrap().to_host().unwrap();
     }
@@ -394,22 +394,22 @@ fn a_window_counts_the_pictures_of_its_own_routes() {
         batch.unwrap().to_host().unwrap();
     }
     let (window, whole) = (loader.profile_since(&before), loader.profile());
-    for route in [Route::Cuda, Route::Host] {
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid] {
         let [window, whole] = [&window, &whole].map(|it| of(it, route));
         let then = before.routes.iter().find(|it| it.route == route.name()).unwrap();
-        assert_eq!(window.pictures, whole.pictures - then.pictures, "{route:?}");
+        assert_eq!(window.images, whole.images - then.images, "{route:?}");
         assert!((0.0..=1.0).contains(&window.busy) && window.busy.is_finite(), "{window:?}");
     }
-    assert!(of(&first, Route::Cuda).pictures > 0 && of(&whole, Route::Cuda).share > 0.0);
-    let (cuda, host) = (of(&window, Route::Cuda), of(&window, Route::Host));
-    assert_eq!((cuda.pictures, cuda.share, host.share), (0, 0.0, 1.0));
-    assert!((1..=24).contains(&host.pictures), "{host:?}");
+    assert!(of(&first, Route::NvjpegGpu).images > 0 && of(&whole, Route::NvjpegGpu).share > 0.0);
+    let (cuda, host) = (of(&window, Route::NvjpegGpu), of(&window, Route::NvjpegHybrid));
+    assert_eq!((cuda.images, cuda.share, host.share), (0, 0.0, 1.0));
+    assert!((1..=24).contains(&host.images), "{host:?}");
     assert!(cuda.device.is_none() && host.device.is_some(), "{cuda:?}");
     // Peaks are those of the whole time.
     assert_eq!(window.memory, whole.memory);
     // And a window in which nothing happens has no shares.
     let nothing = loader.profile_since(&loader.measured());
-    assert!(nothing.routes.iter().all(|it| (it.pictures, it.share, it.busy) == (0, 0.0, 0.0)));
+    assert!(nothing.routes.iter().all(|it| (it.images, it.share, it.busy) == (0, 0.0, 0.0)));
     drop(loader);
     clean(&machine, "windows");
 }

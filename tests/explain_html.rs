@@ -21,12 +21,12 @@ fn golden() -> PathBuf {
 #[test]
 #[ignore = "writes tests/golden/explain/profile.json"]
 fn write_the_profile() {
-    let pictures = (0..48).map(|seed| (common::jpeg(seed, 400 + 9 * seed as u32, 300), 0));
+    let images = (0..48).map(|seed| (common::jpeg(seed, 400 + 9 * seed as u32, 300), 0));
     let chain = Chain::new()
         .then(op::RandomResizedCrop::to(224, 224))
         .then(op::Flip { horizontal: 0.5, ..Default::default() })
         .then(op::Normalize::IMAGENET);
-    let loader = Loader::builder(Memory::new(pictures.collect()).unwrap(), chain)
+    let loader = Loader::builder(Memory::new(images.collect()).unwrap(), chain)
         .device(DeviceChoice::Cpu)
         .batch(8)
         .workers(2)

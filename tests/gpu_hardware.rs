@@ -88,7 +88,7 @@ fn slots_order_two_streams_on_the_device() {
     }
 }
 
-const PICTURE: Size = Size::new(320, 200);
+const IMAGE: Size = Size::new(320, 200);
 const PAGE_BYTES: usize = 1 << 20;
 
 /// Slow ramps survive compression within a few levels.
@@ -102,13 +102,13 @@ fn encoded() -> Vec<u8> {
 
 fn encoded_as(sampling: SamplingFactor, color: ColorType) -> Vec<u8> {
     let channels = if color == ColorType::Luma { 1 } else { 3 };
-    let rgb: Vec<u8> = (0..PICTURE.height)
-        .flat_map(|y| (0..PICTURE.width).flat_map(move |x| pixel(x, y).into_iter().take(channels)))
+    let rgb: Vec<u8> = (0..IMAGE.height)
+        .flat_map(|y| (0..IMAGE.width).flat_map(move |x| pixel(x, y).into_iter().take(channels)))
         .collect();
     let mut file = Vec::new();
     let mut encoder = Encoder::new(&mut file, 95);
     encoder.set_sampling_factor(sampling);
-    encoder.encode(&rgb, PICTURE.width as u16, PICTURE.height as u16, color).unwrap();
+    encoder.encode(&rgb, IMAGE.width as u16, IMAGE.height as u16, color).unwrap();
     file
 }
 
@@ -169,7 +169,7 @@ impl Ready {
     /// What images took: the numbers from which a plan predicts.
     fn report(&self) {
         println!(
-            "nvJPEG {} {:?} {:?} took {:?} of device and {:?} of page-locked memory (peak, row) for {PICTURE}",
+            "nvJPEG {} {:?} {:?} took {:?} of device and {:?} of page-locked memory (peak, row) for {IMAGE}",
             self.jpeg.library().version(),
             self.jpeg.backend(),
             self.jpeg.engines(),
@@ -179,12 +179,12 @@ impl Ready {
     }
 }
 
-const WINDOWS: [Roi; 3] = [PICTURE.window(), Roi::new(33, 17, 101, 55), Roi::new(319, 199, 1, 1)];
+const WINDOWS: [Roi; 3] = [IMAGE.window(), Roi::new(33, 17, 101, 55), Roi::new(319, 199, 1, 1)];
 
 #[test]
 fn pages_decode_windows_and_recover_from_bad_files() {
     let Some(device) = device() else { return };
-    for backend in [Backend::Cuda, Backend::Host] {
+    for backend in [Backend::GpuHybrid, Backend::Hybrid] {
         let Some(ready) = ready(&device, backend) else { return };
         let mut decoder = PageDecoder::new(&ready.jpeg, 0, 0).unwrap();
         let page = ready.memory.buffer("pages", PAGE_BYTES).unwrap();
@@ -203,7 +203,7 @@ fn pages_decode_windows_and_recover_from_bad_files() {
 fn the_engines_decode_windows_and_reductions() {
     let Some(device) = device() else { return };
     let Some(ready) = ready(&device, Backend::Hardware) else { return };
-    let mut decoder = BatchDecoder::new(&ready.jpeg, 4, PICTURE).unwrap();
+    let mut decoder = BatchDecoder::new(&ready.jpeg, 4, IMAGE).unwrap();
     let file = encoded();
     let mut bytes = ready.pinned.buffer("encoded", file.len()).unwrap();
     bytes.copy_from_slice(&file);
@@ -215,7 +215,7 @@ fn the_engines_decode_windows_and_reductions() {
         let jobs: Vec<_> = (pages.iter().zip(wanted).take(count))
             .map(|(page, (wanted, reduction))| BatchJob {
                 bytes: &bytes,
-                picture: PICTURE,
+                image: IMAGE,
                 wanted,
                 reduction,
                 destination: HostIdle::wait(page, &unused).unwrap(),
@@ -226,7 +226,7 @@ fn the_engines_decode_windows_and_reductions() {
             let window = job.window(&ready.jpeg);
             let seen = ready.read(page, window);
             match job.reduction {
-                1 => assert_window(&seen, window, "hardware"),
+                1 => assert_window(&seen, window, "nvjpeg-hardware"),
                 // Ramps: a pixel of the reduced image is near those that it stands for.
                 _ => {
                     let at = window.pitch_bytes() * 50 + 3 * 80;
@@ -245,13 +245,13 @@ fn the_engines_decode_windows_and_reductions() {
 fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
     let Some(device) = device() else { return };
     let Some(ready) = ready(&device, Backend::Hardware) else { return };
-    let mut decoder = BatchDecoder::new(&ready.jpeg, 1, PICTURE).unwrap();
+    let mut decoder = BatchDecoder::new(&ready.jpeg, 1, IMAGE).unwrap();
     let file = encoded();
     let mut bytes = ready.pinned.buffer("encoded", file.len()).unwrap();
     bytes.copy_from_slice(&file);
     let page = ready.memory.buffer("pages", PAGE_BYTES).unwrap();
     let (unused, used) = (Event::new(&device).unwrap(), Event::new(&device).unwrap());
-    let window = ready.jpeg.window(PICTURE, PICTURE.window());
+    let window = ready.jpeg.window(IMAGE, IMAGE.window());
     let mut betrayed = 0;
     for (round, host_waits) in (0..20).flat_map(|round| [(round, false), (round, true)]) {
         decoder.done().synchronize().unwrap();
@@ -263,8 +263,8 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
         let last_use = if host_waits { &used } else { &unused };
         let job = BatchJob {
             bytes: &bytes,
-            picture: PICTURE,
-            wanted: PICTURE.window(),
+            image: IMAGE,
+            wanted: IMAGE.window(),
             reduction: 1,
             destination: HostIdle::wait(&page, last_use).unwrap(),
         };
@@ -287,7 +287,7 @@ fn the_engines_do_not_overwrite_what_the_host_has_not_seen_read() {
 fn what_the_engines_take_is_told() {
     let Some(device) = device() else { return };
     let Some(ready) = ready(&device, Backend::Hardware) else { return };
-    let mut decoder = BatchDecoder::new(&ready.jpeg, 64, PICTURE).unwrap();
+    let mut decoder = BatchDecoder::new(&ready.jpeg, 64, IMAGE).unwrap();
     let page = ready.memory.buffer("pages", PAGE_BYTES).unwrap();
     let unused = Event::new(&device).unwrap();
     let sorts = [
@@ -302,19 +302,19 @@ fn what_the_engines_take_is_told() {
         let mut bytes = ready.pinned.buffer("encoded", file.len()).unwrap();
         bytes.copy_from_slice(&file);
         let windows = WINDOWS.into_iter().chain([Roi::new(7, 91, 5, 1), Roi::new(0, 0, 1, 200)]);
-        let reduced = |by: u32| Size::new(PICTURE.width / by, PICTURE.height / by).window();
+        let reduced = |by: u32| Size::new(IMAGE.width / by, IMAGE.height / by).window();
         let cases = windows.map(|it| (it, 1)).chain([2, 4, 8].map(|by| (reduced(by), by)));
         for (wanted, reduction) in cases {
             fill(&ready.stream, &page, 0..PAGE_BYTES, 0xee).unwrap();
             ready.stream.synchronize().unwrap();
             let destination = HostIdle::wait(&page, &unused).unwrap();
-            let job = BatchJob { bytes: &bytes, picture: PICTURE, wanted, reduction, destination };
+            let job = BatchJob { bytes: &bytes, image: IMAGE, wanted, reduction, destination };
             let window = job.window(&ready.jpeg);
             let told = match decoder.decode(&ready.stream, &[job]) {
                 Err(fault) => format!("{fault:?}"),
                 Ok(()) => format!("{:?}", ready.farthest(&page, window, reduction, color)),
             };
-            println!("hardware {name} {wanted} of {PICTURE} by {reduction}: {told}");
+            println!("hardware {name} {wanted} of {IMAGE} by {reduction}: {told}");
         }
     }
     let file = encoded();
@@ -326,8 +326,8 @@ fn what_the_engines_take_is_told() {
             // All into one page: only the time counts.
             let job = |_| BatchJob {
                 bytes: &bytes,
-                picture: PICTURE,
-                wanted: PICTURE.window(),
+                image: IMAGE,
+                wanted: IMAGE.window(),
                 reduction: 1,
                 destination: HostIdle::wait(&page, &unused).unwrap(),
             };

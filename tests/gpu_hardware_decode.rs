@@ -13,15 +13,15 @@ use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
 use feedwater::gpu::nvjpeg::{
-    self, Backend, BatchDecoder, BatchJob, DecodeFault, Engines, HostIdle, Jpeg,
+    self, Backend, BatchDecoder, BatchJob, DecodeError, Engines, HostIdle, Jpeg,
 };
 use feedwater::gpu::{
     Device, DeviceBuffer, DevicePool, Event, PinnedBuffer, PinnedPool, Stream, fill, read_back,
 };
-use simulated::pictures::{assert_clean, cut, file, file_with, pattern, reduced_pattern};
+use simulated::images::{assert_clean, cut, file, file_with, pattern, reduced_pattern};
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 
-const PICTURE: Size = Size::new(40, 30);
+const IMAGE: Size = Size::new(40, 30);
 const PAGE_BYTES: usize = 8192;
 
 /// The rows of a whole image: 30 of 48 pixels.
@@ -63,7 +63,7 @@ fn setup(pages: usize, row_bytes: u64) -> Result<Setup> {
     let source =
         nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
     let jpeg = Jpeg::open(&device, Backend::Hardware, &source)?;
-    let decoder = BatchDecoder::new(&jpeg, CAPACITY, PICTURE)?;
+    let decoder = BatchDecoder::new(&jpeg, CAPACITY, IMAGE)?;
     let pages = (0..pages)
         .map(|_| {
             Ok(Page {
@@ -87,7 +87,7 @@ impl Page {
     fn job(&self, wanted: Roi) -> Result<BatchJob<'_>> {
         Ok(BatchJob {
             bytes: &self.encoded[..self.bytes],
-            picture: PICTURE,
+            image: IMAGE,
             wanted,
             reduction: 1,
             destination: HostIdle::wait(&self.pixels, &self.used)?,
@@ -97,7 +97,7 @@ impl Page {
 
 impl Setup {
     /// A batch of the first pages, all with the same window.
-    fn decode(&mut self, files: &[Vec<u8>], wanted: Roi) -> Result<(), DecodeFault> {
+    fn decode(&mut self, files: &[Vec<u8>], wanted: Roi) -> Result<(), DecodeError> {
         self.decoder.done().synchronize()?;
         self.pages.iter_mut().zip(files).for_each(|(page, bytes)| page.read(bytes));
         let jobs = self.pages[..files.len()]
@@ -115,11 +115,11 @@ impl Setup {
 
     /// The next batch is right.
     fn assert_usable(&mut self, what: &str) {
-        let files: Vec<_> = (0..3).map(|tag| file(PICTURE, 200 + tag)).collect();
-        self.decode(&files, PICTURE.window()).unwrap();
+        let files: Vec<_> = (0..3).map(|tag| file(IMAGE, 200 + tag)).collect();
+        self.decode(&files, IMAGE.window()).unwrap();
         for (page, bytes) in files.iter().enumerate() {
-            let pixels = self.pixels(page, PICTURE.window()).unwrap();
-            assert_eq!(pixels, pattern(bytes, PICTURE.window()), "{what}");
+            let pixels = self.pixels(page, IMAGE.window()).unwrap();
+            assert_eq!(pixels, pattern(bytes, IMAGE.window()), "{what}");
         }
     }
 }
@@ -150,7 +150,7 @@ fn batches_of_changing_size_decode_their_windows_whatever_runs_first() {
             for (round, count) in [4, 4, 1, 3, 4, 2].into_iter().enumerate() {
                 let window = Roi::new(round as u32, 3, 20, 15);
                 let files: Vec<_> =
-                    (0..count).map(|page| file(PICTURE, (10 * round + page) as u8)).collect();
+                    (0..count).map(|page| file(IMAGE, (10 * round + page) as u8)).collect();
                 setup.decode(&files, window).unwrap();
                 for (page, bytes) in files.iter().enumerate() {
                     let pixels = setup.pixels(page, window).unwrap();
@@ -162,27 +162,27 @@ fn batches_of_changing_size_decode_their_windows_whatever_runs_first() {
         }
     }
     assert_eq!(machine.decoded(Backend::Hardware), 8 * 18);
-    assert_eq!(machine.decoded(Backend::Host) + machine.decoded(Backend::Cuda), 0);
+    assert_eq!(machine.decoded(Backend::Hybrid) + machine.decoded(Backend::GpuHybrid), 0);
 }
 
 /// The state is initialised again where the number of images changes, and made anew after a failure only.
 #[test]
-fn a_state_is_initialised_only_when_the_number_of_pictures_changes() {
+fn a_state_is_initialised_only_when_the_number_of_images_changes() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY, 1 << 20).unwrap();
-    let files: Vec<_> = (0..4).map(|tag| file(PICTURE, tag)).collect();
+    let files: Vec<_> = (0..4).map(|tag| file(IMAGE, tag)).collect();
     let (made, initialised) = ("nvjpegJpegStateCreate", "nvjpegDecodeBatchedInitialize");
     assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1), "all at start");
-    setup.decode(&files, PICTURE.window()).unwrap();
-    setup.decode(&files, PICTURE.window()).unwrap();
+    setup.decode(&files, IMAGE.window()).unwrap();
+    setup.decode(&files, IMAGE.window()).unwrap();
     assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 1));
-    setup.decode(&files[..2], PICTURE.window()).unwrap();
+    setup.decode(&files[..2], IMAGE.window()).unwrap();
     assert_eq!((machine.calls(made), machine.calls(initialised)), (1, 2));
-    setup.decode(&[], PICTURE.window()).unwrap();
-    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 3, "no pictures, no call");
+    setup.decode(&[], IMAGE.window()).unwrap();
+    assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 3, "no images, no call");
     machine.fail("nvjpegDecodeBatchedEx", 1, LAUNCH_FAILED);
-    setup.decode(&files[..2], PICTURE.window()).unwrap_err();
-    setup.decode(&files[..2], PICTURE.window()).unwrap();
+    setup.decode(&files[..2], IMAGE.window()).unwrap_err();
+    setup.decode(&files[..2], IMAGE.window()).unwrap();
     assert_eq!((machine.calls(made), machine.calls(initialised)), (2, 3));
 }
 
@@ -191,8 +191,8 @@ fn a_state_is_initialised_only_when_the_number_of_pictures_changes() {
 #[test]
 fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
     let machine = exclusive();
-    let window = PICTURE.window();
-    let (first, second) = (file(PICTURE, 1), file(PICTURE, 2));
+    let window = IMAGE.window();
+    let (first, second) = (file(IMAGE, 1), file(IMAGE, 2));
     let run = |machine: &Simulated, hopper: bool, through_the_host: bool| {
         machine.hopper(hopper);
         machine.schedule(Schedule::Lazy);
@@ -212,7 +212,7 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
         let last_use = if through_the_host { &page.used } else { &unrelated };
         let job = BatchJob {
             bytes: &page.encoded[..page.bytes],
-            picture: PICTURE,
+            image: IMAGE,
             wanted: window,
             reduction: 1,
             destination: HostIdle::wait(&page.pixels, last_use).unwrap(),
@@ -235,14 +235,14 @@ fn hopper_writes_ahead_of_the_stream_and_only_a_wait_on_the_host_helps() {
 #[test]
 fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
     let machine = exclusive();
-    let window = PICTURE.window();
+    let window = IMAGE.window();
     for (hopper, through_the_host, right) in
         [(true, false, false), (true, true, true), (false, false, true), (false, true, true)]
     {
         machine.hopper(hopper);
         machine.schedule(Schedule::Lazy);
         let mut setup = setup(1, 1 << 20).unwrap();
-        setup.pages[0].read(&file(PICTURE, 1));
+        setup.pages[0].read(&file(IMAGE, 1));
         fill(&setup.stream, &setup.pages[0].pixels, 0..PAGE_BYTES, 7).unwrap();
         if through_the_host {
             setup.pages[0].used.record(&setup.stream).unwrap();
@@ -250,7 +250,7 @@ fn hopper_lets_earlier_work_of_the_stream_overwrite_the_pixels() {
         // Without the record the event proves nothing.
         let job = setup.pages[0].job(window).unwrap();
         setup.decoder.decode(&setup.stream, &[job]).unwrap();
-        let is_right = setup.pixels(0, window).unwrap() == pattern(&file(PICTURE, 1), window);
+        let is_right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);
         assert_eq!(is_right, right, "hopper {hopper}, host waits {through_the_host}");
     }
     assert_clean(&machine, "overwritten");
@@ -274,9 +274,9 @@ fn a_buffer_is_seen_free_when_its_event_is_reached() {
 #[test]
 fn windows_at_corners_and_edges_are_right_with_every_version() {
     let machine = exclusive();
-    let Size { width, height } = PICTURE;
+    let Size { width, height } = IMAGE;
     let windows = [
-        PICTURE.window(),
+        IMAGE.window(),
         Roi::new(0, 0, 1, 1),
         Roi::new(width - 1, height - 1, 1, 1),
         Roi::new(width - 1, 0, 1, 1),
@@ -292,7 +292,7 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
         // Each image of a batch has its own.
         for windows in windows.chunks(CAPACITY) {
             for (number, page) in setup.pages.iter_mut().enumerate() {
-                page.read(&file(PICTURE, number as u8));
+                page.read(&file(IMAGE, number as u8));
             }
             let jobs: Vec<_> =
                 setup.pages.iter().zip(windows).map(|(page, it)| page.job(*it).unwrap()).collect();
@@ -301,7 +301,7 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
             for (page, window) in decoded.iter().enumerate() {
                 let pixels = setup.pixels(page, window.decoded).unwrap();
                 let pixels = cut(&pixels, window.decoded, window.wanted);
-                let expected = pattern(&file(PICTURE, page as u8), window.wanted);
+                let expected = pattern(&file(IMAGE, page as u8), window.wanted);
                 assert_eq!(pixels, expected, "{version:?} {}", window.wanted);
             }
         }
@@ -311,11 +311,11 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
 
 /// A window together with a scale factor is not documented: the whole reduced image is decoded.
 #[test]
-fn a_reduction_decodes_the_whole_reduced_picture() {
+fn a_reduction_decodes_the_whole_reduced_image() {
     let machine = exclusive();
     machine.nvjpeg_version(13, 0, 1);
     let mut setup = setup(2, 1 << 20).unwrap();
-    let bytes = file(PICTURE, 1);
+    let bytes = file(IMAGE, 1);
     for page in &mut setup.pages {
         page.read(&bytes);
     }
@@ -353,38 +353,33 @@ fn what_the_engines_refuse_is_the_fault_of_one_sample_and_the_batch_fails() {
     let mut setup = setup(CAPACITY, 1 << 20).unwrap();
     let large = Size::new(16001, 1);
     let cases: [(&str, Vec<u8>, Size, Reason); 8] = [
-        ("no JPEG", b"GIF89a......".to_vec(), PICTURE, Reason::Corrupt),
-        ("cut off", file(PICTURE, 1)[..9].to_vec(), PICTURE, Reason::Truncated),
-        (
-            "progressive",
-            file_with(PICTURE, 0xc2, &[0x22, 0x11, 0x11], 1),
-            PICTURE,
-            Reason::Unsupported,
-        ),
-        ("4:1:1", file_with(PICTURE, 0xc0, &[0x41, 0x11, 0x11], 1), PICTURE, Reason::Unsupported),
-        ("4:1:0", file_with(PICTURE, 0xc0, &[0x42, 0x11, 0x11], 1), PICTURE, Reason::Unsupported),
-        ("CMYK", file_with(PICTURE, 0xc0, &[0x11; 4], 1), PICTURE, Reason::Unsupported),
-        ("lossless", file_with(PICTURE, 0xc3, &[0x11], 1), PICTURE, Reason::Unsupported),
+        ("no JPEG", b"GIF89a......".to_vec(), IMAGE, Reason::Corrupt),
+        ("cut off", file(IMAGE, 1)[..9].to_vec(), IMAGE, Reason::Truncated),
+        ("progressive", file_with(IMAGE, 0xc2, &[0x22, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
+        ("4:1:1", file_with(IMAGE, 0xc0, &[0x41, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
+        ("4:1:0", file_with(IMAGE, 0xc0, &[0x42, 0x11, 0x11], 1), IMAGE, Reason::Unsupported),
+        ("CMYK", file_with(IMAGE, 0xc0, &[0x11; 4], 1), IMAGE, Reason::Unsupported),
+        ("lossless", file_with(IMAGE, 0xc3, &[0x11], 1), IMAGE, Reason::Unsupported),
         ("too wide", file(large, 1), large, Reason::Unsupported),
     ];
-    for (what, bytes, picture, reason) in cases {
-        setup.pages[0].read(&file(PICTURE, 1));
+    for (what, bytes, image, reason) in cases {
+        setup.pages[0].read(&file(IMAGE, 1));
         setup.pages[1].read(&bytes);
         let one = Roi::new(0, 0, 1, 1);
         let jobs = [0, 1].map(|it| setup.pages[it].job(one).unwrap());
         let [good, bad] = jobs;
-        let jobs = [good, BatchJob { picture, ..bad }];
+        let jobs = [good, BatchJob { image, ..bad }];
         match setup.decoder.decode(&setup.stream, &jobs) {
-            Err(DecodeFault::Sample(fault)) => assert_eq!(fault.reason, reason, "{what}: {fault}"),
+            Err(DecodeError::Sample(fault)) => assert_eq!(fault.reason, reason, "{what}: {fault}"),
             other => panic!("{what}: {other:?}"),
         }
         setup.assert_usable(what);
     }
     for sampling in [&[0x11][..], &[0x11; 3], &[0x21, 0x11, 0x11], &[0x12, 0x11, 0x11]] {
-        let bytes = file_with(PICTURE, 0xc1, sampling, 1);
-        setup.decode(std::slice::from_ref(&bytes), PICTURE.window()).unwrap();
-        let pixels = setup.pixels(0, PICTURE.window()).unwrap();
-        assert_eq!(pixels, pattern(&bytes, PICTURE.window()), "{sampling:x?}");
+        let bytes = file_with(IMAGE, 0xc1, sampling, 1);
+        setup.decode(std::slice::from_ref(&bytes), IMAGE.window()).unwrap();
+        let pixels = setup.pixels(0, IMAGE.window()).unwrap();
+        assert_eq!(pixels, pattern(&bytes, IMAGE.window()), "{sampling:x?}");
     }
     drop(setup);
     assert_clean(&machine, "refused");
@@ -393,7 +388,7 @@ fn what_the_engines_refuse_is_the_fault_of_one_sample_and_the_batch_fails() {
 #[test]
 fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
     let machine = exclusive();
-    let files = |tag: u8| (0..3).map(|it| file(PICTURE, tag + it)).collect::<Vec<_>>();
+    let files = |tag: u8| (0..3).map(|it| file(IMAGE, tag + it)).collect::<Vec<_>>();
     for hopper in [true, false] {
         machine.hopper(hopper);
         let mut setup = setup(CAPACITY, 1 << 20).unwrap();
@@ -404,14 +399,14 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
             "nvjpegDecodeBatchedEx",
             "cuEventRecord",
         ] {
-            setup.decode(&files(1)[..2], PICTURE.window()).unwrap();
+            setup.decode(&files(1)[..2], IMAGE.window()).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
-            match setup.decode(&files(10), PICTURE.window()) {
+            match setup.decode(&files(10), IMAGE.window()) {
                 // One of its files may be why.
-                Err(DecodeFault::Failed(_, Error::Device { call, .. })) => {
+                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert_eq!((call, phase), ("nvjpegDecodeBatchedEx", "nvjpegDecodeBatchedEx"));
                 }
-                Err(DecodeFault::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
+                Err(DecodeError::Fatal(Error::Device { call, .. })) => assert_eq!(call, phase),
                 other => panic!("{phase}: {other:?}"),
             }
             setup.assert_usable(phase);
@@ -425,15 +420,15 @@ fn after_any_failure_the_next_batch_has_no_pixels_of_the_one_before() {
 fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
     let machine = exclusive();
     let mut setup = setup(CAPACITY + 1, 1 << 20).unwrap();
-    setup.pages.iter_mut().for_each(|page| page.read(&file(PICTURE, 1)));
+    setup.pages.iter_mut().for_each(|page| page.read(&file(IMAGE, 1)));
     let small = setup.memory.buffer("copies", ROWS_BYTES - 1).unwrap();
-    let ordinary = file(PICTURE, 1);
+    let ordinary = file(IMAGE, 1);
     let unused = Event::new(setup.stream.device()).unwrap();
-    let whole = PICTURE.window();
+    let whole = IMAGE.window();
     let job = || setup.pages[0].job(whole).unwrap();
     let too_many: Vec<_> = setup.pages.iter().map(|page| page.job(whole).unwrap()).collect();
     let cases = [
-        (too_many, "5 pictures for a decoder of up to 4"),
+        (too_many, "5 images for a decoder of up to 4"),
         (vec![BatchJob { bytes: &ordinary, ..job() }], "22 bytes of a file are not page-locked"),
         (vec![BatchJob { bytes: &[], ..job() }], "0 bytes of a file are not page-locked"),
         (vec![BatchJob { wanted: Roi::new(1, 0, 40, 1), ..job() }], "is not within 40x30 pixels"),
@@ -451,7 +446,7 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
     ];
     for (jobs, words) in cases {
         match setup.decoder.decode(&setup.stream, &jobs) {
-            Err(DecodeFault::Fatal(Error::Internal { problem })) => {
+            Err(DecodeError::Fatal(Error::Internal { problem })) => {
                 assert!(problem.contains(words), "{problem}");
             }
             other => panic!("{words}: {other:?}"),
@@ -459,9 +454,9 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
     }
     assert_eq!(machine.calls("nvjpegDecodeBatchedEx"), 0);
     for (capacity, largest, words) in [
-        (0, PICTURE, "a batch of 0 pictures"),
-        (1, Size::new(0, 1), "a batch of pictures of 0x1"),
-        (1, Size::new(1, 65536), "a batch of pictures of 1x65536"),
+        (0, IMAGE, "a batch of 0 images"),
+        (1, Size::new(0, 1), "a batch of images of 0x1"),
+        (1, Size::new(1, 65536), "a batch of images of 1x65536"),
     ] {
         let error = BatchDecoder::new(&setup.jpeg, capacity, largest).unwrap_err().to_string();
         assert!(error.contains(words), "{error}");
@@ -471,9 +466,9 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
         pinned: setup.pinned.clone(),
         row: "nvjpeg".into(),
     };
-    let host = Jpeg::open(setup.stream.device(), Backend::Host, &source).unwrap();
-    let error = BatchDecoder::new(&host, 1, PICTURE).unwrap_err().to_string();
-    assert!(error.contains("the host backend decodes single pictures"), "{error}");
+    let host = Jpeg::open(setup.stream.device(), Backend::Hybrid, &source).unwrap();
+    let error = BatchDecoder::new(&host, 1, IMAGE).unwrap_err().to_string();
+    assert!(error.contains("the host backend decodes single images"), "{error}");
     drop((source, host, small, unused, setup));
     assert_clean(&machine, "callers");
 }
@@ -490,7 +485,7 @@ fn engines_are_told_and_a_gpu_without_them_is_an_error_that_says_what_to_do() {
         row: "nvjpeg".into(),
     };
     let device = setup.stream.device().clone();
-    assert_eq!(Jpeg::open(&device, Backend::Cuda, &source).unwrap().engines(), None);
+    assert_eq!(Jpeg::open(&device, Backend::GpuHybrid, &source).unwrap().engines(), None);
     machine.hardware_engines(0);
     let error = Jpeg::open(&device, Backend::Hardware, &source).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }), "{error}");
@@ -506,9 +501,9 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     let mut setup = setup(CAPACITY, row).unwrap();
     let used = |setup: &Setup| setup.memory.row_bytes("nvjpeg").unwrap().0;
     assert_eq!(used(&setup), STATE_BYTES.next_multiple_of(256));
-    let files: Vec<_> = (0..4).map(|tag| file(PICTURE, tag)).collect();
+    let files: Vec<_> = (0..4).map(|tag| file(IMAGE, tag)).collect();
     for count in [4, 1, 4] {
-        setup.decode(&files[..count], PICTURE.window()).unwrap();
+        setup.decode(&files[..count], IMAGE.window()).unwrap();
     }
     assert_eq!(used(&setup), STATE_BYTES.next_multiple_of(256), "nothing has grown");
 
@@ -516,14 +511,14 @@ fn buffers_are_taken_at_start_and_grow_only_within_the_row() {
     let large = Size::new(120, 100);
     setup.pages[0].read(&file(large, 1));
     let job = setup.pages[0].job(Roi::new(0, 0, 20, 20)).unwrap();
-    let jobs = [BatchJob { picture: large, ..job }];
+    let jobs = [BatchJob { image: large, ..job }];
     match setup.decoder.decode(&setup.stream, &jobs) {
-        Err(DecodeFault::Fatal(Error::Budget { row, needed, .. })) => {
+        Err(DecodeError::Fatal(Error::Budget { row, needed, .. })) => {
             assert_eq!((row.as_str(), needed), ("nvjpeg", 3 * 120 * 100));
         }
         other => panic!("{other:?}"),
     }
-    setup.assert_usable("after a picture that is too large");
+    setup.assert_usable("after an image that is too large");
 
     // Where there is no room for images of the stated size, there is for smaller ones, and they are decoded.
     let before = setup.memory.used_bytes();
@@ -547,16 +542,16 @@ fn files_stay_as_they_are_until_done() {
     machine.hopper(false);
     machine.schedule(Schedule::Lazy);
     let mut setup = setup(1, 1 << 20).unwrap();
-    let window = PICTURE.window();
+    let window = IMAGE.window();
     for wait in [true, false] {
-        setup.decode(&[file(PICTURE, 1)], window).unwrap();
+        setup.decode(&[file(IMAGE, 1)], window).unwrap();
         if wait {
             assert!(!setup.decoder.is_idle().unwrap());
             setup.decoder.done().synchronize().unwrap();
             assert!(setup.decoder.is_idle().unwrap());
         }
-        setup.pages[0].read(&file(PICTURE, 2));
-        let right = setup.pixels(0, window).unwrap() == pattern(&file(PICTURE, 1), window);
+        setup.pages[0].read(&file(IMAGE, 2));
+        let right = setup.pixels(0, window).unwrap() == pattern(&file(IMAGE, 1), window);
         assert_eq!(right, wait);
     }
 }
@@ -568,12 +563,12 @@ fn a_decoder_that_is_dropped_lets_its_batch_finish() {
         machine.hopper(hopper);
         machine.schedule(Schedule::Lazy);
         let mut setup = setup(1, 1 << 20).unwrap();
-        setup.decode(&[file(PICTURE, 1)], PICTURE.window()).unwrap();
+        setup.decode(&[file(IMAGE, 1)], IMAGE.window()).unwrap();
         let Setup { decoder, pages, stream, jpeg, memory, pinned } = setup;
         drop(decoder);
         let mut bytes = vec![0; ROWS_BYTES];
         read_back(&stream, &pages[0].pixels, 0, &mut bytes).unwrap();
-        assert_eq!(dense(&bytes, PICTURE.window()), pattern(&file(PICTURE, 1), PICTURE.window()));
+        assert_eq!(dense(&bytes, IMAGE.window()), pattern(&file(IMAGE, 1), IMAGE.window()));
         drop((pages, stream, jpeg, memory, pinned));
         assert_clean(&machine, "dropped");
     }
@@ -597,10 +592,10 @@ fn engines_may_keep_silent_about_a_broken_file() {
     let machine = exclusive();
     let mut setup = setup(1, 1 << 20).unwrap();
     machine.set_decoder(Some(refuse));
-    let refused = setup.decode(&[file(PICTURE, 1)], PICTURE.window());
-    assert!(matches!(refused, Err(DecodeFault::Sample(fault)) if fault.reason == Reason::Corrupt));
+    let refused = setup.decode(&[file(IMAGE, 1)], IMAGE.window());
+    assert!(matches!(refused, Err(DecodeError::Sample(fault)) if fault.reason == Reason::Corrupt));
     machine.lenient(true);
-    setup.decode(&[file(PICTURE, 1)], PICTURE.window()).unwrap();
+    setup.decode(&[file(IMAGE, 1)], IMAGE.window()).unwrap();
     assert_eq!(setup.pixels(0, Roi::new(0, 0, 2, 1)).unwrap(), [0xee; 6]);
 }
 
@@ -611,13 +606,13 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
     for hopper in [true, false] {
         machine.restart();
         machine.hopper(hopper);
-        let path = || -> Result<Vec<u8>, DecodeFault> {
+        let path = || -> Result<Vec<u8>, DecodeError> {
             let mut setup = setup(CAPACITY, 1 << 20)?;
-            setup.decode(&[file(PICTURE, 1), file(PICTURE, 2)], window)?;
-            setup.decode(&[file(PICTURE, 3), file(PICTURE, 4), file(PICTURE, 5)], window)?;
+            setup.decode(&[file(IMAGE, 1), file(IMAGE, 2)], window)?;
+            setup.decode(&[file(IMAGE, 3), file(IMAGE, 4), file(IMAGE, 5)], window)?;
             Ok(setup.pixels(2, window)?)
         };
-        let expected = pattern(&file(PICTURE, 5), window);
+        let expected = pattern(&file(IMAGE, 5), window);
         assert_eq!(path().unwrap(), expected);
         assert_clean(&machine, "without a failure");
         let (calls, mut failed) = (machine.counts().calls, 0);
@@ -626,11 +621,11 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
             machine.fail("", nth, LAUNCH_FAILED);
             match path() {
                 Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
-                Err(DecodeFault::Failed(_, Error::Device { call, .. })) => {
+                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert_eq!(call, "nvjpegDecodeBatchedEx");
                     failed += 1;
                 }
-                Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {
+                Err(DecodeError::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {
                     failed += 1;
                 }
                 Err(other) => panic!("call {nth}: {other:?}"),
@@ -660,15 +655,15 @@ fn threads_take_turns_with_their_decoders() {
                     for round in 0..10usize {
                         let count = 1 + (round + thread) % CAPACITY;
                         let files: Vec<_> = (0..count)
-                            .map(|page| file(PICTURE, (50 * thread + 4 * round + page) as u8))
+                            .map(|page| file(IMAGE, (50 * thread + 4 * round + page) as u8))
                             .collect();
                         // Waits on the host for the consumer's copies of the round before.
-                        setup.decode(&files, PICTURE.window()).unwrap();
+                        setup.decode(&files, IMAGE.window()).unwrap();
                         for (copy, bytes) in copies.iter().zip(&before) {
                             let mut seen = vec![0; ROWS_BYTES];
                             read_back(&consumer, copy, 0, &mut seen).unwrap();
-                            let seen = dense(&seen, PICTURE.window());
-                            assert_eq!(seen, pattern(bytes, PICTURE.window()), "{thread} {round}");
+                            let seen = dense(&seen, IMAGE.window());
+                            assert_eq!(seen, pattern(bytes, IMAGE.window()), "{thread} {round}");
                         }
                         consumer.wait(setup.decoder.done()).unwrap();
                         for (page, target) in setup.pages[..count].iter().zip(&copies) {

@@ -11,22 +11,22 @@ use feedwater::Error;
 use feedwater::error::{Reason, Result};
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::geometry::{Roi, Size};
-use feedwater::gpu::nvjpeg::{self, Backend, DecodeFault, Jpeg, PageDecoder, Window};
+use feedwater::gpu::nvjpeg::{self, Backend, DecodeError, Jpeg, PageDecoder, Window};
 use feedwater::gpu::{Device, DeviceBuffer, DevicePool, PinnedPool, Stream, read_back};
 use feedwater::loader::{DeviceChoice, Loader, Outcome};
 use feedwater::op::{Chain, Placement, Resize};
 use feedwater::plan::Route;
 use feedwater::source::Memory as MemorySource;
 use feedwater_tools::synth;
-use simulated::pictures::{assert_clean, cut, file, file_with, pattern};
+use simulated::images::{assert_clean, cut, file, file_with, pattern};
 use simulated::{LAUNCH_FAILED, Schedule, exclusive};
 
-const PICTURE: Size = Size::new(40, 30);
+const IMAGE: Size = Size::new(40, 30);
 
 /// The backends that decode single images.
-const BACKENDS: [Backend; 2] = [Backend::Cuda, Backend::Host];
+const BACKENDS: [Backend; 2] = [Backend::GpuHybrid, Backend::Hybrid];
 
-/// Bytes of the coefficients that the simulated nvJPEG keeps for an image with [`Backend::Host`].
+/// Bytes of the coefficients that the simulated nvJPEG keeps for an image with [`Backend::Hybrid`].
 const COEFFICIENT_BYTES: u64 = 6 * 40 * 30;
 
 /// Room for the rows of a whole image.
@@ -62,7 +62,7 @@ fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
 
 impl Setup {
     /// Into the page's destination.
-    fn decode(&mut self, page: usize, bytes: &[u8], wanted: Roi) -> Result<Window, DecodeFault> {
+    fn decode(&mut self, page: usize, bytes: &[u8], wanted: Roi) -> Result<Window, DecodeError> {
         self.decoders[page].decode(&self.stream, bytes, wanted, &self.destinations[page])
     }
 
@@ -80,7 +80,7 @@ fn dense(bytes: &[u8], window: Roi) -> Vec<u8> {
 }
 
 #[test]
-fn pages_decode_their_own_pictures_whatever_runs_first() {
+fn pages_decode_their_own_images_whatever_runs_first() {
     let machine = exclusive();
     for backend in BACKENDS {
         let before = machine.decoded(backend);
@@ -92,10 +92,10 @@ fn pages_decode_their_own_pictures_whatever_runs_first() {
                 let window = Roi::new(u32::from(round), 3, 20, 15);
                 // Three pages in flight at a time; each page's second image must not disturb its first.
                 for page in 0..3 {
-                    setup.decode(page, &file(PICTURE, round * 3 + page as u8), window).unwrap();
+                    setup.decode(page, &file(IMAGE, round * 3 + page as u8), window).unwrap();
                 }
                 for page in 0..3 {
-                    let expected = pattern(&file(PICTURE, round * 3 + page as u8), window);
+                    let expected = pattern(&file(IMAGE, round * 3 + page as u8), window);
                     let pixels = setup.pixels(page, window).unwrap();
                     assert_eq!(pixels, expected, "{backend:?} {schedule:?} {round}");
                 }
@@ -109,14 +109,14 @@ fn pages_decode_their_own_pictures_whatever_runs_first() {
 #[test]
 fn windows_at_corners_and_edges_are_right_with_every_version() {
     let machine = exclusive();
-    let Size { width, height } = PICTURE;
+    let Size { width, height } = IMAGE;
     for version in [(13, 1, 0), (13, 2, 0)] {
         machine.nvjpeg_version(version.0, version.1, version.2);
         for backend in BACKENDS {
             let mut setup = setup(backend, 1, 1 << 20).unwrap();
             assert_eq!(setup.jpeg.margin(), if version < (13, 2, 0) { 2 } else { 0 });
             for wanted in [
-                PICTURE.window(),
+                IMAGE.window(),
                 Roi::new(0, 0, 1, 1),
                 Roi::new(width - 1, 0, 1, 1),
                 Roi::new(0, height - 1, 1, 1),
@@ -125,9 +125,9 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
                 Roi::new(9, 0, 3, height),
                 Roi::new(10, 1, 12, 9),
             ] {
-                let bytes = file(PICTURE, 1);
+                let bytes = file(IMAGE, 1);
                 let window = setup.decode(0, &bytes, wanted).unwrap();
-                assert_eq!(window, setup.jpeg.window(PICTURE, wanted));
+                assert_eq!(window, setup.jpeg.window(IMAGE, wanted));
                 let pixels = setup.pixels(0, window.decoded).unwrap();
                 let cut = cut(&pixels, window.decoded, wanted);
                 assert_eq!(cut, pattern(&bytes, wanted), "{backend:?} {version:?} {wanted}");
@@ -141,9 +141,9 @@ fn windows_at_corners_and_edges_are_right_with_every_version() {
 fn old_versions_decode_a_margin_because_they_get_outermost_pixels_wrong() {
     let machine = exclusive();
     machine.nvjpeg_version(13, 1, 0);
-    let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
+    let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     let wanted = Roi::new(10, 1, 12, 9);
-    let bytes = file(PICTURE, 1);
+    let bytes = file(IMAGE, 1);
     let window = setup.decode(0, &bytes, wanted).unwrap();
     assert_eq!((window.wanted, window.decoded), (wanted, Roi::new(8, 0, 16, 12)));
     assert_ne!(
@@ -154,23 +154,23 @@ fn old_versions_decode_a_margin_because_they_get_outermost_pixels_wrong() {
 }
 
 #[test]
-fn a_decoder_waits_for_its_picture_before() {
+fn a_decoder_waits_for_its_image_before() {
     let machine = exclusive();
     for backend in BACKENDS {
         machine.schedule(Schedule::Lazy);
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
-        let window = PICTURE.window();
+        let window = IMAGE.window();
         let first = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
         assert!(setup.decoders[0].is_idle().unwrap());
-        setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), window, &first).unwrap();
+        setup.decoders[0].decode(&setup.stream, &file(IMAGE, 1), window, &first).unwrap();
         // Nothing has run yet; the second image would overwrite the first one's buffers.
-        setup.decode(0, &file(PICTURE, 2), window).unwrap();
+        setup.decode(0, &file(IMAGE, 2), window).unwrap();
         let mut bytes = vec![0; window.pitched_bytes()];
         read_back(&setup.stream, &first, 0, &mut bytes).unwrap();
-        assert_eq!(dense(&bytes, window), pattern(&file(PICTURE, 1), window), "{backend:?}");
-        assert_eq!(setup.pixels(0, window).unwrap(), pattern(&file(PICTURE, 2), window));
+        assert_eq!(dense(&bytes, window), pattern(&file(IMAGE, 1), window), "{backend:?}");
+        assert_eq!(setup.pixels(0, window).unwrap(), pattern(&file(IMAGE, 2), window));
         assert!(setup.decoders[0].is_idle().unwrap());
-        setup.decode(0, &file(PICTURE, 3), window).unwrap();
+        setup.decode(0, &file(IMAGE, 3), window).unwrap();
         assert!(!setup.decoders[0].is_idle().unwrap());
         setup.decoders[0].done().synchronize().unwrap();
         assert!(setup.decoders[0].is_idle().unwrap());
@@ -183,11 +183,11 @@ fn a_decoder_waits_for_its_picture_before() {
 #[test]
 fn page_locked_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() {
     let machine = exclusive();
-    for (backend, disturbed) in [(Backend::Host, false), (Backend::Cuda, true)] {
+    for (backend, disturbed) in [(Backend::Hybrid, false), (Backend::GpuHybrid, true)] {
         machine.schedule(Schedule::Lazy);
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
-        let window = PICTURE.window();
-        let good = file(PICTURE, 1);
+        let window = IMAGE.window();
+        let good = file(IMAGE, 1);
         let mut bytes = setup.pinned.buffer("encoded", good.len()).unwrap();
         for wait in [true, false] {
             bytes.copy_from_slice(&good);
@@ -195,7 +195,7 @@ fn page_locked_bytes_are_free_at_once_on_the_host_and_when_done_on_the_device() 
             if wait {
                 setup.decoders[0].done().synchronize().unwrap();
             }
-            bytes.copy_from_slice(&file(PICTURE, 2));
+            bytes.copy_from_slice(&file(IMAGE, 2));
             let seen = setup.pixels(0, window).unwrap() != pattern(&good, window);
             assert_eq!(seen, disturbed && !wait, "{backend:?}, waited: {wait}");
         }
@@ -207,12 +207,12 @@ fn a_page_that_is_dropped_lets_its_device_phase_finish() {
     let machine = exclusive();
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
-        setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
         setup.decoders.clear();
         setup.pinned.buffer("nvjpeg", 7200).unwrap().fill(0);
         assert_eq!(
-            setup.pixels(0, PICTURE.window()).unwrap(),
-            pattern(&file(PICTURE, 1), PICTURE.window())
+            setup.pixels(0, IMAGE.window()).unwrap(),
+            pattern(&file(IMAGE, 1), IMAGE.window())
         );
         drop(setup);
         assert_clean(&machine, "dropped");
@@ -223,19 +223,19 @@ fn a_page_that_is_dropped_lets_its_device_phase_finish() {
 fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
     let machine = exclusive();
     machine.nvjpeg_scratch(true);
-    let window = PICTURE.window();
+    let window = IMAGE.window();
     for seed in 0..8 {
         machine.schedule(Schedule::Random(seed));
-        let mut setup = setup(Backend::Host, 2, 1 << 20).unwrap();
+        let mut setup = setup(Backend::Hybrid, 2, 1 << 20).unwrap();
         let mut other = Stream::new(setup.stream.device()).unwrap();
         for round in 0..4u8 {
             // Two pages in two streams.
             for page in 0..2 {
-                setup.decode(page, &file(PICTURE, 2 * round + page as u8), window).unwrap();
+                setup.decode(page, &file(IMAGE, 2 * round + page as u8), window).unwrap();
                 std::mem::swap(&mut setup.stream, &mut other);
             }
             for page in 0..2 {
-                let expected = pattern(&file(PICTURE, 2 * round + page as u8), window);
+                let expected = pattern(&file(IMAGE, 2 * round + page as u8), window);
                 assert_eq!(setup.pixels(page, window).unwrap(), expected, "{seed} {round}");
                 std::mem::swap(&mut setup.stream, &mut other);
             }
@@ -247,10 +247,10 @@ fn memory_that_nvjpeg_gives_back_in_stream_order_is_not_reused_too_early() {
 #[test]
 fn the_files_faults_are_the_samples() {
     let machine = exclusive();
-    let whole = PICTURE.window();
-    let good = file(PICTURE, 1);
-    let lossless = file_with(PICTURE, 0xc3, &[0x11], 1);
-    let progressive = file_with(PICTURE, 0xc2, &[0x22, 0x11, 0x11], 1);
+    let whole = IMAGE.window();
+    let good = file(IMAGE, 1);
+    let lossless = file_with(IMAGE, 0xc3, &[0x11], 1);
+    let progressive = file_with(IMAGE, 0xc2, &[0x22, 0x11, 0x11], 1);
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         let cases: [(&[u8], Roi, Reason); 6] = [
@@ -263,7 +263,7 @@ fn the_files_faults_are_the_samples() {
         ];
         for (bytes, wanted, reason) in cases {
             match setup.decode(0, bytes, wanted) {
-                Err(DecodeFault::Sample(fault)) => assert_eq!(fault.reason, reason, "{fault}"),
+                Err(DecodeError::Sample(fault)) => assert_eq!(fault.reason, reason, "{fault}"),
                 other => panic!("{reason:?}: {other:?}"),
             }
             // And the next image is right.
@@ -272,8 +272,8 @@ fn the_files_faults_are_the_samples() {
         }
         let decoded = setup.decode(0, &progressive, whole).map(|_| ());
         match (backend, decoded) {
-            (Backend::Host, Ok(())) => {}
-            (Backend::Cuda, Err(DecodeFault::Sample(fault))) => {
+            (Backend::Hybrid, Ok(())) => {}
+            (Backend::GpuHybrid, Err(DecodeError::Sample(fault))) => {
                 assert_eq!(fault.reason, Reason::Unsupported);
             }
             other => panic!("{other:?}"),
@@ -283,9 +283,9 @@ fn the_files_faults_are_the_samples() {
 }
 
 #[test]
-fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
+fn after_any_failure_the_next_image_has_no_pixels_of_the_one_before() {
     let machine = exclusive();
-    let whole = PICTURE.window();
+    let whole = IMAGE.window();
     let phases = [
         "nvjpegJpegStreamParse",
         "nvjpegJpegStreamGetFrameDimensions",
@@ -299,20 +299,20 @@ fn after_any_failure_the_next_picture_has_no_pixels_of_the_one_before() {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         for (index, phase) in phases.into_iter().enumerate() {
             let tag = 10 * index as u8;
-            setup.decode(0, &file(PICTURE, tag), whole).unwrap();
+            setup.decode(0, &file(IMAGE, tag), whole).unwrap();
             machine.fail(phase, 1, LAUNCH_FAILED);
-            match setup.decode(0, &file(PICTURE, tag + 1), whole) {
+            match setup.decode(0, &file(IMAGE, tag + 1), whole) {
                 // The phases may fail by the file, whatever the status; nothing else may.
-                Err(DecodeFault::Failed(why, Error::Device { call, .. })) if of_the_file(phase) => {
+                Err(DecodeError::Failed(why, Error::Device { call, .. })) if of_the_file(phase) => {
                     assert_eq!((call, why), (phase, "nvJPEG failed at it: execution failed"));
                 }
-                Err(DecodeFault::Fatal(Error::Device { call, .. })) if !of_the_file(phase) => {
+                Err(DecodeError::Fatal(Error::Device { call, .. })) if !of_the_file(phase) => {
                     assert_eq!(call, phase);
                 }
                 other => panic!("{phase}: {other:?}"),
             }
-            setup.decode(0, &file(PICTURE, tag + 2), whole).unwrap();
-            let expected = pattern(&file(PICTURE, tag + 2), whole);
+            setup.decode(0, &file(IMAGE, tag + 2), whole).unwrap();
+            let expected = pattern(&file(IMAGE, tag + 2), whole);
             assert_eq!(setup.pixels(0, whole).unwrap(), expected, "{backend:?} {phase}");
         }
         drop(setup);
@@ -327,14 +327,14 @@ fn of_the_file(call: &str) -> bool {
 
 /// What nvJPEG fails at is told from a device that is lost by the driver's own word.
 #[test]
-fn a_device_that_is_lost_while_a_picture_fails_is_what_went_wrong() {
+fn a_device_that_is_lost_while_an_image_fails_is_what_went_wrong() {
     let machine = exclusive();
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         machine.fail("nvjpegDecodeJpegDevice", 1, LAUNCH_FAILED);
         machine.lose_device(LAUNCH_FAILED);
-        match setup.decode(0, &file(PICTURE, 1), PICTURE.window()) {
-            Err(DecodeFault::Fatal(Error::Device { .. })) => {}
+        match setup.decode(0, &file(IMAGE, 1), IMAGE.window()) {
+            Err(DecodeError::Fatal(Error::Device { .. })) => {}
             other => panic!("{backend:?}: {other:?}"),
         }
         machine.restart();
@@ -345,28 +345,27 @@ fn a_device_that_is_lost_while_a_picture_fails_is_what_went_wrong() {
 #[test]
 fn only_a_failed_state_is_made_anew() {
     let machine = exclusive();
-    let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
+    let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     let states = || machine.calls("nvjpegDecoderStateCreate");
-    let whole = PICTURE.window();
+    let whole = IMAGE.window();
     assert_eq!(states(), 1);
     setup.decode(0, b"GIF89a......", whole).unwrap_err();
-    setup.decode(0, &file(PICTURE, 1), whole).unwrap();
+    setup.decode(0, &file(IMAGE, 1), whole).unwrap();
     assert_eq!(states(), 1);
     machine.fail("nvjpegDecodeJpegHost", 1, LAUNCH_FAILED);
-    setup.decode(0, &file(PICTURE, 1), whole).unwrap_err();
-    setup.decode(0, &file(PICTURE, 1), whole).unwrap();
+    setup.decode(0, &file(IMAGE, 1), whole).unwrap_err();
+    setup.decode(0, &file(IMAGE, 1), whole).unwrap();
     assert_eq!(states(), 2);
 }
 
 #[test]
-fn a_window_needs_room_and_a_backend_for_single_pictures() {
+fn a_window_needs_room_and_a_backend_for_single_images() {
     let machine = exclusive();
-    let mut setup = setup(Backend::Host, 1, 1 << 20).unwrap();
+    let mut setup = setup(Backend::Hybrid, 1, 1 << 20).unwrap();
     let small = setup.memory.buffer("nvjpeg", 4319).unwrap();
-    let result =
-        setup.decoders[0].decode(&setup.stream, &file(PICTURE, 1), PICTURE.window(), &small);
+    let result = setup.decoders[0].decode(&setup.stream, &file(IMAGE, 1), IMAGE.window(), &small);
     match result {
-        Err(DecodeFault::Fatal(Error::Internal { problem })) => {
+        Err(DecodeError::Fatal(Error::Internal { problem })) => {
             assert!(problem.contains("needs 4320 bytes, its destination has 4319"), "{problem}");
         }
         other => panic!("{other:?}"),
@@ -381,10 +380,10 @@ fn a_window_needs_room_and_a_backend_for_single_pictures() {
 #[test]
 fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
     let machine = exclusive();
-    let mut setup = setup(Backend::Host, 2, 64 * 1024).unwrap();
+    let mut setup = setup(Backend::Hybrid, 2, 64 * 1024).unwrap();
     let taken = machine.counts();
     for page in 0..2 {
-        setup.decode(page, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        setup.decode(page, &file(IMAGE, 1), IMAGE.window()).unwrap();
     }
     let rounded = COEFFICIENT_BYTES.next_multiple_of(256);
     assert_eq!(setup.pinned.row_bytes("nvjpeg"), Some((2 * rounded, 64 * 1024)));
@@ -398,16 +397,13 @@ fn nvjpegs_memory_comes_from_its_row_and_from_nowhere_else() {
 
     // What does not fit is a budget error, and the next image is decoded.
     match setup.decode(1, &file(Size::new(200, 200), 1), Roi::new(0, 0, 20, 20)) {
-        Err(DecodeFault::Fatal(Error::Budget { row, needed, .. })) => {
+        Err(DecodeError::Fatal(Error::Budget { row, needed, .. })) => {
             assert_eq!((row.as_str(), needed), ("nvjpeg", 6 * 200 * 200));
         }
         other => panic!("{other:?}"),
     }
-    setup.decode(1, &file(PICTURE, 7), PICTURE.window()).unwrap();
-    assert_eq!(
-        setup.pixels(1, PICTURE.window()).unwrap(),
-        pattern(&file(PICTURE, 7), PICTURE.window())
-    );
+    setup.decode(1, &file(IMAGE, 7), IMAGE.window()).unwrap();
+    assert_eq!(setup.pixels(1, IMAGE.window()).unwrap(), pattern(&file(IMAGE, 7), IMAGE.window()));
     let (memory, pinned) = (setup.memory.clone(), setup.pinned.clone());
     drop(setup);
     assert_eq!((memory.used_bytes(), pinned.used_bytes()), (0, 0));
@@ -424,7 +420,7 @@ fn buffers_of_a_stated_size_are_taken_at_start_and_do_not_grow() {
         let mut decoder = PageDecoder::new(&setup.jpeg, 8192, 16 * 1024).unwrap();
         assert_eq!(used(), (8192, 16 * 1024));
         let destination = setup.memory.buffer("nvjpeg", PAGE_BYTES as usize).unwrap();
-        decoder.decode(&setup.stream, &file(PICTURE, 1), PICTURE.window(), &destination).unwrap();
+        decoder.decode(&setup.stream, &file(IMAGE, 1), IMAGE.window(), &destination).unwrap();
         assert_eq!(used(), (8192 + PAGE_BYTES, 16 * 1024));
         for (device_bytes, pinned_bytes) in [(1 << 20, 0), (0, 1 << 20)] {
             let error = PageDecoder::new(&setup.jpeg, device_bytes, pinned_bytes).unwrap_err();
@@ -441,10 +437,10 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
     let window = Roi::new(1, 2, 30, 20);
     for backend in BACKENDS {
         machine.restart();
-        let path = || -> Result<Vec<u8>, DecodeFault> {
+        let path = || -> Result<Vec<u8>, DecodeError> {
             let mut setup = setup(backend, 2, 1 << 20)?;
-            setup.decode(0, &file(PICTURE, 1), window)?;
-            setup.decode(1, &file(PICTURE, 2), window)?;
+            setup.decode(0, &file(IMAGE, 1), window)?;
+            setup.decode(1, &file(IMAGE, 2), window)?;
             setup.decode(0, &file(Size::new(50, 40), 3), window)?;
             Ok(setup.pixels(0, window)?)
         };
@@ -456,8 +452,8 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
             machine.fail("", nth, LAUNCH_FAILED);
             match path() {
                 Ok(bytes) => assert_eq!(bytes, expected, "call {nth}"),
-                Err(DecodeFault::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
-                Err(DecodeFault::Failed(_, Error::Device { call, .. })) => {
+                Err(DecodeError::Fatal(Error::Device { .. } | Error::Unavailable { .. })) => {}
+                Err(DecodeError::Failed(_, Error::Device { call, .. })) => {
                     assert!(of_the_file(call), "{call}");
                 }
                 Err(other) => panic!("call {nth}: {other:?}"),
@@ -472,9 +468,9 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
 fn a_loaders_rows_have_room_for_what_states_take_themselves() {
     let machine = exclusive();
     machine.nvjpeg_own(64 << 10);
-    let rgb = synth::picture(1, 1, 96, 80);
+    let rgb = synth::image(1, 1, 96, 80);
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
-    for route in [Route::Cuda, Route::Host] {
+    for route in [Route::NvjpegGpu, Route::NvjpegHybrid] {
         let source = MemorySource::new(vec![(jpeg.clone(), 0); 12]).unwrap();
         let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
         let builder = builder.batch(4).workers(3).tune(false).device(DeviceChoice::Gpu(0));
@@ -482,7 +478,7 @@ fn a_loaders_rows_have_room_for_what_states_take_themselves() {
             builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
         for batch in &loader {
             for record in batch.unwrap().samples() {
-                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.finished_on_cpu);
+                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.cpu_fallback);
             }
         }
         drop(loader);
@@ -494,9 +490,9 @@ fn a_loaders_rows_have_room_for_what_states_take_themselves() {
 #[test]
 fn a_loader_goes_on_beside_a_capture() {
     let machine = exclusive();
-    let rgb = synth::picture(1, 1, 96, 80);
+    let rgb = synth::image(1, 1, 96, 80);
     let jpeg = synth::encode(&rgb, 96, 80, 90, false).unwrap();
-    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+    for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         let source = MemorySource::new(vec![(jpeg.clone(), 0); 40]).unwrap();
         let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
         let builder = builder.batch(4).prefetch(2).workers(2).tune(false).routes([route]);
@@ -525,8 +521,8 @@ fn a_decoder_may_outlive_its_stream() {
     let machine = exclusive();
     for backend in BACKENDS {
         let mut setup = setup(backend, 2, 1 << 20).unwrap();
-        setup.decode(0, &file(PICTURE, 1), PICTURE.window()).unwrap();
-        setup.decode(1, &file(PICTURE, 1), PICTURE.window()).unwrap();
+        setup.decode(0, &file(IMAGE, 1), IMAGE.window()).unwrap();
+        setup.decode(1, &file(IMAGE, 1), IMAGE.window()).unwrap();
         let Setup { decoders, destinations, stream, jpeg, memory, pinned } = setup;
         drop(stream);
         drop((decoders, destinations, jpeg, memory, pinned));
@@ -556,7 +552,7 @@ fn threads_decode_at_the_same_time() {
                     let stream = Stream::new(&device).unwrap();
                     for (round, mut decoder) in (0..20u8).zip(pages) {
                         let tag = 4 * round + page as u8;
-                        decoder.decode(&stream, &file(PICTURE, tag), window, destination).unwrap();
+                        decoder.decode(&stream, &file(IMAGE, tag), window, destination).unwrap();
                         ready.send((page, tag, decoder)).unwrap();
                     }
                 });
@@ -568,7 +564,7 @@ fn threads_decode_at_the_same_time() {
                 read_back(&stream, &destinations[page], 0, &mut bytes).unwrap();
                 assert_eq!(
                     dense(&bytes, window),
-                    pattern(&file(PICTURE, tag), window),
+                    pattern(&file(IMAGE, tag), window),
                     "{page} {tag}"
                 );
                 // The last round's decoder comes back to nobody.
@@ -652,15 +648,15 @@ fn the_tests_decoder_decodes() {
     for backend in BACKENDS {
         let mut setup = setup(backend, 1, 1 << 20).unwrap();
         let window = Roi::new(5, 6, 2, 1);
-        setup.decode(0, &file(PICTURE, 1), window).unwrap();
+        setup.decode(0, &file(IMAGE, 1), window).unwrap();
         assert_eq!(setup.pixels(0, window).unwrap(), [5, 6, 9, 5, 6, 9]);
         machine.lenient(false);
-        let refused = setup.decode(0, &file(PICTURE, 0xee), window);
+        let refused = setup.decode(0, &file(IMAGE, 0xee), window);
         assert!(
-            matches!(refused, Err(DecodeFault::Sample(fault)) if fault.reason == Reason::Corrupt)
+            matches!(refused, Err(DecodeError::Sample(fault)) if fault.reason == Reason::Corrupt)
         );
         machine.lenient(true);
-        let silent = setup.decode(0, &file(PICTURE, 0xee), window);
-        assert_eq!(silent.is_ok(), backend == Backend::Cuda);
+        let silent = setup.decode(0, &file(IMAGE, 0xee), window);
+        assert_eq!(silent.is_ok(), backend == Backend::GpuHybrid);
     }
 }

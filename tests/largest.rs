@@ -29,7 +29,7 @@ fn planned(source: Arc<dyn Source>) -> String {
     }
     let plan = LoaderBuilder::new(source, training()).device(DeviceChoice::Cpu).plan().unwrap();
     let text = plan.to_string();
-    let (before, _) = text.split_once(" picture").unwrap_or_else(|| panic!("{text}"));
+    let (before, _) = text.split_once(" image").unwrap_or_else(|| panic!("{text}"));
     before.rsplit_once(' ').unwrap().1.into()
 }
 

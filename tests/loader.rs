@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use common::{evaluation, jpegs, memory, training};
-use feedwater::error::{Error, Fault, Reason};
+use feedwater::error::{DataError, Error, Reason};
 use feedwater::geometry::{Roi, Size};
 use feedwater::image::HostImage;
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
@@ -125,14 +125,14 @@ fn the_same_seed_gives_the_same_batches_in_the_same_order() {
 #[test]
 fn labels_and_records_belong_to_their_sample() {
     let loader = builder(12).build().unwrap();
-    let pictures = jpegs(12);
+    let images = jpegs(12);
     for batch in &loader {
         let batch = batch.unwrap();
         for (label, sample) in batch.labels().iter().zip(batch.samples()) {
             assert_eq!(*label, sample.index as i64);
             assert_eq!(sample.outcome, Outcome::Cpu);
             let header =
-                feedwater::header::Header::parse(&pictures[sample.index as usize].0).unwrap();
+                feedwater::header::Header::parse(&images[sample.index as usize].0).unwrap();
             assert_eq!(sample.size, header.size);
             assert!(sample.size.window().contains(sample.trace.roi));
         }
@@ -384,7 +384,7 @@ impl Source for Stalled {
     fn location(&self, index: u64) -> String {
         self.0.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let (free, changed) = &*self.1;
         let _free = changed.wait_while(free.lock().unwrap(), |free| !*free).unwrap();
         self.0.read(index, page, limit)
@@ -540,7 +540,7 @@ fn substitute_puts_zeros_and_marks_them() {
 
 #[test]
 fn a_set_without_a_usable_sample_ends_with_its_first_fault() {
-    let source = Memory::new(vec![(b"no picture".to_vec(), 0); 8]).unwrap();
+    let source = Memory::new(vec![(b"no image".to_vec(), 0); 8]).unwrap();
     let loader = Loader::builder(source, evaluation())
         .device(DeviceChoice::Cpu)
         .batch(4)
@@ -554,7 +554,7 @@ fn a_set_without_a_usable_sample_ends_with_its_first_fault() {
 
 #[test]
 fn skip_finds_the_only_usable_sample() {
-    let mut all = vec![(b"no picture".to_vec(), 0); 50];
+    let mut all = vec![(b"no image".to_vec(), 0); 50];
     all[31] = jpegs(1).remove(0);
     let loader = Loader::builder(Memory::new(all).unwrap(), evaluation())
         .device(DeviceChoice::Cpu)

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use common::{evaluation, jpegs, training};
-use feedwater::error::{Error, Fault, Reason};
+use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
@@ -23,7 +23,7 @@ use feedwater::plan::{Last, OnError, Route};
 use feedwater::source::{Memory, Page, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::Value;
-use simulated::pictures::libjpeg;
+use simulated::images::libjpeg;
 use simulated::{Schedule, Simulated, exclusive};
 
 fn machine() -> Simulated {
@@ -56,7 +56,7 @@ impl Source for SlowShuffled {
         self.0.location(index)
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.0.read(index, page, limit)
     }
 
@@ -140,7 +140,7 @@ fn whole_epochs_equal_the_cpu_bit_for_bit_by_every_route_whatever_the_schedule()
         let loader = same(make, &what);
         let stats = loader.stats();
         let by_routes: u64 = routes.iter().map(|route| stats.outcomes[route.name()]).sum();
-        assert_eq!((by_routes, stats.finished_on_cpu.len()), (116, 0), "{what}: {stats:?}");
+        assert_eq!((by_routes, stats.cpu_fallback.len()), (116, 0), "{what}: {stats:?}");
         drop(loader);
         let counts = machine.counts();
         assert_eq!((counts.live(), counts.faults()), (0, 0), "{what}: {counts:?}");
@@ -181,7 +181,7 @@ fn every_placement_equals_the_cpu() {
             &format!("decode and {cpu} operators on the cpu"),
         );
         let stats = loader.stats();
-        assert_eq!((stats.outcomes["cpu"], stats.finished_on_cpu.len()), (16, 0));
+        assert_eq!((stats.outcomes["cpu"], stats.cpu_fallback.len()), (16, 0));
     }
     let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0));
     let loader = all().build().unwrap();
@@ -202,7 +202,9 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
         all[9].0.extend(vec![0; 1 << 20]);
         all
     };
-    for routes in [vec![Route::Hardware, Route::Cuda, Route::Host], Route::ALL.to_vec()] {
+    for routes in
+        [vec![Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid], Route::ALL.to_vec()]
+    {
         // The few images that the plan looks at (numbers 0, 2, 5, 7, 10 and so on) do not include the large one.
         let make = || {
             let source = SlowShuffled(Memory::new(samples()).unwrap());
@@ -211,7 +213,7 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
         };
         let loader = same(make, "mixed");
         let stats = loader.stats();
-        let on_cpu: u64 = stats.finished_on_cpu.values().sum();
+        let on_cpu: u64 = stats.cpu_fallback.values().sum();
         assert_eq!(stats.images, 80);
         assert_eq!(stats.outcomes.values().sum::<u64>(), 80);
         // With the route `cpu`, what nvJPEG does not take is decoded there and goes through the kernel all the same;
@@ -222,14 +224,14 @@ fn what_no_route_takes_is_made_on_the_cpu_and_counted_with_the_reason() {
         for epoch in &stats.epochs {
             assert_eq!(epoch.images, 40);
             assert_eq!(epoch.outcomes.values().sum::<u64>(), 40);
-            assert_eq!(epoch.finished_on_cpu.values().sum::<u64>(), on_cpu / 2);
+            assert_eq!(epoch.cpu_fallback.values().sum::<u64>(), on_cpu / 2);
         }
     }
 }
 
 /// Progressive images are for the routes whose entropy decoder is the CPU.
 #[test]
-fn the_header_decides_which_routes_may_take_a_picture() {
+fn the_header_decides_which_routes_may_take_an_image() {
     let machine = machine();
     machine.schedule(Schedule::Random(14));
     let samples = || {
@@ -243,11 +245,11 @@ fn the_header_decides_which_routes_may_take_a_picture() {
         let make = || builder(samples(), training()).last(Last::Partial).routes(routes);
         same(make, &format!("{routes:?}")).stats()
     };
-    let stats = run(&[Route::Hardware, Route::Host]);
-    assert!(stats.outcomes["host"] >= 16 && stats.finished_on_cpu.is_empty(), "{stats:?}");
-    let stats = run(&[Route::Hardware, Route::Cuda]);
-    assert_eq!((stats.outcomes["host"], stats.outcomes["cpu"]), (0, 16), "{stats:?}");
-    assert_eq!(stats.finished_on_cpu.values().sum::<u64>(), 16, "{stats:?}");
+    let stats = run(&[Route::NvjpegHardware, Route::NvjpegHybrid]);
+    assert!(stats.outcomes["nvjpeg-hybrid"] >= 16 && stats.cpu_fallback.is_empty(), "{stats:?}");
+    let stats = run(&[Route::NvjpegHardware, Route::NvjpegGpu]);
+    assert_eq!((stats.outcomes["nvjpeg-hybrid"], stats.outcomes["cpu"]), (0, 16), "{stats:?}");
+    assert_eq!(stats.cpu_fallback.values().sum::<u64>(), 16, "{stats:?}");
 }
 
 /// What looks damaged never reaches nvJPEG; the CPU's decoder is the judge, and here it is lenient.
@@ -278,11 +280,11 @@ fn nothing_that_looks_damaged_reaches_the_device() {
     let make = || {
         builder(samples(), training())
             .on_error(OnError::Substitute)
-            .routes([Route::Cuda, Route::Hardware])
+            .routes([Route::NvjpegGpu, Route::NvjpegHardware])
     };
     let loader = same(make, "without an end");
     let stats = loader.stats();
-    assert_eq!(stats.outcomes["cuda"] + stats.outcomes["hardware"], 0, "{stats:?}");
+    assert_eq!(stats.outcomes["nvjpeg-gpu"] + stats.outcomes["nvjpeg-hardware"], 0, "{stats:?}");
 }
 
 #[test]
@@ -300,7 +302,7 @@ fn a_version_that_is_known_to_be_unsafe_is_told() {
 
 /// With `decode.prescale` the routes that can reduce give what the CPU gives, and the others are left out.
 #[test]
-fn reduced_pictures_go_where_they_can_be_reduced() {
+fn reduced_images_go_where_they_can_be_reduced() {
     let machine = machine();
     machine.schedule(Schedule::Random(15));
     let large = || (0..8).map(|tag| (common::jpeg(tag, 400, 300), 0)).collect::<Vec<_>>();
@@ -308,10 +310,10 @@ fn reduced_pictures_go_where_they_can_be_reduced() {
         let make = || builder(large(), training()).prescale(true).routes(routes);
         same(make, &format!("{routes:?}")).stats()
     };
-    let stats = run(&[Route::Cpu, Route::Cuda]);
-    assert_eq!((stats.outcomes["cuda"], stats.finished_on_cpu.len()), (0, 0), "{stats:?}");
-    let stats = run(&[Route::Hardware, Route::Host]);
-    assert_eq!((stats.outcomes["host"], stats.finished_on_cpu.len()), (0, 0), "{stats:?}");
+    let stats = run(&[Route::Cpu, Route::NvjpegGpu]);
+    assert_eq!((stats.outcomes["nvjpeg-gpu"], stats.cpu_fallback.len()), (0, 0), "{stats:?}");
+    let stats = run(&[Route::NvjpegHardware, Route::NvjpegHybrid]);
+    assert_eq!((stats.outcomes["nvjpeg-hybrid"], stats.cpu_fallback.len()), (0, 0), "{stats:?}");
 }
 
 /// No more threads decode on the CPU than the settings say; the others wait and nothing hangs.
@@ -353,7 +355,10 @@ fn the_threads_that_decode_on_the_cpu_can_be_limited() {
         MOST.store(0, Ordering::SeqCst);
         WANTED.store(wanted, Ordering::SeqCst);
         let make = || {
-            builder(jpegs(24), training()).workers(4).routes([Route::Host]).max_cpu_threads(threads)
+            builder(jpegs(24), training())
+                .workers(4)
+                .routes([Route::NvjpegHybrid])
+                .max_cpu_threads(threads)
         };
         same(make, &format!("{threads:?}"));
         MOST.load(Ordering::SeqCst)
@@ -388,7 +393,7 @@ fn with_orientation(jpeg: &[u8], value: u8) -> Vec<u8> {
 fn damaged() -> Vec<(Vec<u8>, i64)> {
     let mut all = jpegs(16);
     all[5].0.truncate(150);
-    all[10].0 = b"no picture".to_vec();
+    all[10].0 = b"no image".to_vec();
     all
 }
 
@@ -451,7 +456,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
     let bytes = |all: &[(Vec<SampleRecord>, Vec<u8>)]| {
         all.iter().map(|it| it.1.clone()).collect::<Vec<_>>()
     };
-    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+    for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         let builder = builder(jpegs(8), training()).routes([route]);
         let loader = builder.device(DeviceChoice::Gpu(0)).build().unwrap();
         let gpu = epochs(&loader);
@@ -459,7 +464,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
         let stats = loader.stats();
         let (there, on_cpu) = (stats.outcomes[route.name()], stats.outcomes["cpu"]);
         assert_eq!(there + on_cpu, 16, "{stats:?}");
-        assert_eq!(stats.finished_on_cpu.values().sum::<u64>(), on_cpu, "{stats:?}");
+        assert_eq!(stats.cpu_fallback.values().sum::<u64>(), on_cpu, "{stats:?}");
         // Only what is refused: on the hardware route too, where a call has many images.
         assert!(there > 0 && on_cpu > 0, "{stats:?}");
     }

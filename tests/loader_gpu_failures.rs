@@ -8,7 +8,7 @@ use feedwater::error::Error;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
-use simulated::pictures::libjpeg;
+use simulated::images::libjpeg;
 use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
 
 /// An epoch by these routes: samples that were handed out.
@@ -75,7 +75,7 @@ fn a_failure_at_any_call_is_an_error_and_leaves_nothing_behind() {
 fn a_failure_of_any_function_is_an_error_and_leaves_nothing_behind() {
     let machine = exclusive();
     let mut reached = 0;
-    for route in [Route::Hardware, Route::Cuda, Route::Host] {
+    for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         for name in FUNCTIONS {
             restart(&machine, 1);
             epoch(&[route], 1).unwrap();

@@ -3,7 +3,7 @@
 //!
 //! Bounds are so wide that a good order fails in one of ten million keys; keys are fixed, so it is the same every time.
 
-use feedwater::error::{Fault, Result};
+use feedwater::error::{DataError, Result};
 use feedwater::loader::{EpochOrder, Order};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::random::Permutation;
@@ -292,7 +292,7 @@ impl Source for Files {
     fn location(&self, index: u64) -> String {
         index.to_string()
     }
-    fn read(&self, _: u64, _: &mut dyn Page, _: u64) -> Result<(), Fault> {
+    fn read(&self, _: u64, _: &mut dyn Page, _: u64) -> Result<(), DataError> {
         Ok(())
     }
     fn largest_bytes(&self) -> u64 {

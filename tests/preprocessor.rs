@@ -10,7 +10,7 @@ use bytemuck::{Pod, Zeroable};
 use common::{evaluation, jpeg, jpegs, png, progressive};
 use feedwater::config::Pipeline;
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Error, Fault, Reason};
+use feedwater::error::{DataError, Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
 use feedwater::image::HostImage;
@@ -51,7 +51,11 @@ fn images() -> Vec<Vec<u8>> {
 }
 
 /// What a loader makes of each image, with these settings.
-fn loaded(images: &[Vec<u8>], chain: Chain, settings: &Settings) -> Vec<Result<Vec<u8>, Fault>> {
+fn loaded(
+    images: &[Vec<u8>],
+    chain: Chain,
+    settings: &Settings,
+) -> Vec<Result<Vec<u8>, DataError>> {
     let source = Memory::new(images.iter().map(|bytes| (bytes.clone(), 0)).collect()).unwrap();
     let builder = Loader::builder(source, chain).settings(settings.clone());
     let builder = builder.batch(images.len()).shard_from(ShardFrom::None).workers(2);
@@ -62,7 +66,7 @@ fn loaded(images: &[Vec<u8>], chain: Chain, settings: &Settings) -> Vec<Result<V
     let tensors = batch.host().unwrap().chunks_exact(bytes);
     let made = tensors.zip(batch.indices()).map(|(tensor, index)| {
         let fault = batch.faults().iter().find(|fault| fault.index == index);
-        fault.map_or(Ok(tensor.to_vec()), |it| Err(Fault::new(it.reason, it.problem.clone())))
+        fault.map_or(Ok(tensor.to_vec()), |it| Err(DataError::new(it.reason, it.problem.clone())))
     });
     made.collect()
 }

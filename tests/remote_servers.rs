@@ -11,7 +11,7 @@ use feedwater::source::{
 };
 use feedwater::storage::{self, File, StorageSettings};
 
-const PICTURES: [&str; 4] = ["0.jpg", "1.jpg", "2.jpg", "3.jpg"];
+const IMAGES: [&str; 4] = ["0.jpg", "1.jpg", "2.jpg", "3.jpg"];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/records")
@@ -74,7 +74,7 @@ fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
     let settings = TfRecordSettings::default();
     let source = TfRecord::open(&["s3://feedwater/train-*-of-00002".into()], &settings).unwrap();
     assert_eq!(source.len(), 4);
-    for (index, name) in PICTURES.iter().enumerate() {
+    for (index, name) in IMAGES.iter().enumerate() {
         assert_eq!(read(&source, index as u64), golden(name));
     }
     let settings = WebDatasetSettings::default();
@@ -115,10 +115,10 @@ fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
 fn a_plain_http_server_gives_whole_files_and_refuses_parts() {
     let root = server("FEEDWATER_HTTP_SERVER");
     let list = tempfile::tempdir().unwrap();
-    let lines = PICTURES.map(|name| format!("{root}/{name}\t7\n")).concat();
+    let lines = IMAGES.map(|name| format!("{root}/{name}\t7\n")).concat();
     fs::write(list.path().join("list.txt"), lines).unwrap();
     let source = FileList::open(list.path().join("list.txt")).unwrap();
-    for (index, name) in PICTURES.iter().enumerate() {
+    for (index, name) in IMAGES.iter().enumerate() {
         assert_eq!(read(&source, index as u64), golden(name));
     }
     let url = PathBuf::from(format!("{root}/train-00000-of-00002"));

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{jpegs, training};
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::source::{Memory, Page, Source};
@@ -207,7 +207,7 @@ impl Source for Counted {
     fn location(&self, index: u64) -> String {
         self.0.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.read(index, page, limit)
     }

@@ -102,7 +102,7 @@ fn mixes() -> Vec<Mix> {
             ..base()
         },
         Mix {
-            name: "pictures of all sizes, and steps to match",
+            name: "images of all sizes, and steps to match",
             decode: (3.0, 2.0),
             step: (15.0, 0.0),
             ..base()

@@ -8,13 +8,13 @@ use std::thread;
 use std::time::Duration;
 
 use common::{jpegs, memory, training};
-use feedwater::error::{Fault, Result};
+use feedwater::error::{DataError, Result};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::source::{Memory, Page, Source};
 
 /// Images that come from far away.
 struct Far {
-    pictures: Memory,
+    images: Memory,
     latency: Duration,
     reading: Arc<Reading>,
 }
@@ -28,38 +28,38 @@ struct Reading {
 
 impl Source for Far {
     fn len(&self) -> u64 {
-        self.pictures.len()
+        self.images.len()
     }
     fn label(&self, index: u64) -> i64 {
-        self.pictures.label(index)
+        self.images.label(index)
     }
     fn location(&self, index: u64) -> String {
-        self.pictures.location(index)
+        self.images.location(index)
     }
     fn largest_bytes(&self) -> u64 {
-        self.pictures.largest_bytes()
+        self.images.largest_bytes()
     }
     fn memory_bytes(&self) -> u64 {
-        self.pictures.memory_bytes()
+        self.images.memory_bytes()
     }
     fn describe(&self) -> String {
         "far".into()
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let now = self.reading.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.reading.most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(self.latency);
         self.reading.now.fetch_sub(1, Ordering::SeqCst);
-        self.pictures.read(index, page, limit)
+        self.images.read(index, page, limit)
     }
 }
 
 /// Images that come after so many milliseconds, and who counts their reads.
 fn far(milliseconds: u64) -> (LoaderBuilder, Arc<Reading>) {
     let reading = Arc::new(Reading::default());
-    let pictures = Memory::new(jpegs(64)).unwrap();
+    let images = Memory::new(jpegs(64)).unwrap();
     let latency = Duration::from_millis(milliseconds);
-    let source = Far { pictures, latency, reading: reading.clone() };
+    let source = Far { images, latency, reading: reading.clone() };
     let builder = Loader::builder(source, training()).device(DeviceChoice::Cpu);
     (builder.batch(8).shuffle(true).seed(3), reading)
 }

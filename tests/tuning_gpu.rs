@@ -15,7 +15,7 @@ use feedwater::op::{CenterCrop, Chain, Flip, Normalize, Placement, RandomResized
 use feedwater::plan::{Offload, Route};
 use feedwater::source::Memory;
 use feedwater::tune::Choice;
-use simulated::pictures::libjpeg;
+use simulated::images::libjpeg;
 use simulated::{Schedule, Simulated, exclusive};
 
 fn machine() -> Simulated {
@@ -82,7 +82,7 @@ fn is_left_alone(loader: &Loader) -> bool {
     assert!(by_device(&stats.outcomes) > 0);
     assert!(batches == on_cpu(training(), batches.len()), "bytes do not depend on what is chosen");
     println!("{:#?}", loader.decisions());
-    let left = stats.finished_on_cpu.get("the CPU keeps up").copied().unwrap_or(0);
+    let left = stats.cpu_fallback.get("the CPU keeps up").copied().unwrap_or(0);
     assert!(left < stats.images);
     left > 0 && loader.choice().offload == Offload::NOTHING
 }
@@ -128,7 +128,7 @@ fn each_operator_may_be_on_either_side_and_no_byte_changes() {
         assert!(batches == on_cpu(chain(), batches.len()), "{all:?}");
         let stats = loader.stats();
         assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
-        assert!(stats.finished_on_cpu.keys().all(|why| *why == "the CPU keeps up"));
+        assert!(stats.cpu_fallback.keys().all(|why| *why == "the CPU keeps up"));
         drop(loader);
         assert_eq!((machine.counts().live(), machine.counts().faults()), (0, 0));
     }
@@ -152,7 +152,7 @@ fn what_is_left_to_the_loader_may_be_chosen_by_hand_and_nothing_else() {
 }
 
 fn by_device(outcomes: &std::collections::BTreeMap<&'static str, u64>) -> u64 {
-    ["hardware", "cuda", "host"].iter().map(|name| outcomes[name]).sum()
+    ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid"].iter().map(|name| outcomes[name]).sum()
 }
 
 #[test]
@@ -177,7 +177,8 @@ fn what_has_a_placement_stays_where_it_is() {
     assert!(fixed.decisions().is_empty(), "{:#?}", fixed.decisions());
     assert_eq!(fixed.choice().offload, Offload { operators: 3, decode: true });
 
-    let without_cpu = on_device(training()).routes([Route::Cuda, Route::Host]).build().unwrap();
+    let without_cpu =
+        on_device(training()).routes([Route::NvjpegGpu, Route::NvjpegHybrid]).build().unwrap();
     settle(&without_cpu, Duration::from_millis(10));
     assert!(without_cpu.decisions().is_empty(), "the CPU may not decode");
 

@@ -66,7 +66,7 @@ impl Case {
         self
     }
 
-    fn pictures(mut self, images: u64, size: (u32, u32), side: u32) -> Self {
+    fn images(mut self, images: u64, size: (u32, u32), side: u32) -> Self {
         (self.world.images, self.world.size, self.world.side) = (images, size, side);
         self
     }
@@ -104,7 +104,7 @@ pub fn cases() -> Vec<Case> {
             .knob("loader.workers"),
         case("read and decode", Cause::Reading, (8, 1, 2))
             .disk(Disk::Latency(|_| ms(6)))
-            .pictures(256, PHOTO, 224)
+            .images(256, PHOTO, 224)
             .step(|_, _| sleep(32.0))
             .knob("loader.workers"),
         case("one spindle", Cause::Storage, (8, 4, 2))
@@ -117,27 +117,27 @@ pub fn cases() -> Vec<Case> {
             .knob("cache.encoded"),
         case("cold cache", Cause::Storage, (16, 4, 3))
             .disk(Disk::Channels(1, ms(6)))
-            .pictures(256, PHOTO, 224)
+            .images(256, PHOTO, 224)
             .step(|_, _| sleep(40.0))
             .knob("cache.encoded"),
         case("slow decode", Cause::Decoding, (16, 1, 2))
-            .pictures(256, PHOTO, 224)
+            .images(256, PHOTO, 224)
             .step(|_, _| sleep(16.0))
             .knob("cache.decoded"),
         case("decode, step sleeps", Cause::Decoding, (16, 1, 2))
-            .pictures(256, PHOTO, 224)
+            .images(256, PHOTO, 224)
             .step(|_, _| sleep(25.0))
             .knob("loader.workers"),
         case("all processors", Cause::Decoding, (16, 2, 2))
-            .pictures(128, PHOTO, 320)
+            .images(128, PHOTO, 320)
             .step(|_, _| sleep(12.0))
             .knob("cache.decoded"),
-        case("huge images", Cause::HugePictures, (4, 1, 2))
-            .pictures(32, HUGE, 224)
+        case("huge images", Cause::HugeImages, (4, 1, 2))
+            .images(32, HUGE, 224)
             .step(|_, _| sleep(60.0))
             .knob("cache.decoded"),
         case("large outputs", Cause::Transforming, (4, 1, 2))
-            .pictures(256, (160, 120), 640)
+            .images(256, (160, 120), 640)
             .step(|_, _| sleep(4.0))
             .knob("loader.workers"),
         case("slow consumer", Cause::Consumer, (8, 2, 2)).step(|_, _| sleep(25.0)),
@@ -145,7 +145,7 @@ pub fn cases() -> Vec<Case> {
             .disk(Disk::Latency(|_| ms(4)))
             .step(|_, _| sleep(30.0)),
         case("consumer computes", Cause::Consumer, (16, 1, 3))
-            .pictures(256, SMALL, 32)
+            .images(256, SMALL, 32)
             .step(|_, _| spin(20.0)),
         case("uneven reads", Cause::Variance, (4, 4, 1))
             .disk(Disk::Latency(
@@ -170,7 +170,7 @@ pub fn cases() -> Vec<Case> {
             .step(|_, _| sleep(8.0))
             .knob("loader.prefetch"),
         case("tiny batches", Cause::TinyBatches, (4, 2, 2))
-            .pictures(2048, SMALL, 32)
+            .images(2048, SMALL, 32)
             .step(|_, samples| sleep(2.0 * samples as f64))
             .callback(|| sleep(16.0))
             .knob("loader.batch"),

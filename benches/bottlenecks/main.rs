@@ -172,7 +172,7 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
     let mut profile = loader.profile_since(&begin);
     // For people, and large.
     profile.timeline.clear();
-    profile.data.pictures.truncate(8);
+    profile.data.images.truncate(8);
     let scaling = if setting.caches() {
         None
     } else {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain};
 use feedwater::plan::{Last, Settings};
@@ -78,10 +78,10 @@ pub enum Disk {
 
 impl World {
     pub fn source(&self) -> impl Source + use<> {
-        let files = common::pictures(16, self.size);
+        let files = common::images(16, self.size);
         let read = |file| fs::read(file).expect("the set is complete");
-        let pictures: Vec<Vec<u8>> = files.iter().map(read).collect();
-        let samples = (0..self.images).map(|index| (pictures[(index % 16) as usize].clone(), 0));
+        let images: Vec<Vec<u8>> = files.iter().map(read).collect();
+        let samples = (0..self.images).map(|index| (images[(index % 16) as usize].clone(), 0));
         let memory = Memory::new(samples.collect()).expect("there are samples");
         let channels = match self.disk {
             Disk::Channels(channels, _) => vec![Instant::now(); channels],
@@ -126,7 +126,7 @@ impl Source for Slow {
         self.memory.location(index)
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         match self.disk {
             Disk::Memory => {}
             Disk::Latency(time) => thread::sleep(time(index)),

@@ -18,7 +18,7 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let settings = synth::Settings { images, width, height, ..Default::default() };
     if synth::complete(&dir, &settings).is_none() {
-        eprintln!("making {images} pictures of {width}x{height} in {}", dir.display());
+        eprintln!("making {images} images of {width}x{height} in {}", dir.display());
         synth::write(&dir, &settings, |_| ()).expect("the target directory can be written");
     }
     for index in 0..images {
@@ -29,15 +29,15 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
 
 /// A list file below the target directory, for [`FileList`](feedwater::source::FileList): of these images, each of
 /// which may come several times.
-pub fn list(name: &str, pictures: &[PathBuf]) -> PathBuf {
+pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    let lines = pictures.iter().map(|picture| format!("{}\t0\n", picture.display()));
+    let lines = images.iter().map(|image| format!("{}\t0\n", image.display()));
     fs::write(&file, lines.collect::<String>()).expect("the target directory can be written");
     file
 }
 
 /// The images of a set that [`set`] makes.
-pub fn pictures(images: u64, (width, height): (u32, u32)) -> Vec<PathBuf> {
+pub fn images(images: u64, (width, height): (u32, u32)) -> Vec<PathBuf> {
     let dir = set(images, (width, height));
     let settings = synth::Settings { images, width, height, ..Default::default() };
     (0..images).map(|index| dir.join(settings.file(index))).collect()

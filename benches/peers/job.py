@@ -1,7 +1,7 @@
 """The job that every peer does, and how a peer written in Python is measured.
 
 The job: every JPEG of a folder with one sub-folder per class, in a random order, through RandomResizedCrop 224 (bilinear,
-antialiased), a horizontal flip of every other picture, ImageNet's normalization, into f16 NCHW batches which are dropped. An
+antialiased), a horizontal flip of every other image, ImageNet's normalization, into f16 NCHW batches which are dropped. An
 epoch to warm up, then epochs until SECONDS have passed."""
 
 import json

@@ -214,10 +214,10 @@ def arguments():
     """The command line."""
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(REPOSITORY, "target"))
     parser = argparse.ArgumentParser(description="feedwater and its peers on the same job; see README.md beside this file")
-    parser.add_argument("--data", help="a folder with one sub-folder of JPEGs per class, instead of pictures that are made")
-    parser.add_argument("--images", type=int, default=2000, help="pictures of 500x375; of 2048x1536 an eighth")
+    parser.add_argument("--data", help="a folder with one sub-folder of JPEGs per class, instead of images that are made")
+    parser.add_argument("--images", type=int, default=2000, help="images of 500x375; of 2048x1536 an eighth")
     parser.add_argument("--sets", type=lambda it: it.split(","), default=list(SIZES), help=",".join(SIZES))
-    parser.add_argument("--cache", default=os.path.join(target, "peers"), help="where pictures are kept")
+    parser.add_argument("--cache", default=os.path.join(target, "peers"), help="where images are kept")
     parser.add_argument("--feedwater", default=os.path.join(target, "release", "feedwater"), help="the program")
     parser.add_argument("--peers", type=lambda it: it.split(","), default=list(PEERS), help=",".join(PEERS))
     parser.add_argument("--device", choices=["auto", "cpu", "gpu"], default="auto")
@@ -234,7 +234,7 @@ def arguments():
         if name not in SIZES:
             parser.error(f"--sets: {name} is none of {', '.join(SIZES)}")
     if not options.data and not os.access(options.feedwater, os.X_OK):
-        parser.error(f"no program at {options.feedwater}, which makes the pictures: cargo build --release, or --feedwater")
+        parser.error(f"no program at {options.feedwater}, which makes the images: cargo build --release, or --feedwater")
     return options
 
 

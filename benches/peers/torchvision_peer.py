@@ -1,6 +1,6 @@
 """torchvision: ImageFolder, DataLoader with worker processes, v2 transforms.
 
-On the CPU two ways are tried: pictures that Pillow decodes and crops, and tensors that torchvision's own `decode_image` makes.
+On the CPU two ways are tried: images that Pillow decodes and crops, and tensors that torchvision's own `decode_image` makes.
 On a GPU workers read files, and `decode_jpeg(device="cuda")` decodes a whole batch; crops and the rest run there."""
 
 import sys
@@ -47,8 +47,8 @@ def peer(job):
 
         def epoch():
             for encoded, _ in batches:
-                pictures = torchvision.io.decode_jpeg(encoded, mode=torchvision.io.ImageReadMode.RGB, device="cuda")
-                yield name(together(torch.stack([each(picture) for picture in pictures])))
+                images = torchvision.io.decode_jpeg(encoded, mode=torchvision.io.ImageReadMode.RGB, device="cuda")
+                yield name(together(torch.stack([each(image) for image in images])))
 
         return epoch, torch.cuda.synchronize
 

@@ -8,7 +8,7 @@ use std::thread;
 pub const FORMATS: [&str; 5] = ["tfrecord", "recordio", "webdataset", "list", "directory"];
 
 /// Gray, 1x1.
-pub const PICTURE: &[u8] = b"P5\n1 1\n255\n\x80";
+pub const IMAGE: &[u8] = b"P5\n1 1\n255\n\x80";
 
 const FILES: u64 = 8;
 const CLASSES: u64 = 1000;
@@ -74,11 +74,11 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 fn tfrecord(out: &mut Vec<u8>, label: u64) {
     let mut integer = vec![(label & 0x7f) as u8 | 0x80, (label >> 7) as u8];
     integer = field(3, &field(1, &integer));
-    let picture = field(1, &field(1, PICTURE));
+    let image = field(1, &field(1, IMAGE));
     let feature =
         |name: &str, value: &[u8]| field(1, &[field(1, name.as_bytes()), field(2, value)].concat());
     let features =
-        [feature("image/encoded", &picture), feature("image/class/label", &integer)].concat();
+        [feature("image/encoded", &image), feature("image/class/label", &integer)].concat();
     let example = field(1, &features);
     let masked = |bytes: &[u8]| {
         crc32c::crc32c(bytes).rotate_right(15).wrapping_add(0xa282_ead8).to_le_bytes()
@@ -96,13 +96,13 @@ fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
 
 /// One part: magic, length, MXNet's header (flag, label, two numbers), and the image, padded to four bytes.
 fn recordio(out: &mut Vec<u8>, label: u64) {
-    let len = 24 + PICTURE.len() as u32;
+    let len = 24 + IMAGE.len() as u32;
     out.extend_from_slice(&0xced7_230a_u32.to_le_bytes());
     out.extend_from_slice(&len.to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());
     out.extend_from_slice(&(label as f32).to_le_bytes());
     out.extend_from_slice(&[0; 16]);
-    out.extend_from_slice(PICTURE);
+    out.extend_from_slice(IMAGE);
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
@@ -120,7 +120,7 @@ fn webdataset(folder: &Path, per: u64) -> Result<()> {
     };
     for number in 0..per {
         add(format!("{number:08}.cls"), (number % CLASSES).to_string().as_bytes())?;
-        add(format!("{number:08}.pgm"), PICTURE)?;
+        add(format!("{number:08}.pgm"), IMAGE)?;
     }
     archive.into_inner()?.flush()?;
     (1..FILES).try_for_each(|number| fs::hard_link(&first, folder.join(name(number, ".tar"))))
@@ -128,7 +128,7 @@ fn webdataset(folder: &Path, per: u64) -> Result<()> {
 
 fn list(folder: &Path, samples: u64) -> Result<()> {
     for number in 0..LISTED {
-        fs::write(folder.join(format!("{number:010}.pgm")), PICTURE)?;
+        fs::write(folder.join(format!("{number:010}.pgm")), IMAGE)?;
     }
     let mut list = create(&folder.join("list.txt"))?;
     for number in 0..samples {
@@ -140,7 +140,7 @@ fn list(folder: &Path, samples: u64) -> Result<()> {
 fn directory(folder: &Path, samples: u64) -> Result<()> {
     let hidden = |number: u64| folder.join(format!(".{number:03}"));
     for number in 0..LINKED {
-        fs::write(hidden(number), PICTURE)?;
+        fs::write(hidden(number), IMAGE)?;
     }
     let per = samples / CLASSES;
     for class in 0..CLASSES {

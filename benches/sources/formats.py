@@ -1,6 +1,6 @@
 """The formats: what feedwater calls each, how its own tools write it, and how its own reader reads it.
 
-A reader takes the files that are its part and calls `sample(bytes)` with every picture's encoded bytes, in the fastest way
+A reader takes the files that are its part and calls `sample(bytes)` with every image's encoded bytes, in the fastest way
 that the format's own library has to give them away. Run as a program this file is one reader: see `run.py`.
 """
 
@@ -37,11 +37,11 @@ def part(files, worker, workers):
 # Folder
 
 
-def write_folder(folder, pictures):
-    for number, (label, picture) in enumerate(pictures):
+def write_folder(folder, images):
+    for number, (label, image) in enumerate(images):
         os.makedirs(f"{folder}/{label:04d}", exist_ok=True)
         with open(f"{folder}/{label:04d}/{number:06d}.jpg", "wb") as file:
-            file.write(picture)
+            file.write(image)
 
 
 def read_folder(folder, sample, worker, workers, order):
@@ -54,20 +54,20 @@ def read_folder(folder, sample, worker, workers, order):
 # TFRecord
 
 
-def write_tfrecord(folder, pictures):
+def write_tfrecord(folder, images):
     import tensorflow as tf
 
     def feature(**one):
         return tf.train.Feature(**one)
 
     writers = [tf.io.TFRecordWriter(f"{folder}/train-{shard:05d}-of-{SHARDS:05d}") for shard in range(SHARDS)]
-    for number, (label, picture) in enumerate(pictures):
+    for number, (label, image) in enumerate(images):
         features = {
-            "image/encoded": feature(bytes_list=tf.train.BytesList(value=[picture])),
+            "image/encoded": feature(bytes_list=tf.train.BytesList(value=[image])),
             "image/class/label": feature(int64_list=tf.train.Int64List(value=[label])),
         }
         example = tf.train.Example(features=tf.train.Features(feature=features))
-        writers[number * SHARDS // len(pictures)].write(example.SerializeToString())
+        writers[number * SHARDS // len(images)].write(example.SerializeToString())
     for writer in writers:
         writer.close()
 
@@ -84,29 +84,29 @@ def read_tfrecord(folder, sample, worker, workers, order):
     options.threading.private_threadpool_size = workers
     options.deterministic = False
     for batch in parsed.prefetch(2).with_options(options):
-        for picture in batch["image/encoded"].numpy():
-            sample(picture)
+        for image in batch["image/encoded"].numpy():
+            sample(image)
 
 
 # WebDataset
 
 
-def tars(folder, pictures, ending):
+def tars(folder, images, ending):
     import webdataset
 
-    per = (len(pictures) + SHARDS - 1) // SHARDS
+    per = (len(images) + SHARDS - 1) // SHARDS
     for shard in range(SHARDS):
         with webdataset.TarWriter(f"{folder}/train-{shard:06d}{ending}") as writer:
-            for number, (label, picture) in list(enumerate(pictures))[shard * per:(shard + 1) * per]:
-                writer.write({"__key__": f"{number:08d}", "jpg": picture, "cls": label})
+            for number, (label, image) in list(enumerate(images))[shard * per:(shard + 1) * per]:
+                writer.write({"__key__": f"{number:08d}", "jpg": image, "cls": label})
 
 
-def write_webdataset(folder, pictures):
-    tars(folder, pictures, ".tar")
+def write_webdataset(folder, images):
+    tars(folder, images, ".tar")
 
 
-def write_webdataset_gzip(folder, pictures):
-    tars(folder, pictures, ".tar.gz")
+def write_webdataset_gzip(folder, images):
+    tars(folder, images, ".tar.gz")
 
 
 def read_webdataset(folder, sample, worker, workers, order):
@@ -120,12 +120,12 @@ def read_webdataset(folder, sample, worker, workers, order):
 # LMDB
 
 
-def write_lmdb(folder, pictures):
+def write_lmdb(folder, images):
     import lmdb
 
     with lmdb.open(folder, map_size=1 << 36) as environment, environment.begin(write=True) as transaction:
-        for number, (_, picture) in enumerate(pictures):
-            transaction.put(b"%08d" % number, picture)
+        for number, (_, image) in enumerate(images):
+            transaction.put(b"%08d" % number, image)
 
 
 def read_lmdb(folder, sample, worker, workers, order):
@@ -148,15 +148,15 @@ def read_lmdb(folder, sample, worker, workers, order):
 # Parquet
 
 
-def write_parquet(folder, pictures):
-    """As Hugging Face's `datasets` writes pictures: a structure of bytes and path, 100 rows a group."""
+def write_parquet(folder, images):
+    """As Hugging Face's `datasets` writes images: a structure of bytes and path, 100 rows a group."""
     import pyarrow
     import pyarrow.parquet
 
     struct = pyarrow.struct({"bytes": pyarrow.binary(), "path": pyarrow.string()})
-    per = (len(pictures) + SHARDS - 1) // SHARDS
+    per = (len(images) + SHARDS - 1) // SHARDS
     for shard in range(SHARDS):
-        some = list(enumerate(pictures))[shard * per:(shard + 1) * per]
+        some = list(enumerate(images))[shard * per:(shard + 1) * per]
         images = pyarrow.array([{"bytes": it[1], "path": f"{number}.jpg"} for number, it in some], struct)
         labels = pyarrow.array([it[0] for _, it in some], pyarrow.int64())
         table = pyarrow.table({"image": images, "label": labels})
@@ -164,7 +164,7 @@ def write_parquet(folder, pictures):
 
 
 def read_parquet(folder, sample, worker, workers, order):
-    """Without a copy: each picture is a view of the column's buffer."""
+    """Without a copy: each image is a view of the column's buffer."""
     import pyarrow
     import pyarrow.parquet
 
@@ -172,19 +172,19 @@ def read_parquet(folder, sample, worker, workers, order):
     for path in part(shards(folder, ".parquet"), worker, workers):
         file = pyarrow.parquet.ParquetFile(path, memory_map=True)
         for batch in file.iter_batches(batch_size=100, columns=["image.bytes", "label"], use_threads=False):
-            for picture in batch.column(0).field(0):
-                sample(picture.as_buffer())
+            for image in batch.column(0).field(0):
+                sample(image.as_buffer())
 
 
 # RecordIO
 
 
-def write_recordio(folder, pictures):
+def write_recordio(folder, images):
     import mxnet.recordio as recordio
 
     writer = recordio.MXIndexedRecordIO(f"{folder}/train.idx", f"{folder}/train.rec", "w")
-    for number, (label, picture) in enumerate(pictures):
-        writer.write_idx(number, recordio.pack(recordio.IRHeader(0, float(label), number, 0), picture))
+    for number, (label, image) in enumerate(images):
+        writer.write_idx(number, recordio.pack(recordio.IRHeader(0, float(label), number, 0), image))
     writer.close()
 
 
@@ -201,10 +201,10 @@ def read_recordio(folder, sample, worker, workers, order):
 SIDE = 224
 
 
-def write_npy(folder, pictures):
+def write_npy(folder, images):
     import numpy
 
-    stack = numpy.lib.format.open_memmap(f"{folder}/images.npy", "w+", numpy.uint8, (len(pictures) // 3, SIDE, SIDE, 3))
+    stack = numpy.lib.format.open_memmap(f"{folder}/images.npy", "w+", numpy.uint8, (len(images) // 3, SIDE, SIDE, 3))
     random = numpy.random.default_rng(3)
     for number in range(len(stack)):
         stack[number] = random.integers(0, 256, stack.shape[1:], numpy.uint8)
@@ -212,7 +212,7 @@ def write_npy(folder, pictures):
 
 
 def read_npy(folder, sample, worker, workers, order):
-    """Each picture copied out of the mapped file, with the header that feedwater gives it."""
+    """Each image copied out of the mapped file, with the header that feedwater gives it."""
     import numpy
 
     stack = numpy.load(f"{folder}/images.npy", mmap_mode="r")
@@ -236,7 +236,7 @@ def stand_in():
         sys.modules["torch"].dtype = sys.modules["torch"].Tensor = type("Absent", (), {})
 
 
-def write_ffcv(folder, pictures):
+def write_ffcv(folder, images):
     stand_in()
     import PIL.Image
     from ffcv.fields import IntField, RGBImageField
@@ -244,11 +244,11 @@ def write_ffcv(folder, pictures):
 
     class Set:
         def __len__(self):
-            return len(pictures)
+            return len(images)
 
         def __getitem__(self, number):
-            label, picture = pictures[number]
-            return PIL.Image.open(io.BytesIO(picture)).convert("RGB"), label
+            label, image = images[number]
+            return PIL.Image.open(io.BytesIO(image)).convert("RGB"), label
 
     fields = {"image": RGBImageField(write_mode="jpg", jpeg_quality=85), "label": IntField()}
     DatasetWriter(f"{folder}/train.beton", fields, num_workers=1).from_indexed_dataset(Set())
@@ -256,8 +256,8 @@ def write_ffcv(folder, pictures):
 
 @functools.cache
 def ffcv_opened(path):
-    """The pictures' pointers, what its compiled code needs for reading, and a function that reads some of them: sums up
-    their bytes and copies each to the same memory, with what its decoder of raw pictures copies with."""
+    """The images' pointers, what its compiled code needs for reading, and a function that reads some of them: sums up
+    their bytes and copies each to the same memory, with what its decoder of raw images copies with."""
     stand_in()
     import numba
     import numpy
@@ -327,11 +327,11 @@ class Counter:
     def __init__(self, verify):
         self.samples, self.bytes, self.sum, self.verify = 0, 0, 0, verify
 
-    def __call__(self, picture, head=b""):
+    def __call__(self, image, head=b""):
         self.samples += 1
-        self.bytes += len(picture) + len(head)
+        self.bytes += len(image) + len(head)
         if self.verify:
-            self.sum += zlib.crc32(picture, zlib.crc32(head))
+            self.sum += zlib.crc32(image, zlib.crc32(head))
 
     def many(self, samples, size):
         self.samples += samples

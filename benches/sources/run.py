@@ -3,7 +3,7 @@
     cargo bench --no-run --bench sources           # prints the program's path
     python benches/sources/run.py --program PATH   # in an environment that has the readers
 
-Sets are made once, by each format's own writer, from JPEGs of 500x375 (of NumPy raw pictures of 224x224). First both
+Sets are made once, by each format's own writer, from JPEGs of 500x375 (of NumPy raw images of 224x224). First both
 readers read every sample, and the sums of their checksums must be equal; then they take turns, round after round. Figures
 are medians over the rounds; ratios are medians of each round's ratio. On a machine that does other things too the ratio of
 processor time counts. Several threads are threads in feedwater and TensorFlow, and processes in the other readers, which
@@ -29,16 +29,16 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 def main():
     options = arguments()
     print(f"{processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python {platform.python_version()}; "
-          f"{options.pictures} pictures, {options.rounds} rounds of {options.seconds} s")
-    pictures = None
+          f"{options.images} images, {options.rounds} rounds of {options.seconds} s")
+    images = None
     rows, absent = [], {}
     for name in options.formats:
         form = formats.FORMATS[name]
         python = options.python.get(name, sys.executable)
-        folder = os.path.join(options.cache, f"{name}-{options.pictures}")
+        folder = os.path.join(options.cache, f"{name}-{options.images}")
         reason = unavailable(form, python)
         if not reason and not os.path.exists(folder + ".complete"):
-            pictures = pictures or make(options)
+            images = images or make(options)
             reason = written(form, python, folder, options)
         if not reason:
             reason = verified(form, python, folder, options)
@@ -158,7 +158,7 @@ def written(form, python, folder, options):
     os.makedirs(folder)
     program = ("import sys, formats, run; "
                "formats.FORMATS[sys.argv[1]].write(sys.argv[2], run.kept(sys.argv[3]))")
-    done = subprocess.run([python, "-c", program, form.name, folder, pictures_folder(options)], cwd=HERE,
+    done = subprocess.run([python, "-c", program, form.name, folder, images_folder(options)], cwd=HERE,
                           capture_output=True, text=True)
     if done.returncode:
         return done.stderr.strip().splitlines()[-1]
@@ -166,18 +166,18 @@ def written(form, python, folder, options):
         return None
 
 
-def pictures_folder(options):
-    """Where the pictures are that all formats hold."""
-    return os.path.join(options.cache, f"pictures-{options.pictures}")
+def images_folder(options):
+    """Where the images are that all formats hold."""
+    return os.path.join(options.cache, f"images-{options.images}")
 
 
 def kept(folder):
-    """Label and bytes of each picture."""
-    pictures = []
+    """Label and bytes of each image."""
+    images = []
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), "rb") as file:
-            pictures.append((int(name[:4]), file.read()))
-    return pictures
+            images.append((int(name[:4]), file.read()))
+    return images
 
 
 def make(options):
@@ -185,18 +185,18 @@ def make(options):
     import numpy
     import PIL.Image
 
-    folder = pictures_folder(options)
-    if os.path.exists(folder) and len(os.listdir(folder)) == options.pictures:
+    folder = images_folder(options)
+    if os.path.exists(folder) and len(os.listdir(folder)) == options.images:
         return True
     os.makedirs(folder, exist_ok=True)
     random = numpy.random.default_rng(1)
-    for number in range(options.pictures):
+    for number in range(options.images):
         coarse = PIL.Image.fromarray(random.integers(0, 256, (12, 16, 3), numpy.uint8)).resize((500, 375), PIL.Image.BICUBIC)
         noise = random.normal(0, 9, (375, 500, 1))
         pixels = numpy.clip(numpy.asarray(coarse) + noise, 0, 255).astype(numpy.uint8)
         file = io.BytesIO()
         PIL.Image.fromarray(pixels).save(file, "JPEG", quality=75 + number % 15)
-        label = number * 100 // options.pictures
+        label = number * 100 // options.images
         with open(f"{folder}/{label:04d}-{number:06d}.jpg", "wb") as out:
             out.write(file.getvalue())
     return True
@@ -215,7 +215,7 @@ def arguments():
     parser.add_argument("--cache", required=True, help="where sets are made and kept")
     parser.add_argument("--formats", type=lambda it: it.split(","), default=list(formats.FORMATS),
                         help=",".join(formats.FORMATS))
-    parser.add_argument("--pictures", type=int, default=4000)
+    parser.add_argument("--images", type=int, default=4000)
     parser.add_argument("--threads", type=lambda it: [int(one) for one in it.split(",")], default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each run")

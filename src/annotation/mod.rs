@@ -10,7 +10,7 @@
 
 use std::ops::Deref;
 
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::{Axis, BoundingBox, Orientation, Size, View};
 
 mod polygon;
@@ -72,8 +72,13 @@ impl Canvas {
     /// # Errors
     ///
     /// [`Reason::Corrupt`] where it has another size, or where the upright image was annotated and the stored one is used.
-    pub fn check(&self, stored: Size, orientation: Orientation, turned: bool) -> Result<(), Fault> {
-        let wrong = |problem: String| Err(Fault::new(Reason::Corrupt, problem));
+    pub fn check(
+        &self,
+        stored: Size,
+        orientation: Orientation,
+        turned: bool,
+    ) -> Result<(), DataError> {
+        let wrong = |problem: String| Err(DataError::new(Reason::Corrupt, problem));
         let upright = orientation.upright_size(stored);
         let (size, other, name) = match self.frame {
             Frame::Stored => (stored, upright, "upright"),
@@ -85,12 +90,11 @@ impl Canvas {
                  source.coordinates = \"{name}\""
             )),
             Some(said) if said != size => wrong(format!(
-                "its annotations are for a picture of {said}, and it is {size}: boxes would be wrong; correct its \
+                "its annotations are for an image of {said}, and it is {size}: boxes would be wrong; correct its \
                  width and height there"
             )),
             _ if self.frame == Frame::Upright && !turned && !orientation.is_upright() => wrong(
-                "its annotations are for the upright picture: set decode.orientation to true"
-                    .into(),
+                "its annotations are for the upright image: set decode.orientation to true".into(),
             ),
             _ => Ok(()),
         }

@@ -20,7 +20,7 @@ pub struct Node(Value);
 
 /// What is wrong, and with which key below the one that is being read.
 #[derive(Debug, Default)]
-pub struct Problem {
+pub struct NodeError {
     path: String,
     text: String,
     /// The key that nobody knows, and those that are known: the text is made last.
@@ -30,16 +30,20 @@ pub struct Problem {
 }
 
 /// Reads a value.
-pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, Problem> {
+pub fn read<T: DeserializeOwned>(value: Value) -> Result<T, NodeError> {
     T::deserialize(Node(value))
 }
 
 /// A key that is not one of `known`.
-pub fn unknown(key: &str, known: &[&'static str]) -> Problem {
-    Problem { path: key.into(), unknown: Some((key.into(), known.to_vec())), ..Problem::default() }
+pub fn unknown(key: &str, known: &[&'static str]) -> NodeError {
+    NodeError {
+        path: key.into(),
+        unknown: Some((key.into(), known.to_vec())),
+        ..NodeError::default()
+    }
 }
 
-impl Problem {
+impl NodeError {
     /// A choice that is not one of `known`.
     pub fn unknown_choice(noun: &str, found: &str, known: &[&str]) -> Self {
         let found = &shortened(found);
@@ -153,15 +157,15 @@ impl From<Value> for Node {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for NodeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.path, self.text)
     }
 }
 
-impl std::error::Error for Problem {}
+impl std::error::Error for NodeError {}
 
-impl serde::de::Error for Problem {
+impl serde::de::Error for NodeError {
     fn custom<T: fmt::Display>(text: T) -> Self {
         Self { text: text.to_string(), ..Self::default() }
     }
@@ -204,16 +208,16 @@ impl serde::de::Error for Problem {
 }
 
 impl<'de> Deserializer<'de> for Node {
-    type Error = Problem;
+    type Error = NodeError;
 
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NodeError> {
         match self.0 {
             Value::String(text) => visitor.visit_string(text),
             Value::Integer(value) => visitor.visit_i64(value),
             Value::Float(value) => visitor.visit_f64(value),
             Value::Boolean(value) => visitor.visit_bool(value),
             Value::Datetime(value) => {
-                Err(Problem::invalid_type(Unexpected::Other(&format!("date {value}")), &visitor))
+                Err(NodeError::invalid_type(Unexpected::Other(&format!("date {value}")), &visitor))
             }
             Value::Array(values) => visitor.visit_seq(Items(values.into_iter().enumerate())),
             Value::Table(table) => {
@@ -222,7 +226,7 @@ impl<'de> Deserializer<'de> for Node {
         }
     }
 
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Problem> {
+    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NodeError> {
         visitor.visit_some(self)
     }
 
@@ -230,7 +234,7 @@ impl<'de> Deserializer<'de> for Node {
         self,
         _: &'static str,
         visitor: V,
-    ) -> Result<V::Value, Problem> {
+    ) -> Result<V::Value, NodeError> {
         visitor.visit_newtype_struct(self)
     }
 
@@ -239,12 +243,12 @@ impl<'de> Deserializer<'de> for Node {
         _: &'static str,
         known: &'static [&'static str],
         visitor: V,
-    ) -> Result<V::Value, Problem> {
+    ) -> Result<V::Value, NodeError> {
         match self.0 {
             Value::String(text) => visitor.visit_enum(text.into_deserializer()),
             other => {
                 let found = other.type_str();
-                Err(Problem::custom(format!("must be one of {}, is {found}", known.join(", "))))
+                Err(NodeError::custom(format!("must be one of {}, is {found}", known.join(", "))))
             }
         }
     }
@@ -259,12 +263,12 @@ impl<'de> Deserializer<'de> for Node {
 struct Items(std::iter::Enumerate<std::vec::IntoIter<Value>>);
 
 impl<'de> SeqAccess<'de> for Items {
-    type Error = Problem;
+    type Error = NodeError;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(
         &mut self,
         seed: T,
-    ) -> Result<Option<T::Value>, Problem> {
+    ) -> Result<Option<T::Value>, NodeError> {
         let Some((number, value)) = self.0.next() else { return Ok(None) };
         let item = seed.deserialize(Node(value));
         item.map(Some).map_err(|problem| problem.at(&format!("[{number}]")))
@@ -283,21 +287,21 @@ struct Fields {
 }
 
 impl<'de> MapAccess<'de> for Fields {
-    type Error = Problem;
+    type Error = NodeError;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(
         &mut self,
         seed: K,
-    ) -> Result<Option<K::Value>, Problem> {
+    ) -> Result<Option<K::Value>, NodeError> {
         let Some((key, value)) = self.entries.next() else { return Ok(None) };
         let read = seed.deserialize(StrDeserializer::new(&key))?;
         self.value = Some((key, value));
         Ok(Some(read))
     }
 
-    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, Problem> {
+    fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value, NodeError> {
         let Some((key, value)) = self.value.take() else {
-            return Err(Problem::custom("a value was asked for before its key"));
+            return Err(NodeError::custom("a value was asked for before its key"));
         };
         seed.deserialize(Node(value)).map_err(|problem| problem.at(&key))
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::{Table, Value};
 
-use super::node::{self, Problem, read, unknown};
+use super::node::{self, NodeError, read, unknown};
 use super::wrong_type;
 use crate::error::{Error, Result};
 use crate::source::{self, DISABLED, JOINED, KEYS, PartSettings, Selection, SourceSettings};
@@ -79,7 +79,7 @@ fn single(
     };
     source::read(key, paths, node::Node::from(Value::Table(settings)), base)
         .unwrap_or_else(|| Err(unknown(key, KEYS)))
-        .map_err(|problem: Problem| {
+        .map_err(|problem: NodeError| {
             problem.or_known(&[key]).or_known(&Selection::KEYS).into_error(at)
         })
 }

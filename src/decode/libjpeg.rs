@@ -27,7 +27,7 @@ use mozjpeg_sys as sys;
 use sys::{jpeg_common_struct, jpeg_decompress_struct};
 
 use super::{RowSink, grown, size_changed};
-use crate::error::{Fault, Reason, Tolerated};
+use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
@@ -52,7 +52,7 @@ pub(super) fn decode(
     reduction: u32,
     strict: bool,
     row: &mut RowSink<'_>,
-) -> Result<Option<Tolerated>, Fault> {
+) -> Result<Option<Tolerated>, DataError> {
     let mut session = Session::new(bytes, strict);
     let address = &raw mut session;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -98,7 +98,7 @@ struct Session {
     warned: bool,
     /// All rows are there, so the file may end.
     finishing: bool,
-    fault: Option<Fault>,
+    fault: Option<DataError>,
 }
 
 /// What `error_exit` throws; the fault itself lies in the session.
@@ -135,7 +135,7 @@ impl Session {
     }
 
     /// The fault that ended the decode; a panic that is not ours goes on.
-    fn fault(&mut self, payload: Box<dyn Any + Send>) -> Fault {
+    fn fault(&mut self, payload: Box<dyn Any + Send>) -> DataError {
         match self.fault.take() {
             Some(fault) if payload.is::<Raised>() => fault,
             _ => resume_unwind(payload),
@@ -181,7 +181,7 @@ unsafe fn read(
     window: Roi,
     reduction: u32,
     row: &mut RowSink<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), DataError> {
     // SAFETY: `cinfo` is open. No reference into it is held over a call.
     unsafe { sys::jpeg_read_header(cinfo, 1) };
     let found = Size::new(cinfo.image_width, cinfo.image_height);
@@ -222,7 +222,7 @@ unsafe fn read(
         // SAFETY: `line` holds `output_width` pixels of `samples` bytes, which is what one row of the chosen colour
         // space takes; one row is asked for.
         if unsafe { sys::jpeg_read_scanlines(cinfo, &mut start, 1) } != 1 {
-            return Err(Fault::new(Reason::Corrupt, "libjpeg gives no more rows"));
+            return Err(DataError::new(Reason::Corrupt, "libjpeg gives no more rows"));
         }
         if y >= window.y {
             let pixels =
@@ -298,7 +298,7 @@ unsafe extern "C-unwind" fn raise(common: &mut jpeg_common_struct) {
     // SAFETY: as above.
     unsafe {
         let problem = words(common);
-        throw(common.client_data, Fault::new(reason, problem))
+        throw(common.client_data, DataError::new(reason, problem))
     }
 }
 
@@ -336,7 +336,7 @@ unsafe extern "C-unwind" fn count_scans(common: &mut jpeg_common_struct) {
     if scans > MAX_SCANS {
         let problem = format!("more than {MAX_SCANS} scans");
         // SAFETY: called by libjpeg with its own decompressor.
-        unsafe { throw(common.client_data, Fault::new(Reason::Unsupported, problem)) }
+        unsafe { throw(common.client_data, DataError::new(Reason::Unsupported, problem)) }
     }
 }
 
@@ -346,7 +346,7 @@ unsafe extern "C-unwind" fn out_of_bytes(cinfo: &mut jpeg_decompress_struct) -> 
     if unsafe { (*cinfo.common.client_data.cast::<Session>()).finishing } {
         return 0;
     }
-    let fault = Fault::new(Reason::Truncated, "the file ends before the picture does");
+    let fault = DataError::new(Reason::Truncated, "the file ends before the image does");
     // SAFETY: called by libjpeg with its own decompressor.
     unsafe { throw(cinfo.common.client_data, fault) }
 }
@@ -374,7 +374,7 @@ unsafe extern "C-unwind" fn ignore(_: &mut jpeg_decompress_struct) {}
 ///
 /// # Safety
 /// `client_data` is the session, and the frames up to `decode` are libjpeg's.
-unsafe fn throw(client_data: *mut c_void, fault: Fault) -> ! {
+unsafe fn throw(client_data: *mut c_void, fault: DataError) -> ! {
     // SAFETY: the caller's promise; nothing else refers to this field during a call into libjpeg.
     unsafe { (*client_data.cast::<Session>()).fault = Some(fault) };
     resume_unwind(Box::new(Raised))

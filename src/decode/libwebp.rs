@@ -11,7 +11,7 @@ use libwebp_sys as sys;
 use sys::{VP8StatusCode, WEBP_CSP_MODE, WebPDecoderConfig, WebPRGBABuffer};
 
 use super::{RowSink, grown, size_changed};
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::{Roi, Size};
 use crate::header::{WebpLayout, webp_layout};
 use crate::tensor::CHANNELS;
@@ -28,7 +28,7 @@ pub(super) fn decode(
     size: Size,
     window: Roi,
     row: &mut RowSink<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), DataError> {
     let WebpLayout { size: found, frame, chunks } = webp_layout(bytes)?;
     if found != size {
         return Err(size_changed(size, found));
@@ -70,9 +70,12 @@ fn crop(seen: Roi, frame: Roi) -> Roi {
 }
 
 /// Decodes a part of a frame into `pixels`, three bytes each, rows without gaps.
-fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), Fault> {
+fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataError> {
     let Ok(mut config) = WebPDecoderConfig::new() else {
-        return Err(Fault::new(Reason::Unsupported, "libwebp has another version than its header"));
+        return Err(DataError::new(
+            Reason::Unsupported,
+            "libwebp has another version than its header",
+        ));
     };
     // Sides have at most 14 bits.
     let [left, top, width, height] =
@@ -102,5 +105,5 @@ fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), Fault>
         }
         _ => (Reason::Corrupt, "the coded data are damaged"),
     };
-    Err(Fault::new(reason, format!("the WebP cannot be decoded: {problem}")))
+    Err(DataError::new(reason, format!("the WebP cannot be decoded: {problem}")))
 }

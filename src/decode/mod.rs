@@ -4,7 +4,7 @@
 //! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
 //!
 //! Damage is reported, never painted over: where Pillow returns an image with gray or smeared parts after a
-//! libjpeg warning about corrupt data, this decoder returns a [`Fault`]. Harmless oddities (stray bytes between
+//! libjpeg warning about corrupt data, this decoder returns a [`DataError`]. Harmless oddities (stray bytes between
 //! segments, unknown JFIF or Adobe versions) pass. A decode ends with the last row that its window needs, so
 //! damage below the window is not seen.
 //!
@@ -17,7 +17,7 @@ mod libwebp;
 mod png;
 mod pnm;
 
-use crate::error::{Fault, Reason, Tolerated, reserve};
+use crate::error::{DataError, Reason, Tolerated, reserve};
 use crate::geometry::{Roi, Size};
 use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
 use crate::tensor::CHANNELS;
@@ -87,7 +87,7 @@ impl HostDecoder {
         window: Roi,
         reduction: u32,
         row: &mut RowSink<'_>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         check(header, window, reduction)?;
         let Self { strict, ref mut tolerated, ref mut scratch, ref mut line } = *self;
         *tolerated = None;
@@ -138,8 +138,8 @@ pub fn simd() -> bool {
     libjpeg::simd()
 }
 
-fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), Fault> {
-    let refuse = |problem| Err(Fault::new(Reason::Unsupported, problem));
+fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), DataError> {
+    let refuse = |problem| Err(DataError::new(Reason::Unsupported, problem));
     let name = header.format.name();
     match (can_reduce(header.format), reduction) {
         (_, 1) | (true, 2 | 4 | 8) => {}
@@ -152,17 +152,17 @@ fn check(header: &Header, window: Roi, reduction: u32) -> Result<(), Fault> {
     if u64::from(window.x) + u64::from(window.width) > size.width.into()
         || u64::from(window.y) + u64::from(window.height) > size.height.into()
     {
-        return refuse(format!("the window {window} is not inside the picture of {size} pixels"));
+        return refuse(format!("the window {window} is not inside the image of {size} pixels"));
     }
     header.jpeg.as_ref().map_or(Ok(()), check_jpeg)
 }
 
 /// Hands on the window of an image that is decoded already.
-fn copy(bytes: &[u8], size: Size, window: Roi, row: &mut RowSink<'_>) -> Result<(), Fault> {
+fn copy(bytes: &[u8], size: Size, window: Roi, row: &mut RowSink<'_>) -> Result<(), DataError> {
     let expected = CHANNELS as u64 * size.pixels();
     if bytes.len() as u64 != expected {
         let problem = format!("{} bytes, {size} pixels have {expected}", bytes.len());
-        return Err(Fault::new(Reason::Corrupt, problem));
+        return Err(DataError::new(Reason::Corrupt, problem));
     }
     let stride = CHANNELS * size.width as usize;
     let columns = CHANNELS * window.x as usize..CHANNELS * window.right() as usize;
@@ -173,7 +173,7 @@ fn copy(bytes: &[u8], size: Size, window: Roi, row: &mut RowSink<'_>) -> Result<
 }
 
 /// What libjpeg cannot decode, in clearer words than its own.
-fn check_jpeg(jpeg: &JpegHeader) -> Result<(), Fault> {
+fn check_jpeg(jpeg: &JpegHeader) -> Result<(), DataError> {
     let what = match jpeg.frame {
         FrameKind::Lossless => "a lossless JPEG".into(),
         FrameKind::Hierarchical => "a hierarchical JPEG".into(),
@@ -182,11 +182,11 @@ fn check_jpeg(jpeg: &JpegHeader) -> Result<(), Fault> {
         _ => return Ok(()),
     };
     let problem = format!("{what}; decoded are sequential and progressive ones with 8 bits");
-    Err(Fault::new(Reason::Unsupported, problem))
+    Err(DataError::new(Reason::Unsupported, problem))
 }
 
 /// Lengthens a scratch buffer where needed, to no more than that, and returns its first `len` bytes.
-fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], Fault> {
+fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DataError> {
     if buffer.len() < len {
         reserve::renew(buffer, len)?;
     }
@@ -203,9 +203,9 @@ fn library_bytes(header: &Header) -> u64 {
 }
 
 /// The fault for a file whose own decoder sees another size than its header said.
-fn size_changed(header: Size, decoder: Size) -> Fault {
-    Fault::new(
+fn size_changed(header: Size, decoder: Size) -> DataError {
+    DataError::new(
         Reason::Corrupt,
-        format!("the header says {header}, the picture has {decoder} pixels"),
+        format!("the header says {header}, the image has {decoder} pixels"),
     )
 }

@@ -13,7 +13,7 @@ use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Info, Limits, Reader};
 
 use super::{RowSink, grown, size_changed};
-use crate::error::{Fault, Reason, Tolerated};
+use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
 use crate::header::{PngEnd, PngLayout, png_layout};
 use crate::tensor::CHANNELS;
@@ -45,7 +45,7 @@ pub(super) fn decode(
     window: Roi,
     strict: bool,
     row: &mut RowSink<'_>,
-) -> Result<Option<Tolerated>, Fault> {
+) -> Result<Option<Tolerated>, DataError> {
     let layout = png_layout(bytes)?;
     let mut options = DecodeOptions::default();
     // Pillow checks zlib's checksum and not those of the chunks; they are looked at below.
@@ -113,7 +113,7 @@ impl Rows<'_> {
         reader: &mut Reader<Chunks<'_>>,
         scratch: &mut Vec<u8>,
         whole: bool,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         if reader.info().interlaced {
             let len =
                 reader.output_buffer_size().ok_or_else(|| fault(DecodingError::LimitsExceeded))?;
@@ -124,7 +124,7 @@ impl Rows<'_> {
             for y in 0..self.window.bottom() {
                 let stored = reader.next_row().map_err(fault)?;
                 let stored = stored.ok_or_else(|| {
-                    Fault::new(Reason::Truncated, "the PNG ends before its rows do")
+                    DataError::new(Reason::Truncated, "the PNG ends before its rows do")
                 })?;
                 if y >= self.window.y {
                     self.give(stored.data())?;
@@ -140,7 +140,7 @@ impl Rows<'_> {
         layout: &PngLayout<'_>,
         shape: Shape,
         scratch: &mut Vec<u8>,
-    ) -> Result<bool, Fault> {
+    ) -> Result<bool, DataError> {
         if shape.interlaced {
             let all = damaged::interlaced(layout, shape, scratch)?;
             self.give_all(scratch, shape.stride())?;
@@ -159,14 +159,14 @@ impl Rows<'_> {
     }
 
     /// The next row, of whose samples there are all columns.
-    fn give(&mut self, stored: &[u8]) -> Result<(), Fault> {
+    fn give(&mut self, stored: &[u8]) -> Result<(), DataError> {
         self.samples.convert_row(stored, self.window, self.line)?;
         (self.row)(self.next, self.line);
         self.next += 1;
         Ok(())
     }
 
-    fn give_all(&mut self, image: &[u8], stride: usize) -> Result<(), Fault> {
+    fn give_all(&mut self, image: &[u8], stride: usize) -> Result<(), DataError> {
         for y in self.next..self.window.bottom() {
             self.give(&image[stride * y as usize..][..stride])?;
         }
@@ -175,7 +175,7 @@ impl Rows<'_> {
 }
 
 /// What is behind the pixels.
-fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Fault> {
+fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, DataError> {
     let problem = match &layout.end {
         PngEnd::Whole => return Ok(None),
         PngEnd::Malformed(fault) => return Err(fault.clone()),
@@ -183,7 +183,7 @@ fn ending(layout: &PngLayout<'_>, strict: bool) -> Result<Option<Tolerated>, Fau
         PngEnd::Missing => "the PNG has no IEND chunk",
         PngEnd::Cut => "the PNG ends inside a chunk behind its pixels",
     };
-    Err(Fault::new(Reason::Truncated, problem))
+    Err(DataError::new(Reason::Truncated, problem))
 }
 
 /// The chunks that the crate sees, one after another.
@@ -238,9 +238,9 @@ struct Samples<'a> {
 }
 
 impl<'a> Samples<'a> {
-    fn new(info: &Info<'_>, palette: &'a [u8], strict: bool) -> Result<Self, Fault> {
+    fn new(info: &Info<'_>, palette: &'a [u8], strict: bool) -> Result<Self, DataError> {
         if strict && info.color_type == ColorType::Indexed && palette.is_empty() {
-            return Err(Fault::new(Reason::Corrupt, "a PNG of indices without a palette"));
+            return Err(DataError::new(Reason::Corrupt, "a PNG of indices without a palette"));
         }
         let bits = match info.bit_depth {
             BitDepth::One => 1,
@@ -253,7 +253,12 @@ impl<'a> Samples<'a> {
     }
 
     /// The window's pixels of one row as RGB.
-    fn convert_row(&mut self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), Fault> {
+    fn convert_row(
+        &mut self,
+        stored: &[u8],
+        window: Roi,
+        line: &mut [u8],
+    ) -> Result<(), DataError> {
         if (self.color, self.bits) == (ColorType::Rgb, 8) {
             line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
             return Ok(());
@@ -285,14 +290,14 @@ impl<'a> Samples<'a> {
         Ok(())
     }
 
-    fn color_of(&mut self, index: u8) -> Result<[u8; CHANNELS], Fault> {
+    fn color_of(&mut self, index: u8) -> Result<[u8; CHANNELS], DataError> {
         let colors = self.palette.as_chunks::<CHANNELS>().0;
         match colors.get(usize::from(index)) {
             Some(color) => Ok(*color),
             None if self.strict => {
                 let colors = colors.len();
                 let problem = format!("a pixel has color {index} of a palette of {colors}");
-                Err(Fault::new(Reason::Corrupt, problem))
+                Err(DataError::new(Reason::Corrupt, problem))
             }
             None => {
                 self.beyond_palette = true;
@@ -302,7 +307,7 @@ impl<'a> Samples<'a> {
     }
 }
 
-fn fault(error: DecodingError) -> Fault {
+fn fault(error: DecodingError) -> DataError {
     let reason = match &error {
         DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
             Reason::Truncated
@@ -310,5 +315,5 @@ fn fault(error: DecodingError) -> Fault {
         DecodingError::LimitsExceeded => Reason::Oversized,
         _ => Reason::Corrupt,
     };
-    Fault::new(reason, format!("the PNG cannot be decoded: {error}"))
+    DataError::new(reason, format!("the PNG cannot be decoded: {error}"))
 }

@@ -9,7 +9,7 @@
 use memchr::memchr2;
 
 use super::{RowSink, grown, size_changed};
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::{Roi, Size};
 use crate::header::{PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
 use crate::tensor::CHANNELS;
@@ -24,7 +24,7 @@ pub(super) fn decode(
     size: Size,
     window: Roi,
     row: &mut RowSink<'_>,
-) -> Result<(), Fault> {
+) -> Result<(), DataError> {
     let layout = pnm_layout(bytes)?;
     let PnmLayout { size: found, channels, coding, white, start } = layout;
     if found != size {
@@ -125,7 +125,7 @@ struct Text<'a> {
 
 impl Text<'_> {
     /// The next sample. A comment counts as nothing, not as white space: so it is in Pillow.
-    fn sample(&mut self, coding: PnmCoding, white: u16) -> Result<u16, Fault> {
+    fn sample(&mut self, coding: PnmCoding, white: u16) -> Result<u16, DataError> {
         let (mut value, mut digits) = (0u64, 0);
         while let Some((&byte, rest)) = self.rest.split_first() {
             match byte {
@@ -141,7 +141,7 @@ impl Text<'_> {
                 _ if is_pnm_space(byte) => {}
                 _ => {
                     let problem = format!("{byte:#04x} among the numbers of the pixels");
-                    return Err(Fault::new(Reason::Corrupt, problem));
+                    return Err(DataError::new(Reason::Corrupt, problem));
                 }
             }
             self.rest = rest;
@@ -151,13 +151,13 @@ impl Text<'_> {
         }
         if digits == 0 {
             let problem = "the file ends before its last pixel";
-            return Err(Fault::new(Reason::Truncated, problem));
+            return Err(DataError::new(Reason::Truncated, problem));
         }
         match u16::try_from(value) {
             Ok(value) if value <= white => Ok(value),
             _ => {
                 let problem = format!("a sample of {value}; the largest value is {white}");
-                Err(Fault::new(Reason::Corrupt, problem))
+                Err(DataError::new(Reason::Corrupt, problem))
             }
         }
     }

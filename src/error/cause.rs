@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::shown;
 
-/// The [`io::Error`] behind an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a [`Fault`](super::Fault), for
+/// The [`io::Error`] behind an [`Error`](super::Error), a [`SampleError`](super::SampleError) or a [`DataError`](super::DataError), for
 /// callers that match its [`kind`](io::Error::kind) or its [`raw_os_error`](io::Error::raw_os_error).
 ///
 /// Kind, code and words are those of the original. Secrets of URLs are left out of the words, because callers print the whole chain of

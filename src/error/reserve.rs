@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Fault, Reason};
+use super::{DataError, Reason};
 
 /// Smallest need of a library that is checked: a system that is short of memory refuses large allocations first.
 const LEAST_PROBED: u64 = 1 << 20;
@@ -13,7 +13,7 @@ const LEAST_PROBED: u64 = 1 << 20;
 static PROMISED: AtomicU64 = AtomicU64::new(0);
 
 /// Makes `buffer` hold `len` elements, without taking more memory than that; new ones have their default value.
-pub fn resize<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
+pub fn resize<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     reserve(buffer, len)?;
     buffer.resize(len, T::default());
     Ok(())
@@ -21,7 +21,7 @@ pub fn resize<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(),
 
 /// Makes `buffer` `len` elements long, whose values are unspecified. Where that takes more memory than it has, the old memory is
 /// freed first, and no more is taken than that.
-pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
+pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     if len > buffer.capacity() {
         *buffer = Vec::new();
     }
@@ -29,14 +29,14 @@ pub fn renew<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), 
 }
 
 /// Makes room in `buffer` for `len` elements in all, without taking more memory than that.
-pub fn reserve<T>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
+pub fn reserve<T>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     let more = len.saturating_sub(buffer.len());
     let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
     buffer.try_reserve_exact(more).map_err(|_| refused(bytes))
 }
 
 /// An empty buffer with room for so many bytes, in one allocation.
-pub fn buffer(capacity: usize) -> Result<BytesMut, Fault> {
+pub fn buffer(capacity: usize) -> Result<BytesMut, DataError> {
     let mut room = Vec::new();
     reserve(&mut room, capacity)?;
     // Nobody else has these bytes, so nothing is copied.
@@ -49,7 +49,7 @@ pub struct Promise(u64);
 
 /// Checks that the system can allocate what a library is about to, which would abort the process. Promises to other threads
 /// count as not yet allocated, so no two of them rely on the same memory.
-pub fn promise(bytes: u64) -> Result<Promise, Fault> {
+pub fn promise(bytes: u64) -> Result<Promise, DataError> {
     let promise = Promise(bytes);
     let all = PROMISED.fetch_add(bytes, Ordering::AcqRel).saturating_add(bytes);
     if bytes >= LEAST_PROBED {
@@ -65,8 +65,8 @@ impl Drop for Promise {
     }
 }
 
-fn refused(bytes: u64) -> Fault {
-    Fault::new(Reason::OutOfMemory, format!("{bytes} bytes of memory cannot be allocated"))
+fn refused(bytes: u64) -> DataError {
+    DataError::new(Reason::OutOfMemory, format!("{bytes} bytes of memory cannot be allocated"))
 }
 
 #[cfg(test)]

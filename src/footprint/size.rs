@@ -34,11 +34,11 @@ impl Visitor<'_> for ByteSize {
     fn visit_str<E: de::Error>(self, text: &str) -> Result<u64, E> {
         let found: String = text.chars().take(40).collect();
         parse_bytes(text).map_err(|problem| match problem {
-            Problem::NoNumber => E::invalid_value(Unexpected::Str(text), &self),
-            Problem::TooLarge => E::custom(format!(
+            SizeError::NoNumber => E::invalid_value(Unexpected::Str(text), &self),
+            SizeError::TooLarge => E::custom(format!(
                 "is {found}, must be at most {MOST_BYTES} bytes (less than 8388608 TiB)"
             )),
-            Problem::Unit(unit) => {
+            SizeError::Unit(unit) => {
                 let units: Vec<_> = UNITS.iter().map(|(name, _)| *name).collect();
                 E::custom(format!(
                     "is {found}, and {unit} is no unit of bytes; choose one of {} (1 GB is 1000 MB, 1 GiB is 1024 MiB)",
@@ -51,7 +51,7 @@ impl Visitor<'_> for ByteSize {
 
 /// What is no number of bytes.
 #[derive(Debug, PartialEq)]
-enum Problem {
+enum SizeError {
     NoNumber,
     Unit(String),
     TooLarge,
@@ -74,20 +74,20 @@ const UNITS: [(&str, u64); 9] = [
 ];
 
 /// The number of bytes of a text: digits, which may have a fraction, and a unit. Parts of a byte are left out.
-fn parse_bytes(text: &str) -> Result<u64, Problem> {
+fn parse_bytes(text: &str) -> Result<u64, SizeError> {
     let text = text.trim();
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = (&text[..end], text[end..].trim());
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|it| it.is_ascii_digit());
     if !is_number(whole) || !is_number(fraction) {
-        return Err(Problem::NoNumber);
+        return Err(SizeError::NoNumber);
     }
     let scale = match unit {
         "" => 1,
         unit => match UNITS.iter().find(|(name, _)| name.eq_ignore_ascii_case(unit)) {
             Some((_, bytes)) => *bytes,
-            None => return Err(Problem::Unit(unit.chars().take(20).collect())),
+            None => return Err(SizeError::Unit(unit.chars().take(20).collect())),
         },
     };
     let whole = whole.parse::<u64>().ok().and_then(|whole| whole.checked_mul(scale));
@@ -96,12 +96,12 @@ fn parse_bytes(text: &str) -> Result<u64, Problem> {
     let fraction: u128 = digits.parse().unwrap_or(0);
     let part = fraction * u128::from(scale) / 10u128.pow(digits.len() as u32);
     let bytes = whole.and_then(|whole| whole.checked_add(part as u64));
-    bytes.filter(|bytes| *bytes <= MOST_BYTES).ok_or(Problem::TooLarge)
+    bytes.filter(|bytes| *bytes <= MOST_BYTES).ok_or(SizeError::TooLarge)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Problem, parse_bytes};
+    use super::{SizeError, parse_bytes};
 
     #[test]
     fn bytes_may_have_a_unit_and_a_fraction() {
@@ -130,24 +130,24 @@ mod tests {
 
     #[test]
     fn what_is_no_number_of_bytes_is_told_apart() {
-        let unit = |unit: &str| Problem::Unit(unit.into());
+        let unit = |unit: &str| SizeError::Unit(unit.into());
         for (text, problem) in [
-            ("", Problem::NoNumber),
-            ("GiB", Problem::NoNumber),
-            ("-5 GiB", Problem::NoNumber),
+            ("", SizeError::NoNumber),
+            ("GiB", SizeError::NoNumber),
+            ("-5 GiB", SizeError::NoNumber),
             ("1e9", unit("e9")),
-            ("1. GiB", Problem::NoNumber),
-            (".5 GiB", Problem::NoNumber),
-            ("1.2.3 GiB", Problem::NoNumber),
+            ("1. GiB", SizeError::NoNumber),
+            (".5 GiB", SizeError::NoNumber),
+            ("1.2.3 GiB", SizeError::NoNumber),
             ("5 G", unit("G")),
             ("5 Gbit", unit("Gbit")),
             ("1 mile", unit("mile")),
-            ("9999999 TiB", Problem::TooLarge),
-            ("8388608 TiB", Problem::TooLarge),
-            ("99999999999999 GiB", Problem::TooLarge),
-            ("99999999999999999999999999", Problem::TooLarge),
-            ("9223372036854775808", Problem::TooLarge),
-            ("18446744073709551615.9 B", Problem::TooLarge),
+            ("9999999 TiB", SizeError::TooLarge),
+            ("8388608 TiB", SizeError::TooLarge),
+            ("99999999999999 GiB", SizeError::TooLarge),
+            ("99999999999999999999999999", SizeError::TooLarge),
+            ("9223372036854775808", SizeError::TooLarge),
+            ("18446744073709551615.9 B", SizeError::TooLarge),
         ] {
             assert_eq!(parse_bytes(text), Err(problem), "{text}");
         }

@@ -5,7 +5,7 @@
 
 use super::exif::Metadata;
 use super::{Format, Header, be16, corrupt, truncated};
-use crate::error::{Fault, Reason, Tolerated};
+use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Size;
 
 /// The parts of a JPEG's header that decide who can decode it.
@@ -156,12 +156,12 @@ const EOI: u8 = 0xD9;
 const SOS: u8 = 0xDA;
 const DRI: u8 = 0xDD;
 
-pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, Fault> {
+pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, DataError> {
     let (mut header, rest) = parse_head(bytes, strict)?;
     if !ends(rest) {
         if strict {
-            let problem = "no end-of-image marker: the file ends before the picture does";
-            return Err(Fault::new(Reason::Truncated, problem));
+            let problem = "no end-of-image marker: the file ends before the image does";
+            return Err(DataError::new(Reason::Truncated, problem));
         }
         if let Some(jpeg) = &mut header.jpeg {
             jpeg.tolerated = jpeg.tolerated.or(Some(Tolerated::JpegEnd));
@@ -171,7 +171,7 @@ pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, Fault> {
 }
 
 /// The header, and what follows the head of the first scan.
-pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), Fault> {
+pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), DataError> {
     let mut rest = &bytes[2..];
     let mut frame: Option<(Size, JpegHeader)> = None;
     let mut seen = Seen::default();
@@ -188,7 +188,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             0xC8 | 0xDE | 0xDF => {
                 let problem =
                     format!("a JPEG with marker ff {marker:02x}: hierarchical or an extension");
-                return Err(Fault::new(Reason::Unsupported, problem));
+                return Err(DataError::new(Reason::Unsupported, problem));
             }
             _ => {}
         }
@@ -255,7 +255,7 @@ struct Seen {
 }
 
 /// Moves behind the next marker and returns it. Bytes that are no marker are passed over, as libjpeg does.
-fn next_marker(rest: &mut &[u8]) -> Result<u8, Fault> {
+fn next_marker(rest: &mut &[u8]) -> Result<u8, DataError> {
     let marker =
         rest.windows(2).position(|pair| pair[0] == 0xFF && !matches!(pair[1], 0x00 | 0xFF));
     let at = marker.ok_or_else(|| truncated("its header"))?;
@@ -265,7 +265,7 @@ fn next_marker(rest: &mut &[u8]) -> Result<u8, Fault> {
 }
 
 /// Moves behind the segment of a marker and returns its content, without the length.
-fn segment<'a>(rest: &mut &'a [u8], marker: u8) -> Result<&'a [u8], Fault> {
+fn segment<'a>(rest: &mut &'a [u8], marker: u8) -> Result<&'a [u8], DataError> {
     let what = || format!("segment ff {marker:02x} of its header");
     let length = usize::from(be16(rest, 0).ok_or_else(|| truncated(&what()))?);
     if length < 2 {
@@ -276,7 +276,7 @@ fn segment<'a>(rest: &mut &'a [u8], marker: u8) -> Result<&'a [u8], Fault> {
     Ok(&whole[2..])
 }
 
-fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), Fault> {
+fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), DataError> {
     let &[precision, y1, y0, x1, x0, count, ref table @ ..] = body else {
         return Err(corrupt(format!("the frame header has {} bytes", body.len())));
     };

@@ -4,7 +4,7 @@ use std::iter;
 
 use super::exif::Metadata;
 use super::{Format, Header, be32, corrupt, truncated};
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::geometry::Size;
 
 mod checks;
@@ -48,10 +48,10 @@ pub(crate) enum PngEnd {
     /// Inside a chunk that Pillow reads.
     Cut,
     /// With a chunk that Pillow refuses.
-    Malformed(Fault),
+    Malformed(DataError),
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     let (Some(length), Some(width), Some(height)) =
         (be32(bytes, 8), be32(bytes, 16), be32(bytes, 20))
     else {
@@ -111,7 +111,7 @@ fn metadata(bytes: &[u8]) -> Metadata {
 ///
 /// Faults: where Pillow refuses the chunks before the pixels, `Corrupt` (a wrong checksum, a kind that is no word, a
 /// malformed chunk, no pixels) or `Truncated`.
-pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, Fault> {
+pub(crate) fn layout(bytes: &[u8]) -> Result<PngLayout<'_>, DataError> {
     let mut palette: &[u8] = &[];
     let mut checks = Checks::new(&bytes[16..29]);
     let mut chunks = Chunks::new(bytes);
@@ -211,7 +211,7 @@ fn last_chunks(chunks: Chunks<'_>, checks: &mut Checks<'_>) -> PngEnd {
 }
 
 /// APNG: where the default image is the first frame of the animation, it has the image's size. `head` is the content of IHDR.
-fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), Fault> {
+fn check_default_image(head: &[u8], control: &[u8]) -> Result<(), DataError> {
     let number = |at: usize| be32(control, at);
     if [number(4), number(8), number(12), number(16)]
         != [be32(head, 0), be32(head, 4), Some(0), Some(0)]

@@ -8,7 +8,7 @@
 use memchr::memchr2;
 
 use super::{Format, Header, corrupt, truncated};
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::geometry::{Orientation, Size};
 
 /// Largest side that is read, as Netpbm's own programs have it.
@@ -98,14 +98,14 @@ pub(super) fn is_pnm(bytes: &[u8]) -> bool {
     matches!(bytes, [b'P', b'1'..=b'6', next, ..] if is_space(*next) || *next == b'#')
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     let PnmLayout { size, .. } = layout(bytes)?;
     Ok(Header { format: Format::Pnm, size, orientation: Orientation::default(), jpeg: None })
 }
 
 /// Reads the header. Faults: `Truncated` where the file is too short for its pixels, `Corrupt` where the header contradicts
 /// the format.
-pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, Fault> {
+pub(crate) fn layout(bytes: &[u8]) -> Result<PnmLayout, DataError> {
     let kind = bytes.get(1).copied().unwrap_or_default();
     let mut text = Text { bytes, at: 2 };
     let size = Size::new(text.number("width")?, text.number("height")?);
@@ -154,7 +154,7 @@ impl Text<'_> {
     }
 
     /// A number after white space, and the one character of white space that ends it.
-    fn number(&mut self, what: &str) -> Result<u32, Fault> {
+    fn number(&mut self, what: &str) -> Result<u32, DataError> {
         let (mut value, mut digits) = (0u32, false);
         loop {
             let at = self.at;

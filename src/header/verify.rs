@@ -5,7 +5,7 @@
 use memchr::memchr;
 
 use super::{FrameKind, JpegHeader, be16, corrupt, truncated};
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 
 /// The lowest coded bit of a coefficient of which none was coded yet.
@@ -13,7 +13,7 @@ const UNSEEN: i8 = -1;
 /// The most bits that a block can have: 63 coefficients, and DC, with codes of 16 bits each.
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
 
-pub(super) fn verify(bytes: &[u8], size: Size, jpeg: &JpegHeader) -> Result<(), Fault> {
+pub(super) fn verify(bytes: &[u8], size: Size, jpeg: &JpegHeader) -> Result<(), DataError> {
     let process = match jpeg.frame {
         FrameKind::Baseline => Process::Baseline,
         FrameKind::Extended => Process::Extended,
@@ -105,7 +105,7 @@ impl Scan {
 
 impl<'a> Walk<'a> {
     /// Moves behind the marker that must come here, with any number of fill bytes before it.
-    fn marker(&mut self) -> Result<u8, Fault> {
+    fn marker(&mut self) -> Result<u8, DataError> {
         let rest = self.bytes.get(self.at..).unwrap_or_default();
         let code = rest.iter().position(|&byte| byte != 0xFF);
         match code {
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Moves behind the segment that begins here and returns its content.
-    fn segment(&mut self, what: &str) -> Result<&'a [u8], Fault> {
+    fn segment(&mut self, what: &str) -> Result<&'a [u8], DataError> {
         let length = usize::from(be16(self.bytes, self.at).ok_or_else(|| truncated(what))?);
         if length < 2 {
             return Err(corrupt(format!("{what} says that it has {length} bytes")));
@@ -129,7 +129,7 @@ impl<'a> Walk<'a> {
         Ok(&whole[2..])
     }
 
-    fn frame(&mut self, marker: u8) -> Result<(), Fault> {
+    fn frame(&mut self, marker: u8) -> Result<(), DataError> {
         let body = self.segment("the frame header")?;
         let expected = match self.process {
             Process::Baseline => 0xC0,
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn quantisers(&mut self) -> Result<(), Fault> {
+    fn quantisers(&mut self) -> Result<(), DataError> {
         let mut rest = self.segment("a quantisation table")?;
         while let Some((&kind, table)) = rest.split_first() {
             if kind > 3 {
@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn huffman_tables(&mut self) -> Result<(), Fault> {
+    fn huffman_tables(&mut self) -> Result<(), DataError> {
         let mut rest = self.segment("a Huffman table")?;
         while let Some((&kind, table)) = rest.split_first() {
             let (class, index) = (usize::from(kind >> 4), usize::from(kind & 15));
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn restart_interval(&mut self) -> Result<(), Fault> {
+    fn restart_interval(&mut self) -> Result<(), DataError> {
         match *self.segment("a restart interval")? {
             [high, low] => {
                 self.restart = u16::from_be_bytes([high, low]);
@@ -235,7 +235,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn scan(&mut self) -> Result<(), Fault> {
+    fn scan(&mut self) -> Result<(), DataError> {
         let body = self.segment("a scan header")?;
         let scan = self.scan_header(body)?;
         let restart = match u64::from(self.restart) {
@@ -265,7 +265,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Moves to the next marker and returns the bytes of coded data before it.
-    fn coded_data(&mut self) -> Result<u64, Fault> {
+    fn coded_data(&mut self) -> Result<u64, DataError> {
         let begin = self.at;
         let mut stuffed = 0;
         loop {
@@ -285,7 +285,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    fn scan_header(&mut self, body: &[u8]) -> Result<Scan, Fault> {
+    fn scan_header(&mut self, body: &[u8]) -> Result<Scan, DataError> {
         let Some(tables) = self.frame else {
             return Err(corrupt("a scan without a frame header"));
         };
@@ -349,7 +349,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The fewest bits of a block times [`Scan::RUN`], from the tables that the scan names.
-    fn least_bits(&self, names: u8, first: u8, last: u8, before: u8) -> Result<u64, Fault> {
+    fn least_bits(&self, names: u8, first: u8, last: u8, before: u8) -> Result<u64, DataError> {
         let shortest = |class: usize, index: u8| {
             let table = self.codes[class].get(usize::from(index)).copied().flatten();
             let kind = ["DC", "AC"][class];
@@ -371,7 +371,7 @@ impl<'a> Walk<'a> {
         &mut self,
         component: usize,
         [first, last, before, low]: [u8; 4],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let seen = &mut self.seen[component];
         if first > 0 && seen[0] == UNSEEN {
             return Err(corrupt("a scan of AC before that of DC"));
@@ -385,7 +385,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn end(&self) -> Result<(), Fault> {
+    fn end(&self) -> Result<(), DataError> {
         let count = self.jpeg.components().len();
         if self.seen[..count].iter().any(|seen| seen[0] == UNSEEN) {
             return Err(corrupt("the end-of-image marker comes before all components were coded"));
@@ -394,6 +394,6 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn unknown(what: &str) -> Fault {
-    Fault::new(Reason::Unsupported, format!("{what} cannot be verified"))
+fn unknown(what: &str) -> DataError {
+    DataError::new(Reason::Unsupported, format!("{what} cannot be verified"))
 }

@@ -5,7 +5,7 @@
 
 use super::exif::Metadata;
 use super::{Format, Header, corrupt, le32, truncated};
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 
 pub(super) mod code_groups;
@@ -38,14 +38,14 @@ pub(crate) struct WebpLayout<'a> {
     pub chunks: &'a [u8],
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Header, Fault> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Header, DataError> {
     let mut metadata = Metadata::default();
     let size = walk(bytes, &mut metadata)?.size;
     Ok(Header { format: Format::WebP, size, orientation: metadata.orientation(), jpeg: None })
 }
 
 /// The header from the first bytes of a file that may go on. Metadata behind these bytes is not seen.
-pub(super) fn parse_head(head: &[u8]) -> Result<Header, Fault> {
+pub(super) fn parse_head(head: &[u8]) -> Result<Header, DataError> {
     let (Some(riff), Some(kind), Some(data)) = (le32(head, 4), head.get(12..16), head.get(20..))
     else {
         return Err(truncated("its first chunk"));
@@ -64,11 +64,11 @@ pub(super) fn parse_head(head: &[u8]) -> Result<Header, Fault> {
 }
 
 /// Reads the container again, for the decoder.
-pub(crate) fn layout(bytes: &[u8]) -> Result<WebpLayout<'_>, Fault> {
+pub(crate) fn layout(bytes: &[u8]) -> Result<WebpLayout<'_>, DataError> {
     walk(bytes, &mut Metadata::default())
 }
 
-fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, Fault> {
+fn walk<'a>(bytes: &'a [u8], metadata: &mut Metadata) -> Result<WebpLayout<'a>, DataError> {
     let riff = le32(bytes, 4).ok_or_else(|| truncated("its first chunk"))?;
     let claimed = u64::from(riff) + CHUNK_HEAD as u64;
     if claimed > bytes.len() as u64 {
@@ -119,7 +119,7 @@ impl<'a> Walk<'a> {
     }
 
     /// The chunk that begins here.
-    fn peek(&self) -> Result<Chunk<'a>, Fault> {
+    fn peek(&self) -> Result<Chunk<'a>, DataError> {
         let rest = &self.bytes[self.at..];
         let (Some(kind), Some(length)) = (rest.first_chunk(), le32(rest, 4)) else {
             return Err(corrupt("the image ends inside the head of a chunk"));
@@ -134,7 +134,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Moves behind the chunks of a frame: alpha at most once, then pixels. Without `alpha` they are the pixels only.
-    fn frame(&mut self, alpha: bool) -> Result<Frame<'a>, Fault> {
+    fn frame(&mut self, alpha: bool) -> Result<Frame<'a>, DataError> {
         let mut start = self.at;
         let mut chunk = self.peek()?;
         let seen = chunk.kind == b"ALPH";
@@ -166,7 +166,7 @@ impl<'a> Walk<'a> {
     }
 
     /// A file that starts with a VP8X chunk.
-    fn extended(&mut self, metadata: &mut Metadata) -> Result<WebpLayout<'a>, Fault> {
+    fn extended(&mut self, metadata: &mut Metadata) -> Result<WebpLayout<'a>, DataError> {
         let head = self.peek()?;
         let (flags, canvas) = canvas(head.data)?;
         if flags & !KNOWN_FLAGS != 0 {
@@ -225,7 +225,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Moves behind a frame of an animation: its place on the canvas, and its chunks.
-    fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), Fault> {
+    fn animation_frame(&mut self, chunk: &Chunk<'a>) -> Result<(Roi, &'a [u8]), DataError> {
         let Some((head, payload)) = chunk.data.split_at_checked(ANMF_BYTES) else {
             return Err(corrupt("an ANMF chunk without its place on the canvas"));
         };
@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
 }
 
 /// Flags and canvas of a VP8X chunk.
-fn canvas(data: &[u8]) -> Result<(u8, Size), Fault> {
+fn canvas(data: &[u8]) -> Result<(u8, Size), DataError> {
     let &[flags, _, _, _, ref sides @ ..] = data else {
         return Err(corrupt("a VP8X chunk without flags"));
     };
@@ -262,7 +262,7 @@ fn canvas(data: &[u8]) -> Result<(u8, Size), Fault> {
     Ok((flags, canvas))
 }
 
-fn check_inside(canvas: Size, frame: Roi) -> Result<(), Fault> {
+fn check_inside(canvas: Size, frame: Roi) -> Result<(), DataError> {
     let end = |at: u32, length: u32| u64::from(at) + u64::from(length);
     if end(frame.x, frame.width) > canvas.width.into()
         || end(frame.y, frame.height) > canvas.height.into()
@@ -273,7 +273,7 @@ fn check_inside(canvas: Size, frame: Roi) -> Result<(), Fault> {
 }
 
 /// RFC 6386, section 9.1: a key frame's tag, start code and two 14-bit sides.
-fn lossy_size(data: &[u8]) -> Result<Size, Fault> {
+fn lossy_size(data: &[u8]) -> Result<Size, DataError> {
     let head: &[u8; 10] = data.first_chunk().ok_or_else(|| truncated("its VP8 frame header"))?;
     let tag = le24([head[0], head[1], head[2]]);
     let (version, visible, partition) = (tag >> 1 & 7, tag >> 4 & 1, tag >> 5);
@@ -293,7 +293,7 @@ fn lossy_size(data: &[u8]) -> Result<Size, Fault> {
 }
 
 /// WebP lossless bitstream, section 3: a signature byte, two 14-bit sides less one, alpha, and version 0.
-fn lossless_size(data: &[u8]) -> Result<Size, Fault> {
+fn lossless_size(data: &[u8]) -> Result<Size, DataError> {
     let (Some(signature), Some(bits)) = (data.first(), le32(data, 1)) else {
         return Err(truncated("its VP8L header"));
     };

@@ -42,7 +42,7 @@ pub(super) struct RouteQueue {
 
 /// What an image asks of an engine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct PictureWork {
+pub(super) struct ImageWork {
     /// Of the whole image.
     pub pixels: u64,
     /// Of the window that is wanted.
@@ -53,7 +53,7 @@ pub(super) struct PictureWork {
 
 /// An image on its queue. It must be given back, by `finish` or `cancel`: until then it takes room.
 #[derive(Debug)]
-#[must_use = "the picture takes room on its queue until it is finished or cancelled"]
+#[must_use = "the image takes room on its queue until it is finished or cancelled"]
 pub(super) struct Ticket {
     queue: usize,
     route: Route,
@@ -74,7 +74,7 @@ pub struct RouteReport {
     /// The queue's route.
     pub route: Route,
     /// Images that were finished.
-    pub pictures: u64,
+    pub images: u64,
     /// Of all images that were finished; 0 before the first.
     pub share: f64,
     /// Seconds that one place takes for a megapixel of the mean image, as learnt.
@@ -106,7 +106,7 @@ impl Balancer {
     pub fn choose(
         &self,
         allowed: impl Fn(Route) -> bool,
-        work: PictureWork,
+        work: ImageWork,
         now: Instant,
     ) -> Option<Ticket> {
         self.state().choose(allowed, work, now)
@@ -213,7 +213,7 @@ impl State {
     fn choose(
         &mut self,
         allowed: impl Fn(Route) -> bool,
-        work: PictureWork,
+        work: ImageWork,
         now: Instant,
     ) -> Option<Ticket> {
         let now = self.seconds(now);
@@ -262,7 +262,7 @@ impl State {
         Some(self.submit(chosen.queue, work, now))
     }
 
-    fn submit(&mut self, queue: usize, work: PictureWork, now: f64) -> Ticket {
+    fn submit(&mut self, queue: usize, work: ImageWork, now: f64) -> Ticket {
         for state in &mut self.queues {
             state.choices_since = state.choices_since.saturating_add(1);
         }
@@ -284,7 +284,7 @@ impl State {
     }
 
     /// Running means, and a running quantile: a step up for every large image, a small one down for the others.
-    fn note_size(&mut self, work: PictureWork) {
+    fn note_size(&mut self, work: ImageWork) {
         let new = [work.pixels as f64, work.window_pixels as f64, work.bytes as f64];
         if self.large == 0.0 {
             (self.mean, self.large) = (new, new[0]);
@@ -303,7 +303,7 @@ impl State {
             let busy_seconds = state.busy_seconds + (until - state.changed) * state.taken() as f64;
             RouteReport {
                 route: state.queue.route,
-                pictures: state.finished,
+                images: state.finished,
                 share: state.finished as f64 / all.max(1) as f64,
                 seconds_per_megapixel: state.mean_seconds(self.mean) * 1e6 / self.mean[0].max(1.0),
                 queue_seconds: state.queue_seconds / state.finished.max(1) as f64,
@@ -363,7 +363,7 @@ impl QueueState {
     }
 
     fn mean_seconds(&self, [pixels, window_pixels, bytes]: [f64; 3]) -> f64 {
-        let work = PictureWork {
+        let work = ImageWork {
             pixels: pixels as u64,
             window_pixels: window_pixels as u64,
             bytes: bytes as u64,
@@ -376,7 +376,7 @@ impl QueueState {
         self.queue.parallel as f64 / self.mean_seconds(mean).max(1e-9)
     }
 
-    fn estimate(&self, queue: usize, work: PictureWork, now: f64) -> Estimate {
+    fn estimate(&self, queue: usize, work: ImageWork, now: f64) -> Estimate {
         let own = self.cost.seconds(assume(self.queue.route, work));
         let late = self.late(now);
         let waiting =
@@ -395,7 +395,7 @@ impl QueueState {
         (now - self.next_due - longest - 3.0 * self.lateness).max(0.0)
     }
 
-    fn submit(&mut self, id: u64, work: PictureWork, now: f64) {
+    fn submit(&mut self, id: u64, work: ImageWork, now: f64) {
         self.advance(now);
         let terms = assume(self.queue.route, work);
         let expected = self.cost.seconds(terms);
@@ -416,24 +416,24 @@ impl QueueState {
     fn end(&mut self, id: u64, now: f64, finished: bool, others_queue: bool) {
         self.advance(now);
         let Some(at) = self.outstanding.iter().position(|it| it.id == id) else { return };
-        let Some(picture) = self.outstanding.remove(at) else { return };
+        let Some(image) = self.outstanding.remove(at) else { return };
         self.outstanding.iter_mut().take(at).for_each(|earlier| earlier.overtaken += 1);
         let round = self.outstanding.iter().take(self.queue.parallel);
         let held = round.filter(|it| it.overtaken > 2 * self.queue.parallel).count();
         self.places = (self.queue.parallel - held).max(1);
         // Sums of differences drift, so an empty queue is reset.
         self.backlog =
-            if self.outstanding.is_empty() { 0.0 } else { self.backlog - picture.expected };
+            if self.outstanding.is_empty() { 0.0 } else { self.backlog - image.expected };
         let most = now + self.backlog / self.places as f64;
         self.free_at = if self.free_at < now { most } else { self.free_at.min(most) };
         if !finished {
             return;
         }
         self.finished += 1;
-        self.queue_seconds += (now - picture.submitted - picture.expected).max(0.0);
-        self.measuring.complete(picture.terms, now);
+        self.queue_seconds += (now - image.submitted - image.expected).max(0.0);
+        self.measuring.complete(image.terms, now);
         // A sick image must not teach patience.
-        let late = (now - self.next_due).clamp(0.0, 2.0 * picture.expected + self.lateness);
+        let late = (now - self.next_due).clamp(0.0, 2.0 * image.expected + self.lateness);
         self.lateness += 0.1 * (late - self.lateness);
         match self.outstanding.front() {
             Some(front) => self.next_due = now + front.expected,

@@ -37,7 +37,7 @@ pub struct SampleRecord {
     pub outcome: Outcome,
     /// Why all its operators ran on the CPU although the plan has some on the device, where that is so: no route took
     /// it, or it did not fit into a page. The bits are those that the CPU makes without a device.
-    pub finished_on_cpu: Option<&'static str>,
+    pub cpu_fallback: Option<&'static str>,
     /// The damage that `decode.strict = false` passed over; of several sorts one. Damage outside of the decoded window may go
     /// unseen.
     pub tolerated: Option<Tolerated>,
@@ -62,7 +62,7 @@ impl SampleRecord {
             view: View::NOTHING,
         },
         outcome: Outcome::Substituted,
-        finished_on_cpu: None,
+        cpu_fallback: None,
         tolerated: None,
         replaces: None,
         padding: false,
@@ -74,11 +74,11 @@ impl SampleRecord {
 #[non_exhaustive]
 pub enum Outcome {
     /// Decoded by the GPU's JPEG engines.
-    Hardware,
+    NvjpegHardware,
     /// Decoded by nvJPEG's kernels, entropy coding included.
-    Cuda,
+    NvjpegGpu,
     /// Decoded by nvJPEG: entropy decoding on the host, the rest on the device.
-    Host,
+    NvjpegHybrid,
     /// Decoded on the CPU.
     Cpu,
     /// The sample could not be used; zeros stand here.
@@ -87,15 +87,20 @@ pub enum Outcome {
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Outcome; 5] =
-        [Outcome::Hardware, Outcome::Cuda, Outcome::Host, Outcome::Cpu, Outcome::Substituted];
+    pub const ALL: [Outcome; 5] = [
+        Outcome::NvjpegHardware,
+        Outcome::NvjpegGpu,
+        Outcome::NvjpegHybrid,
+        Outcome::Cpu,
+        Outcome::Substituted,
+    ];
 
     /// What becomes of a sample that a route decodes.
     pub const fn of(route: Route) -> Self {
         match route {
-            Route::Hardware => Outcome::Hardware,
-            Route::Cuda => Outcome::Cuda,
-            Route::Host => Outcome::Host,
+            Route::NvjpegHardware => Outcome::NvjpegHardware,
+            Route::NvjpegGpu => Outcome::NvjpegGpu,
+            Route::NvjpegHybrid => Outcome::NvjpegHybrid,
             Route::Cpu => Outcome::Cpu,
         }
     }
@@ -103,9 +108,9 @@ impl Outcome {
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Hardware => Route::Hardware.name(),
-            Outcome::Cuda => Route::Cuda.name(),
-            Outcome::Host => Route::Host.name(),
+            Outcome::NvjpegHardware => Route::NvjpegHardware.name(),
+            Outcome::NvjpegGpu => Route::NvjpegGpu.name(),
+            Outcome::NvjpegHybrid => Route::NvjpegHybrid.name(),
             Outcome::Cpu => Route::Cpu.name(),
             Outcome::Substituted => "substituted",
         }

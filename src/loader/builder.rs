@@ -400,11 +400,11 @@ impl LoaderBuilder {
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
-        let Looks { picture, looked, all } =
+        let Looks { image, looked, all } =
             Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
         Facts {
             largest_bytes: self.source.largest_bytes(),
-            picture,
+            image,
             looked,
             looked_at_all: all,
             trace_spans: self.watching.spans as u64,
@@ -460,7 +460,7 @@ impl LoaderBuilder {
 }
 
 /// The routes of nvJPEG that a machine is taken to offer which is not there.
-const EVERY: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
+const EVERY: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
 /// What a builder becomes before anything is started.
 pub(super) struct Resolved {
@@ -473,9 +473,9 @@ pub(super) struct Resolved {
 fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
     let offered = nvjpeg::known_backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
     let route = |backend| match backend {
-        Backend::Hardware => Route::Hardware,
-        Backend::Cuda => Route::Cuda,
-        Backend::Host => Route::Host,
+        Backend::Hardware => Route::NvjpegHardware,
+        Backend::GpuHybrid => Route::NvjpegGpu,
+        Backend::Hybrid => Route::NvjpegHybrid,
     };
     Ok(offered.map(|(backend, _)| route(backend)).collect())
 }

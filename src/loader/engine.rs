@@ -12,7 +12,6 @@ use crate::plan::Plan;
 use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
-use super::ahead::Ahead;
 use super::balance::RouteReport;
 use super::batch::{BatchMemory, BatchSlot};
 use super::cache::Caches;
@@ -25,6 +24,7 @@ use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::large::LargeImages;
 use super::order::Order;
+use super::prefetcher::Prefetcher;
 use super::stats::MemoryStats;
 use super::stopper::Stopper;
 use super::tuning::Apply;
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(3);
 pub(super) struct Parts {
     pub source: Arc<dyn Source>,
     /// The same, where its samples are asked for ahead of time.
-    pub ahead: Option<Arc<Ahead>>,
+    pub ahead: Option<Arc<Prefetcher>>,
     pub plan: Arc<Plan>,
     pub meters: Arc<Meters>,
     pub caches: Arc<Caches>,

@@ -19,9 +19,9 @@ use crate::measure::Meters;
 use crate::ring::{Filling, Producer};
 use crate::source::NO_LABEL;
 
-use super::ahead::Ahead;
 use super::batch::{BatchSlot, SampleRecord};
 use super::order::{EpochOrder, Order};
+use super::prefetcher::Prefetcher;
 
 /// One place to fill.
 pub(super) struct Job<C> {
@@ -61,7 +61,7 @@ pub(super) struct Feed<S: BatchSlot> {
     wanted_epoch: AtomicU32,
     stopped: AtomicBool,
     /// Told which places are handed out.
-    ahead: Option<Arc<Ahead>>,
+    ahead: Option<Arc<Prefetcher>>,
     meters: Arc<Meters>,
 }
 
@@ -94,7 +94,7 @@ impl<S: BatchSlot> Feed<S> {
         order: Order,
         (start_epoch, epochs): (u32, Option<u32>),
         producer: Producer<S>,
-        ahead: Option<Arc<Ahead>>,
+        ahead: Option<Arc<Prefetcher>>,
         meters: Arc<Meters>,
     ) -> Self {
         let first = order.epoch(start_epoch);

@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::BytesMut;
 
 use crate::decode::HostDecoder;
-use crate::error::{Error, Fault, Result, Tolerated, reserve};
+use crate::error::{DataError, Error, Result, Tolerated, reserve};
 use crate::geometry::Size;
 use crate::header::{Header, memory_bytes};
 use crate::image::HostImage;
@@ -15,7 +15,7 @@ use crate::plan::{Plan, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::Slot;
 use crate::source::{HostPage, Source};
-use crate::transform::{HostTransform, Picture};
+use crate::transform::{EncodedImage, HostTransform};
 
 use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord, no_slot};
 use super::cache::{Caches, Content, Filled, Found, Reader};
@@ -218,7 +218,7 @@ impl SamplePipeline {
     }
 
     /// Reads, decodes and transforms one sample: its whole tensor.
-    pub fn finish(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, Fault> {
+    pub fn finish(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, DataError> {
         let mut page = std::mem::take(&mut self.page);
         let made = self.read_and_finish(key, &mut page, out);
         self.end(&mut page);
@@ -231,7 +231,7 @@ impl SamplePipeline {
         key: SampleKey,
         page: &mut HostPage,
         out: &mut [u8],
-    ) -> Result<SampleRecord, Fault> {
+    ) -> Result<SampleRecord, DataError> {
         let (header, content) = self.read(key, page)?;
         let bytes = content.bytes(page);
         let file = page.host_bytes();
@@ -249,7 +249,7 @@ impl SamplePipeline {
         &mut self,
         key: SampleKey,
         page: &mut impl Filled,
-    ) -> Result<(Header, Content), Fault> {
+    ) -> Result<(Header, Content), DataError> {
         let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
         if self.room.is_crowded() {
             self.release();
@@ -297,7 +297,7 @@ impl SamplePipeline {
 
     /// Makes room for the sample that was read last, before anything is taken that others wait for while they have room.
     /// `file` is what the page holds.
-    pub fn admit(&mut self, header: &Header, file: u64) -> Result<(), Fault> {
+    pub fn admit(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let Self { room, need, decoder, transform, reader, sample, .. } = self;
         let tables = (sample.table.capacity() * size_of::<i32>()) as u64;
         let kept = SampleMemory { file, tables, ..SampleMemory::default() };
@@ -309,7 +309,7 @@ impl SamplePipeline {
     }
 
     /// Makes room for the sample's file and tables only: for one that the device may decode.
-    pub fn admit_tables(&mut self, header: &Header, file: u64) -> Result<(), Fault> {
+    pub fn admit_tables(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
         let SampleMemory { file: own, tables, .. } = self.need;
         let all = self.need;
         self.need = SampleMemory { file: own, tables, ..SampleMemory::default() };
@@ -352,7 +352,7 @@ impl SamplePipeline {
     }
 
     /// Plans the sample that has this header, and so many bytes.
-    pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), Fault> {
+    pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), DataError> {
         let begin = self.meter.begin(Stage::Header);
         let turned = self.plan.settings.decode.orientation;
         self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
@@ -385,12 +385,12 @@ impl SamplePipeline {
         header: &Header,
         bytes: &[u8],
         out: &mut [u8],
-    ) -> Result<SampleRecord, Fault> {
+    ) -> Result<SampleRecord, DataError> {
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
-        let picture = Picture { bytes, header, plan, sample };
+        let image = EncodedImage { bytes, header, plan, sample };
         transform.set_timed(self.meter.is_timed());
-        let result = transform.run(picture, decoder, out);
+        let result = transform.run(image, decoder, out);
         self.count(begin, bytes);
         result?;
         let record = record(&*self.source, key.index, &self.sample, Outcome::Cpu);
@@ -408,11 +408,11 @@ impl SamplePipeline {
         header: &Header,
         bytes: &[u8],
         steps: usize,
-    ) -> Result<&HostImage, Fault> {
+    ) -> Result<&HostImage, DataError> {
         let begin = self.meter.begin(Stage::Decode);
         let Self { plan, sample, decoder, transform, .. } = self;
-        let picture = Picture { bytes, header, plan, sample };
-        let result = transform.run_prefix(picture, decoder, steps);
+        let image = EncodedImage { bytes, header, plan, sample };
+        let result = transform.run_prefix(image, decoder, steps);
         self.count(begin, bytes);
         result?;
         Ok(self.transform.image())

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::plan::{SampleMemory, SampleRoom};
 
@@ -131,7 +131,7 @@ impl Room {
         need: &SampleMemory,
         kept: &SampleMemory,
         release: impl FnOnce(),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let share = self.room.share.total();
         let all = self.held.max(need);
         if self.part.is_none() && all.total() <= share {
@@ -160,7 +160,7 @@ impl Room {
 
     /// Takes all of the room for large samples, for a file that is larger than the share has room for. The caller has given
     /// all its buffers back.
-    pub fn take_all(&mut self) -> Result<(), Fault> {
+    pub fn take_all(&mut self) -> Result<(), DataError> {
         self.held = SampleMemory::default();
         self.part = Some(self.large.take(self.room.large).ok_or_else(ends)?);
         Ok(())
@@ -176,15 +176,15 @@ impl Room {
     }
 }
 
-fn no_room(size: Size, need: &SampleMemory, has: u64) -> Fault {
+fn no_room(size: Size, need: &SampleMemory, has: u64) -> DataError {
     let needed = need.total();
     let problem =
         format!("{size} needs {needed} bytes of host memory beside its file, there are {has}");
-    Fault::new(Reason::Oversized, problem)
+    DataError::new(Reason::Oversized, problem)
 }
 
-fn ends() -> Fault {
-    Fault::new(Reason::Unreadable, "the loader ends")
+fn ends() -> DataError {
+    DataError::new(Reason::Unreadable, "the loader ends")
 }
 
 /// Lets the allocator give free memory back to the system: the GNU library's keeps blocks of up to 32 MiB for each thread.

@@ -4,7 +4,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 use crate::header::{Header, memory_bytes};
 use crate::plan::{Limits, Looked};
@@ -26,7 +26,7 @@ const THREADS: u64 = 8;
 /// The samples that were looked at.
 pub(super) struct Looks {
     /// The largest image that a worker can be expected to decode.
-    pub picture: Size,
+    pub image: Size,
     /// Each that is within the limits, in the order of the source.
     pub looked: Vec<Looked>,
     /// Whether these are all that can be used.
@@ -62,7 +62,7 @@ impl Looks {
                 .map(|&index| look(source, index, &mut page, whole, (limits, strict)))
                 .collect::<Vec<_>>()
         };
-        let found: Vec<Vec<Result<Looked, Fault>>> = match threads {
+        let found: Vec<Vec<Result<Looked, DataError>>> = match threads {
             0 | 1 => (0..threads).map(part).collect(),
             _ => thread::scope(|scope| {
                 let within = |thread| opening.within(|| part(thread));
@@ -75,8 +75,8 @@ impl Looks {
         let usable = looked.iter().filter(|it| it.decode.total() <= limits.large_image_memory);
         let largest = usable.max_by_key(|it| it.header.size.pixels());
         let largest = largest.or_else(|| looked.iter().min_by_key(|it| it.decode.total()));
-        let picture = largest.map_or(Size::default(), |it| it.header.size);
-        Self { picture, looked, all: spread == len }
+        let image = largest.map_or(Size::default(), |it| it.header.size);
+        Self { image, looked, all: spread == len }
     }
 }
 
@@ -96,11 +96,11 @@ fn look(
     page: &mut HostPage,
     whole: &Mutex<HostPage>,
     (limits, strict): (&Limits, bool),
-) -> Result<Looked, Fault> {
+) -> Result<Looked, DataError> {
     let limit = limits.max_file_bytes;
     let mut file_bytes = source.read_head(index, page, HEAD_BYTES, limit)?;
     let mut header = Header::parse_head(page.bytes(), strict);
-    if matches!(&header, Err(Fault { reason: Reason::Truncated, .. }))
+    if matches!(&header, Err(DataError { reason: Reason::Truncated, .. }))
         && (page.bytes().len() as u64) < file_bytes
     {
         let mut whole = whole.lock().unwrap_or_else(PoisonError::into_inner);

@@ -94,9 +94,10 @@ impl Observed {
         add_memory(&stats, &mut out);
         add_caches(&stats.caches, &mut out);
         let routes: Vec<_> =
-            stats.routes.iter().map(|it| (it.route.name(), it.pictures as f64)).collect();
-        let help = "Pictures that were decoded by a route, those of batches ahead of the consumer included.";
-        out.counters("feedwater_route_pictures_total", help, "route", &routes);
+            stats.routes.iter().map(|it| (it.route.name(), it.images as f64)).collect();
+        let help =
+            "Images that were decoded by a route, those of batches ahead of the consumer included.";
+        out.counters("feedwater_route_images_total", help, "route", &routes);
         add_storage(&stats.storage, &mut out);
         out.text().to_string()
     }
@@ -118,8 +119,8 @@ fn add_totals(stats: &Stats, out: &mut Exposition) {
     out.counters("feedwater_tolerated_total", help, "damage", &counts(&stats.tolerated));
     let help =
         "Samples made wholly on the CPU although the plan has operators on the device, by reason.";
-    let on_cpu = counts(&stats.finished_on_cpu);
-    out.counters("feedwater_finished_on_cpu_total", help, "reason", &on_cpu);
+    let on_cpu = counts(&stats.cpu_fallback);
+    out.counters("feedwater_cpu_fallback_total", help, "reason", &on_cpu);
 }
 
 fn add_memory(stats: &Stats, out: &mut Exposition) {

@@ -13,7 +13,6 @@ use crate::source::Source;
 use crate::storage;
 use crate::tune::Choice;
 
-mod ahead;
 mod balance;
 mod batch;
 mod builder;
@@ -31,6 +30,7 @@ mod metrics;
 mod order;
 mod origin;
 mod policy;
+mod prefetcher;
 mod process;
 mod profile;
 mod state;
@@ -40,11 +40,11 @@ mod tuning;
 mod views;
 mod watch;
 
-pub use ahead::AheadReport;
 pub use balance::RouteReport;
 pub use batch::{Batch, Outcome, SampleRecord};
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use epoch::{Batches, Epoch};
+pub use prefetcher::PrefetcherReport;
 pub use profile::ConsumerSpan;
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
@@ -55,12 +55,12 @@ pub use large::{LargeImages, Room};
 #[doc(hidden)]
 pub use order::{EpochOrder, Extent, Order, Position};
 
-use ahead::Ahead;
 use builder::Resolved;
 use cache::Caches;
 use controls::Controls;
 use engine::{Engine, Parts};
 use metrics::Served;
+use prefetcher::Prefetcher;
 use stats::Counters;
 use tuning::Tuning;
 use watch::Watch;
@@ -107,7 +107,7 @@ pub struct Loader {
     caches: Arc<Caches>,
     controls: Arc<Controls>,
     /// Asks for samples ahead of time, where they come over a network.
-    ahead: Option<Arc<Ahead>>,
+    ahead: Option<Arc<Prefetcher>>,
     /// What batches are made on, where that is a GPU.
     gpu: Option<Arc<Device>>,
     /// Looks at it, where that was asked for; or why nothing does.
@@ -176,7 +176,7 @@ impl Loader {
             ));
         }
         if plan.settings.cache.presize.is_some() && builder.source.canvas(0).size.is_some() {
-            let problem = "the source has annotations, whose positions are of the pictures as they are; leave it out";
+            let problem = "the source has annotations, whose positions are of the images as they are; leave it out";
             return Err(Error::config("cache.presize", problem));
         }
         let mut watching = builder.watching;
@@ -197,7 +197,14 @@ impl Loader {
         let ahead = plan.ahead.map(|(most, limit)| {
             let threads = (most, plan.workers.most, plan.settings.loader.tune);
             let source = builder.source.clone();
-            Arc::new(Ahead::new(source, order.clone(), end_epoch, threads, limit, caches.clone()))
+            Arc::new(Prefetcher::new(
+                source,
+                order.clone(),
+                end_epoch,
+                threads,
+                limit,
+                caches.clone(),
+            ))
         });
         let controls = Arc::new(Controls::new(first.workers, first.offload));
         let parts = Parts {

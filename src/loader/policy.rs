@@ -1,6 +1,6 @@
 //! What happens when a sample cannot be used.
 
-use crate::error::{Error, Fault, Result, SampleError};
+use crate::error::{DataError, Error, Result, SampleError};
 use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{Source, own_label};
@@ -13,22 +13,22 @@ const MOST_REPLACEMENTS: usize = 1000;
 
 /// Why a sample did not come about.
 #[derive(Debug)]
-pub(super) enum Trouble {
+pub(super) enum ProduceError {
     /// The sample's own fault: the policy decides.
-    Sample(Fault),
+    Sample(DataError),
     /// Anything else: the loader ends.
     Fatal(Error),
 }
 
-impl From<Fault> for Trouble {
-    fn from(fault: Fault) -> Self {
-        Trouble::Sample(fault)
+impl From<DataError> for ProduceError {
+    fn from(fault: DataError) -> Self {
+        ProduceError::Sample(fault)
     }
 }
 
-impl From<Error> for Trouble {
+impl From<Error> for ProduceError {
     fn from(error: Error) -> Self {
-        Trouble::Fatal(error)
+        ProduceError::Fatal(error)
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn produce(
     source: &dyn Source,
     wanted: SampleKey,
     faults: &mut Vec<SampleError>,
-    mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, Trouble>,
+    mut attempt: impl FnMut(SampleKey) -> Result<SampleRecord, ProduceError>,
 ) -> Result<SampleRecord> {
     let candidates = replacements(wanted, source.len()).take(MOST_REPLACEMENTS);
     for index in std::iter::once(wanted.index).chain(candidates) {
@@ -49,8 +49,8 @@ pub(super) fn produce(
                 let replaces = (key.index != wanted.index).then_some(wanted.index);
                 return Ok(SampleRecord { replaces, ..record });
             }
-            Err(Trouble::Fatal(error)) => return Err(error),
-            Err(Trouble::Sample(fault)) => fault,
+            Err(ProduceError::Fatal(error)) => return Err(error),
+            Err(ProduceError::Sample(fault)) => fault,
         };
         let location = source.location(key.index);
         let error = SampleError::new(key.index, location, fault);
@@ -92,7 +92,7 @@ pub(super) fn record(
         orientation: sample.orientation,
         trace: sample.trace,
         outcome,
-        finished_on_cpu: None,
+        cpu_fallback: None,
         tolerated: None,
         replaces: None,
         padding: false,

@@ -34,7 +34,7 @@ impl Loader {
         self.engine.harvest();
         let routes = self.engine.routes().into_iter().map(|lane| RouteCounts {
             route: lane.route.name(),
-            pictures: lane.pictures,
+            images: lane.images,
             busy: lane.busy * lane.place_seconds,
             places: lane.place_seconds,
         });
@@ -51,7 +51,7 @@ impl Loader {
     ///
     /// * [`Profile::memory`], the most memory in use at one time,
     /// * the longest of each [`Latency`](crate::measure::Latency),
-    /// * the images in [`Data::pictures`], which are examples of the data.
+    /// * the images in [`Data::images`], which are examples of the data.
     pub fn profile_since(&self, earlier: &Snapshot) -> Profile {
         let measured = self.measured().since(earlier);
         let memory = self.engine.memory(&self.plan.footprint);

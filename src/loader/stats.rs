@@ -32,7 +32,7 @@ pub struct Stats {
     /// `substituted`, and `skipped` (those whose place another sample took).
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples whose operators all ran on the CPU although the plan has some on the device, by reason.
-    pub finished_on_cpu: BTreeMap<&'static str, u64>,
+    pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
     /// Samples that were used although they are damaged, which needs `decode.strict = false`, by the sort of damage. Each is
@@ -101,7 +101,7 @@ pub struct EpochStats {
     /// Samples by what became of them.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that the CPU made, by reason.
-    pub finished_on_cpu: BTreeMap<&'static str, u64>,
+    pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
     pub faults: BTreeMap<&'static str, u64>,
     /// Damaged samples that were used all the same, by the sort of damage.
@@ -210,8 +210,8 @@ impl Counters {
             stats.images += 1;
             epoch.images += 1;
             of(&mut stats.outcomes, &mut epoch.outcomes, record.outcome.name(), 1);
-            if let Some(why) = record.finished_on_cpu {
-                of(&mut stats.finished_on_cpu, &mut epoch.finished_on_cpu, why, 1);
+            if let Some(why) = record.cpu_fallback {
+                of(&mut stats.cpu_fallback, &mut epoch.cpu_fallback, why, 1);
             }
             if let Some(damage) = record.tolerated {
                 of(&mut stats.tolerated, &mut epoch.tolerated, damage.name(), 1);

@@ -17,7 +17,7 @@ use crate::plan::Plan;
 use crate::tune::{Choice, Decision, Space, Tuner};
 
 use super::stats::push_latest;
-use super::{AheadReport, Loader};
+use super::{Loader, PrefetcherReport};
 
 /// What is shorter says nothing.
 const SHORTEST: Duration = Duration::from_millis(50);
@@ -57,8 +57,8 @@ impl Loader {
 
     /// How many samples are fetched ahead now, and why; `None` where the source is not remote. The most follow from
     /// `storage.read_ahead` and `storage.connections`, and memory is taken for so many; fewer are chosen where they are as good
-    /// ([`ReadAhead`](crate::tune::ReadAhead)), unless `loader.tune` is false.
-    pub fn read_ahead(&self) -> Option<AheadReport> {
+    /// ([`PrefetchDepth`](crate::tune::PrefetchDepth)), unless `loader.tune` is false.
+    pub fn read_ahead(&self) -> Option<PrefetcherReport> {
         self.check_process().ok()?;
         self.ahead.as_ref().map(|ahead| ahead.report())
     }

@@ -39,7 +39,7 @@ pub struct RouteCounts {
     /// `hardware`, `cuda`, `host` or `cpu`.
     pub route: &'static str,
     /// Images that were finished.
-    pub pictures: u64,
+    pub images: u64,
     /// Seconds in which its places were taken, all places together.
     pub busy: f64,
     /// Seconds in which there were places, all places together.
@@ -50,7 +50,7 @@ impl RouteCounts {
     /// What was counted after `earlier`.
     pub fn since(self, earlier: Self) -> Self {
         Self {
-            pictures: self.pictures - earlier.pictures,
+            images: self.images - earlier.images,
             busy: (self.busy - earlier.busy).max(0.0),
             places: (self.places - earlier.places).max(0.0),
             ..self

@@ -117,7 +117,7 @@ pub struct Snapshot {
     /// How all of this came to be.
     pub timeline: Vec<Moment>,
     /// Some of the images that were met since the loader was built.
-    pub pictures: Vec<Seen>,
+    pub images: Vec<Seen>,
     /// Pixels of all images.
     pub pixels: u64,
     /// Pixels of their windows, which were decoded.
@@ -312,7 +312,7 @@ impl Meters {
             steps: Steps { waited_on_device: self.waits.counts(), ..batches.consumer.all() },
             reads: self.read_contention.reads(),
             timeline: batches.timeline.kept().to_vec(),
-            pictures: by_thread.iter().flat_map(|meter| meter.pictures().kept().to_vec()).collect(),
+            images: by_thread.iter().flat_map(|meter| meter.images().kept().to_vec()).collect(),
             pixels: by_thread.iter().map(|meter| meter.pixels.load(Relaxed)).sum(),
             window_pixels: by_thread.iter().map(|meter| meter.window_pixels.load(Relaxed)).sum(),
         }
@@ -405,7 +405,7 @@ impl Snapshot {
                 .cloned()
                 .collect(),
             reads: self.reads.since(earlier.reads),
-            pictures: self.pictures.clone(),
+            images: self.images.clone(),
             pixels: self.pixels - earlier.pixels,
             window_pixels: self.window_pixels - earlier.window_pixels,
         }

@@ -22,7 +22,7 @@ impl Snapshot {
             mean_bytes: seen(Stage::Read).map_or(0.0, |it| mean(it.bytes, it.count)),
             mean_pixels: mean(measured.pixels, headers),
             mean_window_pixels: mean(measured.window_pixels, headers),
-            pictures: measured.pictures.clone(),
+            images: measured.images.clone(),
             read_slowdown: measured.reads.slowdown(),
             read_others: mean(measured.reads.others, measured.reads.reads),
             ..data
@@ -75,11 +75,11 @@ fn stage_profile(measured: &Snapshot, stage: Stage) -> Option<StageProfile> {
 
 fn routes(measured: &Snapshot) -> Vec<RouteProfile> {
     let share = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
-    let all: u64 = measured.routes.iter().map(|it| it.pictures).sum();
+    let all: u64 = measured.routes.iter().map(|it| it.images).sum();
     let routes = measured.routes.iter().map(|it| RouteProfile {
         route: it.route.to_string(),
-        pictures: it.pictures,
-        share: share(it.pictures as f64, all as f64),
+        images: it.images,
+        share: share(it.images as f64, all as f64),
         busy: share(it.busy, it.places).min(1.0),
         device: measured.device_of(Stage::DeviceDecode, it.route).and_then(DeviceCounts::time),
     });

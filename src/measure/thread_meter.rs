@@ -32,7 +32,7 @@ const FIRST: u64 = 1024;
 const NEVER: u64 = u64::MAX;
 
 /// Most images that a thread remembers.
-const PICTURES: usize = 64;
+const IMAGES: usize = 64;
 
 /// What one thread measures of itself. No other one writes to it.
 ///
@@ -65,7 +65,7 @@ pub struct ThreadMeter {
     over: AtomicU64,
     pub(super) pixels: AtomicU64,
     pub(super) window_pixels: AtomicU64,
-    pictures: Mutex<Spread<Seen, PICTURES>>,
+    images: Mutex<Spread<Seen, IMAGES>>,
     /// Who else is told; nobody by default.
     watch: Option<Box<Watch>>,
 }
@@ -174,7 +174,7 @@ impl ThreadMeter {
             over: AtomicU64::new(NEVER),
             pixels: AtomicU64::new(0),
             window_pixels: AtomicU64::new(0),
-            pictures: Mutex::default(),
+            images: Mutex::default(),
         }
     }
 
@@ -353,11 +353,11 @@ impl ThreadMeter {
 
     /// An image of which so many pixels will be decoded.
     #[inline]
-    pub fn saw(&self, picture: Seen, window_pixels: u64) {
-        bump(&self.pixels, u64::from(picture.width) * u64::from(picture.height));
+    pub fn saw(&self, image: Seen, window_pixels: u64) {
+        bump(&self.pixels, u64::from(image.width) * u64::from(image.height));
         bump(&self.window_pixels, window_pixels);
         if self.is_timed() {
-            self.pictures().add(|| picture);
+            self.images().add(|| image);
         }
     }
 
@@ -394,8 +394,8 @@ impl ThreadMeter {
         }
     }
 
-    pub(super) fn pictures(&self) -> MutexGuard<'_, Spread<Seen, PICTURES>> {
-        self.pictures.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn images(&self) -> MutexGuard<'_, Spread<Seen, IMAGES>> {
+        self.images.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn counts(&self) -> [StageCounts; STAGES] {

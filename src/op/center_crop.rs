@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_smaller_picture_has_the_smaller_half_of_the_padding_first() {
+    fn a_smaller_image_has_the_smaller_half_of_the_padding_first() {
         assert_eq!([first(8, 11), first(8, 12), first(7, 8)], [-1, -2, 0]);
     }
 }

@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_demanded_is_the_part_inside_of_the_picture() {
+    fn what_is_demanded_is_the_part_inside_of_the_image() {
         let demanded = |x, y| {
             let params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
             let output = params.whole();
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crop_of_a_crop_is_traced_to_the_picture() {
+    fn a_crop_of_a_crop_is_traced_to_the_image() {
         let mut traced = Trace::new(Size::new(100, 100));
         let outer = Params::new((10, 20), Size::new(50, 50), Size::new(100, 100), [0.0; 3]);
         trace(&outer, &mut traced);

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_the_padded_picture_is_drawn_and_no_other() {
+    fn every_place_of_the_padded_image_is_drawn_and_no_other() {
         let op = RandomCrop::to(1, 1);
         assert_eq!(places(op, 6, [2, 1], 4), [-2, -1, 0, 1, 2, 3]);
         assert_eq!(places(op, 6, [0, 0], 6), [0]);

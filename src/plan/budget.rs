@@ -65,16 +65,16 @@ impl Counts {
             let prefetch = plan.prefetch;
             return Self { reading: 0, hardware_group: 0, decoders: 0, group: 0, prefetch };
         };
-        let hardware = device.has(Route::Hardware);
+        let hardware = device.has(Route::NvjpegHardware);
         // A decode state is taken until the device is done with it. Where there are engines, they do the most.
         let most = if hardware { 4 } else { 8 };
         Self {
             reading: workers,
             // An image for each of the seven engines of a large GPU, in each of two calls.
             hardware_group: if hardware { 7 } else { 0 },
-            decoders: if device.has(Route::Cuda) {
+            decoders: if device.has(Route::NvjpegGpu) {
                 most.min(workers)
-            } else if device.has(Route::Host) {
+            } else if device.has(Route::NvjpegHybrid) {
                 most.min(on_cpu(plan))
             } else {
                 0

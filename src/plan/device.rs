@@ -36,7 +36,7 @@ pub struct DevicePlan {
     /// Room for the coefficient tables of a sample. What needs more is made on the CPU.
     pub table_bytes: usize,
     /// Pixels of the largest image that nvJPEG's buffers have room for, whatever its window.
-    pub picture_pixels: usize,
+    pub image_pixels: usize,
     /// Page-locked buffers for what the CPU made.
     pub uploads: usize,
     /// Bytes of one: the pixels of a window where `cpu` is among the routes, and a finished sample in any case.
@@ -88,9 +88,9 @@ pub mod rows {
     /// nvJPEG's own buffers for a route; the route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
         match route {
-            Route::Hardware => "nvjpeg hardware",
-            Route::Cuda => "nvjpeg cuda",
-            Route::Host => "nvjpeg host",
+            Route::NvjpegHardware => "nvjpeg hardware",
+            Route::NvjpegGpu => "nvjpeg cuda",
+            Route::NvjpegHybrid => "nvjpeg host",
             Route::Cpu => "nvjpeg none",
         }
     }
@@ -129,11 +129,11 @@ impl DevicePlan {
     pub(super) fn new(plan: &Plan, facts: &Facts, routes: Vec<Route>) -> Self {
         let planned = DeviceSplit::new(plan, plan.cpu_steps());
         let limits = &plan.settings.limits;
-        let page_pixels = (facts.picture.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
+        let page_pixels = (facts.image.pixels().saturating_mul(HEAD_ROOM.0) / HEAD_ROOM.1)
             .max(LEAST_PAGE_PIXELS)
             .min(limits.max_pixels)
             .min(MOST_PAGE_PIXELS) as usize;
-        let side = u64::from(facts.picture.width.max(facts.picture.height));
+        let side = u64::from(facts.image.width.max(facts.image.height));
         let page_rows = (side * HEAD_ROOM.0 / HEAD_ROOM.1).max(LEAST_PAGE_PIXELS.isqrt());
         let encoded_bytes = match plan.decode {
             Place::Gpu => facts.largest_bytes.min(limits.max_file_bytes) as usize,
@@ -147,7 +147,7 @@ impl DevicePlan {
             hardware_group: 0,
             pages: 0,
             encoded_bytes: aligned(encoded_bytes.min(ENCODED_BYTES_PER_PIXEL * page_pixels)),
-            picture_pixels: page_pixels,
+            image_pixels: page_pixels,
             uploads: 0,
             upload_bytes: aligned(plan.shape.sample_bytes()),
             routes: Vec::new(),
@@ -175,9 +175,9 @@ impl DevicePlan {
         let routes = self.routes.iter().map(|it| {
             let decoders = match it.route {
                 // One group is decoded while the call for the next one is made.
-                Route::Hardware => counts.hardware_group.min(2),
-                Route::Cuda => counts.decoders,
-                Route::Host => counts.decoders.min(on_cpu),
+                Route::NvjpegHardware => counts.hardware_group.min(2),
+                Route::NvjpegGpu => counts.decoders,
+                Route::NvjpegHybrid => counts.decoders.min(on_cpu),
                 Route::Cpu => on_cpu,
             };
             self.route(it.route, decoders)
@@ -221,7 +221,7 @@ impl DevicePlan {
         let launch = format!("{} samples x ({} B + tables)", self.group, self.sample_bytes());
         let slot = format!("{}, {prefetch} ahead + 1", plan.shape);
         let nvjpeg = |route: &RoutePlan| match route.route {
-            Route::Hardware => format!("{} pictures in a call, estimated", self.hardware_group),
+            Route::NvjpegHardware => format!("{} images in a call, estimated", self.hardware_group),
             _ => "decode states, estimated".to_string(),
         };
 
@@ -248,18 +248,20 @@ impl DevicePlan {
 
     /// A route with so many decode states. No device has confirmed the estimates of nvJPEG's buffers.
     fn route(&self, route: Route, decoders: usize) -> RoutePlan {
-        let pixels = self.picture_pixels;
+        let pixels = self.image_pixels;
         let coefficients = COEFFICIENT_BYTES * pixels;
         let decoded = coefficients + PLANE_BYTES * pixels + DEVICE_SLACK_BYTES;
         let files = self.hardware_group * self.encoded_bytes;
         let (device_bytes, pinned_bytes) = match route {
             Route::Cpu => (0, 0),
             // Coefficients are decoded into page-locked memory and copied.
-            Route::Host => (decoded, coefficients + PINNED_SLACK_BYTES),
+            Route::NvjpegHybrid => (decoded, coefficients + PINNED_SLACK_BYTES),
             // The file is copied and its coefficients are decoded there.
-            Route::Cuda => (decoded + self.encoded_bytes, self.encoded_bytes + PINNED_SLACK_BYTES),
+            Route::NvjpegGpu => {
+                (decoded + self.encoded_bytes, self.encoded_bytes + PINNED_SLACK_BYTES)
+            }
             // The files are copied, and the engines write planes.
-            Route::Hardware => (
+            Route::NvjpegHardware => (
                 files + self.hardware_group * PLANE_BYTES * pixels + DEVICE_SLACK_BYTES,
                 files + PINNED_SLACK_BYTES,
             ),

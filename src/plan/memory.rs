@@ -25,7 +25,7 @@ const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
     // The thread that feeds the engines makes what they refuse.
-    let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::Hardware));
+    let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::NvjpegHardware));
     let workers = plan.workers.most as u64 + u64::from(engines);
     let SampleRoom { share, large } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
@@ -38,7 +38,7 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
         }
         _ => rows.add(Memory::Host, "encoded pages", share.file, workers, note),
     }
-    let note = format!("tables, rows and windows of a {} picture", facts.picture);
+    let note = format!("tables, rows and windows of a {} image", facts.image);
     rows.add(Memory::Host, "worker scratch", share.scratch(), workers, note);
     let note = "rows; coefficients of JPEGs of several scans, whole interlaced PNGs and WebPs";
     let decoder = sum([share.library, sum(share.decoder)]);
@@ -103,8 +103,8 @@ fn add_caches(plan: &Plan, facts: &Facts, rows: &mut Footprint) {
     }
     if let Some(bytes) = decoded {
         rows.add(Memory::Host, "decoded cache", bytes, 1, note);
-        let note = format!("whole {} pictures for the decoded cache", facts.picture);
+        let note = format!("whole {} images for the decoded cache", facts.image);
         let workers = plan.workers.most as u64;
-        rows.add(Memory::Host, "whole pictures", sum(plan.room.share.whole), workers, note);
+        rows.add(Memory::Host, "whole images", sum(plan.room.share.whole), workers, note);
     }
 }

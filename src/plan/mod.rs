@@ -80,8 +80,8 @@ pub struct Facts {
     /// Bytes of the largest sample.
     pub largest_bytes: u64,
     /// The largest image among those that were looked at.
-    pub picture: Size,
-    /// The samples that were looked at. Where there are none, every sample counts as `picture`, decoded already.
+    pub image: Size,
+    /// The samples that were looked at. Where there are none, every sample counts as `image`, decoded already.
     pub looked: Vec<Looked>,
     /// Whether these are all samples of the source that can be used.
     pub looked_at_all: bool,
@@ -244,7 +244,7 @@ impl Plan {
             && settings.cache.decoded.is_some()
             && !device.has(Route::Cpu)
         {
-            let problem = "kept pictures come to the device by the route cpu, which decode.routes leaves out; allow it, \
+            let problem = "kept images come to the device by the route cpu, which decode.routes leaves out; allow it, \
                            or leave the cache out";
             return Err(Error::config("cache.decoded", problem));
         }

@@ -1,7 +1,7 @@
 //! Host memory that one sample takes of its worker: computed from its header, the same way for the footprint and for the
 //! check before the sample is made, so that the two cannot drift apart.
 
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::footprint;
 use crate::geometry::Size;
 use crate::header::{DecodeMemory, Format, Header};
@@ -111,7 +111,7 @@ impl SampleRoom {
     ///
     /// # Errors
     /// [`Reason::Oversized`] where that is more than there is for large samples.
-    pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, Fault> {
+    pub fn beyond(&self, size: Size, need: &SampleMemory) -> Result<u64, DataError> {
         let (needed, share) = (need.total(), self.share.total());
         let beyond = needed.saturating_sub(share);
         if beyond <= self.large {
@@ -130,7 +130,7 @@ impl SampleRoom {
                 beyond - large,
             ),
         };
-        Err(Fault::new(Reason::Oversized, problem))
+        Err(DataError::new(Reason::Oversized, problem))
     }
 }
 
@@ -167,9 +167,9 @@ impl Plan {
     }
 
     /// Adds tables, rows and windows of the chain, for an upright image of this size.
-    fn add_chain(&self, picture: Size, turned: bool, need: &mut SampleMemory) {
+    fn add_chain(&self, image: Size, turned: bool, need: &mut SampleMemory) {
         let mut steps = Vec::with_capacity(self.steps.len());
-        let mut size = picture;
+        let mut size = image;
         for (place, step) in self.steps.iter().enumerate() {
             let (output, params) = step.operator.prepare(size, &mut first_draw(place as u16));
             let fusion = step.operator.fusion(&params);
@@ -227,7 +227,7 @@ impl Plan {
         if facts.looked.is_empty() {
             let header = Header {
                 format: Format::Pixels,
-                size: facts.picture,
+                size: facts.image,
                 orientation: Default::default(),
                 jpeg: None,
             };

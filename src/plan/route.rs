@@ -6,28 +6,38 @@ use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
 
 /// One way from a JPEG's bytes to pixels on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum Route {
     /// The GPU's JPEG engines; many images in one call.
-    Hardware,
+    #[serde(alias = "nvjpeg-hardware")]
+    #[serde(alias = "nvjpeg-hardware")]
+    #[serde(alias = "hardware")]
+    NvjpegHardware,
     /// Entropy decoding and everything else in kernels of the GPU.
-    Cuda,
+    #[serde(alias = "nvjpeg-gpu")]
+    #[serde(alias = "nvjpeg-gpu")]
+    #[serde(alias = "cuda")]
+    NvjpegGpu,
     /// Entropy decoding on the CPU, the rest on the GPU.
-    Host,
+    #[serde(alias = "nvjpeg-hybrid")]
+    #[serde(alias = "nvjpeg-hybrid")]
+    #[serde(alias = "host")]
+    NvjpegHybrid,
     /// libjpeg-turbo on the CPU; the window's pixels are uploaded.
     Cpu,
 }
 
 impl Route {
     /// All of them.
-    pub const ALL: [Route; 4] = [Route::Hardware, Route::Cuda, Route::Host, Route::Cpu];
+    pub const ALL: [Route; 4] =
+        [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid, Route::Cpu];
 
     /// The name in settings and reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Route::Hardware => "hardware",
-            Route::Cuda => "cuda",
-            Route::Host => "host",
+            Route::NvjpegHardware => "nvjpeg-hardware",
+            Route::NvjpegGpu => "nvjpeg-gpu",
+            Route::NvjpegHybrid => "nvjpeg-hybrid",
             Route::Cpu => "cpu",
         }
     }
@@ -81,14 +91,14 @@ impl Route {
             ColorSpace::Unknown => return Err("two components"),
         }
         let sides = [header.size.width, header.size.height];
-        let largest = if self == Route::Hardware { MOST_HARDWARE } else { MOST };
+        let largest = if self == Route::NvjpegHardware { MOST_HARDWARE } else { MOST };
         if sides.iter().any(|&side| side > largest) {
             return Err("too wide or too high");
         }
         if jpeg.sampling() == Sampling::Other {
             return Err("an unusual sampling");
         }
-        if self == Route::Host {
+        if self == Route::NvjpegHybrid {
             return if reduction > 1 { Err(REDUCED) } else { Ok(()) };
         }
         if jpeg.is_progressive() {
@@ -101,11 +111,11 @@ impl Route {
             return Err("unusual sampling factors");
         }
         match self {
-            Route::Hardware if matches!(jpeg.sampling(), Sampling::S411 | Sampling::S410) => {
+            Route::NvjpegHardware if matches!(jpeg.sampling(), Sampling::S411 | Sampling::S410) => {
                 Err("4:1:1 or 4:1:0")
             }
-            Route::Cuda if jpeg.frame != FrameKind::Baseline => Err("extended sequential"),
-            Route::Cuda if reduction > 1 => Err(REDUCED),
+            Route::NvjpegGpu if jpeg.frame != FrameKind::Baseline => Err("extended sequential"),
+            Route::NvjpegGpu if reduction > 1 => Err(REDUCED),
             _ => Ok(()),
         }
     }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::error::{Fault, reserve};
+use crate::error::{DataError, reserve};
 use crate::geometry::{Orientation, Roi, Size};
 use crate::header::{Format, Header};
 use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
@@ -54,7 +54,7 @@ impl Plan {
         key: SampleKey,
         header: &Header,
         out: &mut SamplePlan,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         self.check_pixels(header)?;
         out.orientation = if self.settings.decode.orientation {
             header.orientation
@@ -101,16 +101,16 @@ impl Plan {
     }
 
     /// Most entries of all coefficient tables of an image of this size.
-    pub(super) fn table_len(&self, picture: Size) -> usize {
+    pub(super) fn table_len(&self, image: Size) -> usize {
         let wanted = Size::new(self.shape.width, self.shape.height);
-        let side = picture.width.max(picture.height).max(1);
-        let bounds = Bounds { pixels: picture.pixels(), side, wanted: Some(wanted) };
+        let side = image.width.max(image.height).max(1);
+        let bounds = Bounds { pixels: image.pixels(), side, wanted: Some(wanted) };
         let lens = self.steps.iter().map(|step| step.operator.table_len(bounds));
         lens.fold(0, usize::saturating_add)
     }
 
     /// Refuses an image before memory is taken for its pixels.
-    pub fn check_pixels(&self, header: &Header) -> Result<(), Fault> {
+    pub fn check_pixels(&self, header: &Header) -> Result<(), DataError> {
         self.settings.limits.check_size(header.size)
     }
 
@@ -119,7 +119,8 @@ impl Plan {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
                 device.has(Route::Cpu)
-                    || device.has(Route::Hardware) && Route::Hardware.takes(header, 2).is_ok()
+                    || device.has(Route::NvjpegHardware)
+                        && Route::NvjpegHardware.takes(header, 2).is_ok()
             })
     }
 

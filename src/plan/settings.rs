@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{DataError, Error, Reason, Result};
 use crate::footprint::{byte_size, some_byte_size};
 use crate::geometry::Size;
 use crate::op::{Operator, Placement, Resize};
@@ -253,8 +253,8 @@ impl Limits {
     ///
     /// # Errors
     /// [`Reason::Oversized`], with the key.
-    pub fn check_size(&self, size: Size) -> Result<(), Fault> {
-        let oversized = |problem| Err(Fault::new(Reason::Oversized, problem));
+    pub fn check_size(&self, size: Size) -> Result<(), DataError> {
+        let oversized = |problem| Err(DataError::new(Reason::Oversized, problem));
         let (pixels, side) = (size.pixels(), size.width.max(size.height));
         if pixels > self.max_pixels {
             let limit = self.max_pixels;
@@ -347,7 +347,7 @@ impl CacheSettings {
             check_bytes(key, bytes.unwrap_or(0))?;
         }
         if self.decoded.is_some() && decode.prescale {
-            let problem = "keeps pictures at their full size, and decode.prescale asks for reduced ones; leave one out";
+            let problem = "keeps images at their full size, and decode.prescale asks for reduced ones; leave one out";
             return Err(Error::config("cache.decoded", problem));
         }
         match self.presize {

@@ -31,8 +31,8 @@ fn look(path: &Path) -> Result<SourceSettings> {
             let head = head(&path.join(&entry.name)).ok()?;
             recognise(path, &entry.name.to_string_lossy(), &head, true)
         });
-        let pictures = || SourceSettings::new::<Directory>(vec![path.into()], Default::default());
-        return Ok(found.into_iter().next().unwrap_or_else(pictures));
+        let images = || SourceSettings::new::<Directory>(vec![path.into()], Default::default());
+        return Ok(found.into_iter().next().unwrap_or_else(images));
     }
     let head = head(path).map_err(io)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();

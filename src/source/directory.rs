@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Configured, Expected, HostPage, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
 use super::{file, left_out, settings};
-use crate::error::{Error, Fault, Redacted, Result};
+use crate::error::{Error, DataError, Redacted, Result};
 use crate::storage::{self, Stamp};
 
 pub use classes::DirectorySettings;
@@ -274,7 +274,7 @@ impl Source for Directory {
         Redacted::path(&self.path(index)).into_string()
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let path = self.path(index);
         match self.stamps.get(index as usize) {
             Some(stamp) => file::read_object(&path, Some(*stamp), page, limit),
@@ -295,7 +295,7 @@ impl Source for Directory {
         page: &mut HostPage,
         most: usize,
         limit: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, DataError> {
         file::read_head(self, (index, &self.path(index)), page, most, limit)
     }
 

@@ -4,14 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Expected, HostPage, Page, Source};
-use crate::error::{Fault, Reason};
+use crate::error::{DataError, Reason};
 use crate::storage::{self, Fetch, File, Stamp};
 
 /// Bytes of a path or URL, at most: twice what Linux opens.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
 
 /// Reads the whole file. A file that shrinks meanwhile gives what it has; one that grows, its old size.
-pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
     if storage::is_url(path) {
         return read_object(path, None, page, limit);
     }
@@ -39,7 +39,7 @@ pub fn read_head(
     page: &mut HostPage,
     most: usize,
     limit: u64,
-) -> Result<u64, Fault> {
+) -> Result<u64, DataError> {
     match source.has_heads() {
         true => read_first(path, page, most, limit),
         false => source.read(index, page, limit).map(|()| page.bytes().len() as u64),
@@ -47,7 +47,7 @@ pub fn read_head(
 }
 
 /// Reads the first bytes of a local file, and gives the length of the whole file.
-fn read_first(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Result<u64, Fault> {
+fn read_first(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Result<u64, DataError> {
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.stamp().map_err(unreadable)?.len;
     check_size(bytes, limit)?;
@@ -63,7 +63,7 @@ pub fn read_object(
     stamp: Option<Stamp>,
     page: &mut dyn Page,
     limit: u64,
-) -> Result<(), Fault> {
+) -> Result<(), DataError> {
     let fetch = storage::fetch(url, stamp, limit).map_err(unreadable)?;
     take(fetch, limit, page)
 }
@@ -73,7 +73,7 @@ pub fn expect(url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     let fetch = storage::fetch(&url, stamp, limit);
     Box::new(move |page, most| {
         match fetch.map_err(unreadable).and_then(|it| take(it, limit.min(most), page)) {
-            Err(Fault { reason: Reason::Oversized, .. }) if most > limit => {
+            Err(DataError { reason: Reason::Oversized, .. }) if most > limit => {
                 read_object(&url, stamp, page, most)
             }
             read => read,
@@ -81,7 +81,7 @@ pub fn expect(url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
     })
 }
 
-fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), Fault> {
+fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), DataError> {
     let bytes = fetch.wait().map_err(|error| match error.kind() {
         io::ErrorKind::FileTooLarge => too_large(&error.to_string(), limit),
         _ => unreadable(error),
@@ -92,17 +92,17 @@ fn take(fetch: Fetch, limit: u64, page: &mut dyn Page) -> Result<(), Fault> {
 }
 
 /// Refuses a sample before memory is taken for it.
-pub fn check_size(bytes: u64, limit: u64) -> Result<(), Fault> {
+pub fn check_size(bytes: u64, limit: u64) -> Result<(), DataError> {
     if bytes > limit { Err(too_large(&bytes.to_string(), limit)) } else { Ok(()) }
 }
 
-fn too_large(bytes: &str, limit: u64) -> Fault {
+fn too_large(bytes: &str, limit: u64) -> DataError {
     let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
-    Fault::new(Reason::Oversized, problem)
+    DataError::new(Reason::Oversized, problem)
 }
 
-fn unreadable(error: io::Error) -> Fault {
-    Fault::io(&error)
+fn unreadable(error: io::Error) -> DataError {
+    DataError::io(&error)
 }
 
 /// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set. Of objects at most 256, which

@@ -1,7 +1,7 @@
 //! Images that are in memory already.
 
 use super::{Page, Source, file};
-use crate::error::{Error, Fault, Result};
+use crate::error::{DataError, Error, Result};
 
 /// Encoded images in memory, each with a label.
 pub struct Memory {
@@ -31,7 +31,7 @@ impl Source for Memory {
         format!("memory[{index}]")
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let bytes = &self.samples[index as usize].0;
         file::check_size(bytes.len() as u64, limit)?;
         page.space(bytes.len())?.copy_from_slice(bytes);

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Deserializer};
 
 use crate::annotation::{Canvas, Object};
-use crate::error::{Fault, Result, reserve};
+use crate::error::{DataError, Result, reserve};
 
 #[cfg(feature = "beton")]
 pub use beton::BetonSettings;
@@ -137,7 +137,7 @@ pub trait Source: Send + Sync {
 
     /// Reads a sample's encoded bytes into `page`, at most `limit` of them. May be called from many threads
     /// at once. An empty sample is not a fault here: the header's parser names it.
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault>;
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError>;
 
     /// What changes whenever the bytes of a sample do, without reading them: the length and the time of its file, the tag
     /// of its object. `None`, the default, where only the bytes tell. `feedwater pack` asks it before it goes on.
@@ -154,7 +154,7 @@ pub trait Source: Send + Sync {
         page: &mut HostPage,
         most: usize,
         limit: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, DataError> {
         let _ = most;
         self.read(index, page, limit)?;
         Ok(page.bytes().len() as u64)
@@ -253,7 +253,7 @@ pub trait Source: Send + Sync {
 }
 
 /// A sample that is on its way: called with a page and the limit of [`Source::read`], it waits and does what that does.
-pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), Fault> + Send>;
+pub type Expected = Box<dyn FnOnce(&mut dyn Page, u64) -> Result<(), DataError> + Send>;
 
 /// One sample of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -288,7 +288,7 @@ pub trait Page {
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory) where it cannot be allocated.
-    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault>;
+    fn space(&mut self, len: usize) -> Result<&mut [u8], DataError>;
     /// Keeps the first `len` bytes of the space.
     fn truncate(&mut self, len: usize);
 }
@@ -318,7 +318,7 @@ impl HostPage {
 }
 
 impl Page for HostPage {
-    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+    fn space(&mut self, len: usize) -> Result<&mut [u8], DataError> {
         self.len = 0;
         if self.data.len() < len {
             reserve::renew(&mut self.data, len)?;

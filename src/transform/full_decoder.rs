@@ -1,7 +1,7 @@
 //! Whole images, as they are or resized: for the decoded cache, and for what is packed.
 
 use crate::decode::HostDecoder;
-use crate::error::{Fault, reserve};
+use crate::error::{DataError, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::Image;
@@ -57,7 +57,7 @@ impl FullDecoder {
         bytes: &[u8],
         header: &Header,
         decoder: &mut HostDecoder,
-    ) -> Result<(Orientation, Vec<u8>), Fault> {
+    ) -> Result<(Orientation, Vec<u8>), DataError> {
         match self.resize {
             Some((_, resize)) if self.resizes(header) => {
                 let pixels = self.resized(&resize, bytes, header, decoder)?;
@@ -98,7 +98,7 @@ impl FullDecoder {
         bytes: &[u8],
         header: &Header,
         decoder: &mut HostDecoder,
-    ) -> Result<Vec<u8>, Fault> {
+    ) -> Result<Vec<u8>, DataError> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
         // Taken, so that an image that fails leaves nothing behind.
@@ -135,7 +135,7 @@ impl FullDecoder {
     }
 
     /// Memory for an image of this size.
-    fn room(&mut self, size: Size) -> Result<Vec<u8>, Fault> {
+    fn room(&mut self, size: Size) -> Result<Vec<u8>, DataError> {
         let mut pixels = std::mem::take(&mut self.pixels);
         reserve::renew(&mut pixels, 3 * size.pixels() as usize)?;
         Ok(pixels)

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use crate::decode::HostDecoder;
-use crate::error::{Fault, reserve};
+use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::header::Header;
 use crate::image::{HostImage, Image, PixelType};
@@ -30,7 +30,7 @@ pub struct HostTransform {
 
 /// An image that is to be decoded, and what is to be done with it.
 #[derive(Clone, Copy)]
-pub struct Picture<'a> {
+pub struct EncodedImage<'a> {
     /// Its file.
     pub bytes: &'a [u8],
     /// The file's header.
@@ -80,23 +80,23 @@ impl HostTransform {
     /// Decodes an image and runs all operators; `out` is its part of the batch.
     pub fn run(
         &mut self,
-        picture: Picture<'_>,
+        encoded: EncodedImage<'_>,
         decoder: &mut HostDecoder,
         out: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         self.stream.busy = Duration::ZERO;
-        let Picture { plan, sample, .. } = picture;
+        let EncodedImage { plan, sample, .. } = encoded;
         match resampling(plan, sample) {
             Some(job) => {
                 if let Some(steps) = tail_of(plan, sample, job.place + 1) {
-                    return self.stream(picture, decoder, job, steps, out);
+                    return self.stream(encoded, decoder, job, steps, out);
                 }
-                self.resample(picture, decoder, job)?;
-                self.finish(picture, job.place + 1, out)?;
+                self.resample(encoded, decoder, job)?;
+                self.finish(encoded, job.place + 1, out)?;
             }
             None => {
-                self.decode_stored(picture, decoder)?;
-                self.finish(picture, 0, out)?;
+                self.decode_stored(encoded, decoder)?;
+                self.finish(encoded, 0, out)?;
             }
         }
         Ok(())
@@ -106,25 +106,25 @@ impl HostTransform {
     /// the device, upright.
     pub fn run_prefix(
         &mut self,
-        picture: Picture<'_>,
+        encoded: EncodedImage<'_>,
         decoder: &mut HostDecoder,
         steps: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         self.stream.busy = Duration::ZERO;
-        let job = resampling(picture.plan, picture.sample).filter(|job| job.place < steps);
+        let job = resampling(encoded.plan, encoded.sample).filter(|job| job.place < steps);
         let done = match job {
             Some(job) => {
-                self.resample(picture, decoder, job)?;
+                self.resample(encoded, decoder, job)?;
                 job.place + 1
             }
             None => {
-                self.decode_stored(picture, decoder)?;
+                self.decode_stored(encoded, decoder)?;
                 0
             }
         };
         let begin = Instant::now();
         for place in done..steps {
-            self.apply(picture, place)?;
+            self.apply(encoded, place)?;
         }
         self.stream.busy += begin.elapsed();
         Ok(())
@@ -138,16 +138,16 @@ impl HostTransform {
     /// Decodes, resamples and stores row by row; nothing of the image is kept.
     fn stream(
         &mut self,
-        picture: Picture<'_>,
+        encoded: EncodedImage<'_>,
         decoder: &mut HostDecoder,
         job: Resampling,
         steps: TailSteps,
         out: &mut [u8],
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
-        let window = picture.sample.steps[job.place].output;
+        let window = encoded.sample.steps[job.place].output;
         let tail = tail_for(&mut self.tail, steps.normalize, dtype, layout);
-        self.stream.run(picture, decoder, job, |y, row| {
+        self.stream.run(encoded, decoder, job, |y, row| {
             let y = y - window.y;
             let y = if steps.mirror_y { height - 1 - y } else { y };
             tail.store_row(row, y, (width, height), steps.mirror_x, out);
@@ -157,20 +157,20 @@ impl HostTransform {
     /// Decodes and resamples into an image.
     fn resample(
         &mut self,
-        picture: Picture<'_>,
+        encoded: EncodedImage<'_>,
         decoder: &mut HostDecoder,
         job: Resampling,
-    ) -> Result<(), Fault> {
-        let image = self.images.begin(picture.sample.steps[job.place].output)?;
-        self.stream.run(picture, decoder, job, |y, row| image.row_mut(y).copy_from_slice(row))
+    ) -> Result<(), DataError> {
+        let image = self.images.begin(encoded.sample.steps[job.place].output)?;
+        self.stream.run(encoded, decoder, job, |y, row| image.row_mut(y).copy_from_slice(row))
     }
 
     /// Decodes the window upright into an image.
     fn decode_stored(
         &mut self,
-        Picture { bytes, header, sample, .. }: Picture<'_>,
+        EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
         decoder: &mut HostDecoder,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let image = self.images.begin(sample.window)?;
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
         decoder.decode(bytes, header, stored_window, reduction, &mut |y, row| {
@@ -186,17 +186,22 @@ impl HostTransform {
     }
 
     /// Runs the operators from number `place` on, on the image, and stores what comes out.
-    fn finish(&mut self, picture: Picture<'_>, place: usize, out: &mut [u8]) -> Result<(), Fault> {
+    fn finish(
+        &mut self,
+        encoded: EncodedImage<'_>,
+        place: usize,
+        out: &mut [u8],
+    ) -> Result<(), DataError> {
         let begin = (!self.stream.untimed).then(Instant::now);
-        self.operate(picture, place)?;
-        self.store(picture, out);
+        self.operate(encoded, place)?;
+        self.store(encoded, out);
         self.stream.busy += begin.map_or(Duration::ZERO, |begin| begin.elapsed());
         Ok(())
     }
 
     /// Runs the operators from number `place` on, on the image, until storing can do the rest.
-    fn operate(&mut self, picture: Picture<'_>, place: usize) -> Result<(), Fault> {
-        let Picture { plan, sample, .. } = picture;
+    fn operate(&mut self, encoded: EncodedImage<'_>, place: usize) -> Result<(), DataError> {
+        let EncodedImage { plan, sample, .. } = encoded;
         self.stored = place;
         while self.stored < plan.steps.len() {
             if self.image().pixels() == PixelType::U8
@@ -204,7 +209,7 @@ impl HostTransform {
             {
                 break;
             }
-            self.apply(picture, self.stored)?;
+            self.apply(encoded, self.stored)?;
             self.stored += 1;
         }
         Ok(())
@@ -213,9 +218,9 @@ impl HostTransform {
     /// Runs operator number `place` on the image.
     fn apply(
         &mut self,
-        Picture { plan, sample, .. }: Picture<'_>,
+        EncodedImage { plan, sample, .. }: EncodedImage<'_>,
         place: usize,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let (op, step) = (&plan.steps[place], &sample.steps[place]);
         let table = &sample.table[step.table.clone()];
         let stream = &mut self.stream;
@@ -234,7 +239,7 @@ impl HostTransform {
     }
 
     /// Stores what [`operate`](Self::operate) left; operators that only move and map bytes are run by that.
-    fn store(&mut self, Picture { plan, sample, .. }: Picture<'_>, out: &mut [u8]) {
+    fn store(&mut self, EncodedImage { plan, sample, .. }: EncodedImage<'_>, out: &mut [u8]) {
         let TensorShape { width, height, dtype, layout, .. } = self.shape;
         let (HostImage::U8(image), Some(steps)) =
             (self.images.current(), tail_of(plan, sample, self.stored))
@@ -297,7 +302,7 @@ impl RowStream {
         table: &[i32],
         image: &Image<u8>,
         out: &mut Image<u8>,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let Self { resampler, line, .. } = self;
         resampler.begin(params, table, image.window())?;
         lengthen(line, params.wanted().width)?;
@@ -308,11 +313,11 @@ impl RowStream {
     /// Decodes an image and gives each row that comes out of the resampler to `sink`.
     fn run(
         &mut self,
-        Picture { bytes, header, sample, .. }: Picture<'_>,
+        EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
         decoder: &mut HostDecoder,
         job: Resampling,
         mut sink: impl FnMut(u32, &[u8]),
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let Self { resampler, line, busy, untimed } = self;
         let step = &sample.steps[job.place];
         resampler.begin(&job.params, &sample.table[step.table.clone()], step.input)?;
@@ -332,7 +337,7 @@ impl RowStream {
 }
 
 /// Makes `line` hold `pixels` RGB pixels, without allocating more than that.
-fn lengthen(line: &mut Vec<u8>, pixels: u32) -> Result<(), Fault> {
+fn lengthen(line: &mut Vec<u8>, pixels: u32) -> Result<(), DataError> {
     reserve::renew(line, 3 * pixels as usize)
 }
 
@@ -411,7 +416,7 @@ impl Images {
     }
 
     /// Begins a sample: a window of bytes, whose values are unspecified.
-    fn begin(&mut self, window: Roi) -> Result<&mut Image<u8>, Fault> {
+    fn begin(&mut self, window: Roi) -> Result<&mut Image<u8>, DataError> {
         self.at = (PixelType::U8, 0);
         match &mut self.bytes[0] {
             HostImage::U8(image) => {
@@ -427,8 +432,8 @@ impl Images {
         &mut self,
         pixels: PixelType,
         window: Roi,
-        make: impl FnOnce(&HostImage, &mut HostImage) -> Result<(), Fault>,
-    ) -> Result<(), Fault> {
+        make: impl FnOnce(&HostImage, &mut HostImage) -> Result<(), DataError>,
+    ) -> Result<(), DataError> {
         let next = (pixels, if pixels == self.at.0 { 1 - self.at.1 } else { 0 });
         let images = match pixels {
             PixelType::U8 => &mut self.bytes,

@@ -4,4 +4,4 @@ mod full_decoder;
 mod host;
 
 pub use full_decoder::FullDecoder;
-pub use host::{HostTransform, Picture};
+pub use host::{EncodedImage, HostTransform};

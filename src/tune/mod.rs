@@ -30,10 +30,10 @@ use feedwater_insight::model::{Model, Service};
 
 use search::search;
 
-pub use ahead::{AheadDecision, ReadAhead, TakenBatch};
+pub use prefetch_depth::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
-mod ahead;
 mod device_split;
+mod prefetch_depth;
 mod search;
 
 /// Most choices that are tried before one is taken.

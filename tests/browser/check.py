@@ -1,7 +1,7 @@
 """Looks at pages of reports in a real browser, without a network: check.py FOLDER
 
 FOLDER holds the pages, and for each page of one report the rates that Rust has for what is done to the sliders here
-(`write_pages_for_the_browser` in tests/explain_html.rs and tests/explain_ranks.rs). Pictures of the pages are left beside them.
+(`write_pages_for_the_browser` in tests/explain_html.rs and tests/explain_ranks.rs). Images of the pages are left beside them.
 """
 
 import json
@@ -192,7 +192,7 @@ class Check:
             self.quiet(page)
             page.size(how["width"], 900)
             page.size(how["width"], page.value("document.documentElement.scrollHeight"))
-            page.picture(self.file.with_name(f"{self.file.stem}-{name}.png"))
+            page.image(self.file.with_name(f"{self.file.stem}-{name}.png"))
             if name == "dark":
                 page.media(dark=True, medium="print")
                 found = page.value(CONTRASTS)

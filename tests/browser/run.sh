@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The pages of a report and of several ranks in a real browser: installs Debian's chromium-headless-shell where no Chromium is found, writes pages
-# with the real code, and looks at them (check.py). Their pictures are in target/browser. Fails where there is no browser:
+# with the real code, and looks at them (check.py). Their images are in target/browser. Fails where there is no browser:
 # a page that nobody has looked at is not tested.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."

@@ -47,7 +47,7 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
                 assert!(source.all() <= 40 + again, "{stats:?}");
                 // Where the device is slow, as under load, tuning may take it everything; nothing else may.
                 let tuned = |why: &&str| tune && *why == "the CPU keeps up";
-                assert!(stats.finished_on_cpu.keys().all(tuned), "{stats:?}");
+                assert!(stats.cpu_fallback.keys().all(tuned), "{stats:?}");
             }
             drop(loader);
             let counts = machine.counts();
@@ -56,19 +56,19 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
     }
     let refused = builder(Counting::new(mixed()), training())
         .device(DeviceChoice::Gpu(0))
-        .routes([Route::Cuda])
+        .routes([Route::NvjpegGpu])
         .cache_decoded(PLENTY)
         .build();
     let text = refused.map(|_| ()).unwrap_err().to_string();
     assert!(
-        text.starts_with("cache.decoded: kept pictures come to the device by the route cpu"),
+        text.starts_with("cache.decoded: kept images come to the device by the route cpu"),
         "{text}"
     );
 }
 
 /// What a cache gives is decoded like a file: window by window, and refused where it is not what it should be.
 #[test]
-fn a_picture_that_is_decoded_already_gives_its_windows() {
+fn an_image_that_is_decoded_already_gives_its_windows() {
     let size = Size::new(7, 5);
     let pixels: Vec<u8> = (0..105).collect();
     let header =

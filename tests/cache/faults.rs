@@ -36,7 +36,7 @@ fn what_cannot_be_used_is_not_kept_and_has_its_fault_each_time() {
 
 /// The decoder stops after the last row of a window: damage below it is not seen, with a cache as without one.
 #[test]
-fn a_picture_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
+fn an_image_that_is_damaged_outside_of_its_window_is_used_all_the_same() {
     let mut samples = equal(6);
     let whole = jpeg(3, 64, 400);
     samples[3].0 = whole[..whole.len() * 6 / 10].to_vec();

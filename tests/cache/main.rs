@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::{evaluation, jpeg, jpegs, png, progressive, training};
 use feedwater::config::Pipeline;
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Error, Fault, Reason};
+use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::Memory as MemoryKind;
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
@@ -25,7 +25,7 @@ use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuil
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route, Settings};
 use feedwater::source::{Expected, Memory, Page, Repeat, Source};
-use simulated::pictures::libjpeg;
+use simulated::images::libjpeg;
 use simulated::{Schedule, exclusive};
 
 /// Images in memory that count how often each is read; some cannot be.
@@ -62,10 +62,10 @@ impl Source for Counting {
     fn location(&self, index: u64) -> String {
         self.inner.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         if self.unreadable.contains(&index) {
-            return Err(Fault::new(Reason::Unreadable, "it is not to be read"));
+            return Err(DataError::new(Reason::Unreadable, "it is not to be read"));
         }
         self.inner.read(index, page, limit)
     }
@@ -93,7 +93,7 @@ impl Source for Remote {
     fn location(&self, index: u64) -> String {
         self.0.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.0.read(index, page, limit)
     }
     fn is_remote(&self) -> bool {
@@ -236,8 +236,8 @@ fn counts(epochs: &[CacheEpoch]) -> Vec<(u32, u64, u64)> {
 /// As many hits as samples are in it, in every epoch after the first: nothing is replaced.
 #[test]
 fn a_set_that_does_not_fit_gives_the_same_hits_in_every_epoch() {
-    let picture = 3 * 48 * 36;
-    for (encoded, decoded) in [(Some(40_000), None), (None, Some(13 * picture + 8000))] {
+    let image = 3 * 48 * 36;
+    for (encoded, decoded) in [(Some(40_000), None), (None, Some(13 * image + 8000))] {
         let source = Counting::new(equal(40));
         let builder = builder(source.clone(), training());
         let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
@@ -305,7 +305,7 @@ fn batches_have_the_same_bytes_with_and_without_each_cache_whatever_is_in_it() {
 }
 
 #[test]
-fn a_decoded_picture_is_not_kept_encoded_too() {
+fn a_decoded_image_is_not_kept_encoded_too() {
     let make = builder(Counting::new(equal(20)), training());
     let loader = make.cache_encoded(PLENTY).cache_decoded(Some(60_000)).build().unwrap();
     epoch(&loader);
@@ -348,11 +348,11 @@ fn a_shards_hits_are_the_samples_that_it_meets_again() {
 }
 
 #[test]
-fn a_whole_picture_of_each_worker_is_in_the_footprint() {
+fn a_whole_image_of_each_worker_is_in_the_footprint() {
     let rows = |decoded, presize: Option<u32>| {
         let builder = builder(Counting::new(equal(10)), training()).workers(3);
         let plan = builder.cache_decoded(decoded).presize(presize).plan().unwrap();
-        plan.footprint.row("whole pictures").map(|row| (row.each_bytes, row.count))
+        plan.footprint.row("whole images").map(|row| (row.each_bytes, row.count))
     };
     assert_eq!(rows(None, None), None);
     assert_eq!(rows(PLENTY, None), Some((3 * 48 * 36, 3)));
@@ -384,7 +384,7 @@ fn settings_are_read_written_again_and_refused_with_their_key() {
         ("decoded = 9\npresize = 0", "cache.presize: must be 1 to 32767 pixels, is 0"),
         (
             "decoded = 9\n[decode]\nprescale = true",
-            "cache.decoded: keeps pictures at their full size",
+            "cache.decoded: keeps images at their full size",
         ),
     ] {
         let found = read(cache).unwrap_err().to_string();

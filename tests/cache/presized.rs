@@ -4,7 +4,7 @@ use super::*;
 
 /// Resizing first is an operator at the head of the chain, whatever is kept; smaller images stay as they are.
 #[test]
-fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
+fn presized_images_are_those_of_a_resize_before_the_chain_kept_or_not() {
     let larger = || {
         let mut all: Vec<_> = (0..16).map(|seed| (jpeg(seed, 90 + seed as u32, 70), 0)).collect();
         for (value, (bytes, _)) in (1..=8).zip(&mut all) {
@@ -53,7 +53,7 @@ fn presized_pictures_are_those_of_a_resize_before_the_chain_kept_or_not() {
 
 /// A presized image takes the room of its pixels.
 #[test]
-fn presized_pictures_take_less_room() {
+fn presized_images_take_less_room() {
     let kept = |presize| {
         let builder = builder(Counting::new(equal(10)), training());
         let loader = builder.cache_decoded(PLENTY).presize(presize).build().unwrap();

@@ -11,7 +11,7 @@ use feedwater::source::{FileList, Memory};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// Pixels with gradients, edges and noise, the same for the same arguments.
-pub fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
+pub fn image(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut noise = || {
         state ^= state << 13;
@@ -32,7 +32,7 @@ pub fn picture(seed: u64, width: u32, height: u32) -> Vec<u8> {
     pixels
 }
 
-/// A baseline JPEG of [`picture`], 4:2:0, quality 90.
+/// A baseline JPEG of [`image`], 4:2:0, quality 90.
 pub fn jpeg(seed: u64, width: u32, height: u32) -> Vec<u8> {
     encode(seed, width, height, false)
 }
@@ -42,12 +42,12 @@ pub fn progressive(seed: u64, width: u32, height: u32) -> Vec<u8> {
     encode(seed, width, height, true)
 }
 
-/// [`picture`] as a PNG.
+/// [`image`] as a PNG.
 pub fn png(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
     encoder.set_color(png::ColorType::Rgb);
-    let pixels = picture(seed, width, height);
+    let pixels = image(seed, width, height);
     encoder.write_header().unwrap().write_image_data(&pixels).unwrap();
     bytes
 }
@@ -57,7 +57,7 @@ fn encode(seed: u64, width: u32, height: u32, progressive: bool) -> Vec<u8> {
     let mut encoder = Encoder::new(&mut bytes, 90);
     encoder.set_sampling_factor(SamplingFactor::F_2_2);
     encoder.set_progressive(progressive);
-    let pixels = picture(seed, width, height);
+    let pixels = image(seed, width, height);
     encoder.encode(&pixels, width as u16, height as u16, ColorType::Rgb).unwrap();
     bytes
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::jpeg::{Recipe, Scans};
 use feedwater::decode::{HostDecoder, can_reduce};
-use feedwater::error::{Fault, Reason};
+use feedwater::error::{DataError, Reason};
 use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use proptest::prelude::*;
@@ -37,11 +37,11 @@ impl Patient {
         Self { decoder: HostDecoder::new(), good, pixels }
     }
 
-    fn try_decode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+    fn try_decode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, DataError> {
         let result = decode(&mut self.decoder, bytes, 1);
         if result.is_err() {
             let again = decode(&mut self.decoder, &self.good, 1).unwrap();
-            assert!(again == self.pixels, "the picture after a failed one differs");
+            assert!(again == self.pixels, "the image after a failed one differs");
         }
         if let Err(fault) = &result {
             assert!(!fault.problem.is_empty());
@@ -50,10 +50,10 @@ impl Patient {
     }
 }
 
-fn decode(decoder: &mut HostDecoder, bytes: &[u8], reduction: u32) -> Result<Vec<u8>, Fault> {
+fn decode(decoder: &mut HostDecoder, bytes: &[u8], reduction: u32) -> Result<Vec<u8>, DataError> {
     let header = Header::parse(bytes)?;
     if header.size.pixels() > MAX_PIXELS {
-        return Err(Fault::new(Reason::Oversized, "over the limit of this test"));
+        return Err(DataError::new(Reason::Oversized, "over the limit of this test"));
     }
     let window = feedwater::decode::reduced_size(header.size, reduction).window();
     let mut pixels = Vec::new();

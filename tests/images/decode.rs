@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::jpeg::{Recipe, Scans};
 use feedwater::decode::{HostDecoder, can_reduce, memory_bytes, reduced_size};
-use feedwater::error::{Fault, Reason, Tolerated};
+use feedwater::error::{DataError, Reason, Tolerated};
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
 use sha2::{Digest, Sha256};
@@ -39,7 +39,7 @@ fn decode(
     bytes: &[u8],
     window: Roi,
     reduction: u32,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, DataError> {
     decode_as(decoder, bytes, true, window, reduction)
 }
 
@@ -49,7 +49,7 @@ fn decode_as(
     strict: bool,
     window: Roi,
     reduction: u32,
-) -> Result<Vec<u8>, Fault> {
+) -> Result<Vec<u8>, DataError> {
     let header = Header::parse_as(bytes, strict)?;
     let mut pixels = Vec::new();
     let mut expected_row = window.y;
@@ -159,7 +159,7 @@ fn a_window_of_a_smoothed_progressive_file_equals_the_same_part() {
 }
 
 #[test]
-fn a_window_of_a_tiny_picture_equals_the_same_part() {
+fn a_window_of_a_tiny_image_equals_the_same_part() {
     for sampling in SAMPLINGS {
         for (width, height) in
             [(1, 1), (2, 3), (3, 2), (5, 40), (40, 5), (16, 16), (17, 33), (33, 17)]
@@ -426,7 +426,7 @@ fn a_window_of_any_format_equals_the_same_part() {
 }
 
 #[test]
-fn buffers_do_not_grow_after_the_largest_picture() {
+fn buffers_do_not_grow_after_the_largest_image() {
     let mut decoder = HostDecoder::new();
     let files = golden();
     let run = |decoder: &mut HostDecoder| {

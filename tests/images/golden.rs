@@ -14,8 +14,8 @@ use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
 
-/// Waves with noise: the same bytes as `picture` in tests/golden/ops.py.
-fn picture(size: Size, seed: u64) -> HostImage {
+/// Waves with noise: the same bytes as `image` in tests/golden/ops.py.
+fn image(size: Size, seed: u64) -> HostImage {
     let value = |at: u64| {
         let (x, y, c) = (at / 3 % u64::from(size.width), at / 3 / u64::from(size.width), at % 3);
         let mut noise = (at + seed).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -65,8 +65,8 @@ fn bytes(image: &HostImage) -> &[u8] {
 }
 
 /// What a chain makes of a whole image, by the reference and by the fast path.
-fn run(operators: &[Arc<dyn AnyOperator>], picture: HostImage) -> [HostImage; 2] {
-    let (mut image, mut fast) = (picture.clone(), picture);
+fn run(operators: &[Arc<dyn AnyOperator>], image: HostImage) -> [HostImage; 2] {
+    let (mut image, mut fast) = (image.clone(), image);
     let mut rng = SampleRng::new(SampleKey::default(), 0);
     for op in operators {
         let input = image.window().size();
@@ -87,7 +87,7 @@ fn run(operators: &[Arc<dyn AnyOperator>], picture: HostImage) -> [HostImage; 2]
 
 /// A window of an image, which the decoder may have reduced, resized.
 fn resample(
-    picture: &HostImage,
+    image: &HostImage,
     of: Roi,
     to: Size,
     reduction: u32,
@@ -95,13 +95,13 @@ fn resample(
 ) -> [HostImage; 2] {
     let mut params = resample::Params::new(of, to);
     let mut table = Vec::new();
-    let input = picture.window().size();
+    let input = image.window().size();
     let wanted = Wanted { input, reduction, output: to.window() };
     resample::fill_table(&mut params, wanted, filter, &mut table);
     let paths = [resample::reference, resample::apply];
     paths.map(|path| {
         let mut out = HostImage::new(PixelType::U8, to.window());
-        path(&params, &table, picture, &mut out);
+        path(&params, &table, image, &mut out);
         out
     })
 }
@@ -121,7 +121,7 @@ fn resize_equals_pillow() {
     for case in golden("resize") {
         let (source, target) = (size(&case["source"]), size(&case["target"]));
         let op = Resize { filter: filter(&case), ..Resize::to(target.width, target.height) };
-        for result in run(&[Arc::new(op)], picture(source, 1)) {
+        for result in run(&[Arc::new(op)], image(source, 1)) {
             if let Some(expected) = case["bytes"].as_str() {
                 let hex: String = bytes(&result).iter().map(|byte| format!("{byte:02x}")).collect();
                 assert_eq!(hex, expected, "{case}");
@@ -132,8 +132,8 @@ fn resize_equals_pillow() {
 }
 
 #[test]
-fn a_reduced_picture_is_resized_as_pillow_resizes_a_fractional_box() {
-    let reduced = picture(Size::new(61, 47), 2);
+fn a_reduced_image_is_resized_as_pillow_resizes_a_fractional_box() {
+    let reduced = image(Size::new(61, 47), 2);
     for case in golden("boxes") {
         let reduction = number(&case["reduction"]);
         let results =
@@ -147,7 +147,7 @@ fn a_reduced_picture_is_resized_as_pillow_resizes_a_fractional_box() {
 #[test]
 fn the_training_chain_equals_torchvision_on_given_crops() {
     for case in golden("training") {
-        let source = picture(size(&case["source"]), 3);
+        let source = image(size(&case["source"]), 3);
         let horizontal = if case["mirrored"] == true { 1.0 } else { 0.0 };
         let rest: [Arc<dyn AnyOperator>; 2] =
             [Arc::new(Flip { horizontal, vertical: 0.0 }), Arc::new(Normalize::IMAGENET)];
@@ -168,7 +168,7 @@ fn the_evaluation_chain_equals_torchvision() {
         Arc::new(Normalize::IMAGENET),
     ];
     for case in golden("evaluation") {
-        for image in run(&chain, picture(size(&case["source"]), 4)) {
+        for image in run(&chain, image(size(&case["source"]), 4)) {
             assert_tensors(&image, &case);
         }
     }
@@ -183,7 +183,7 @@ fn crops_equal_torchvision_on_pil_images() {
         } else {
             Arc::new(CenterCrop { width, height })
         };
-        for result in run(&[op], picture(Size::new(31, 22), 5)) {
+        for result in run(&[op], image(Size::new(31, 22), 5)) {
             assert_eq!(sha256(bytes(&result)), case["sha256"], "{case}");
         }
     }

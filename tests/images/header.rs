@@ -209,7 +209,7 @@ fn other_formats_are_named_by_their_content() {
         (b"BM\x36\0\0\0\0\0\0\0\0\0", "a BMP"),
         (b"MM\0*\0\0\0\x08\0\0\0\0", "a TIFF"),
         (b"\0\0\0\x20ftypavif\0\0\0\0", "an AVIF"),
-        (b"<html>not a picture</html>", "text"),
+        (b"<html>not an image</html>", "text"),
         (b"\0\0\0\0\0\0\0\0\0\0\0\0", "starts with 00 00 00 00"),
         (b"\xFF\xD8\0\0\0\0\0\0\0\0\0\0", "starts with ff d8 00 00"),
     ] {

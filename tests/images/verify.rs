@@ -7,14 +7,14 @@ use std::sync::LazyLock;
 
 use crate::jpeg::{Recipe, Scans};
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Fault, Reason};
+use feedwater::error::{DataError, Reason};
 use feedwater::header::{Header, Sampling};
 use feedwater_tools::synth::{self, Settings};
 use proptest::prelude::*;
 
 const S420: [(u8, u8); 3] = [(2, 2), (1, 1), (1, 1)];
 
-fn verify(bytes: &[u8]) -> Result<(), Fault> {
+fn verify(bytes: &[u8]) -> Result<(), DataError> {
     Header::parse(bytes)?.verify(bytes)
 }
 
@@ -310,7 +310,7 @@ fn what_passes_with_a_flipped_bit_is_no_contradiction() {
                 let jpeg = header.jpeg.as_ref().unwrap();
                 // Factors that libjpeg does not know are legal; no route for the GPU takes them.
                 if jpeg.sampling() != Sampling::Other
-                    && let Err(Fault { reason, problem, .. }) = result
+                    && let Err(DataError { reason, problem, .. }) = result
                 {
                     assert_eq!(reason, Reason::Corrupt, "byte {at} bit {bit}: {problem}");
                 }

@@ -20,7 +20,7 @@ use feedwater::tensor::DType;
 
 use Place::{Cpu, Gpu};
 
-const ENGINES: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
+const ENGINES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
 fn no_gpu() -> Facts {
     Facts { device: DeviceFacts::None("no driver".into()), ..Facts::default() }

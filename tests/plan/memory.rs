@@ -46,12 +46,12 @@ fn a_plan_prints_places_operators_output_and_every_row() {
         let line = lines.next().unwrap();
         assert!(line.starts_with(&format!("{place:<8}{what}")), "{line}");
     }
-    let decoding = decode_with(AUTO, &[Route::Hardware, Route::Cuda], &ENGINES).unwrap();
+    let decoding = decode_with(AUTO, &[Route::NvjpegHardware, Route::NvjpegGpu], &ENGINES).unwrap();
     let text_of_routes = decoding.to_string();
     let states = decoding.device.unwrap().routes[1].decoders;
     let wanted = match states {
-        1 => "gpu     decode by hardware x2, cuda\n".to_string(),
-        _ => format!("gpu     decode by hardware x2, cuda x{states}\n"),
+        1 => "gpu     decode by nvjpeg-hardware x2, nvjpeg-gpu\n".to_string(),
+        _ => format!("gpu     decode by nvjpeg-hardware x2, nvjpeg-gpu x{states}\n"),
     };
     assert!(text_of_routes.starts_with(&wanted), "{text_of_routes}");
     for row in &plan.footprint.rows {
@@ -87,7 +87,7 @@ fn workers_that_are_chosen_are_from_one_to_two_a_core_and_wait_for_a_network_in_
 
 #[test]
 fn chosen_workers_leave_room_for_the_other_threads_under_a_limit() {
-    let cuda = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(vec![Route::Cuda]) }, ..gpu() };
+    let cuda = Facts { device: DeviceFacts::Gpu { nvjpeg: Ok(vec![Route::NvjpegGpu]) }, ..gpu() };
     for (facts, others) in [(no_gpu(), 0), (cuda, 1), (gpu_without_nvjpeg(), 1), (gpu(), 2)] {
         for limit in others + 1..20 {
             let limited = |settings: &mut Settings| settings.limits.cpu_threads = Some(limit);
@@ -246,7 +246,7 @@ fn the_largest_numbers_that_can_be_set_are_refused_and_do_not_overflow() {
     for facts in [no_gpu(), gpu()] {
         let facts = Facts {
             largest_bytes: u64::MAX,
-            picture: Size::new(u32::MAX, u32::MAX),
+            image: Size::new(u32::MAX, u32::MAX),
             looked: vec![largest.clone()],
             source_bytes: u64::MAX,
             available: Some(Available { bytes: 1 << 40, limit: String::new() }),

@@ -31,12 +31,16 @@ fn in_use(plan: &Plan) -> Vec<Route> {
 
 #[test]
 fn the_routes_in_use_are_those_that_are_allowed_and_offered() {
-    use Route::{Cuda, Hardware, Host};
+    use Route::{NvjpegGpu, NvjpegHardware, NvjpegHybrid};
     for (allowed, offered, used) in [
         (&Route::ALL[..], &ENGINES[..], &Route::ALL[..]),
-        (&[Route::Cpu, Host, Hardware], &ENGINES, &[Hardware, Host, Route::Cpu]),
-        (&Route::ALL, &[Host, Cuda], &[Cuda, Host, Route::Cpu]),
-        (&[Hardware, Cuda], &ENGINES, &[Hardware, Cuda]),
+        (
+            &[Route::Cpu, NvjpegHybrid, NvjpegHardware],
+            &ENGINES,
+            &[NvjpegHardware, NvjpegHybrid, Route::Cpu],
+        ),
+        (&Route::ALL, &[NvjpegHybrid, NvjpegGpu], &[NvjpegGpu, NvjpegHybrid, Route::Cpu]),
+        (&[NvjpegHardware, NvjpegGpu], &ENGINES, &[NvjpegHardware, NvjpegGpu]),
     ] {
         let plan = decode_with(AUTO, allowed, offered).unwrap();
         assert_eq!((plan.decode, in_use(&plan)), (Gpu, used.to_vec()), "{allowed:?}");
@@ -49,15 +53,20 @@ fn the_routes_in_use_are_those_that_are_allowed_and_offered() {
 
 #[test]
 fn decoding_is_on_the_cpu_where_no_route_that_is_allowed_is_offered() {
-    for (allowed, offered) in [(&[Route::Cpu], &ENGINES[..]), (&[Route::Hardware], &[Route::Host])]
+    for (allowed, offered) in
+        [(&[Route::Cpu], &ENGINES[..]), (&[Route::NvjpegHardware], &[Route::NvjpegHybrid])]
     {
         let plan = decode_with(AUTO, allowed, offered).unwrap();
         assert_eq!((plan.decode, in_use(&plan)), (Cpu, vec![Route::Cpu]), "{allowed:?}");
     }
-    let refused = decode_with(Placement::Gpu, &[Route::Hardware], &[Route::Cuda, Route::Host]);
+    let refused = decode_with(
+        Placement::Gpu,
+        &[Route::NvjpegHardware],
+        &[Route::NvjpegGpu, Route::NvjpegHybrid],
+    );
     assert_eq!(
         refused.unwrap_err().to_string(),
-        "nvJPEG is not available: decode.routes allows hardware, the device offers cuda, host: allow one of \
+        "nvJPEG is not available: decode.routes allows nvjpeg-hardware, the device offers nvjpeg-gpu, nvjpeg-hybrid: allow one of \
          these; decode.placement asks for it: write cpu or auto"
     );
 }
@@ -70,7 +79,7 @@ fn threads_that_decode_on_the_cpu_can_be_few() {
         settings.decode.max_cpu_threads = most;
         let device = Plan::new(&training(), &settings, &gpu()).unwrap().device.unwrap();
         let of = |route| device.routes.iter().find(|it| it.route == route).unwrap().decoders;
-        (of(Route::Cuda), of(Route::Host), of(Route::Cpu), device.uploads)
+        (of(Route::NvjpegGpu), of(Route::NvjpegHybrid), of(Route::Cpu), device.uploads)
     };
     assert_eq!(with(None), (4, 4, 6, 7));
     assert_eq!(with(Some(2)), (4, 2, 2, 3));

@@ -35,11 +35,11 @@ fn random_resized_crop_reads_its_own_box_and_nothing_else() {
         assert!(header.size.window().contains(out.window), "sample {index}");
         smaller += u32::from(out.window.size().pixels() < header.size.pixels() / 2);
     }
-    assert!(smaller > 40, "{smaller} of 200 crops are less than half of the picture");
+    assert!(smaller > 40, "{smaller} of 200 crops are less than half of the image");
 }
 
 #[test]
-fn resize_and_center_crop_read_less_than_the_picture() {
+fn resize_and_center_crop_read_less_than_the_image() {
     let chain =
         Chain::new().then(Resize::shorter(256)).then(feedwater::op::CenterCrop::to(224, 224));
     let plan = plan(&chain, |_| ());
@@ -119,7 +119,7 @@ fn the_stored_window_is_the_upright_window_turned_back() {
 }
 
 #[test]
-fn a_reduced_picture_is_turned_after_the_reduction() {
+fn a_reduced_image_is_turned_after_the_reduction() {
     let chain = Chain::new().then(Resize::to(20, 30));
     let plan = plan(&chain, |settings| settings.decode.prescale = true);
     let out = sample(&plan, &header(Size::new(1001, 501), Format::Jpeg, 8), 0);
@@ -130,7 +130,7 @@ fn a_reduced_picture_is_turned_after_the_reduction() {
 }
 
 #[test]
-fn a_picture_over_max_pixels_is_refused_and_one_at_the_limit_is_not() {
+fn an_image_over_max_pixels_is_refused_and_one_at_the_limit_is_not() {
     let plan = plan(&training(), |settings| settings.limits.max_pixels = 10_000);
     let key = SampleKey::default();
     let mut out = SamplePlan::default();

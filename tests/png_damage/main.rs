@@ -10,7 +10,7 @@ use std::io::Write;
 use std::path::Path;
 
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Fault, Tolerated};
+use feedwater::error::{DataError, Tolerated};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
 use files::Group;
@@ -39,7 +39,7 @@ fn digest(bytes: &[u8]) -> String {
 const UNSEEN: [(&str, usize); 1] = [("rgba-interlaced-7x6/fixed/data-xor-ff", 192)];
 
 /// Pixels, and the damage that was passed over.
-type Outcome = Result<(Vec<u8>, Option<Tolerated>), Fault>;
+type Outcome = Result<(Vec<u8>, Option<Tolerated>), DataError>;
 
 fn decode(bytes: &[u8], strict: bool) -> Outcome {
     let header = Header::parse_as(bytes, strict)?;

@@ -115,8 +115,8 @@ fn fed(
     batches: usize,
     each: impl Fn(usize) -> (usize, f64),
     request: f64,
-) -> (ReadAhead, Vec<AheadDecision>) {
-    let mut chooser = ReadAhead::new(100);
+) -> (PrefetchDepth, Vec<PrefetchDecision>) {
+    let mut chooser = PrefetchDepth::new(100);
     let mut decisions = Vec::new();
     for number in 0..batches {
         let (workers, waited) = each(number);
@@ -175,6 +175,6 @@ fn a_loop_at_the_edge_does_not_swing() {
     let (_, decisions) = fed(4000, each, 0.9);
     assert!(decisions.len() <= 12, "{decisions:#?}");
     // 100 a second, and 0.9 seconds.
-    let settled = |it: &&AheadDecision| it.settled;
+    let settled = |it: &&PrefetchDecision| it.settled;
     assert!(decisions.iter().filter(settled).all(|it| it.window == 100), "{decisions:#?}");
 }

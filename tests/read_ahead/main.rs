@@ -5,7 +5,7 @@ mod choice;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 
-use feedwater::tune::{AheadDecision, ReadAhead, TakenBatch};
+use feedwater::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
 /// A storage with a loader and a consumer. Times are in milliseconds.
 #[derive(Clone)]
@@ -201,8 +201,8 @@ impl Chooser for Fixed {
 }
 
 struct Automatic {
-    chooser: ReadAhead,
-    decisions: Vec<AheadDecision>,
+    chooser: PrefetchDepth,
+    decisions: Vec<PrefetchDecision>,
     least_most: (usize, usize),
     most: usize,
     /// Whether anybody tells when samples came, and whether something else is being tried out.
@@ -212,7 +212,7 @@ struct Automatic {
 
 impl Automatic {
     fn new(mix: &Mix) -> Self {
-        let chooser = ReadAhead::new(mix.most());
+        let chooser = PrefetchDepth::new(mix.most());
         let (least_most, most) = ((usize::MAX, 0), mix.most());
         Self { chooser, decisions: Vec::new(), least_most, most, told: true, alone: true }
     }

@@ -3,7 +3,7 @@
 use super::*;
 
 /// Images in a bucket, and the same on a disk.
-fn pictures(bucket: &str, count: u64) -> tempfile::TempDir {
+fn images(bucket: &str, count: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {
         let name = format!("{label}/{number:04}.jpg");
@@ -38,7 +38,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
 #[test]
 fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files() {
     let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let local = pictures("ahead", 60);
+    let local = images("ahead", 60);
     let source = || Directory::open("s3://ahead").unwrap();
     let expected = batches(Directory::open(local.path()).unwrap(), 2);
     BUCKETS.latency(Duration::from_millis(30));
@@ -60,7 +60,7 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files(
 #[test]
 fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
     let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let local = pictures("chosen", 60);
+    let local = images("chosen", 60);
     let storage = StorageSettings { connections: 32, ..settings() };
     storage::configure(&storage).unwrap();
     let build = |source: Directory, tune: bool| {
@@ -116,7 +116,7 @@ fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
 #[test]
 fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
     let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    pictures("hanging", 64);
+    images("hanging", 64);
     storage::configure(&StorageSettings { timeout: 30, ..settings() }).unwrap();
     let source = Directory::open("s3://hanging").unwrap();
     for index in (0..64).filter(|index| index % 4 != 0) {
@@ -139,7 +139,7 @@ fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
 #[test]
 fn the_footprint_has_what_is_fetched_ahead() {
     let (_, _guard) = buckets();
-    let local = pictures("footprint", 12);
+    let local = images("footprint", 12);
     let rows = |source: Directory, storage: StorageSettings| {
         let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
         let settings = feedwater::plan::Settings { storage, ..Default::default() };

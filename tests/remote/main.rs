@@ -190,10 +190,10 @@ fn an_object_that_changed_since_the_listing_is_a_sample_that_cannot_be_read() {
 #[test]
 fn a_list_may_lie_behind_a_url_and_name_others() {
     let (server, _guard) = buckets();
-    server.put("/lists/pictures/a b.jpg", [1]);
+    server.put("/lists/images/a b.jpg", [1]);
     server.put("/lists/b.jpg", [2]);
     let other = server.url("/lists/b.jpg");
-    server.put("/lists/train.txt", format!("pictures/a b.jpg\t3\n{other}\t4\nmissing.jpg\t5\n"));
+    server.put("/lists/train.txt", format!("images/a b.jpg\t3\n{other}\t4\nmissing.jpg\t5\n"));
     for list in [server.url("/lists/train.txt"), "s3://lists/train.txt".into()] {
         let source = FileList::open(&list).unwrap();
         assert!(source.is_remote());
@@ -241,12 +241,12 @@ fn record_files_are_walked_once_and_then_read_a_range_for_a_sample() {
         assert_eq!(source.len(), 4);
         server.forget("/records/tf/");
         for index in 0..4 {
-            let picture = golden(&format!("{index}.jpg"));
-            assert_eq!(read(&source, index).unwrap(), picture);
+            let image = golden(&format!("{index}.jpg"));
+            assert_eq!(read(&source, index).unwrap(), image);
             let mut page = HostPage::default();
             let expected = source.expect(index, 1 << 20).unwrap();
             expected(&mut page, 1 << 20).unwrap();
-            assert_eq!(page.bytes(), picture);
+            assert_eq!(page.bytes(), image);
         }
         let ranges = server.log("/records/tf/");
         assert!(

@@ -5,7 +5,7 @@
 
 #![allow(unsafe_code, dead_code)]
 
-pub mod pictures;
+pub mod images;
 
 use std::ffi::{CString, c_int, c_long, c_uchar, c_void};
 use std::fs;
@@ -159,7 +159,7 @@ impl Simulated {
         self.hopper(true);
         self.lenient(false);
         self.set_decoder(None);
-        self.stray(Backend::Host, 0);
+        self.stray(Backend::Hybrid, 0);
         self.call(&self.libraries.nvml, "sim_nvml_reset", |f: extern "C" fn()| f());
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_reset", |f: extern "C" fn()| f());
     }
@@ -347,8 +347,8 @@ impl Simulated {
 /// A backend's number in nvjpeg.h.
 fn number(backend: Backend) -> c_int {
     match backend {
-        Backend::Host => 1,
-        Backend::Cuda => 2,
+        Backend::Hybrid => 1,
+        Backend::GpuHybrid => 2,
         Backend::Hardware => 3,
     }
 }

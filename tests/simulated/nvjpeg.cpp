@@ -91,7 +91,7 @@ struct State {
     InUse in_use = std::make_shared<int>(0);
     Buffer *pinned = nullptr, *device = nullptr;
     Window window = {1, 0, 0, 0, 0};               // that is decoded
-    int picture_width = 0, picture_height = 0;
+    int image_width = 0, image_height = 0;
     const uint8_t* bytes = nullptr;                // of the file, for GPU_HYBRID
     size_t count = 0;
     bool decoded = false, transferred = false, tainted = false;
@@ -105,7 +105,7 @@ bool scratch = false, hopper = true, lenient = false;
 int engines = 7;
 size_t own_bytes = 0;
 int stray_backend = 0, stray_levels = 0;
-std::atomic<unsigned long long> decoded_pictures[4];
+std::atomic<unsigned long long> decoded_images[4];
 
 // An image that depends on the file's bytes and on the position; reduced, every so many pixels of it.
 int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
@@ -223,9 +223,9 @@ API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend
 // Bytes on the device that a decode state takes for itself, besides the buffers that are attached to it.
 API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
-API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_pictures[backend]; }
+API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
 API void sim_nvjpeg_reset() {
-    for (auto& count : decoded_pictures) count = 0;
+    for (auto& count : decoded_images) count = 0;
 }
 
 API int nvjpegGetProperty(unsigned property, int* value) {
@@ -386,8 +386,8 @@ API int nvjpegDecodeJpegHost(Handle*, Decoder* decoder, State* state, Params* pa
     if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
     state->bytes = stream->bytes;
     state->count = stream->count;
-    state->picture_width = stream->width;
-    state->picture_height = stream->height;
+    state->image_width = stream->width;
+    state->image_height = stream->height;
     state->decoded = true;
     state->tainted = tainted;
     return SUCCESS;
@@ -435,7 +435,7 @@ API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state
 }
 
 // A file that is decoded when the operation runs: from the device buffer, or from the caller's memory.
-struct Picture {
+struct Image {
     int backend;
     const uint8_t* bytes;
     size_t count;
@@ -446,7 +446,7 @@ struct Picture {
     InUse state, buffer;
 };
 
-static void decode_picture(const Picture& it) {
+static void decode_image(const Image& it) {
     std::vector<uint8_t> rgb;
     decode_window(it.backend, it.bytes, it.count, it.window, it.width, it.height, rgb);
     size_t row = size_t(3) * it.window.width;
@@ -465,13 +465,13 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     size_t rows = window.height;
     Copy copy = {image[0], state->device->data, row_bytes, rows, pitch, state->in_use, state->device->in_use, {}};
     if (decoder->backend == GPU_HYBRID) {
-        auto* picture = new Picture{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
-                                    state->picture_width, state->picture_height, image[0], pitch, state->in_use,
+        auto* image = new Image{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
+                                    state->image_width, state->image_height, image[0], pitch, state->in_use,
                                     state->device->in_use};
         if (sim_enqueue(stream, [](void* data) {
-                std::unique_ptr<Picture> it((Picture*)data);
-                decode_picture(*it);
-            }, picture)) return EXECUTION_FAILED;
+                std::unique_ptr<Image> it((Image*)data);
+                decode_image(*it);
+            }, image)) return EXECUTION_FAILED;
     } else if (scratch) {
         Buffer between{handle->device};
         if (int code = between.grow(row_bytes * rows, stream)) return code;
@@ -488,7 +488,7 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     }
     state->decoded = state->transferred = false;
     state->tainted = was_tainted;
-    decoded_pictures[decoder->backend]++;
+    decoded_images[decoder->backend]++;
     return SUCCESS;
 }
 
@@ -519,7 +519,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     ENTER("nvjpegDecodeBatchedEx")
     if (handle->backend != HARDWARE || state->batch < 1) return INVALID_PARAMETER;
     if (state->in_use.use_count() > 1) sim_misused("two batches at a time with the same state");
-    auto pictures = std::make_unique<std::vector<Picture>>();
+    auto images = std::make_unique<std::vector<Image>>();
     int code = SUCCESS;
     size_t needed = 0;
     for (int i = 0; i < state->batch && !code; i++) {
@@ -535,28 +535,28 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
             code = decode_window(HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, rgb);
         if (code) break;
         needed += size_t(3) * parsed.width * parsed.height;
-        pictures->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
+        images->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
     if (!code) code = state->own->grow(needed, stream);
     // A batch that fails has begun; a state that failed before writes nothing, and the images before stay.
-    size_t count = pictures->size();
-    if (was_tainted) pictures->clear();
+    size_t count = images->size();
+    if (was_tainted) images->clear();
     auto run = [](void* data) {
-        for (const Picture& picture : *(std::vector<Picture>*)data) decode_picture(picture);
+        for (const Image& image : *(std::vector<Image>*)data) decode_image(image);
     };
     if (hopper) {
-        sim_run_now(run, pictures.get());
-        for (Picture& picture : *pictures) picture.window.height = 0;
+        sim_run_now(run, images.get());
+        for (Image& image : *images) image.window.height = 0;
     }
     // In the stream there is at least the mark that the engines are done.
     if (sim_enqueue(stream, [](void* data) {
-            std::unique_ptr<std::vector<Picture>> it((std::vector<Picture>*)data);
-            for (const Picture& picture : *it)
-                if (picture.window.height) decode_picture(picture);
-        }, pictures.release())) return EXECUTION_FAILED;
+            std::unique_ptr<std::vector<Image>> it((std::vector<Image>*)data);
+            for (const Image& image : *it)
+                if (image.window.height) decode_image(image);
+        }, images.release())) return EXECUTION_FAILED;
     if (code) return code;
     state->tainted = was_tainted;
-    decoded_pictures[HARDWARE] += count;
+    decoded_images[HARDWARE] += count;
     return SUCCESS;
 }

@@ -56,7 +56,7 @@ fn runs(mask: &[u8], size: Size) -> Vec<u64> {
 }
 
 #[test]
-fn masks_of_a_picture_that_nothing_moved_are_those_of_pycocotools() {
+fn masks_of_an_image_that_nothing_moved_are_those_of_pycocotools() {
     let coco = Coco::open(golden("instances.json"), &CocoSettings::default()).unwrap();
     let expected = read("masks.json");
     let mut seen = 0;
@@ -237,10 +237,10 @@ fn turned(jpeg: &[u8], orientation: u8) -> Vec<u8> {
 }
 
 /// A folder with images of these stored sizes and orientations, each with a box `[4, 6, 20, 10]`, and one in its corner.
-fn set(pictures: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
+fn set(sizes: &[(Size, u8)], settings: &CocoSettings) -> (TempDir, Coco) {
     let root = tempfile::tempdir().unwrap();
     let (mut images, mut annotations) = (Vec::new(), Vec::new());
-    for (id, &(size, orientation)) in pictures.iter().enumerate() {
+    for (id, &(size, orientation)) in sizes.iter().enumerate() {
         let name = format!("{id}.jpg");
         let jpeg = common::jpeg(id as u64, size.width, size.height);
         fs::write(root.path().join(&name), turned(&jpeg, orientation)).unwrap();
@@ -319,7 +319,7 @@ fn boxes_come_with_the_batch_and_a_reduction_by_the_decoder_changes_none() {
 }
 
 #[test]
-fn positions_are_of_the_stored_pixels_or_of_the_upright_picture() {
+fn positions_are_of_the_stored_pixels_or_of_the_upright_image() {
     let size = Size::new(64, 48);
     let first = |coordinates: Frame, orientation: bool, exif: u8, stored: Size| {
         let settings = CocoSettings { coordinates, ..Default::default() };
@@ -344,7 +344,7 @@ fn positions_are_of_the_stored_pixels_or_of_the_upright_picture() {
 }
 
 #[test]
-fn a_picture_that_is_not_what_was_annotated_cannot_be_used() {
+fn an_image_that_is_not_what_was_annotated_cannot_be_used() {
     let stored = Size::new(64, 48);
     let side = Orientation::from_exif(6);
     let words = |frame: Frame, size: Option<Size>, turned: bool| {
@@ -362,7 +362,7 @@ fn a_picture_that_is_not_what_was_annotated_cannot_be_used() {
     says(words(Frame::Upright, Some(stored), true), "write source.coordinates = \"stored\"");
     says(
         words(Frame::Stored, Some(Size::new(32, 24)), true),
-        "for a picture of 32x24, and it is 64x48",
+        "for an image of 32x24, and it is 64x48",
     );
     says(words(Frame::Upright, upright, false), "set decode.orientation to true");
 

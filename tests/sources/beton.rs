@@ -172,15 +172,15 @@ fn fields_are_chosen_by_type_where_there_is_one_and_by_name_where_there_are_seve
 /// A name of more than 16 bytes is written, and found, by its first 16.
 #[test]
 fn names_are_cut_as_the_writer_cuts_them() {
-    let name = b"a picture of a cat";
+    let name = b"an image of a cat";
     let bytes = with(&golden("raw.beton"), 25, &name[..16]);
     let root = folder(&[("a.beton", &bytes)]);
-    assert_eq!(open_with(root.path(), Some("a picture of a cat"), None).unwrap().len(), 5);
-    assert!(open_with(root.path(), Some("a picture"), None).is_err());
+    assert_eq!(open_with(root.path(), Some("an image of a cat"), None).unwrap().len(), 5);
+    assert!(open_with(root.path(), Some("an image"), None).is_err());
 }
 
 #[test]
-fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_a_picture_is_refused() {
+fn a_file_without_a_label_has_labels_of_minus_one_and_one_without_an_image_is_refused() {
     let whole = golden("raw.beton");
     // The number becomes an array, which has the same place.
     let root = folder(&[("a.beton", &with(&whole, 24 + FIELD, &[4]))]);
@@ -285,34 +285,31 @@ fn a_hostile_number_is_an_error_with_its_byte() {
         ),
         (changed(16, TABLE as u64), "byte 16: the allocation table should begin".into()),
         (changed(16, table as u64 + 1), "byte 16: the allocation table should begin".into()),
-        (
-            changed(16, table as u64 + 24),
-            format!("byte {TABLE}: the picture of sample 0 is not in"),
-        ),
+        (changed(16, table as u64 + 24), format!("byte {TABLE}: the image of sample 0 is not in")),
         (changed(table, 77), format!("byte {table}: the allocation table names sample 77 of 5")),
-        (changed(table + 8, 0), format!("byte {TABLE}: the picture of sample 0 is not in")),
+        (changed(table + 8, 0), format!("byte {TABLE}: the image of sample 0 is not in")),
         (
             changed(table + 16, u64::MAX),
-            format!("byte {table}: the picture of sample 0 should be 1844"),
+            format!("byte {table}: the image of sample 0 should be 1844"),
         ),
         (
             changed(table + 16, 575),
-            format!("byte {table}: the picture of sample 0 should be 575 bytes"),
+            format!("byte {table}: the image of sample 0 should be 575 bytes"),
         ),
-        (changed(table + 16, 0), format!("byte {TABLE}: the picture of sample 0 is not in")),
+        (changed(table + 16, 0), format!("byte {TABLE}: the image of sample 0 is not in")),
         // Images.
-        (changed(pointer, u64::MAX), format!("byte {TABLE}: the picture of sample 0 is not in")),
+        (changed(pointer, u64::MAX), format!("byte {TABLE}: the image of sample 0 is not in")),
         (
             refused(&with(&whole, TABLE, &[2])),
-            format!("byte {TABLE}: sample 0 has a picture of 16x12 in mode 2"),
+            format!("byte {TABLE}: sample 0 has an image of 16x12 in mode 2"),
         ),
         (
             refused(&with(&whole, TABLE + 1, &[0, 0])),
-            format!("byte {TABLE}: sample 0 has a picture of 0x12 in"),
+            format!("byte {TABLE}: sample 0 has an image of 0x12 in"),
         ),
         (
             refused(&with(&whole, TABLE + 1, &[17, 0])),
-            format!("byte {table}: the picture of sample 0 should be 576"),
+            format!("byte {table}: the image of sample 0 should be 576"),
         ),
     ];
     for (number, (words, expected)) in cases.into_iter().enumerate() {
@@ -322,7 +319,7 @@ fn a_hostile_number_is_an_error_with_its_byte() {
 
 /// An image that both tables say is where no image can be.
 #[test]
-fn a_picture_lies_within_a_page_between_the_tables() {
+fn an_image_lies_within_a_page_between_the_tables() {
     let whole = golden("raw.beton");
     let table = u64_at(&whole, 16) as usize;
     let first = u64_at(&whole, TABLE + 5);
@@ -341,9 +338,8 @@ fn a_picture_lies_within_a_page_between_the_tables() {
         u64::MAX - 576,
     ] {
         let words = refused(&moved(to));
-        let expected = format!(
-            "byte {table}: the picture of sample 0 should be 576 bytes at byte {to}, which"
-        );
+        let expected =
+            format!("byte {table}: the image of sample 0 should be 576 bytes at byte {to}, which");
         assert!(words.starts_with(&expected), "{words}");
     }
     for to in [TABLE as u64 + 5 * 24, 4097, 8192 - 576, 8192, table as u64 - 576] {
@@ -369,7 +365,7 @@ fn allocations_without_bytes_are_passed_over() {
     assert!(open(folder(&[("a.beton", &[&whole[..], &twice].concat())]).path()).is_ok());
     twice[16] += 1;
     let words = refused(&[&whole[..], &twice].concat());
-    assert!(words.contains("the picture of sample 0 should be"), "{words}");
+    assert!(words.contains("the image of sample 0 should be"), "{words}");
 }
 
 #[test]

@@ -94,14 +94,14 @@ fn categories_are_numbered_in_the_order_of_their_ids() {
 }
 
 #[test]
-fn pictures_lie_beside_the_file_or_in_the_folder_of_the_settings() {
+fn images_lie_beside_the_file_or_in_the_folder_of_the_settings() {
     let json =
         json!({"images": [{"id": 1, "file_name": "x/1.jpg"}, {"id": 2, "file_name": "2.jpg"}]});
     let (root, path) = folder(&json.to_string());
-    let pictures = root.path().join("pictures");
-    fs::create_dir_all(pictures.join("x")).unwrap();
-    fs::write(pictures.join("x/1.jpg"), "one").unwrap();
-    let settings = CocoSettings { images: "pictures".into(), ..Default::default() };
+    let images = root.path().join("images");
+    fs::create_dir_all(images.join("x")).unwrap();
+    fs::write(images.join("x/1.jpg"), "one").unwrap();
+    let settings = CocoSettings { images: "images".into(), ..Default::default() };
     let coco = Coco::open(&path, &settings).unwrap();
     let mut page = HostPage::default();
     coco.read(0, &mut page, 100).unwrap();
@@ -113,7 +113,7 @@ fn pictures_lie_beside_the_file_or_in_the_folder_of_the_settings() {
 }
 
 #[test]
-fn pictures_without_annotations_are_kept_or_left_out() {
+fn images_without_annotations_are_kept_or_left_out() {
     let images: Vec<_> =
         (0..5).map(|id| json!({"id": id, "file_name": format!("{id}.jpg")})).collect();
     let annotation = |id: i64, image: i64| json!({"id": id, "image_id": image, "category_id": 3, "bbox": [id, 0, 1, 1]});

@@ -213,12 +213,12 @@ fn what_is_no_stack_is_refused_with_what_to_write_instead() {
         ("refused-alpha.npy", "shape (2, 5, 6, 4) has an alpha channel: write x[..., :3]"),
         (
             "refused-one.npy",
-            "shape (5, 7, 3) may be one picture or a stack of gray ones: write x[None]",
+            "shape (5, 7, 3) may be one image or a stack of gray ones: write x[None]",
         ),
-        ("refused-one-gray.npy", "shape (6, 9) is one gray picture: write x[None]"),
+        ("refused-one-gray.npy", "shape (6, 9) is one gray image: write x[None]"),
         (
             "refused-scalar.npy",
-            "shape () is no stack of pictures: read are (samples, height, width, 3)",
+            "shape () is no stack of images: read are (samples, height, width, 3)",
         ),
         ("refused.npz", "byte 0: the file is an .npz archive: write its arrays with np.save"),
     ] {

@@ -22,7 +22,7 @@ fn file(name: &str) -> PathBuf {
 }
 
 /// The image that the goldens have in this row.
-fn picture(row: u64) -> Vec<u8> {
+fn image(row: u64) -> Vec<u8> {
     let jpeg = golden().join(format!("records/{}.jpg", row % 7 % 4));
     [fs::read(jpeg).unwrap(), format!("#{}", row % 7).into_bytes()].concat()
 }
@@ -80,7 +80,7 @@ fn what_pyarrow_wrote_is_read_sample_for_sample_in_any_order() {
         assert_eq!(source.len(), ROWS, "{name}");
         // Forwards, when nothing is known of a page; then in another order.
         for index in (0..ROWS).chain((0..5 * ROWS).map(|it| it * 13 % ROWS)) {
-            let expected = if there(index) { Ok(picture(index)) } else { Err(Reason::Empty) };
+            let expected = if there(index) { Ok(image(index)) } else { Err(Reason::Empty) };
             assert_eq!(read(&source, index), expected, "{name} {index}");
         }
         let label = |row: i64| match name {
@@ -88,10 +88,7 @@ fn what_pyarrow_wrote_is_read_sample_for_sample_in_any_order() {
             _ => row % 3 - 1,
         };
         assert_eq!(labels(&source), (0..ROWS as i64).map(label).collect::<Vec<_>>(), "{name}");
-        assert_eq!(
-            source.largest_bytes(),
-            (0..7).map(|it| picture(it).len()).max().unwrap() as u64
-        );
+        assert_eq!(source.largest_bytes(), (0..7).map(|it| image(it).len()).max().unwrap() as u64);
         assert!(source.classes().is_empty());
     }
 }
@@ -101,7 +98,7 @@ fn what_hugging_face_wrote_is_read_with_the_names_of_its_classes() {
     let files = ["train-00000-of-00002", "train-00001-of-00002"].map(file);
     let source = Parquet::open(&files, &ParquetSettings::default()).unwrap();
     for index in 0..ROWS {
-        assert_eq!(read(&source, index).unwrap(), picture(index));
+        assert_eq!(read(&source, index).unwrap(), image(index));
         assert_eq!(source.label(index), index as i64 % 3);
     }
     assert_eq!(source.classes(), ["cat", "dog", "eel"]);
@@ -124,13 +121,13 @@ fn a_column_of_bytes_needs_no_struct_and_texts_are_numbered_in_byte_order() {
     let expected: Vec<i64> =
         (0..ROWS).map(|row| if row == 4 { -1 } else { [2, 0, 1][row as usize % 3] }).collect();
     assert_eq!(labels(&source), expected);
-    (0..ROWS).for_each(|row| assert_eq!(read(&source, row).unwrap(), picture(row)));
+    (0..ROWS).for_each(|row| assert_eq!(read(&source, row).unwrap(), image(row)));
     let other = [file("texts"), file("texts")];
     let both = Parquet::open(&other, &settings("pixels", "kind")).unwrap();
     assert_eq!(labels(&both), expected.repeat(2));
     let dotted = Parquet::open(&[file("int32")], &settings("image.bytes", "label")).unwrap();
     assert_eq!((dotted.label(3), dotted.label(4), dotted.label(5)), (3, -1, 5));
-    assert_eq!(read(&dotted, 5).unwrap(), picture(5));
+    assert_eq!(read(&dotted, 5).unwrap(), image(5));
     let none = Parquet::open(&[file("int32")], &settings("image", "")).unwrap();
     assert_eq!(labels(&none), [-1; ROWS as usize]);
 }
@@ -181,31 +178,31 @@ fn whole_numbers_are_labels_whatever_their_type() {
 }
 
 #[test]
-fn a_row_without_a_picture_is_read_from_the_file_that_it_names() {
+fn a_row_without_an_image_is_read_from_the_file_that_it_names() {
     let (root, path) = folder(&fs::read(file("paths")).unwrap());
     let source = open(&path).unwrap();
     let mut page = HostPage::default();
     let words = source.read(0, &mut page, 100).unwrap_err().to_string();
     let named = root.path().join("0.jpg");
     assert!(words.starts_with(&format!("unreadable: {}, which the row names: ", named.display())));
-    fs::write(&named, b"picture").unwrap();
-    assert_eq!(read(&source, 0).unwrap(), b"picture");
+    fs::write(&named, b"image").unwrap();
+    assert_eq!(read(&source, 0).unwrap(), b"image");
     let words = source.read(1, &mut page, 100).unwrap_err().to_string();
-    assert_eq!(words, "empty: the row has no picture: it is null");
-    assert_eq!(read(&source, 2).unwrap(), picture(2));
+    assert_eq!(words, "empty: the row has no image: it is null");
+    assert_eq!(read(&source, 2).unwrap(), image(2));
     assert_eq!(read(&source, 3), Err(Reason::Empty));
     assert_eq!(labels(&source), [5, 6, 7, 8]);
 }
 
 #[test]
-fn of_large_pictures_that_are_not_compressed_nothing_but_their_own_bytes_is_read() {
+fn of_large_images_that_are_not_compressed_nothing_but_their_own_bytes_is_read() {
     for name in ["large", "large-v2"] {
         let whole = fs::read(file(name)).unwrap();
         let (_root, path) = folder(&whole);
         let source = open(&path).unwrap();
         let read_all = |order: [u64; 6]| {
             for index in order {
-                let long = || [picture(index), vec![b'.'; 5000 - picture(index).len()]].concat();
+                let long = || [image(index), vec![b'.'; 5000 - image(index).len()]].concat();
                 let expected = if index == 3 { Err(Reason::Empty) } else { Ok(long()) };
                 assert_eq!(read(&source, index), expected, "{name} {index}");
             }
@@ -274,7 +271,7 @@ fn all_memory_for_pages_is_under_the_limit_and_many_threads_share_it() {
             scope.spawn(move || {
                 for step in 0..source.len() {
                     let index = (start * 17 + step * 7) % source.len();
-                    assert_eq!(read(source, index).unwrap(), picture(index % ROWS));
+                    assert_eq!(read(source, index).unwrap(), image(index % ROWS));
                 }
             });
         }
@@ -329,7 +326,7 @@ fn a_page_with_a_checksum_that_does_not_match_makes_its_samples_unreadable() {
         handle.write_all_at(b"x", 300).unwrap();
         handle.set_modified(time).unwrap();
         assert_eq!(read(&source, 0), Err(Reason::Corrupt));
-        assert_eq!(read(&source, ROWS - 1).unwrap(), picture(ROWS - 1));
+        assert_eq!(read(&source, ROWS - 1).unwrap(), image(ROWS - 1));
     }
 }
 

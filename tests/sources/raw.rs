@@ -4,14 +4,14 @@ use crate::common;
 use std::sync::Arc;
 
 use feedwater::decode::{HostDecoder, memory_bytes};
-use feedwater::error::{Fault, Reason};
+use feedwater::error::{DataError, Reason};
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header, PnmHead};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::source::Memory;
 use proptest::prelude::*;
 
-fn decode(bytes: &[u8]) -> Result<Vec<u8>, Fault> {
+fn decode(bytes: &[u8]) -> Result<Vec<u8>, DataError> {
     let header = Header::parse(bytes)?;
     let mut pixels = Vec::new();
     HostDecoder::new().decode(bytes, &header, header.size.window(), 1, &mut |_, row| {
@@ -118,7 +118,7 @@ fn a_claim_of_a_huge_size_takes_no_memory_and_does_not_overflow() {
 }
 
 #[test]
-fn another_picture_than_its_header_says_is_a_fault() {
+fn another_image_than_its_header_says_is_a_fault() {
     let (small, large) = (b"P5 2 1 255 ab", b"P5 2 2 255 abcd");
     let header = Header::parse(large).unwrap();
     let window = Roi::new(0, 0, 2, 1);
@@ -133,7 +133,7 @@ fn another_picture_than_its_header_says_is_a_fault() {
 #[test]
 fn a_window_of_rgb_is_not_even_copied() {
     let size = Size::new(40, 30);
-    let bytes = [PnmHead::rgb(size).bytes(), &common::picture(1, 40, 30)].concat();
+    let bytes = [PnmHead::rgb(size).bytes(), &common::image(1, 40, 30)].concat();
     let header = Header::parse(&bytes).unwrap();
     let mut decoder = HostDecoder::new();
     let inside = bytes.as_ptr_range();
@@ -150,9 +150,9 @@ fn a_window_of_rgb_is_not_even_copied() {
 #[test]
 fn a_loader_makes_the_same_of_pnm_as_of_png() {
     let batches = |encode: fn(u64, u32, u32) -> Vec<u8>| {
-        let pictures =
+        let images =
             (0..12).map(|seed| (encode(seed, 40 + seed as u32, 60 - seed as u32), seed as i64));
-        let source = Arc::new(Memory::new(pictures.collect()).unwrap());
+        let source = Arc::new(Memory::new(images.collect()).unwrap());
         let loader = LoaderBuilder::new(source, common::training())
             .batch(4)
             .workers(2)
@@ -168,7 +168,7 @@ fn a_loader_makes_the_same_of_pnm_as_of_png() {
     };
     let pnm = batches(|seed, width, height| {
         let head = PnmHead::rgb(Size::new(width, height));
-        [head.bytes(), &common::picture(seed, width, height)].concat()
+        [head.bytes(), &common::image(seed, width, height)].concat()
     });
     assert!(!pnm.is_empty() && pnm == batches(common::png));
 }

@@ -77,13 +77,13 @@ fn what_mxnet_wrote_is_read_sample_for_sample() {
 #[test]
 fn a_record_in_parts_is_one_sample() {
     let (_root, source) = open(&golden("recordio/parts.rec")).unwrap();
-    let picture = golden("records/2.jpg");
-    let padding = vec![0; picture.len().next_multiple_of(4) - picture.len()];
+    let image = golden("records/2.jpg");
+    let padding = vec![0; image.len().next_multiple_of(4) - image.len()];
     let expected = [
         [b"abc", &MAGIC[..], b"not aligned"].concat(),
         [b"in 3", &MAGIC[..], b"parts of", &MAGIC, b"one record"].concat(),
         [MAGIC, MAGIC].concat(),
-        [&picture[..], &padding, &MAGIC, b"end"].concat(),
+        [&image[..], &padding, &MAGIC, b"end"].concat(),
         b"whole".to_vec(),
     ];
     assert_eq!(source.len(), 5);
@@ -97,13 +97,13 @@ fn a_record_in_parts_is_one_sample() {
 #[test]
 fn parts_that_divide_the_image_header_are_put_together() {
     let data = [&2u32.to_le_bytes()[..], &[0; 4], &MAGIC, &[0; 4], &MAGIC, &[0; 4]].concat();
-    let data = [&data[..], &3f32.to_le_bytes(), &MAGIC, b"picture"].concat();
+    let data = [&data[..], &3f32.to_le_bytes(), &MAGIC, b"image"].concat();
     let split =
         [part(1, &data[..8]), part(2, &data[12..16]), part(2, &data[20..28]), part(3, &data[32..])];
     let bytes = [split.concat(), record(0, 4.0, b"next")].concat();
     let (_root, source) = with(&bytes, RecordIoLabel::First).unwrap();
     assert_eq!([source.label(0), source.label(1)], [3, 4]);
-    assert_eq!(read(&source, 0).unwrap(), b"picture");
+    assert_eq!(read(&source, 0).unwrap(), b"image");
     assert_eq!(read(&source, 1).unwrap(), b"next");
 }
 

@@ -298,14 +298,14 @@ fn a_page_holds_the_last_sample_only() {
 
 #[test]
 fn a_list_has_paths_and_labels_in_the_order_of_its_lines() {
-    let root = tree(&["pictures/b.jpg", "a b.jpg"]);
+    let root = tree(&["images/b.jpg", "a b.jpg"]);
     let absolute = root.path().join("a b.jpg").to_str().unwrap().to_string();
-    let text = format!("pictures/b.jpg\t7\n\n   \na b.jpg\t-3\n{absolute}\t 5 \n");
+    let text = format!("images/b.jpg\t7\n\n   \na b.jpg\t-3\n{absolute}\t 5 \n");
     let source = list(&root, text).unwrap();
-    expect(&source, &root, &[(7, "pictures/b.jpg"), (-3, "a b.jpg"), (5, "a b.jpg")]);
-    assert_eq!(read(&source, 0), b"pictures/b.jpg");
+    expect(&source, &root, &[(7, "images/b.jpg"), (-3, "a b.jpg"), (5, "a b.jpg")]);
+    assert_eq!(read(&source, 0), b"images/b.jpg");
     assert_eq!(read(&source, 2), b"a b.jpg");
-    assert_eq!(source.largest_bytes(), "pictures/b.jpg".len() as u64);
+    assert_eq!(source.largest_bytes(), "images/b.jpg".len() as u64);
     assert!(source.describe().ends_with("list.tsv: 3 files"), "{}", source.describe());
 }
 
@@ -367,7 +367,7 @@ fn a_list_that_names_nothing_or_cannot_be_read_is_an_error() {
 }
 
 #[test]
-fn pictures_in_memory_are_samples_with_their_labels() {
+fn images_in_memory_are_samples_with_their_labels() {
     let source = Memory::new(vec![(b"one".to_vec(), 4), (b"three".to_vec(), -1)]).unwrap();
     assert_eq!((source.len(), source.label(0), source.label(1)), (2, 4, -1));
     assert_eq!(source.location(1), "memory[1]");

@@ -112,7 +112,7 @@ fn float_label(values: &[f32], packed: bool) -> Vec<u8> {
 #[test]
 fn a_float_that_is_a_whole_number_is_a_label() {
     let with = |values: &[f32], packed| {
-        let data = field(1, &[image(b"picture"), float_label(values, packed)].concat());
+        let data = field(1, &[image(b"image"), float_label(values, packed)].concat());
         let root = folder(&[("a", &record(&data))]);
         open(root.path()).map(|source| source.label(0))
     };
@@ -336,10 +336,8 @@ fn all_that_protocol_buffers_allow_is_read() {
     let unknown =
         [field(9, b"?"), varint(10 << 3), varint(u64::MAX), vec![11 << 3 | 5, 0, 0, 0, 0]];
     let unknown = [unknown.concat(), vec![12 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0]].concat();
-    let value_first = field(
-        1,
-        &[field(2, &field(1, &field(1, b"picture"))), field(1, b"image/encoded")].concat(),
-    );
+    let value_first =
+        field(1, &[field(2, &field(1, &field(1, b"image"))), field(1, b"image/encoded")].concat());
     let example = [
         unknown.clone(),
         field(1, &[unknown.clone(), image(b"replaced"), value_first].concat()),
@@ -347,7 +345,7 @@ fn all_that_protocol_buffers_allow_is_read() {
     ]
     .concat();
     let source = open(folder(&[("a", &record(&example))]).path()).unwrap();
-    assert_eq!((read(&source, 0).unwrap(), source.label(0)), (b"picture".to_vec(), -5));
+    assert_eq!((read(&source, 0).unwrap(), source.label(0)), (b"image".to_vec(), -5));
 }
 
 #[test]
@@ -368,7 +366,7 @@ fn a_cut_file_is_an_error_wherever_it_is_cut() {
 }
 
 #[test]
-fn a_flipped_byte_is_an_error_or_a_fault_of_its_sample_and_never_another_picture() {
+fn a_flipped_byte_is_an_error_or_a_fault_of_its_sample_and_never_another_image() {
     let whole = golden("train-00000-of-00002");
     let root = tempfile::tempdir().unwrap();
     let (mut errors, mut faults) = (0, 0);
@@ -410,7 +408,7 @@ proptest! {
                 prop::collection::vec(any::<u8>(), 0..12),
                 any::<u64>().prop_map(|len| [varint(1 << 3 | 2), varint(len)].concat()),
                 prop::collection::vec(any::<u8>(), 0..9).prop_map(|bytes| field(1, &bytes)),
-                Just(image(b"picture")),
+                Just(image(b"image")),
                 any::<i64>().prop_map(|value| label(&[value])),
             ],
             0..6,

@@ -143,7 +143,7 @@ fn the_key_ends_at_the_first_dot_of_the_last_part_and_extensions_are_in_lower_ca
 }
 
 #[test]
-fn the_first_extension_of_the_settings_counts_and_samples_without_a_picture_are_left_out() {
+fn the_first_extension_of_the_settings_counts_and_samples_without_an_image_are_left_out() {
     let files: [(&str, &[u8]); 6] = [
         ("a.png", b"png"),
         ("a.jpg", b"jpg"),

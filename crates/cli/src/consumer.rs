@@ -9,7 +9,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
 
 use super::group::Group;
-use super::{Failure, interrupt};
+use super::{CommandError, interrupt};
 
 /// How long a command may work on after its input has ended.
 const AFTER_INPUT: Duration = Duration::from_secs(2);
@@ -39,8 +39,8 @@ pub struct Fed {
 
 impl Consumer {
     /// Starts the command in a process group of its own.
-    pub fn run(command: &str) -> Result<Self, Failure> {
-        let failed = |error| Failure::Failed(format!("--consumer-cmd {command:?}: {error}"));
+    pub fn run(command: &str) -> Result<Self, CommandError> {
+        let failed = |error| CommandError::Failed(format!("--consumer-cmd {command:?}: {error}"));
         let mut shell = Command::new("sh");
         shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::null());
         let mut group = Group::spawn(&mut shell).map_err(failed)?;
@@ -56,7 +56,7 @@ impl Consumer {
 
     /// Takes a batch; false where a signal came, or where a command has not read all of it by `until`. Such a command gets
     /// nothing more.
-    pub fn take(&mut self, batch: Batch, until: Instant) -> Result<bool, Failure> {
+    pub fn take(&mut self, batch: Batch, until: Instant) -> Result<bool, CommandError> {
         Ok(match self {
             Consumer::Idle => true,
             Consumer::Sleeps(step) => interrupt::sleep(*step),
@@ -87,7 +87,7 @@ impl Consumer {
 }
 
 impl Fed {
-    fn write(&mut self, mut bytes: &[u8], until: Instant) -> Result<bool, Failure> {
+    fn write(&mut self, mut bytes: &[u8], until: Instant) -> Result<bool, CommandError> {
         if self.stuck {
             return Ok(false);
         }
@@ -124,12 +124,12 @@ impl Fed {
     }
 
     /// Why the command takes no more.
-    fn gone(&mut self, error: &io::Error) -> Failure {
+    fn gone(&mut self, error: &io::Error) -> CommandError {
         let Self { command, batches, group, .. } = self;
         let why = match group.end(AFTER_INPUT) {
             Ok(status) => format!("ended with {status}"),
             Err(_) => error.to_string(),
         };
-        Failure::Failed(format!("--consumer-cmd {command:?}: {why} after {batches} batches"))
+        CommandError::Failed(format!("--consumer-cmd {command:?}: {why} after {batches} batches"))
     }
 }

@@ -12,11 +12,11 @@ use feedwater_tools::synth::Settings;
 use serde_json::json;
 
 use super::doctor::warn_without_simd;
+use super::images::{self, cache};
 use super::interrupt::{self, Polled};
-use super::pictures::{self, cache};
 use super::report::{Report, warn};
 use super::sheet::{Sheet, on_host};
-use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
+use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
 
 /// Loads an epoch of photo-like JPEGs that it makes itself, with the usual training chain
 ///
@@ -36,17 +36,17 @@ pub struct Options {
     json: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     options.device.require()?;
     warn_without_simd();
     let settings = Settings { images: options.images, ..Settings::default() };
     let cache = cache()?;
-    let data = pictures::make(&cache, &settings, options.json)?;
+    let data = images::make(&cache, &settings, options.json)?;
 
     let loader = builder(&data, options)?.build()?;
     warn(&loader);
     let bar = progress(loader.batches_per_epoch(), "batches");
-    let picture = cache.join("demo.png");
+    let image = cache.join("demo.png");
     let _polled = Polled::waiting_for(&loader);
     for (number, batch) in (&loader).into_iter().enumerate() {
         if interrupt::requested().is_some() {
@@ -56,8 +56,8 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         if number == 0 {
             let data = on_host(&batch)?;
             let sheet = Sheet::new(&loader, &batch, &data);
-            let written = sheet.write(&picture).and_then(AtomicFile::commit);
-            written.map_err(|error| io_failure(&picture, &error))?;
+            let written = sheet.write(&image).and_then(AtomicFile::commit);
+            written.map_err(|error| io_failure(&image, &error))?;
         }
         bar.inc(1);
     }
@@ -70,17 +70,17 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 
     if options.json {
         let mut result = serde_json::to_value(&report)
-            .map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
+            .map_err(|error| CommandError::Failed(format!("JSON: {error}")))?;
         result["data"] = json!(data);
-        result["sheet"] = json!(picture);
+        result["sheet"] = json!(image);
         return print_json(&result);
     }
     print(&report)?;
-    print(format!("sheet     {} (the first batch)", picture.display()))
+    print(format!("sheet     {} (the first batch)", image.display()))
 }
 
 /// The training chain with which most image models are trained.
-fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, Failure> {
+fn builder(data: &Path, options: &Options) -> Result<LoaderBuilder, CommandError> {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
         .then(Flip { horizontal: 0.5, ..Flip::default() })

@@ -9,7 +9,7 @@ use feedwater::gpu::{self, DeviceReport, LibraryReport};
 use serde_json::{Value, json};
 
 use super::report::kibibytes;
-use super::{Failure, print, print_json};
+use super::{CommandError, print, print_json};
 
 /// Shows what this machine has, what is missing and how to get it
 #[derive(Args)]
@@ -20,7 +20,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let probe = gpu::probe();
     let simd = feedwater::decode::simd();
     let features = cpu_features();

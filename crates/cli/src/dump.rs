@@ -16,7 +16,7 @@ use serde_json::json;
 
 use super::npy::NpyWriter;
 use super::sheet::{Sheet, on_host};
-use super::{Failure, PipelineOptions, io_failure, print, print_json};
+use super::{CommandError, PipelineOptions, io_failure, print, print_json};
 
 /// Writes batches as images.npy, samples.json and a contact sheet (sheet.png)
 #[derive(Args)]
@@ -76,7 +76,7 @@ struct ObjectEntry {
     crowd: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let builder = options.pipeline.builder()?.start_epoch(options.epoch);
     let loader = builder.epochs(Some(1)).build()?;
     super::report::warn(&loader);
@@ -93,15 +93,15 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     let mut json = serde_json::Serializer::pretty(&mut file);
     let mut entries = json.serialize_seq(None).map_err(|error| not_told(error.into()))?;
     let mut count = 0;
-    let picture = out.join("sheet.png");
+    let image = out.join("sheet.png");
     let mut sheet = None;
     for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
         let data = on_host(&batch)?;
         npy.append(batch.shape(), &data).map_err(failed)?;
         if sheet.is_none() {
-            let drawn = Sheet::new(&loader, &batch, &data).write(&picture);
-            sheet = Some(drawn.map_err(|error| io_failure(&picture, &error))?);
+            let drawn = Sheet::new(&loader, &batch, &data).write(&image);
+            sheet = Some(drawn.map_err(|error| io_failure(&image, &error))?);
         }
         for entry in describe(&loader, &batch) {
             entries.serialize_element(&entry).map_err(|error| not_told(error.into()))?;
@@ -115,7 +115,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     npy.commit().map_err(failed)?;
     file.commit().map_err(not_told)?;
     if let Some(sheet) = sheet {
-        sheet.commit().map_err(|error| io_failure(&picture, &error))?;
+        sheet.commit().map_err(|error| io_failure(&image, &error))?;
     }
 
     if options.json {
@@ -124,10 +124,10 @@ pub fn main(options: &Options) -> Result<(), Failure> {
             "batches": loader.stats().batches,
             "shard": loader.plan().shard,
             "device": if loader.plan().uses_gpu() { "gpu" } else { "cpu" },
-            "files": [images, samples, picture],
+            "files": [images, samples, image],
         }));
     }
-    for path in [images, samples, picture] {
+    for path in [images, samples, image] {
         let len = fs::metadata(&path).map_err(|error| io_failure(&path, &error))?.len();
         print(format!("{} ({})", path.display(), bytes(len)))?;
     }

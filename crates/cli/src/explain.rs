@@ -16,7 +16,7 @@ use super::consumer::Consumer;
 use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::warn;
-use super::{DeviceOption, Failure, io_failure, print, print_json, progress};
+use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
 
 /// Runs a pipeline, and says what limits it, what to change and what that gains
 ///
@@ -78,14 +78,14 @@ const MAX_BYTES: u64 = 64 << 20;
 /// Samples that the cached run is made of, at most.
 const CACHED_SAMPLES: u64 = 4096;
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let is_report = |path: &PathBuf| path.extension().is_some_and(|it| it == "json");
     if options.files.iter().all(is_report) {
         return read_reports(options);
     }
     let [file] = options.files.as_slice() else {
         let text = "give one pipeline file, or reports whose names end in .json";
-        return Err(Failure::Misused(text.into()));
+        return Err(CommandError::Misused(text.into()));
     };
     // Now, and not after a run that was for nothing.
     let outputs = Outputs::create(options)?;
@@ -98,13 +98,15 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 /// Explains reports that were saved.
-fn read_reports(options: &Options) -> Result<(), Failure> {
+fn read_reports(options: &Options) -> Result<(), CommandError> {
     let mut reports = Vec::new();
     for path in &options.files {
         let text = file::read_text(path, MAX_BYTES).map_err(|error| io_failure(path, &error))?;
         let saved: Report = serde_json::from_str(&text).map_err(|error| {
             let path = path.display();
-            Failure::Misused(format!("{path}: is no report of feedwater explain --save: {error}"))
+            CommandError::Misused(format!(
+                "{path}: is no report of feedwater explain --save: {error}"
+            ))
         })?;
         let wishes = Wishes {
             price_per_hour: options.price.or(saved.cost.map(|cost| cost.price_per_hour)),
@@ -123,7 +125,7 @@ fn read_reports(options: &Options) -> Result<(), Failure> {
     }
     if options.save.is_some() {
         let text = "--save keeps the report of one run, and several are given; --json prints what is merged of them";
-        return Err(Failure::Misused(text.into()));
+        return Err(CommandError::Misused(text.into()));
     }
     let ranks = Ranks::merge(&reports)?;
     if let Some(path) = &options.html {
@@ -142,7 +144,7 @@ struct Outputs<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    fn create(options: &'a Options) -> Result<Self, Failure> {
+    fn create(options: &'a Options) -> Result<Self, CommandError> {
         let create = |path: &'a PathBuf| match AtomicFile::create(path) {
             Ok(file) => Ok((path.as_path(), file)),
             Err(error) => Err(io_failure(path, &error)),
@@ -151,14 +153,14 @@ impl<'a> Outputs<'a> {
         Ok(Self { json, html: options.html.as_ref().map(create).transpose()? })
     }
 
-    fn write(self, report: &Report) -> Result<(), Failure> {
+    fn write(self, report: &Report) -> Result<(), CommandError> {
         let put = |(path, mut file): (&Path, AtomicFile), text: &str| {
             let written = file.write_all(text.as_bytes()).and_then(|()| file.commit());
             written.map_err(|error| io_failure(path, &error))
         };
         if let Some(output) = self.json {
             let json = serde_json::to_string(report);
-            let json = json.map_err(|error| Failure::Failed(format!("JSON: {error}")))?;
+            let json = json.map_err(|error| CommandError::Failed(format!("JSON: {error}")))?;
             put(output, &(json + "\n"))?;
         }
         if let Some(output) = self.html {
@@ -168,8 +170,8 @@ impl<'a> Outputs<'a> {
     }
 }
 
-fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
-    let builder = || -> Result<LoaderBuilder, Failure> {
+fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
+    let builder = || -> Result<LoaderBuilder, CommandError> {
         let pipeline = feedwater::config::Pipeline::from_file(file)?;
         Ok(pipeline.builder()?.device(options.device.choice()))
     };
@@ -186,7 +188,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     let before = loader.measured();
     let batches = measure(&loader, &mut consumer, options.seconds, SLACK * options.seconds)?;
     if batches < LEAST_BATCHES && interrupt::requested().is_some() {
-        return Err(Failure::Interrupted);
+        return Err(CommandError::Interrupted);
     }
     if let Some(stuck) = consumer.stuck() {
         if batches < LEAST_BATCHES {
@@ -195,7 +197,7 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
                  --seconds than {}",
                 options.seconds
             );
-            return Err(Failure::Failed(text));
+            return Err(CommandError::Failed(text));
         }
         eprintln!("warning: {stuck}");
     }
@@ -215,13 +217,13 @@ fn run(options: &Options, file: &Path) -> Result<Report, Failure> {
     consumer.end();
     match explain(&profile, &wishes) {
         // Too little was measured until the signal.
-        Err(_) if interrupt::requested().is_some() => Err(Failure::Interrupted),
+        Err(_) if interrupt::requested().is_some() => Err(CommandError::Interrupted),
         explained => Ok(explained?),
     }
 }
 
 /// The start is not measured, nor what a loader tries out that chooses for itself: up to four times as long.
-fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), Failure> {
+fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(), CommandError> {
     for _ in 0..20 {
         // A command may need most of the time for its own start.
         measure(loader, consumer, 0.2 * seconds, seconds)?;
@@ -240,7 +242,7 @@ fn measure(
     consumer: &mut Consumer,
     seconds: f64,
     most: f64,
-) -> Result<u64, Failure> {
+) -> Result<u64, CommandError> {
     let begin = Instant::now();
     let end = begin + Duration::from_secs_f64(seconds);
     let last = begin + Duration::from_secs_f64(most.max(LEAST_PATIENCE));
@@ -270,7 +272,7 @@ fn cached(
     builder: LoaderBuilder,
     consumer: &mut Consumer,
     seconds: f64,
-) -> Result<Option<f64>, Failure> {
+) -> Result<Option<f64>, CommandError> {
     let loader = builder.first_samples_cached(CACHED_SAMPLES)?.build()?;
     let _polled = Polled::waiting_for(&loader);
     for batch in &loader {

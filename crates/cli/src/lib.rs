@@ -30,10 +30,10 @@ mod doctor;
 mod dump;
 mod explain;
 mod group;
+mod images;
 mod interrupt;
 mod npy;
 mod pack;
-mod pictures;
 mod plan;
 mod probe;
 mod report;
@@ -55,10 +55,10 @@ struct Cli {
 const AFTER_HELP: &str = "\
 Begin with:
   feedwater doctor                                what this machine has
-  feedwater demo                                  the main job, on pictures that it makes itself
+  feedwater demo                                  the main job, on images that it makes itself
   feedwater probe data/train                      what a folder, archive or other source holds
-  feedwater synth data/train --images 200         pictures for a pipeline file of your own
-  feedwater simulate --loaders 7 --load-ms 2000   a training loop that waits for its loaders, as a picture
+  feedwater synth data/train --images 200         images for a pipeline file of your own
+  feedwater simulate --loaders 7 --load-ms 2000   a training loop that waits for its loaders, as an image
 
 Exit code: 0 done, 1 failed, 2 misused (a wrong argument, or a wrong setting in the pipeline file), 129 hung up,
 130 interrupted, 143 terminated";
@@ -91,7 +91,7 @@ struct PipelineOptions {
 }
 
 impl PipelineOptions {
-    fn builder(&self) -> Result<LoaderBuilder, Failure> {
+    fn builder(&self) -> Result<LoaderBuilder, CommandError> {
         Ok(Pipeline::from_file(&self.file)?.builder()?.device(self.device.choice()))
     }
 }
@@ -123,7 +123,7 @@ impl DeviceOption {
     }
 
     /// Fails where a GPU is asked for and there is none, before images are made for nothing.
-    fn require(self) -> Result<(), Failure> {
+    fn require(self) -> Result<(), CommandError> {
         if let DeviceChoice::Gpu(ordinal) = self.choice() {
             let device = Device::open(ordinal)?;
             gpu::compiler(&device)?;
@@ -133,7 +133,7 @@ impl DeviceOption {
 }
 
 /// Why a command ended before its end.
-pub enum Failure {
+pub enum CommandError {
     /// It could not be done.
     Failed(String),
     /// It was asked for in a way that cannot be.
@@ -144,13 +144,13 @@ pub enum Failure {
     Interrupted,
 }
 
-impl From<feedwater_insight::Error> for Failure {
+impl From<feedwater_insight::Error> for CommandError {
     fn from(error: feedwater_insight::Error) -> Self {
-        Failure::Misused(error.to_string())
+        CommandError::Misused(error.to_string())
     }
 }
 
-impl From<Error> for Failure {
+impl From<Error> for CommandError {
     fn from(error: Error) -> Self {
         let mut text = error.to_string();
         // For people the line of the file too, with a marker; for programs one line.
@@ -160,14 +160,14 @@ impl From<Error> for Failure {
             text = format!("{text}\n{}", location.excerpt()).trim_end().into();
         }
         match error {
-            Error::Config { .. } => Failure::Misused(text),
-            _ => Failure::Failed(text),
+            Error::Config { .. } => CommandError::Misused(text),
+            _ => CommandError::Failed(text),
         }
     }
 }
 
 /// An error about settings, some of which options took the place of: each pair is a key and the option's name.
-fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> Failure {
+fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
     let Error::Config { mut key, mut problem, at } = error else { return error.into() };
     for (setting, option) in given {
         problem = problem.replace(setting, option);
@@ -201,12 +201,12 @@ pub fn main() -> ExitCode {
         Command::Selftest(options) => selftest::main(&options),
     };
     let (code, text) = match done {
-        Ok(()) | Err(Failure::Unread | Failure::Interrupted) => {
+        Ok(()) | Err(CommandError::Unread | CommandError::Interrupted) => {
             interrupt::end_if_requested();
             return ExitCode::SUCCESS;
         }
-        Err(Failure::Failed(text)) => (1, text),
-        Err(Failure::Misused(text)) => (2, text),
+        Err(CommandError::Failed(text)) => (1, text),
+        Err(CommandError::Misused(text)) => (2, text),
     };
     // Standard error may be closed as well; then only the code is left to tell.
     let _ = writeln!(io::stderr(), "feedwater: {text}");
@@ -223,19 +223,19 @@ fn count(text: &str) -> Result<Count, String> {
 }
 
 /// A line, or several, of the result, without the secrets of URLs in it.
-fn print(text: impl Display) -> Result<(), Failure> {
+fn print(text: impl Display) -> Result<(), CommandError> {
     writeln!(io::stdout(), "{}", Redacted::new(text.to_string())).map_err(|error| {
         match error.kind() {
-            ErrorKind::BrokenPipe => Failure::Unread,
-            _ => Failure::Failed(format!("standard output: {error}")),
+            ErrorKind::BrokenPipe => CommandError::Unread,
+            _ => CommandError::Failed(format!("standard output: {error}")),
         }
     })
 }
 
 /// The result as one line of JSON.
-fn print_json(result: &impl Serialize) -> Result<(), Failure> {
+fn print_json(result: &impl Serialize) -> Result<(), CommandError> {
     let line = serde_json::to_string(result);
-    print(line.map_err(|error| Failure::Failed(format!("JSON: {error}")))?)
+    print(line.map_err(|error| CommandError::Failed(format!("JSON: {error}")))?)
 }
 
 /// A bar on standard error; invisible where that is not a terminal.
@@ -248,6 +248,6 @@ fn progress(len: u64, unit: &str) -> ProgressBar {
     bar
 }
 
-fn io_failure(path: &std::path::Path, error: &io::Error) -> Failure {
+fn io_failure(path: &std::path::Path, error: &io::Error) -> CommandError {
     Error::io(path, error).into()
 }

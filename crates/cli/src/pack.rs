@@ -12,7 +12,7 @@ use feedwater_tools::pack::{self, Gain, Manifest, Presize, Settings, ShardFormat
 use serde_json::json;
 
 use super::probe::{Opened, open};
-use super::{Failure, interrupt, print, print_json, progress};
+use super::{CommandError, interrupt, print, print_json, progress};
 
 /// Packs a folder, or any source, into shards that read fast, and makes images smaller on the way if asked to
 #[derive(Args)]
@@ -69,7 +69,7 @@ enum FormatOption {
 /// Images that are tried for the gain.
 const LOOKS: u64 = 64;
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let Opened { source, limits, strict, .. } = open(&options.src)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
@@ -137,7 +137,7 @@ fn tell(
     settings: &Settings,
     made: &Manifest,
     verified: u64,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let total = made.shards.iter().map(|shard| shard.bytes).sum();
     let (directory, count) = (options.dst.display(), made.shards.len());
     print(format!(
@@ -155,7 +155,7 @@ fn tell(
 }
 
 /// The chain of the pipeline file, or the one that vision models are usually trained with.
-fn chain(options: &Options) -> Result<Chain, Failure> {
+fn chain(options: &Options) -> Result<Chain, CommandError> {
     if options.src.extension().is_some_and(|it| it == "toml") {
         return Ok(Pipeline::from_file(&options.src)?.chain);
     }
@@ -170,7 +170,7 @@ fn words(gain: &Gain) -> String {
     let (before, after) = (gain.images_per_second_before, gain.images_per_second_after);
     let each = |sum: u64| bytes(sum / images.max(1));
     format!(
-        "presizing {images} pictures tried: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
+        "presizing {images} images tried: {} become {} each ({:.0} %); one CPU thread decodes and transforms {before:.0} \
          images/s, then {after:.0} (x {:.2})",
         each(bytes_before),
         each(bytes_after),

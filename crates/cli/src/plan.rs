@@ -7,7 +7,7 @@ use feedwater::plan::{DevicePlan, Plan};
 use feedwater::source::{LeftOut, left_out_lines};
 use serde_json::{Value, json};
 
-use super::{DeviceOption, Failure, PipelineOptions, print, print_json};
+use super::{CommandError, DeviceOption, PipelineOptions, print, print_json};
 
 /// Shows where each operator runs and how much memory that takes; needs no GPU
 ///
@@ -28,7 +28,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     if options.settings {
         let text = Pipeline::from_file(&options.pipeline.file)?.to_toml()?;
         return print(text.trim_end());
@@ -52,11 +52,11 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 /// The text of the kernel that a GPU would run.
-fn kernel(options: &PipelineOptions) -> Result<String, Failure> {
+fn kernel(options: &PipelineOptions) -> Result<String, CommandError> {
     let on_gpu = options.builder()?.device(DeviceOption::Gpu.choice()).plan()?;
     on_gpu.device.map(|device| device.planned().kernel.source.clone()).ok_or_else(|| {
         let text = "there is no kernel: every placement in the file is cpu; write auto or gpu";
-        Failure::Failed(text.into())
+        CommandError::Failed(text.into())
     })
 }
 
@@ -117,7 +117,7 @@ fn device(device: &DevicePlan) -> Value {
         "cuts": device.splits.iter().map(|cut| cut.first).collect::<Vec<_>>(),
         "sample_bytes": device.sample_bytes(),
         "samples_per_launch": device.group,
-        "pictures_per_hardware_call": device.hardware_group,
+        "images_per_hardware_call": device.hardware_group,
         "pages": device.pages,
         "encoded_bytes": device.encoded_bytes,
         "pixels_bytes": device.pixels_bytes,

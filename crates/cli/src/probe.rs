@@ -14,7 +14,7 @@ use feedwater::source::{self, Source, left_out_lines};
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::json;
 
-use super::{Failure, print, print_json, progress};
+use super::{CommandError, print, print_json, progress};
 
 /// Shows what a source holds: formats, sizes, labels, what cannot be used, and how a GPU would decode it
 #[derive(Args)]
@@ -54,7 +54,7 @@ pub struct Opened {
 }
 
 /// Opens what a pipeline file names, or what lies at a path.
-pub fn open(path: &Path) -> Result<Opened, Failure> {
+pub fn open(path: &Path) -> Result<Opened, CommandError> {
     if path.extension().is_some_and(|it| it == "toml") {
         let pipeline = Pipeline::from_file(path)?;
         let (source, table) = (pipeline.open()?, pipeline.source.to_table()?);
@@ -65,7 +65,7 @@ pub fn open(path: &Path) -> Result<Opened, Failure> {
     Ok(Opened { source: settings.open()?, limits, strict: true, table: settings.to_table()? })
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let Opened { source, limits, strict, table } = open(&options.path)?;
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let settings = Settings {
@@ -99,7 +99,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     tell(&report)
 }
 
-fn tell(report: &Report) -> Result<(), Failure> {
+fn tell(report: &Report) -> Result<(), CommandError> {
     let (seen, usable) = (report.seen, report.usable());
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let some = if seen < report.samples { format!(", {seen} looked at") } else { String::new() };
@@ -113,7 +113,7 @@ fn tell(report: &Report) -> Result<(), Failure> {
     print(format!("formats   {}", shares(&report.formats, usable)))?;
     if let (Some(smallest), Some(largest)) = (report.smallest, report.largest) {
         print(format!(
-            "jpeg      {}; {} progressive; {} pictures turned by EXIF",
+            "jpeg      {}; {} progressive; {} images turned by EXIF",
             shares(&report.samplings, usable),
             report.progressive,
             report.turned,

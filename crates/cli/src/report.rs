@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 
 use feedwater::footprint::bytes;
-use feedwater::loader::{AheadReport, CacheStats, Loader, RouteReport, StageSeconds};
+use feedwater::loader::{CacheStats, Loader, PrefetcherReport, RouteReport, StageSeconds};
 use feedwater::measure::{Profile, Stage, Waits};
 use feedwater::plan::{Shard, Shuffle};
 use feedwater::source::{LeftOut, left_out_lines};
@@ -42,7 +42,7 @@ pub struct Report {
     /// What the loader chose by itself, and why, the first choice first; empty where all is set.
     pub decisions: Vec<Decision>,
     /// Samples that are fetched ahead over a network, and why so many; `null` where none are.
-    pub read_ahead: Option<AheadReport>,
+    pub read_ahead: Option<PrefetcherReport>,
     /// Samples by what became of them.
     pub outcomes: BTreeMap<&'static str, u64>,
     /// Samples that could not be used, by reason.
@@ -52,7 +52,7 @@ pub struct Report {
     /// Damaged samples that `decode.strict = false` let pass, by the sort of damage.
     pub tolerated: BTreeMap<&'static str, u64>,
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
-    pub finished_on_cpu: BTreeMap<&'static str, u64>,
+    pub cpu_fallback: BTreeMap<&'static str, u64>,
     /// What each decode route has done, and how fast; empty where nothing is decoded for a device.
     pub routes: Vec<RouteReport>,
     /// What each cache holds, and how often it had what was asked for; empty without caches.
@@ -119,7 +119,7 @@ impl Report {
             faults: stats.faults,
             left_out: stats.left_out,
             tolerated: stats.tolerated,
-            finished_on_cpu: stats.finished_on_cpu,
+            cpu_fallback: stats.cpu_fallback,
             routes: stats.routes,
             caches: stats.caches,
             threads: threads(&stats.stages, &profile, &spent),
@@ -150,7 +150,7 @@ impl fmt::Display for Report {
         for decision in &self.decisions {
             writeln!(f, "{:<9} {decision}", "auto")?;
         }
-        if let Some(AheadReport { window, most, decisions, .. }) = &self.read_ahead {
+        if let Some(PrefetcherReport { window, most, decisions, .. }) = &self.read_ahead {
             for decision in decisions {
                 writeln!(f, "{:<9} {decision}", "auto")?;
             }
@@ -190,8 +190,8 @@ impl fmt::Display for Report {
             }
             writeln!(f)?;
         }
-        if !self.finished_on_cpu.is_empty() {
-            writeln!(f, "made on the cpu  {}", counts(&self.finished_on_cpu))?;
+        if !self.cpu_fallback.is_empty() {
+            writeln!(f, "made on the cpu  {}", counts(&self.cpu_fallback))?;
         }
         if self.faults.values().any(|&count| count > 0) {
             writeln!(f, "faults    {}", counts(&self.faults))?;
@@ -330,7 +330,7 @@ fn held(cache: &CacheStats) -> String {
 
 /// The share of each route that took images, and how busy it was.
 fn shares(routes: &[RouteReport]) -> String {
-    let used = routes.iter().filter(|route| route.pictures > 0).map(|it| {
+    let used = routes.iter().filter(|route| route.images > 0).map(|it| {
         let (share, busy) = (100.0 * it.share, 100.0 * it.busy);
         format!("{} {share:.0} % (busy {busy:.0} %)", it.route.name())
     });

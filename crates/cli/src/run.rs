@@ -13,7 +13,8 @@ use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::{Report, warn};
 use super::{
-    Failure, PipelineOptions, count, in_terms_of_options, io_failure, print, print_json, progress,
+    CommandError, PipelineOptions, count, in_terms_of_options, io_failure, print, print_json,
+    progress,
 };
 
 /// Loads whole epochs and shows the rate, where the time went and the memory
@@ -52,7 +53,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let mut builder = options.pipeline.builder()?.epochs(Some(options.epochs));
     builder = match options.workers {
         None => builder,
@@ -94,7 +95,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     }
 }
 
-fn create(path: &Path) -> Result<(&Path, AtomicFile), Failure> {
+fn create(path: &Path) -> Result<(&Path, AtomicFile), CommandError> {
     let file = AtomicFile::create(path).map_err(|error| io_failure(path, &error))?;
     Ok((path, file))
 }
@@ -103,7 +104,7 @@ fn write(
     path: &Path,
     mut file: AtomicFile,
     what: impl FnOnce(&mut AtomicFile) -> io::Result<()>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let written = interrupt::saving(|| {
         what(&mut file)?;
         file.write_all(b"\n")?;
@@ -113,7 +114,7 @@ fn write(
 }
 
 /// Takes batches and gives them back at once, as a model does that takes no time. A signal ends it.
-fn consume(loader: &Loader, epochs: u32, batches: Option<u64>) -> Result<(), Failure> {
+fn consume(loader: &Loader, epochs: u32, batches: Option<u64>) -> Result<(), CommandError> {
     let all = u64::from(epochs) * loader.batches_per_epoch();
     let mut left = batches.unwrap_or(all).min(all);
     let bar = progress(left, "batches");

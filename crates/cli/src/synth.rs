@@ -7,7 +7,7 @@ use feedwater::footprint::bytes;
 use feedwater_tools::synth::{self, Settings};
 use serde_json::json;
 
-use super::{Failure, print, print_json, progress};
+use super::{CommandError, print, print_json, progress};
 
 /// Makes a reproducible set of photo-like JPEGs, the same bytes on every machine
 #[derive(Args)]
@@ -41,7 +41,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let Options { images, width, height, quality, classes, seed, progressive, .. } = *options;
     let settings = Settings { images, width, height, quality, classes, seed, progressive };
     let bar = progress(images, "images");

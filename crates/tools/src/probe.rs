@@ -8,7 +8,7 @@ use std::thread;
 use serde::Serialize;
 
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Fault, Result};
+use feedwater::error::{DataError, Result};
 use feedwater::geometry::{Orientation, Size};
 use feedwater::header::{Header, Sampling, memory_bytes};
 use feedwater::loader::{LargeImages, Room};
@@ -167,7 +167,9 @@ impl Look {
 
     fn at(&mut self, source: &dyn Source, index: u64, settings: &Settings) {
         self.report.seen += 1;
-        let Err(Fault { reason, problem, .. }) = self.look(source, index, settings) else { return };
+        let Err(DataError { reason, problem, .. }) = self.look(source, index, settings) else {
+            return;
+        };
         *self.report.faults.entry(reason.name()).or_default() += 1;
         // Every thread sees rising indices, so its first are those that can be among the first of all.
         if self.report.examples.len() < EXAMPLES {
@@ -176,7 +178,12 @@ impl Look {
         }
     }
 
-    fn look(&mut self, source: &dyn Source, index: u64, settings: &Settings) -> Result<(), Fault> {
+    fn look(
+        &mut self,
+        source: &dyn Source,
+        index: u64,
+        settings: &Settings,
+    ) -> Result<(), DataError> {
         let limits = &settings.limits;
         source.read(index, &mut self.page, limits.max_file_bytes)?;
         let bytes = self.page.bytes();
@@ -235,7 +242,7 @@ impl Report {
         let takes = |route: &&Route| route.takes(header, 1).is_ok();
         let route = Route::ALL.iter().find(takes).unwrap_or(&Route::Cpu);
         *self.routes.entry(route.name()).or_default() += 1;
-        if let (Route::Cpu, Err(why)) = (route, Route::Host.takes(header, 1)) {
+        if let (Route::Cpu, Err(why)) = (route, Route::NvjpegHybrid.takes(header, 1)) {
             *self.cpu_because.entry(why).or_default() += 1;
         }
     }

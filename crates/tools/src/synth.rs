@@ -25,12 +25,12 @@ use serde::{Deserialize, Serialize};
 use feedwater::error::{Error, Result};
 use feedwater::file::{self, AtomicFile};
 
-pub use picture::picture;
+pub use image::image;
 
+mod image;
 mod land;
 mod noise;
 mod objects;
-mod picture;
 mod scene;
 
 /// Which set of images to make.
@@ -230,7 +230,7 @@ fn make_folders(dir: &Path, settings: &Settings) -> Result<()> {
 
 fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<u64> {
     let Settings { width, height, quality, seed, progressive, .. } = *settings;
-    let jpeg = encode(&picture(seed, index, width, height), width, height, quality, progressive)?;
+    let jpeg = encode(&image(seed, index, width, height), width, height, quality, progressive)?;
     let path = dir.join(settings.file(index));
     // Not waited for: a set counts as complete by its manifest, and can be made again.
     let written = AtomicFile::create(&path).and_then(|mut file| {
@@ -283,7 +283,7 @@ mod tests {
             ),
         ];
         for ((seed, index, width, height, progressive), pixels, jpeg) in golden {
-            let rgb = picture(seed, index, width, height);
+            let rgb = image(seed, index, width, height);
             let file = encode(&rgb, width, height, 92, progressive).unwrap();
             let found = (sha256(&rgb), sha256(&file));
             assert_eq!(found, (pixels.into(), jpeg.into()), "seed {seed} index {index}");
@@ -292,7 +292,7 @@ mod tests {
 
     #[test]
     fn every_scene_is_the_same_on_every_machine() {
-        let scenes: Vec<u8> = (20..30).flat_map(|index| picture(5, index, 120, 90)).collect();
+        let scenes: Vec<u8> = (20..30).flat_map(|index| image(5, index, 120, 90)).collect();
         assert_eq!(
             sha256(&scenes),
             "959165e9bf057f7285ccd4b1d716a2db7fb07e29871cee7d13d52d108955a6a8"
@@ -300,17 +300,17 @@ mod tests {
     }
 
     #[test]
-    fn a_picture_depends_on_seed_and_index() {
-        let base = picture(0, 0, 40, 30);
-        assert_eq!(base, picture(0, 0, 40, 30));
-        assert_ne!(base, picture(0, 1, 40, 30));
-        assert_ne!(base, picture(1, 0, 40, 30));
+    fn an_image_depends_on_seed_and_index() {
+        let base = image(0, 0, 40, 30);
+        assert_eq!(base, image(0, 0, 40, 30));
+        assert_ne!(base, image(0, 1, 40, 30));
+        assert_ne!(base, image(1, 0, 40, 30));
     }
 
     #[test]
-    fn the_smallest_and_the_thinnest_pictures_can_be_made() {
+    fn the_smallest_and_the_thinnest_images_can_be_made() {
         for (width, height) in [(1, 1), (1, 200), (300, 1), (2, 3)] {
-            let rgb = picture(3, 0, width, height);
+            let rgb = image(3, 0, width, height);
             assert_eq!(rgb.len(), (3 * width * height) as usize);
             assert!(encode(&rgb, width, height, 90, false).is_ok(), "{width}x{height}");
         }
@@ -323,7 +323,7 @@ mod tests {
             [(500, 375, 10, 0.46..0.56), (2048, 1536, 2, 0.24..0.40)]
         {
             let bytes: usize = (0..u64::from(count))
-                .map(|index| picture(0, index, width, height))
+                .map(|index| image(0, index, width, height))
                 .map(|rgb| encode(&rgb, width, height, quality, false).unwrap().len())
                 .sum();
             let per_pixel = bytes as f64 / f64::from(count * width * height);
@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(complete(dir.path(), &Settings { seed: 1, ..settings }), None);
         let file = dir.path().join("class001/0000004.jpg");
         let jpeg = fs::read(&file).unwrap();
-        let rgb = picture(0, 4, 24, 16);
+        let rgb = image(0, 4, 24, 16);
         assert_eq!(jpeg, encode(&rgb, 24, 16, settings.quality, false).unwrap());
         let on_disk: u64 = (0..7)
             .map(|index| fs::metadata(dir.path().join(settings.file(index))).unwrap().len())

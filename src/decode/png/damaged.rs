@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use png::Info;
 
-use crate::decode::{Fault, grown};
+use crate::decode::{DataError, grown};
 use crate::error::{Reason, reserve};
 use crate::header::{Inflater, PngLayout, PngStream};
 
@@ -86,10 +86,10 @@ impl Shape {
 }
 
 /// Gets the number of a row in the image, its pass, and its samples without their filter; says whether it wants more.
-type EachRow<'a> = dyn FnMut(u32, Pass, &[u8]) -> Result<bool, Fault> + 'a;
+type EachRow<'a> = dyn FnMut(u32, Pass, &[u8]) -> Result<bool, DataError> + 'a;
 
 /// Reads rows until `row` wants no more, and says whether there were as many as the image has, or as many as `row` wanted.
-fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<bool, Fault> {
+fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<bool, DataError> {
     let longest = 1 + shape.stride();
     let mut inflater = Inflater::new(longest)?;
     let [mut current, mut previous] = [Vec::new(), Vec::new()];
@@ -121,7 +121,7 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
                 let step = inflater.step(input, length - filled, last)?;
                 if step.state == PngStream::Damaged {
                     let problem = "the data of the PNG's pixels cannot be unpacked";
-                    return Err(Fault::new(Reason::Corrupt, problem));
+                    return Err(DataError::new(Reason::Corrupt, problem));
                 }
                 let found = step.output.len();
                 current[filled..filled + found].copy_from_slice(step.output);
@@ -142,19 +142,19 @@ fn rows(layout: &PngLayout<'_>, shape: Shape, row: &mut EachRow<'_>) -> Result<b
 }
 
 /// Pillow skips the chunk that it read last, and minds where the file ends inside one behind it.
-fn at_end(layout: &PngLayout<'_>, unread: Option<&[u8]>) -> Result<(), Fault> {
+fn at_end(layout: &PngLayout<'_>, unread: Option<&[u8]>) -> Result<(), DataError> {
     match unread {
         Some(_) if !layout.data_whole => Err(ends_early("inside its last IDAT chunk")),
         _ => Ok(()),
     }
 }
 
-fn ends_early(place: &str) -> Fault {
-    Fault::new(Reason::Truncated, format!("the PNG ends {place}"))
+fn ends_early(place: &str) -> DataError {
+    DataError::new(Reason::Truncated, format!("the PNG ends {place}"))
 }
 
 /// The filter is the first byte of a row.
-fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), Fault> {
+fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), DataError> {
     let filter = row[0];
     let (row, previous) = (&mut row[1..], &previous[1..]);
     let left = |row: &[u8], at: usize| at.checked_sub(pixel_bytes).map_or(0, |at| row[at]);
@@ -168,7 +168,7 @@ fn unfilter(row: &mut [u8], previous: &[u8], pixel_bytes: usize) -> Result<(), F
             4 => paeth(a, b, left(previous, at)),
             _ => {
                 let problem = format!("a row of the PNG has filter {filter}, there are 0 to 4");
-                return Err(Fault::new(Reason::Corrupt, problem));
+                return Err(DataError::new(Reason::Corrupt, problem));
             }
         };
         row[at] = row[at].wrapping_add(guess);
@@ -194,8 +194,8 @@ pub(super) fn in_order(
     layout: &PngLayout<'_>,
     shape: Shape,
     wanted: Range<u32>,
-    row: &mut dyn FnMut(&[u8]) -> Result<(), Fault>,
-) -> Result<bool, Fault> {
+    row: &mut dyn FnMut(&[u8]) -> Result<(), DataError>,
+) -> Result<bool, DataError> {
     rows(layout, shape, &mut |y, _, samples| {
         if wanted.contains(&y) {
             row(samples)?;
@@ -209,7 +209,7 @@ pub(super) fn interlaced(
     layout: &PngLayout<'_>,
     shape: Shape,
     image: &mut Vec<u8>,
-) -> Result<bool, Fault> {
+) -> Result<bool, DataError> {
     let stride = shape.stride();
     let image = grown(image, stride * shape.height as usize)?;
     image.fill(0);

@@ -6,7 +6,7 @@ use nvjpeg_sys as sys;
 
 use super::jpeg::{Jpeg, Window};
 use super::page::{Handle, check_room, image, is_within, rgb_params, set_roi};
-use super::status::{DecodeFault, check};
+use super::status::{DecodeError, check};
 use super::{Backend, MAX_SIDE};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
@@ -44,7 +44,7 @@ pub struct BatchJob<'a> {
     /// The file, in memory of the page-locked pool; stays as it is until [`BatchDecoder::done`].
     pub bytes: &'a [u8],
     /// The image's size, as its header has it.
-    pub picture: Size,
+    pub image: Size,
     /// The pixels that are wanted; after the reduction, if there is one.
     pub wanted: Roi,
     /// Both sides are divided by this, inside the engine: 1, 2, 4 or 8. Above 1 the whole reduced image is decoded,
@@ -57,7 +57,7 @@ pub struct BatchJob<'a> {
 impl BatchJob<'_> {
     /// What will be decoded, and lie in the destination.
     pub fn window(&self, jpeg: &Jpeg) -> Window {
-        jpeg.reduced_window(self.picture, self.reduction, self.wanted)
+        jpeg.reduced_window(self.image, self.reduction, self.wanted)
     }
 }
 
@@ -101,11 +101,11 @@ impl BatchDecoder {
     pub fn new(jpeg: &Arc<Jpeg>, capacity: usize, largest: Size) -> Result<Self> {
         let sides = [largest.width, largest.height];
         let problem = if jpeg.backend() != Backend::Hardware {
-            Some(format!("the {} backend decodes single pictures", jpeg.backend().name()))
+            Some(format!("the {} backend decodes single images", jpeg.backend().name()))
         } else if capacity == 0 || i32::try_from(capacity).is_err() {
-            Some(format!("a batch of {capacity} pictures"))
+            Some(format!("a batch of {capacity} images"))
         } else if sides.iter().any(|side| !(1..=MAX_SIDE).contains(side)) {
-            Some(format!("a batch of pictures of {largest}"))
+            Some(format!("a batch of images of {largest}"))
         } else {
             None
         };
@@ -140,11 +140,11 @@ impl BatchDecoder {
     ///
     /// # Errors
     /// They hold for the whole batch: what is in the destinations is unspecified, and nothing writes there any more.
-    /// [`DecodeFault::Sample`] and [`DecodeFault::Failed`] where nvJPEG does not take one of the files; it does not tell
+    /// [`DecodeError::Sample`] and [`DecodeError::Failed`] where nvJPEG does not take one of the files; it does not tell
     /// which, so each of them goes another way. [`Error::Internal`] for more images than [`capacity`](Self::capacity), bytes that are not
     /// page-locked, windows that are not within their images, other reductions than 1, 2, 4, 8, and destinations that
     /// are too small; nothing has been called then. The decoder can be used again after any failure.
-    pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeFault> {
+    pub fn decode(&mut self, stream: &Stream, jobs: &[BatchJob<'_>]) -> Result<(), DecodeError> {
         self.decode_measured(stream, jobs, None)
     }
 
@@ -159,7 +159,7 @@ impl BatchDecoder {
         stream: &Stream,
         jobs: &[BatchJob<'_>],
         lap: Option<&mut Lap<'_>>,
-    ) -> Result<(), DecodeFault> {
+    ) -> Result<(), DecodeError> {
         if jobs.is_empty() {
             return Ok(());
         }
@@ -194,10 +194,10 @@ impl BatchDecoder {
         let internal = |problem| Err(Error::Internal { problem });
         if jobs.len() > self.capacity() {
             let (given, capacity) = (jobs.len(), self.capacity());
-            return internal(format!("{given} pictures for a decoder of up to {capacity}"));
+            return internal(format!("{given} images for a decoder of up to {capacity}"));
         }
         for job in jobs {
-            let BatchJob { bytes, picture, wanted, reduction, .. } = job;
+            let BatchJob { bytes, image, wanted, reduction, .. } = job;
             if ![1, 2, 4, 8].contains(reduction) {
                 return internal(format!(
                     "a reduction by {reduction}; the engines have 1, 2, 4, 8"
@@ -208,8 +208,8 @@ impl BatchDecoder {
                 return internal(format!("{len} bytes of a file are not page-locked"));
             }
             let reduced =
-                Size::new(picture.width.div_ceil(*reduction), picture.height.div_ceil(*reduction));
-            if !is_within(*picture, picture.window()) || !is_within(reduced, *wanted) {
+                Size::new(image.width.div_ceil(*reduction), image.height.div_ceil(*reduction));
+            if !is_within(*image, image.window()) || !is_within(reduced, *wanted) {
                 return internal(format!("the window {wanted} is not within {reduced} pixels"));
             }
             check_room(job.window(&self.jpeg), job.destination.buffer)?;
@@ -218,7 +218,7 @@ impl BatchDecoder {
     }
 
     /// The state, initialised for so many images. Nothing of this decoder is running.
-    fn ready(&mut self, pictures: usize) -> Result<Handle<sys::nvjpegJpegState_t>> {
+    fn ready(&mut self, images: usize) -> Result<Handle<sys::nvjpegJpegState_t>> {
         let state = match self.state.take() {
             Some(state) => state,
             None => {
@@ -226,7 +226,7 @@ impl BatchDecoder {
                 new_state(&self.jpeg, self.capacity(), self.largest)?
             }
         };
-        if self.initialized != pictures {
+        if self.initialized != images {
             self.initialized = 0;
             let jpeg = &self.jpeg;
             let rgb = sys::nvjpegOutputFormat_t::NVJPEG_OUTPUT_RGBI;
@@ -235,13 +235,13 @@ impl BatchDecoder {
                 (jpeg.library.calls.nvjpegDecodeBatchedInitialize)(
                     jpeg.handle,
                     state.raw,
-                    pictures as i32,
+                    images as i32,
                     1,
                     rgb,
                 )
             };
             jpeg.check("nvjpegDecodeBatchedInitialize", status)?;
-            self.initialized = pictures;
+            self.initialized = images;
         }
         Ok(state)
     }
@@ -266,7 +266,7 @@ impl BatchDecoder {
         &mut self,
         state: &Handle<sys::nvjpegJpegState_t>,
         stream: &Stream,
-    ) -> Result<(), DecodeFault> {
+    ) -> Result<(), DecodeError> {
         let Arguments { bytes, lengths, images, params } = &mut self.arguments;
         let call = self.jpeg.allocators.call(stream);
         // SAFETY: all handles are alive and used by this thread only; the four arrays have an element for each image
@@ -320,12 +320,12 @@ impl Arguments {
 /// buffers is in use only after `PreAllocate` (nvImageCodec calls it even for single pixels, for "more than 20 %").
 fn new_state(
     jpeg: &Arc<Jpeg>,
-    pictures: usize,
+    images: usize,
     largest: Size,
 ) -> Result<Handle<sys::nvjpegJpegState_t>> {
     let mut largest = largest;
     loop {
-        match state_for(jpeg, pictures, largest) {
+        match state_for(jpeg, images, largest) {
             Err(Error::Budget { .. }) if largest.pixels() > 1 => {
                 largest = Size::new(largest.width.div_ceil(2), largest.height.div_ceil(2));
             }
@@ -336,7 +336,7 @@ fn new_state(
 
 fn state_for(
     jpeg: &Arc<Jpeg>,
-    pictures: usize,
+    images: usize,
     largest: Size,
 ) -> Result<Handle<sys::nvjpegJpegState_t>> {
     let calls = &jpeg.library.calls;
@@ -350,7 +350,7 @@ fn state_for(
         (calls.nvjpegDecodeBatchedPreAllocate)(
             jpeg.handle,
             state.raw,
-            pictures as i32,
+            images as i32,
             largest.width as i32,
             largest.height as i32,
             sys::nvjpegChromaSubsampling_t::NVJPEG_CSS_444,

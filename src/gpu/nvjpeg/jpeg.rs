@@ -7,7 +7,7 @@ use nvjpeg_sys as sys;
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use super::allocator::{Allocators, Memory};
-use super::status::{DecodeFault, check, check_decode};
+use super::status::{DecodeError, check, check_decode};
 use super::{Backend, Library, MARGIN, Version};
 use crate::error::{Error, Result};
 use crate::geometry::{Roi, Size};
@@ -116,8 +116,8 @@ impl Jpeg {
     /// Which part of an image of this size is decoded where `wanted` is asked for. Before
     /// [`Version::EXACT_WINDOWS`] nvJPEG gets the outermost pixels of a window wrong where chroma is interpolated, so
     /// a margin is decoded around it.
-    pub fn window(&self, picture: Size, wanted: Roi) -> Window {
-        Window { wanted, decoded: with_margin(self.margin(), picture, wanted) }
+    pub fn window(&self, image: Size, wanted: Roi) -> Window {
+        Window { wanted, decoded: with_margin(self.margin(), image, wanted) }
     }
 
     /// As [`window`](Self::window) where the decoder reduces both sides by `reduction`; `wanted` is in pixels of the
@@ -125,11 +125,11 @@ impl Jpeg {
     ///
     /// nvJPEG's documentation does not say what a window means where a scale factor is set too. So a reduction above 1
     /// decodes the whole reduced image, whatever is wanted of it, and needs room for that.
-    pub fn reduced_window(&self, picture: Size, reduction: u32, wanted: Roi) -> Window {
+    pub fn reduced_window(&self, image: Size, reduction: u32, wanted: Roi) -> Window {
         if reduction <= 1 {
-            return self.window(picture, wanted);
+            return self.window(image, wanted);
         }
-        let Size { width, height } = picture;
+        let Size { width, height } = image;
         let reduced = Size::new(width.div_ceil(reduction), height.div_ceil(reduction));
         Window { wanted, decoded: reduced.window() }
     }
@@ -150,9 +150,9 @@ impl Jpeg {
         &self,
         call: &'static str,
         status: Status,
-    ) -> Result<(), DecodeFault> {
+    ) -> Result<(), DecodeError> {
         check_decode(call, status)
-            .map_err(|fault| self.refusal(status).map_or(fault, DecodeFault::Fatal))
+            .map_err(|fault| self.refusal(status).map_or(fault, DecodeError::Fatal))
     }
 
     /// Why this thread's allocation was refused, where that may be behind a status: which one nvJPEG makes of it is not
@@ -194,7 +194,7 @@ pub(super) fn probe(library: &Library, device: &Arc<Device>, backend: Backend) -
     let handle = create(library, backend, None)?;
     let found = match backend {
         Backend::Hardware => find_engines(library, handle).map(|_| ()),
-        Backend::Cuda | Backend::Host => {
+        Backend::GpuHybrid | Backend::Hybrid => {
             create_decoder(library, handle, backend).and_then(|decoder| {
                 // SAFETY: just created, and nothing was made with it.
                 let status = unsafe { (library.calls.nvjpegDecoderDestroy)(decoder) };
@@ -219,7 +219,7 @@ fn create(
     // own programs make them of a handle of the default one.
     let of_handle = match backend {
         Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
-        Backend::Cuda | Backend::Host => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
+        Backend::GpuHybrid | Backend::Hybrid => sys::nvjpegBackend_t::NVJPEG_BACKEND_DEFAULT,
     };
     let (call, status) = match allocators {
         Some(allocators) => {
@@ -281,11 +281,11 @@ fn no_engines() -> Error {
     )
 }
 
-fn with_margin(margin: u32, picture: Size, wanted: Roi) -> Roi {
+fn with_margin(margin: u32, image: Size, wanted: Roi) -> Roi {
     let x = wanted.x.saturating_sub(margin);
     let y = wanted.y.saturating_sub(margin);
-    let right = wanted.right().saturating_add(margin).min(picture.width);
-    let bottom = wanted.bottom().saturating_add(margin).min(picture.height);
+    let right = wanted.right().saturating_add(margin).min(image.width);
+    let bottom = wanted.bottom().saturating_add(margin).min(image.height);
     Roi::new(x, y, right - x, bottom - y)
 }
 
@@ -294,10 +294,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_margin_is_clipped_to_the_picture() {
-        let picture = Size::new(100, 50);
-        assert_eq!(with_margin(2, picture, Roi::new(10, 10, 20, 20)), Roi::new(8, 8, 24, 24));
-        assert_eq!(with_margin(2, picture, Roi::new(0, 1, 100, 48)), Roi::new(0, 0, 100, 50));
-        assert_eq!(with_margin(0, picture, Roi::new(3, 4, 5, 6)), Roi::new(3, 4, 5, 6));
+    fn a_margin_is_clipped_to_the_image() {
+        let image = Size::new(100, 50);
+        assert_eq!(with_margin(2, image, Roi::new(10, 10, 20, 20)), Roi::new(8, 8, 24, 24));
+        assert_eq!(with_margin(2, image, Roi::new(0, 1, 100, 48)), Roi::new(0, 0, 100, 50));
+        assert_eq!(with_margin(0, image, Roi::new(3, 4, 5, 6)), Roi::new(3, 4, 5, 6));
     }
 }

@@ -30,7 +30,7 @@ pub use batch::{BatchDecoder, BatchJob, HostIdle};
 pub use calls::{Library, Version};
 pub use jpeg::{Engines, Jpeg, Window};
 pub use page::PageDecoder;
-pub use status::DecodeFault;
+pub use status::DecodeError;
 
 mod allocator;
 mod batch;
@@ -53,22 +53,22 @@ pub enum Backend {
     Hardware,
     /// `NVJPEG_BACKEND_GPU_HYBRID`: kernels of the GPU, entropy decoding too, by [`PageDecoder`]. Sequential, one
     /// interleaved scan.
-    Cuda,
+    GpuHybrid,
     /// `NVJPEG_BACKEND_HYBRID`: entropy decoding on the CPU, in the calling thread, by [`PageDecoder`]. The only one for
     /// progressive files.
-    Host,
+    Hybrid,
 }
 
 impl Backend {
     /// All of them.
-    pub const ALL: [Backend; 3] = [Backend::Hardware, Backend::Cuda, Backend::Host];
+    pub const ALL: [Backend; 3] = [Backend::Hardware, Backend::GpuHybrid, Backend::Hybrid];
 
     /// The name in reports: that of the route that uses it.
     pub const fn name(self) -> &'static str {
         match self {
-            Backend::Hardware => "hardware",
-            Backend::Cuda => "cuda",
-            Backend::Host => "host",
+            Backend::Hardware => "nvjpeg-hardware",
+            Backend::GpuHybrid => "nvjpeg-gpu",
+            Backend::Hybrid => "nvjpeg-hybrid",
         }
     }
 
@@ -79,9 +79,9 @@ impl Backend {
     /// **Estimates from what each backend must keep. No device has confirmed them**: compare with
     /// [`Pool::row_bytes`](crate::gpu::Pool::row_bytes) after a run on one.
     ///
-    /// * `Host`: 16-bit coefficients of three components in page-locked memory and again on the device, where the
+    /// * `Hybrid`: 16-bit coefficients of three components in page-locked memory and again on the device, where the
     ///   planes of samples come on top.
-    /// * `Cuda`: the bitstream in page-locked memory; on the device the bitstream, where each of its parts begins
+    /// * `GpuHybrid`: the bitstream in page-locked memory; on the device the bitstream, where each of its parts begins
     ///   (as much again), coefficients and planes.
     /// * `Hardware`: the bitstream in page-locked memory; on the device the bitstream and the planes.
     pub const fn buffer_bytes(self, pixels: u64, encoded: u64) -> (u64, u64) {
@@ -91,11 +91,11 @@ impl Backend {
         let coefficients = padded.saturating_mul(COEFFICIENT_BYTES);
         let (device, pinned) = match self {
             Backend::Hardware => (planes.saturating_add(encoded), encoded),
-            Backend::Cuda => {
+            Backend::GpuHybrid => {
                 let bitstream = encoded.saturating_mul(2);
                 (coefficients.saturating_add(planes).saturating_add(bitstream), encoded)
             }
-            Backend::Host => (coefficients.saturating_add(planes), coefficients),
+            Backend::Hybrid => (coefficients.saturating_add(planes), coefficients),
         };
         (device.saturating_add(DEVICE_BYTES_BESIDES), pinned.saturating_add(PINNED_BYTES_BESIDES))
     }
@@ -103,8 +103,8 @@ impl Backend {
     const fn raw(self) -> sys::nvjpegBackend_t {
         match self {
             Backend::Hardware => sys::nvjpegBackend_t::NVJPEG_BACKEND_HARDWARE,
-            Backend::Cuda => sys::nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID,
-            Backend::Host => sys::nvjpegBackend_t::NVJPEG_BACKEND_HYBRID,
+            Backend::GpuHybrid => sys::nvjpegBackend_t::NVJPEG_BACKEND_GPU_HYBRID,
+            Backend::Hybrid => sys::nvjpegBackend_t::NVJPEG_BACKEND_HYBRID,
         }
     }
 }

@@ -7,14 +7,14 @@ use nvjpeg_sys as sys;
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
 use super::jpeg::{Jpeg, Window};
-use super::status::{DecodeFault, check};
+use super::status::{DecodeError, check};
 use super::{Backend, MAX_SIDE};
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{DataError, Error, Reason, Result};
 use crate::geometry::{Roi, Size};
 use crate::gpu::pool::DeviceBuffer;
 use crate::gpu::{Event, Lap, Stream};
 
-/// Decodes one image at a time with [`Backend::Cuda`] or [`Backend::Host`]; may move between threads.
+/// Decodes one image at a time with [`Backend::GpuHybrid`] or [`Backend::Hybrid`]; may move between threads.
 ///
 /// After a failure, whichever, the next image starts with a new state: nvJPEG's may hold pixels of the
 /// image before.
@@ -55,17 +55,17 @@ impl PageDecoder {
         Ok(Self { state, bitstream, buffers, params, done, jpeg: jpeg.clone() })
     }
 
-    /// Parses the file, does the host's phase (with [`Backend::Host`] all of entropy decoding) and puts the rest into
+    /// Parses the file, does the host's phase (with [`Backend::Hybrid`] all of entropy decoding) and puts the rest into
     /// the stream: RGB rows without padding into the destination, of the window that comes back. Waits on the host until
     /// this decoder's image before is over, which it normally is.
     ///
-    /// The file's bytes are not copied. With [`Backend::Host`] they are free when this returns. With [`Backend::Cuda`]
+    /// The file's bytes are not copied. With [`Backend::Hybrid`] they are free when this returns. With [`Backend::GpuHybrid`]
     /// page-locked bytes must stay as they are until [`done`](Self::done): the documentation says that what the device
     /// needs of them has been copied by then, and not that it was copied when the call came back.
     ///
     /// # Errors
-    /// [`DecodeFault::Sample`] where the file is at fault, or where `wanted` is not within the image that nvJPEG
-    /// sees; [`DecodeFault::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the image is in
+    /// [`DecodeError::Sample`] where the file is at fault, or where `wanted` is not within the image that nvJPEG
+    /// sees; [`DecodeError::Failed`] where nvJPEG fails without a word about the file; [`Error::Internal`] where the destination has less than [`Window::bytes`]. Nothing of the image is in
     /// the stream any more then.
     pub fn decode(
         &mut self,
@@ -73,7 +73,7 @@ impl PageDecoder {
         bytes: &[u8],
         wanted: Roi,
         destination: &DeviceBuffer,
-    ) -> Result<Window, DecodeFault> {
+    ) -> Result<Window, DecodeError> {
         self.decode_measured(stream, bytes, wanted, destination, None)
     }
 
@@ -88,7 +88,7 @@ impl PageDecoder {
         wanted: Roi,
         destination: &DeviceBuffer,
         lap: Option<&mut Lap<'_>>,
-    ) -> Result<Window, DecodeFault> {
+    ) -> Result<Window, DecodeError> {
         self.jpeg.device.bind()?;
         self.done.synchronize()?;
         // What a failure leaves half-done is dropped with it: the next image finds nothing of this one.
@@ -96,8 +96,8 @@ impl PageDecoder {
             Some(bitstream) => bitstream,
             None => new_bitstream(&self.jpeg)?,
         };
-        let picture = self.parse(&bitstream, bytes)?;
-        let window = self.choose(picture, wanted, destination)?;
+        let image = self.parse(&bitstream, bytes)?;
+        let window = self.choose(image, wanted, destination)?;
         let state = match self.state.take() {
             Some(state) => state,
             None => new_state(&self.jpeg, &self.buffers)?,
@@ -127,7 +127,7 @@ impl PageDecoder {
         &self,
         bitstream: &Handle<sys::nvjpegJpegStream_t>,
         bytes: &[u8],
-    ) -> Result<Size, DecodeFault> {
+    ) -> Result<Size, DecodeError> {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let (data, len) = (bytes.as_ptr(), bytes.len());
         // SAFETY: the handles are alive; the bytes, which are not copied (last flag but one), are borrowed until the
@@ -135,28 +135,28 @@ impl PageDecoder {
         let status =
             unsafe { (calls.nvjpegJpegStreamParse)(jpeg.handle, data, len, 0, 0, bitstream.raw) };
         jpeg.check_decode("nvjpegJpegStreamParse", status)?;
-        let mut picture = Size::default();
-        let Size { width, height } = &mut picture;
+        let mut image = Size::default();
+        let Size { width, height } = &mut image;
         // SAFETY: the bitstream is alive and parsed; writes two numbers.
         let status =
             unsafe { (calls.nvjpegJpegStreamGetFrameDimensions)(bitstream.raw, width, height) };
         jpeg.check_decode("nvjpegJpegStreamGetFrameDimensions", status)?;
-        Ok(picture)
+        Ok(image)
     }
 
     /// Checks the window, sets it, and gives what is decoded.
     fn choose(
         &self,
-        picture: Size,
+        image: Size,
         wanted: Roi,
         destination: &DeviceBuffer,
-    ) -> Result<Window, DecodeFault> {
-        if !is_within(picture, wanted) {
+    ) -> Result<Window, DecodeError> {
+        if !is_within(image, wanted) {
             let problem =
-                format!("the window {wanted} is not within the {picture} pixels that nvJPEG sees");
-            return Err(DecodeFault::Sample(Fault::new(Reason::Corrupt, problem)));
+                format!("the window {wanted} is not within the {image} pixels that nvJPEG sees");
+            return Err(DecodeError::Sample(DataError::new(Reason::Corrupt, problem)));
         }
-        let window = self.jpeg.window(picture, wanted);
+        let window = self.jpeg.window(image, wanted);
         check_room(window, destination)?;
         set_roi(&self.params, window.decoded)?;
         Ok(window)
@@ -166,7 +166,7 @@ impl PageDecoder {
         &self,
         state: &Handle<sys::nvjpegJpegState_t>,
         bitstream: &Handle<sys::nvjpegJpegStream_t>,
-    ) -> Result<(), DecodeFault> {
+    ) -> Result<(), DecodeError> {
         let jpeg = &*self.jpeg;
         // SAFETY: all handles are alive and used by this thread only; `decode` has waited for the image before.
         let status = unsafe {
@@ -188,7 +188,7 @@ impl PageDecoder {
         stream: &Stream,
         window: Window,
         destination: &DeviceBuffer,
-    ) -> Result<(), DecodeFault> {
+    ) -> Result<(), DecodeError> {
         let (jpeg, calls) = (&*self.jpeg, &self.jpeg.library.calls);
         let raw_stream = stream.raw().cast::<sys::CUstream_st>();
         let _call = jpeg.allocators.call(stream);
@@ -226,10 +226,10 @@ impl Drop for PageDecoder {
 }
 
 /// Whether a window has pixels and all of them are the image's.
-pub(super) fn is_within(picture: Size, wanted: Roi) -> bool {
+pub(super) fn is_within(image: Size, wanted: Roi) -> bool {
     !wanted.is_empty()
-        && picture.window().contains(wanted)
-        && picture.width.max(picture.height) <= MAX_SIDE
+        && image.window().contains(wanted)
+        && image.width.max(image.height) <= MAX_SIDE
 }
 
 /// Whether the destination has room for the window.

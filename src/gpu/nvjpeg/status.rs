@@ -2,14 +2,14 @@
 
 use nvjpeg_sys::nvjpegStatus_t as Status;
 
-use crate::error::{Error, Fault, Reason, Result};
+use crate::error::{DataError, Error, Reason, Result};
 use crate::gpu::Stream;
 
 /// Why an image was not decoded.
 #[derive(Clone, Debug)]
-pub enum DecodeFault {
+pub enum DecodeError {
     /// The file's fault, or nvJPEG's view of it; of a batch, the fault of one of its files, which one is unknown.
-    Sample(Fault),
+    Sample(DataError),
     /// nvJPEG failed at the image, or at one of the batch's, without a word about the file; the device goes on, so the
     /// image can be made in another way.
     Failed(&'static str, Error),
@@ -17,18 +17,18 @@ pub enum DecodeFault {
     Fatal(Error),
 }
 
-impl DecodeFault {
+impl DecodeError {
     /// Why an image goes another way, or the error that ends everything.
     pub fn refusal(self) -> Result<&'static str> {
         match self {
-            DecodeFault::Sample(fault) => Ok(match fault.reason {
+            DecodeError::Sample(fault) => Ok(match fault.reason {
                 Reason::Truncated => "nvJPEG refused it: incomplete",
                 Reason::Corrupt => "nvJPEG refused it: corrupt",
                 _ => "nvJPEG refused it: not supported",
             }),
-            DecodeFault::Failed(why, _) => Ok(why),
-            DecodeFault::Fatal(Error::Budget { .. }) => Ok(NO_ROOM),
-            DecodeFault::Fatal(error) => Err(error),
+            DecodeError::Failed(why, _) => Ok(why),
+            DecodeError::Fatal(Error::Budget { .. }) => Ok(NO_ROOM),
+            DecodeError::Fatal(error) => Err(error),
         }
     }
 
@@ -36,8 +36,8 @@ impl DecodeFault {
     /// A device that is lost comes out there, and then that is what went wrong.
     pub(super) fn behind(self, stream: &Stream) -> Self {
         match (stream.synchronize(), self) {
-            (Err(lost), DecodeFault::Sample(_) | DecodeFault::Failed(..)) => {
-                DecodeFault::Fatal(lost)
+            (Err(lost), DecodeError::Sample(_) | DecodeError::Failed(..)) => {
+                DecodeError::Fatal(lost)
             }
             (_, fault) => fault,
         }
@@ -46,9 +46,9 @@ impl DecodeFault {
 
 const NO_ROOM: &str = "nvJPEG's memory has no room for it";
 
-impl From<Error> for DecodeFault {
+impl From<Error> for DecodeError {
     fn from(error: Error) -> Self {
-        DecodeFault::Fatal(error)
+        DecodeError::Fatal(error)
     }
 }
 
@@ -63,7 +63,7 @@ pub(super) fn check(call: &'static str, status: Status) -> Result<()> {
 /// A status of a phase of decoding: the statuses by which nvJPEG judges a file are the file's fault. Those that it has for
 /// everything else (nvImageCodec saw "internal error" for a window within its image) fail one image, and not the
 /// run: where the device itself is lost, the next call of the driver says so.
-pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeFault> {
+pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), DecodeError> {
     let reason = match status {
         Status::NVJPEG_STATUS_SUCCESS => return Ok(()),
         Status::NVJPEG_STATUS_BAD_JPEG => Reason::Corrupt,
@@ -78,12 +78,12 @@ pub(super) fn check_decode(call: &'static str, status: Status) -> Result<(), Dec
                 Status::NVJPEG_STATUS_INTERNAL_ERROR => "nvJPEG failed at it: internal error",
                 // nvJPEG's own threads may have asked, and then who was refused is not known.
                 Status::NVJPEG_STATUS_ALLOCATOR_FAILURE => NO_ROOM,
-                _ => return Err(DecodeFault::Fatal(error)),
+                _ => return Err(DecodeError::Fatal(error)),
             };
-            return Err(DecodeFault::Failed(why, error));
+            return Err(DecodeError::Failed(why, error));
         }
     };
-    Err(DecodeFault::Sample(Fault::new(reason, format!("{call}: {}", words(status)))))
+    Err(DecodeError::Sample(DataError::new(reason, format!("{call}: {}", words(status)))))
 }
 
 fn words(status: Status) -> String {

@@ -4,7 +4,7 @@
 use super::inflate::{Inflater, Stream};
 use super::text::{self, MAX_TEXT_BYTES};
 use super::{be32, check_default_image, corrupt};
-use crate::error::Fault;
+use crate::error::DataError;
 
 /// Most characters of all texts together.
 const MAX_TEXT_CHARACTERS: u64 = 64 << 20;
@@ -49,7 +49,7 @@ impl<'a> Checks<'a> {
     }
 
     /// What only the chunks together show. The last palette is the image's, and Pillow looks for a transparent color in it.
-    pub fn together(&self) -> Result<(), Fault> {
+    pub fn together(&self) -> Result<(), DataError> {
         match self.colors {
             _ if !self.is_indexed() => Ok(()),
             Some(colors) if colors > MAX_COLORS => {
@@ -69,7 +69,7 @@ impl<'a> Checks<'a> {
         self.frames.is_some_and(|frames| frames > 1 || !self.default_is_frame)
     }
 
-    pub fn check(&mut self, kind: &[u8; 4], data: &[u8]) -> Result<(), Fault> {
+    pub fn check(&mut self, kind: &[u8; 4], data: &[u8]) -> Result<(), DataError> {
         match kind {
             b"IHDR" => self.header(data),
             b"PLTE" => {
@@ -109,7 +109,7 @@ impl<'a> Checks<'a> {
     }
 
     /// Pillow goes by the last header before the pixels. Which one is damaged cannot be told.
-    fn header(&self, data: &[u8]) -> Result<(), Fault> {
+    fn header(&self, data: &[u8]) -> Result<(), DataError> {
         at_least(13, "IHDR", data)?;
         if data[11] != 0 {
             return Err(corrupt(format!(
@@ -123,7 +123,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    fn transparency(&mut self, data: &[u8]) -> Result<(), Fault> {
+    fn transparency(&mut self, data: &[u8]) -> Result<(), DataError> {
         match self.samples() {
             (_, 0) => at_least(2, "tRNS", data),
             (_, 2) => at_least(6, "tRNS", data),
@@ -137,7 +137,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    fn text(&mut self, kind: &[u8; 4], data: &[u8]) -> Result<(), Fault> {
+    fn text(&mut self, kind: &[u8; 4], data: &[u8]) -> Result<(), DataError> {
         let characters = match (kind, text::keyword(data)) {
             (b"zTXt", _) | (b"iTXt", _) => match text::packed(kind, data)? {
                 text::Packed::Nothing => 0,
@@ -158,7 +158,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    fn animation(&mut self, data: &[u8]) -> Result<(), Fault> {
+    fn animation(&mut self, data: &[u8]) -> Result<(), DataError> {
         at_least(8, "acTL", data)?;
         // A second such chunk makes it an image. Behind the pixels that is settled.
         if !self.pixels_seen && self.frames.take().is_none() {
@@ -167,7 +167,7 @@ impl<'a> Checks<'a> {
         Ok(())
     }
 
-    fn frame(&mut self, data: &[u8]) -> Result<(), Fault> {
+    fn frame(&mut self, data: &[u8]) -> Result<(), DataError> {
         at_least(26, "fcTL", data)?;
         let first = self.sequence.is_none() && be32(data, 0) == Some(0);
         if first {
@@ -190,7 +190,7 @@ impl<'a> Checks<'a> {
     }
 
     /// The number that fcTL and fdAT begin with.
-    fn follows(&mut self, data: &[u8]) -> Result<(), Fault> {
+    fn follows(&mut self, data: &[u8]) -> Result<(), DataError> {
         let number = be32(data, 0);
         if number.is_none() || number != self.sequence.and_then(|it| it.checked_add(1)) {
             return Err(corrupt("the frames of the animation are out of turn"));
@@ -200,7 +200,7 @@ impl<'a> Checks<'a> {
     }
 }
 
-fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), Fault> {
+fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), DataError> {
     if data.len() < bytes {
         let problem =
             format!("{} bytes in the {name} chunk, which has at least {bytes}", data.len());
@@ -210,7 +210,7 @@ fn at_least(bytes: usize, name: &str, data: &[u8]) -> Result<(), Fault> {
 }
 
 /// A name, a zero, a byte for the method, then zlib's data.
-fn color_profile(data: &[u8]) -> Result<(), Fault> {
+fn color_profile(data: &[u8]) -> Result<(), DataError> {
     // Without a zero Pillow takes the first byte for the method.
     let method = data.iter().position(|byte| *byte == 0).map_or(0, |zero| zero + 1);
     match data.get(method..) {
@@ -231,7 +231,7 @@ fn characters(text: &[u8]) -> u64 {
 }
 
 /// Characters of a compressed text, none where the data are damaged, which Pillow does not mind.
-fn unpacked_characters(kind: &[u8; 4], mut packed: &[u8]) -> Result<u64, Fault> {
+fn unpacked_characters(kind: &[u8; 4], mut packed: &[u8]) -> Result<u64, DataError> {
     const STEP: usize = 16 << 10;
     let mut inflater = Inflater::new(STEP)?;
     let (mut bytes, mut found) = (0, 0);

@@ -10,7 +10,7 @@ use miniz_oxide::inflate::core::inflate_flags::{
 };
 use miniz_oxide::inflate::core::{DecompressorOxide, decompress, decompress_with_limit};
 
-use crate::error::{Fault, reserve};
+use crate::error::{DataError, reserve};
 
 const FLAGS: u32 = TINFL_FLAG_PARSE_ZLIB_HEADER | TINFL_FLAG_HAS_MORE_INPUT;
 
@@ -46,7 +46,7 @@ pub(crate) enum Stream {
 
 impl Inflater {
     /// For steps of up to `most` bytes. Takes that and about 60 KiB of memory.
-    pub fn new(most: usize) -> Result<Self, Fault> {
+    pub fn new(most: usize) -> Result<Self, DataError> {
         let mut output = Vec::new();
         reserve::resize(&mut output, WINDOW_BYTES + most.max(STEP_BYTES))?;
         Ok(Self { state: Box::default(), output, filled: 0 })
@@ -54,7 +54,7 @@ impl Inflater {
 
     /// Unpacks up to `most` bytes; fewer come where the input or the stream ends. Where nobody asks for more behind this step,
     /// which is the `last`, damage does not count that zlib would meet only then.
-    pub fn step(&mut self, input: &[u8], most: usize, last: bool) -> Result<Step<'_>, Fault> {
+    pub fn step(&mut self, input: &[u8], most: usize, last: bool) -> Result<Step<'_>, DataError> {
         if self.filled + most > self.output.len() {
             // Distances reach back no further; what was never filled is not looked at.
             let kept = WINDOW_BYTES.min(self.filled);
@@ -86,7 +86,7 @@ fn damage_behind(
     before: &mut DecompressorOxide,
     input: &[u8],
     most: usize,
-) -> Result<Stream, Fault> {
+) -> Result<Stream, DataError> {
     let mut window = Vec::new();
     reserve::resize(&mut window, most.next_power_of_two().max(WINDOW_BYTES))?;
     let (status, ..) = decompress_with_limit(before, input, &mut window, 0, most, FLAGS);

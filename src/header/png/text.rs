@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use miniz_oxide::inflate::decompress_to_vec_zlib_with_limit;
 
 use super::corrupt;
-use crate::error::Fault;
+use crate::error::DataError;
 
 /// Most bytes of a text or a color profile. Pillow refuses the file beyond that.
 pub(super) const MAX_TEXT_BYTES: usize = 1 << 20;
@@ -24,7 +24,7 @@ pub(super) enum Packed<'a> {
 }
 
 /// The text of a `tEXt`, `zTXt` or `iTXt` chunk as it is stored. A fault where Pillow refuses the file for it.
-pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, Fault> {
+pub(super) fn packed<'a>(kind: &[u8; 4], data: &'a [u8]) -> Result<Packed<'a>, DataError> {
     let Some(rest) = data.get(keyword(data).len() + 1..) else { return Ok(Packed::Nothing) };
     Ok(match kind {
         b"tEXt" => Packed::Plain(rest),

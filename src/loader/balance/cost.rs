@@ -7,10 +7,10 @@
 
 use crate::plan::Route;
 
-use super::PictureWork;
+use super::ImageWork;
 
 /// Images that end a span: few at first, so that a wrong assumption does not last.
-const SPAN_PICTURES: [u32; 4] = [4, 8, 16, 32];
+const SPAN_IMAGES: [u32; 4] = [4, 8, 16, 32];
 /// Share of a span in which more images than places were there, from which on the engine cannot have idled.
 const SATURATED: f64 = 0.8;
 /// Share of the old evidence that is kept after a span of full weight.
@@ -48,16 +48,16 @@ impl Terms {
 /// learnt from the first images on. libjpeg-turbo takes some 6 ns a pixel, more than half of it for the entropy
 /// coding; nvJPEG's host phase is no faster than that at the same task; a hardware engine makes some 300 megapixels a
 /// second.
-pub(super) fn assume(route: Route, work: PictureWork) -> Terms {
-    let [picture, byte, pixel, window] = match route {
-        Route::Hardware => [100e-6, 0.0, 3e-9, 0.5e-9],
-        Route::Cuda => [300e-6, 2e-9, 2e-9, 0.2e-9],
-        Route::Host => [100e-6, 7e-9, 0.2e-9, 0.2e-9],
+pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
+    let [image, byte, pixel, window] = match route {
+        Route::NvjpegHardware => [100e-6, 0.0, 3e-9, 0.5e-9],
+        Route::NvjpegGpu => [300e-6, 2e-9, 2e-9, 0.2e-9],
+        Route::NvjpegHybrid => [100e-6, 7e-9, 0.2e-9, 0.2e-9],
         Route::Cpu => [50e-6, 7e-9, 0.2e-9, 2.5e-9],
     };
-    let PictureWork { pixels, window_pixels, bytes } = work;
+    let ImageWork { pixels, window_pixels, bytes } = work;
     let size = bytes as f64 * byte + pixels as f64 * pixel + window_pixels as f64 * window;
-    Terms { fixed: picture, size }
+    Terms { fixed: image, size }
 }
 
 /// What was seen of an engine from one completion to a later one.
@@ -75,7 +75,7 @@ pub(super) struct Span {
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measuring {
     terms: Terms,
-    pictures: u32,
+    images: u32,
     now: Times,
     completed: Times,
     completed_at: f64,
@@ -103,15 +103,15 @@ impl Measuring {
     /// An image is over.
     pub fn complete(&mut self, terms: Terms, now: f64) {
         self.terms.add(terms);
-        self.pictures += 1;
+        self.images += 1;
         (self.completed, self.completed_at) = (self.now, now);
     }
 
     /// The span, where it has enough images and the burst that completed them is over. The next one begins with its
     /// last completion.
     pub fn end(&mut self, spans: u32, now: f64) -> Option<Span> {
-        let enough = SPAN_PICTURES[(spans as usize).min(SPAN_PICTURES.len() - 1)];
-        if self.pictures < enough || now <= self.completed_at {
+        let enough = SPAN_IMAGES[(spans as usize).min(SPAN_IMAGES.len() - 1)];
+        if self.images < enough || now <= self.completed_at {
             return None;
         }
         let Times { busy, working, full } = self.completed;

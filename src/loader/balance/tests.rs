@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::plan::Route;
 
-use super::{Balancer, PictureWork, RouteQueue, RouteReport};
+use super::{Balancer, ImageWork, RouteQueue, RouteReport};
 use simulation::{
-    Balanced, Engine, Picture, ROUTES, Surroundings, USUAL, best_fixed, mixes, pictures, simulate,
+    Balanced, Engine, Image, ROUTES, Surroundings, USUAL, best_fixed, images, mixes, simulate,
 };
 
 mod simulation;
@@ -15,9 +15,9 @@ mod simulation;
 #[test]
 fn the_reached_rate_is_near_that_of_the_best_fixed_share() {
     for (name, engines) in mixes() {
-        let pictures = pictures(5000, 1);
-        let (best, shares) = best_fixed(&engines, &pictures, USUAL);
-        let reached = simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL);
+        let images = images(5000, 1);
+        let (best, shares) = best_fixed(&engines, &images, USUAL);
+        let reached = simulate(&engines, &images, &mut Balanced::new(&engines), USUAL);
         assert!(
             reached.rate >= 0.95 * best,
             "{name}: {:.0}/s, best {best:.0}/s with {shares:.3?}",
@@ -29,20 +29,20 @@ fn the_reached_rate_is_near_that_of_the_best_fixed_share() {
 #[test]
 fn no_engine_idles_while_another_has_a_queue() {
     for (name, engines) in mixes() {
-        let idle = simulate(&engines, &pictures(6000, 2), &mut Balanced::new(&engines), USUAL).idle;
+        let idle = simulate(&engines, &images(6000, 2), &mut Balanced::new(&engines), USUAL).idle;
         assert!(idle < 0.01, "{name}: {idle:.4} of the time");
     }
 }
 
 /// Where an engine takes images at all, it has neither twice its part of the largest, nor less than a third of it.
 #[test]
-fn the_largest_pictures_are_spread() {
+fn the_largest_images_are_spread() {
     for (name, engines) in mixes() {
-        let pictures = pictures(6000, 3);
-        let outcome = simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL);
-        let mut order: Vec<usize> = (0..pictures.len()).collect();
-        order.sort_by_key(|&it| std::cmp::Reverse(pictures[it].work.pixels));
-        let largest = &order[..pictures.len() / 20];
+        let images = images(6000, 3);
+        let outcome = simulate(&engines, &images, &mut Balanced::new(&engines), USUAL);
+        let mut order: Vec<usize> = (0..images.len()).collect();
+        order.sort_by_key(|&it| std::cmp::Reverse(images[it].work.pixels));
+        let largest = &order[..images.len() / 20];
         for queue in 0..engines.len() {
             let share = |of: &[usize]| {
                 of.iter().filter(|&&it| outcome.queues[it] == queue).count() as f64
@@ -58,13 +58,13 @@ fn the_largest_pictures_are_spread() {
 }
 
 /// Images of one size, so that what one of them does to the others can be seen.
-fn equal_pictures(count: usize) -> Vec<Picture> {
-    let work = PictureWork { pixels: 187_500, window_pixels: 90_000, bytes: 105_000 };
-    vec![Picture { work, trouble: 1.0 }; count]
+fn equal_images(count: usize) -> Vec<Image> {
+    let work = ImageWork { pixels: 187_500, window_pixels: 90_000, bytes: 105_000 };
+    vec![Image { work, trouble: 1.0 }; count]
 }
 
 #[test]
-fn a_picture_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() {
+fn an_image_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() {
     // Short has_queue, so that what is behind the sick image is there because it was sent there.
     let around = Surroundings { pages: 28, ..USUAL };
     let engines = [
@@ -72,7 +72,7 @@ fn a_picture_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() 
         Engine::new(2, 200e-6, 0.0, 4e-9),
         Engine::new(4, 400e-6, 0.0, 6e-9),
     ];
-    let well = equal_pictures(4000);
+    let well = equal_images(4000);
     let usual = simulate(&engines, &well, &mut Balanced::new(&engines), around);
     let slowest = usual.latencies.iter().copied().fold(0.0, f64::max);
     for queue in 0..3 {
@@ -95,32 +95,32 @@ fn a_picture_a_hundred_times_slower_than_expected_does_not_hold_up_the_others() 
 #[test]
 fn capacities_and_forbidden_routes_are_never_violated() {
     let (_, engines) = mixes()[0];
-    let pictures = pictures(3000, 5);
+    let images = images(3000, 5);
     // `Balanced` checks each choice.
     for allowed in 1u32..8 {
         let mut balanced = Balanced::new(&engines);
         balanced.allowed = [0, 1, 2].map(|queue| allowed >> queue & 1 == 1);
-        let outcome = simulate(&engines, &pictures, &mut balanced, USUAL);
+        let outcome = simulate(&engines, &images, &mut balanced, USUAL);
         for queue in 0..3 {
             assert_eq!(outcome.queues.contains(&queue), balanced.allowed[queue], "{allowed:b}");
         }
     }
     let none = Balancer::new(&[RouteQueue { route: Route::Cpu, parallel: 1, capacity: 0 }]);
-    assert!(none.choose(|_| true, pictures[0].work, Instant::now()).is_none());
+    assert!(none.choose(|_| true, images[0].work, Instant::now()).is_none());
     let one = Balancer::new(&[RouteQueue { route: Route::Cpu, parallel: 4, capacity: 1 }]);
     let now = Instant::now();
-    assert!(one.choose(|_| false, pictures[0].work, now).is_none());
-    let ticket = one.choose(|_| true, pictures[0].work, now).unwrap();
-    assert!(one.choose(|_| true, pictures[1].work, now).is_none(), "full");
+    assert!(one.choose(|_| false, images[0].work, now).is_none());
+    let ticket = one.choose(|_| true, images[0].work, now).unwrap();
+    assert!(one.choose(|_| true, images[1].work, now).is_none(), "full");
     one.cancel(ticket);
-    assert!(one.choose(|_| true, pictures[1].work, now).is_some(), "room again");
+    assert!(one.choose(|_| true, images[1].work, now).is_some(), "room again");
 }
 
 #[test]
 fn the_same_calls_give_the_same_choices() {
     let (_, engines) = mixes()[4];
-    let pictures = pictures(3000, 6);
-    let run = || simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL).queues;
+    let images = images(3000, 6);
+    let run = || simulate(&engines, &images, &mut Balanced::new(&engines), USUAL).queues;
     assert_eq!(run(), run());
 }
 
@@ -131,15 +131,15 @@ fn the_speed_that_is_learnt_is_the_engines_own_although_completions_are_seen_lat
         Engine::new(2, 400e-6, 0.0, 16e-9),
         Engine::new(8, 50e-6, 8e-9, 0.5e-9),
     ];
-    let pictures = pictures(6000, 7);
+    let images = images(6000, 7);
     for look in [20e-6, 400e-6, 3e-3] {
         let mut balanced = Balanced::new(&engines);
-        simulate(&engines, &pictures, &mut balanced, Surroundings { look, ..USUAL });
+        simulate(&engines, &images, &mut balanced, Surroundings { look, ..USUAL });
         let state = balanced.balancer.state();
         for (queue, engine) in engines.iter().enumerate() {
             let [pixels, _, bytes] = state.mean.map(|mean| mean as u64);
-            let work = PictureWork { pixels, window_pixels: pixels / 2, bytes };
-            let real = engine.seconds(&Picture { work, trouble: 1.0 }, 0.0);
+            let work = ImageWork { pixels, window_pixels: pixels / 2, bytes };
+            let real = engine.seconds(&Image { work, trouble: 1.0 }, 0.0);
             let learnt = state.queues[queue].mean_seconds(state.mean);
             assert!(
                 (0.6..1.7).contains(&(learnt / real)),
@@ -155,8 +155,8 @@ fn an_engine_that_becomes_faster_or_slower_is_found_out() {
     for factor in [0.05, 20.0] {
         let changing = Engine { later: (0.3, factor), ..Engine::new(4, 400e-6, 0.0, 16e-9) };
         let engines = [changing, steady, steady];
-        let pictures = pictures(8000, 8);
-        let outcome = simulate(&engines, &pictures, &mut Balanced::new(&engines), USUAL);
+        let images = images(8000, 8);
+        let outcome = simulate(&engines, &images, &mut Balanced::new(&engines), USUAL);
         let share = |part: &[usize]| {
             part.iter().filter(|&&queue| queue == 0).count() as f64 / part.len() as f64
         };
@@ -172,18 +172,18 @@ fn an_engine_that_becomes_faster_or_slower_is_found_out() {
 #[test]
 fn the_report_adds_up() {
     let (_, engines) = mixes()[1];
-    let pictures = pictures(2000, 9);
+    let images = images(2000, 9);
     let mut balanced = Balanced::new(&engines);
-    let outcome = simulate(&engines, &pictures, &mut balanced, USUAL);
+    let outcome = simulate(&engines, &images, &mut balanced, USUAL);
     let report = balanced.balancer.report();
     assert_eq!(report.iter().map(|queue| queue.route).collect::<Vec<_>>(), ROUTES);
-    assert_eq!(report.iter().map(|queue| queue.pictures).sum::<u64>(), 2000);
+    assert_eq!(report.iter().map(|queue| queue.images).sum::<u64>(), 2000);
     assert!((report.iter().map(|queue| queue.share).sum::<f64>() - 1.0).abs() < 1e-9);
     let seconds = report[0].place_seconds / engines[0].queue(Route::Cpu).parallel as f64;
     assert!(seconds > 0.0);
     for (queue, report) in report.iter().enumerate() {
-        let pictures = outcome.queues.iter().filter(|&&it| it == queue).count();
-        assert_eq!(report.pictures, pictures as u64);
+        let images = outcome.queues.iter().filter(|&&it| it == queue).count();
+        assert_eq!(report.images, images as u64);
         assert!((0.5..=1.0).contains(&report.busy), "{report:?}");
         let places = engines[queue].queue(Route::Cpu).parallel as f64;
         assert!((report.place_seconds / places / seconds - 1.0).abs() < 1e-9, "{report:?}");
@@ -194,11 +194,11 @@ fn the_report_adds_up() {
 #[test]
 fn a_lane_is_busy_up_to_the_moment_of_the_report() {
     let queue = |route| RouteQueue { route, parallel: 2, capacity: 4 };
-    let balancer = Balancer::new(&[queue(Route::Host), queue(Route::Cpu)]);
+    let balancer = Balancer::new(&[queue(Route::NvjpegHybrid), queue(Route::Cpu)]);
     let begin = Instant::now();
     let at = |seconds| begin + Duration::from_secs(seconds);
-    let choose = |route, now| balancer.choose(|it| it == route, PictureWork::default(), now);
-    let long = choose(Route::Host, at(0)).unwrap();
+    let choose = |route, now| balancer.choose(|it| it == route, ImageWork::default(), now);
+    let long = choose(Route::NvjpegHybrid, at(0)).unwrap();
     let other = choose(Route::Cpu, at(3)).unwrap();
     balancer.finish(other, at(4));
     // One of two places of the first queue, of which nothing was heard since; and a second of the other.

@@ -23,7 +23,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::decode::HostDecoder;
-use crate::error::{Fault, Reason, Tolerated};
+use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
 use crate::measure::{CpuClock, Stage, ThreadMeter};
@@ -160,8 +160,8 @@ impl Reader {
         key: SampleKey,
         page: &mut impl Filled,
         most: u64,
-        larger: impl FnOnce() -> Result<u64, Fault>,
-    ) -> Result<(Header, Found), Fault> {
+        larger: impl FnOnce() -> Result<u64, DataError>,
+    ) -> Result<(Header, Found), DataError> {
         self.clock = self.meter.clock();
         self.meter.index(key.index);
         let caches = self.caches.clone();
@@ -190,7 +190,7 @@ impl Reader {
                 let read = self.meter.read();
                 let fits = self.source.read(key.index, page, most.min(limit));
                 match fits {
-                    Err(Fault { reason: Reason::Oversized, .. }) if most < limit => {
+                    Err(DataError { reason: Reason::Oversized, .. }) if most < limit => {
                         self.full_decoder.release();
                         page.release();
                         let most = larger()?.min(limit);
@@ -231,7 +231,7 @@ impl Reader {
         page: &impl Filled,
         (kept, whole): (bool, bool),
         decoder: &mut HostDecoder,
-    ) -> Result<(Header, Content), Fault> {
+    ) -> Result<(Header, Content), DataError> {
         let original = self.source.original(key.index);
         let made = match whole {
             true => self.decode_whole(original, &header, page.bytes(), decoder)?,
@@ -263,7 +263,7 @@ impl Reader {
         header: &Header,
         bytes: &[u8],
         decoder: &mut HostDecoder,
-    ) -> Result<Option<(Header, Content)>, Fault> {
+    ) -> Result<Option<(Header, Content)>, DataError> {
         let Some(store) = &self.caches.decoded else { return Ok(None) };
         let (size, resizes) = (self.full_decoder.size(header), self.full_decoder.resizes(header));
         let begin = self.meter.begin(Stage::Decode);
@@ -291,7 +291,7 @@ impl Reader {
 }
 
 /// The fault of a file for which there is less room than `limits.max_file_bytes`; those that there is room for are `most`.
-fn no_room_for_file(fault: Fault, most: u64, limit: u64) -> Fault {
+fn no_room_for_file(fault: DataError, most: u64, limit: u64) -> DataError {
     if fault.reason != Reason::Oversized || most >= limit {
         return fault;
     }
@@ -299,7 +299,7 @@ fn no_room_for_file(fault: Fault, most: u64, limit: u64) -> Fault {
         "the file is larger than the {most} bytes of host memory that there are for one; raise limits.large_image_memory to \
          take such files"
     );
-    Fault::new(Reason::Oversized, problem)
+    DataError::new(Reason::Oversized, problem)
 }
 
 /// The header of an image that is decoded already.

@@ -36,7 +36,7 @@ impl Clocks {
             Route::Cpu => Ok((route, self.upload()?)),
             _ => Ok((route, self.decode(route)?)),
         };
-        routes.filter(|&route| route != Route::Hardware).map(watch).collect()
+        routes.filter(|&route| route != Route::NvjpegHardware).map(watch).collect()
     }
 
     /// Of decoding by a route.

@@ -1,6 +1,6 @@
 //! Where workers of a device read files to.
 
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::loader::cache::Filled;
 use crate::source::{HostPage, Page};
 
@@ -39,7 +39,7 @@ impl Filled for Encoded<'_> {
 }
 
 impl Page for Encoded<'_> {
-    fn space(&mut self, len: usize) -> Result<&mut [u8], Fault> {
+    fn space(&mut self, len: usize) -> Result<&mut [u8], DataError> {
         self.in_page = len <= self.page.len();
         self.len = len;
         if self.in_page { Ok(&mut self.page[..len]) } else { self.large.space(len) }

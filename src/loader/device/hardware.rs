@@ -5,7 +5,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeFault, HostIdle};
+use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeError, HostIdle};
 use crate::gpu::{Stopwatch, Stream};
 use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::feed::Job;
@@ -42,7 +42,7 @@ impl Hardware {
     ) -> Result<Self> {
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
-        let clock = clocks.decode(Route::Hardware)?;
+        let clock = clocks.decode(Route::NvjpegHardware)?;
         Ok(Self { parts, stream, decoders, group, clock, pipeline })
     }
 
@@ -113,7 +113,7 @@ impl Hardware {
         }
     }
 
-    fn call(&mut self, group: &[Waiting]) -> Result<(), DecodeFault> {
+    fn call(&mut self, group: &[Waiting]) -> Result<(), DecodeError> {
         let jobs = group.iter().map(|Waiting { page, on_engine }| {
             Ok(BatchJob {
                 bytes: page
@@ -122,7 +122,7 @@ impl Hardware {
                     .unwrap_or_default()
                     .get(..on_engine.len)
                     .unwrap_or_default(),
-                picture: on_engine.picture,
+                image: on_engine.image,
                 wanted: on_engine.wanted,
                 reduction: on_engine.reduction,
                 destination: HostIdle::wait(&page.pixels, &page.read)?,
@@ -152,7 +152,7 @@ impl Hardware {
         work.faults.clear();
         let result = produce(&plan, &*source, wanted, &mut work.faults, |key| {
             let record = self.pipeline.finish(key, out)?;
-            Ok(SampleRecord { finished_on_cpu: Some(why), ..record })
+            Ok(SampleRecord { cpu_fallback: Some(why), ..record })
         });
         work.payload = match &result {
             Ok(record) if record.outcome != Outcome::Substituted => Payload::Finished(upload),

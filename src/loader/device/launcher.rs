@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_slow_picture_is_passed_over_once_and_holds_up_nobody() {
+    fn a_slow_image_is_passed_over_once_and_holds_up_nobody() {
         assert_eq!(chosen(&[false, true, true], 8), [false, true, true]);
         // Now it was passed over, and others have come.
         assert_eq!(chosen(&[true, false, true], 8), [true, false, true]);

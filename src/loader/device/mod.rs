@@ -197,7 +197,7 @@ struct OnEngine {
     submitted: Submitted,
     /// Bytes of the file.
     len: usize,
-    picture: Size,
+    image: Size,
     wanted: Roi,
     reduction: u32,
 }

@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::geometry::Size;
 use crate::gpu::nvjpeg::{Jpeg, PageDecoder, Window};
 use crate::gpu::{Device, Event, Stream};
-use crate::loader::balance::{Balancer, PictureWork, RouteQueue, RouteReport, Ticket};
+use crate::loader::balance::{Balancer, ImageWork, RouteQueue, RouteReport, Ticket};
 use crate::plan::{Route, SamplePlan};
 
 use super::ObjectPool;
@@ -78,9 +78,9 @@ impl Router {
     /// The decoders of a route, where it is one on which workers call nvJPEG.
     pub fn software(&self, route: Route) -> Option<&Software> {
         match route {
-            Route::Cuda => self.decoders.cuda.as_ref(),
-            Route::Host => self.decoders.host.as_ref(),
-            Route::Hardware | Route::Cpu => None,
+            Route::NvjpegGpu => self.decoders.cuda.as_ref(),
+            Route::NvjpegHybrid => self.decoders.host.as_ref(),
+            Route::NvjpegHardware | Route::Cpu => None,
         }
     }
 
@@ -88,17 +88,17 @@ impl Router {
     pub fn window(
         &self,
         route: Route,
-        picture: Size,
+        image: Size,
         sample: &SamplePlan,
     ) -> Result<Window, &'static str> {
         let SamplePlan { reduction, stored_window, .. } = *sample;
         match (route, &self.decoders.hardware) {
-            (Route::Hardware, Some(jpeg)) => {
-                Ok(jpeg.reduced_window(picture, reduction, stored_window))
+            (Route::NvjpegHardware, Some(jpeg)) => {
+                Ok(jpeg.reduced_window(image, reduction, stored_window))
             }
             _ if reduction > 1 => Err("only the hardware reduces while it decodes"),
             _ => match self.software(route) {
-                Some(software) => Ok(software.jpeg.window(picture, stored_window)),
+                Some(software) => Ok(software.jpeg.window(image, stored_window)),
                 None => Err("the route is not there"),
             },
         }
@@ -110,7 +110,7 @@ impl Router {
         self: &Arc<Self>,
         allowed: &[Route],
         decodes: bool,
-        work: PictureWork,
+        work: ImageWork,
     ) -> Result<Submitted> {
         let CpuThreads { beside, alone } = self.cpu_threads;
         let most = if decodes { beside } else { alone };
@@ -144,20 +144,20 @@ impl Router {
     /// Marks images of one call as running: they are over when the stream gets here.
     pub fn track(
         &self,
-        pictures: impl IntoIterator<Item = Submitted>,
+        images: impl IntoIterator<Item = Submitted>,
         stream: &Stream,
     ) -> Result<()> {
         let mut state = self.lock();
         let free = state.marks.iter().find(|mark| Arc::strong_count(mark) == 1).cloned();
         let mark = free.ok_or_else(|| Error::Internal {
-            problem: "more pictures are running than the routes take".into(),
+            problem: "more images are running than the routes take".into(),
         })?;
         mark.record(stream)?;
-        for mut picture in pictures {
-            if let Some(ticket) = picture.ticket.take() {
+        for mut image in images {
+            if let Some(ticket) = image.ticket.take() {
                 state.running.push((ticket, mark.clone()));
             }
-            picture.leave_cpu(&mut state);
+            image.leave_cpu(&mut state);
         }
         self.change(state);
         Ok(())
@@ -212,7 +212,7 @@ impl Router {
 
 /// Whether a route keeps a thread of the CPU busy.
 fn on_cpu(route: Route) -> bool {
-    matches!(route, Route::Host | Route::Cpu)
+    matches!(route, Route::NvjpegHybrid | Route::Cpu)
 }
 
 /// An image that a route has. Dropping it takes it back.

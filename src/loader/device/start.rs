@@ -131,9 +131,9 @@ impl Pools {
             let queue =
                 |parallel, capacity| RouteQueue { route: planned.route, parallel, capacity };
             match planned.route {
-                Route::Hardware => {
-                    let jpeg = self.jpeg(device, Route::Hardware, Backend::Hardware)?;
-                    let side = on_device.picture_pixels.isqrt() as u32;
+                Route::NvjpegHardware => {
+                    let jpeg = self.jpeg(device, Route::NvjpegHardware, Backend::Hardware)?;
+                    let side = on_device.image_pixels.isqrt() as u32;
                     for _ in 0..planned.decoders {
                         let largest = Size::new(side, side);
                         let group = on_device.hardware_group;
@@ -144,12 +144,12 @@ impl Pools {
                     queues.push(queue(group, group * (planned.decoders + 1)));
                     decoders.hardware = Some(jpeg);
                 }
-                Route::Cuda => {
-                    decoders.cuda = Some(self.software(device, planned, Backend::Cuda)?);
+                Route::NvjpegGpu => {
+                    decoders.cuda = Some(self.software(device, planned, Backend::GpuHybrid)?);
                     queues.push(queue(planned.decoders, planned.decoders));
                 }
-                Route::Host => {
-                    decoders.host = Some(self.software(device, planned, Backend::Host)?);
+                Route::NvjpegHybrid => {
+                    decoders.host = Some(self.software(device, planned, Backend::Hybrid)?);
                     queues.push(queue(planned.decoders.min(threads.beside), planned.decoders));
                 }
                 Route::Cpu => queues.push(queue(threads.alone, threads.alone)),
@@ -178,7 +178,7 @@ impl Pools {
 /// for it, unless the settings say otherwise.
 fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> CpuThreads {
     let workers = plan.workers.most;
-    let gpu = on_device.has(Route::Hardware) || on_device.has(Route::Cuda);
+    let gpu = on_device.has(Route::NvjpegHardware) || on_device.has(Route::NvjpegGpu);
     let spared = if gpu { workers.saturating_sub(1).max(1) } else { workers };
     let most = |unsaid| plan.settings.decode.max_cpu_threads.map_or(unsaid, |it| it.min(workers));
     CpuThreads { beside: most(spared), alone: most(workers) }

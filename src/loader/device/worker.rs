@@ -9,14 +9,14 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::gpu::nvjpeg::Window;
 use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
 use crate::header::{Format, Header};
-use crate::loader::balance::PictureWork;
+use crate::loader::balance::ImageWork;
 use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::cache::{Caches, Filled};
 use crate::loader::controls::Controls;
 use crate::loader::feed::{Feed, Job};
 use crate::loader::host::SamplePipeline;
 use crate::loader::large::LargeImages;
-use crate::loader::policy::{Trouble, produce, record};
+use crate::loader::policy::{ProduceError, produce, record};
 use crate::measure::{Stage, ThreadMeter};
 use crate::plan::{DeviceSplit, Offload, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
@@ -162,7 +162,7 @@ impl PageWorker {
         &mut self,
         page: &mut DevicePage,
         key: SampleKey,
-    ) -> Result<(Payload, SampleRecord), Trouble> {
+    ) -> Result<(Payload, SampleRecord), ProduceError> {
         let mut large = std::mem::take(&mut self.large);
         let made = self.read(page, key, &mut large);
         self.large = large;
@@ -174,7 +174,7 @@ impl PageWorker {
         page: &mut DevicePage,
         key: SampleKey,
         large: &mut HostPage,
-    ) -> Result<(Payload, SampleRecord), Trouble> {
+    ) -> Result<(Payload, SampleRecord), ProduceError> {
         let DevicePage { encoded, pixels, decoded, read, sample, .. } = page;
         let page = encoded.as_deref_mut().unwrap_or_default();
         let mut file = Encoded::new(page, large);
@@ -202,7 +202,7 @@ impl PageWorker {
         header: &Header,
         bytes: &[u8],
         in_page: bool,
-    ) -> Result<(Payload, SampleRecord), Trouble> {
+    ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { source, router, .. } = self.parts.clone();
         self.pipeline.admit_tables(header, self.file)?;
         self.pipeline.plan(key, header, bytes.len() as u64)?;
@@ -297,35 +297,35 @@ impl PageWorker {
         header: &Header,
         bytes: &[u8],
         submitted: Submitted,
-    ) -> Result<Result<Pixels, &'static str>, Trouble> {
+    ) -> Result<Result<Pixels, &'static str>, ProduceError> {
         let router = self.parts.router.clone();
         let sample = &self.pipeline.sample;
         let SamplePlan { stored, orientation, .. } = *sample;
         let pixels = |it: Window| Pixels { window: it.decoded, stored, orientation, first: 0 };
         match submitted.route() {
             Route::Cpu => self.upload(target, header, bytes, submitted).map(Ok),
-            Route::Hardware => {
-                let window = match router.window(Route::Hardware, header.size, sample) {
+            Route::NvjpegHardware => {
+                let window = match router.window(Route::NvjpegHardware, header.size, sample) {
                     Ok(window) => window,
                     Err(why) => return Ok(Err(why)),
                 };
                 self.engine = Some(OnEngine {
                     submitted,
                     len: bytes.len(),
-                    picture: header.size,
+                    image: header.size,
                     wanted: sample.stored_window,
                     reduction: sample.reduction,
                 });
                 Ok(Ok(pixels(window)))
             }
-            route @ (Route::Cuda | Route::Host) => {
+            route @ (Route::NvjpegGpu | Route::NvjpegHybrid) => {
                 let Some(software) = router.software(route) else {
                     return Ok(Err("the route is not there"));
                 };
                 let begin = self.parts.meter.begin(Stage::DeviceDecode);
                 let idle = software.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
                 let mut decoder = idle.ok_or_else(|| Error::Internal {
-                    problem: format!("{} has fewer decoders than pictures", route.name()),
+                    problem: format!("{} has fewer decoders than images", route.name()),
                 })?;
                 let watch = self.watch(route)?;
                 let mut lap = watch.lap()?;
@@ -355,7 +355,7 @@ impl PageWorker {
         header: &Header,
         bytes: &[u8],
         submitted: Submitted,
-    ) -> Result<Pixels, Trouble> {
+    ) -> Result<Pixels, ProduceError> {
         let first = self.first;
         let window = upright_window(&self.pipeline.sample, first);
         let watch = self.watch(Route::Cpu)?;
@@ -385,7 +385,7 @@ impl PageWorker {
         key: SampleKey,
         header: &Header,
         bytes: &[u8],
-    ) -> Result<(Payload, SampleRecord), Trouble> {
+    ) -> Result<(Payload, SampleRecord), ProduceError> {
         let Parts { plan, router, meter, .. } = self.parts.clone();
         self.pipeline.admit(header, self.file)?;
         // It is given back without a word: a route's speed is that of decoding alone.
@@ -409,13 +409,13 @@ impl PageWorker {
         header: &Header,
         bytes: &[u8],
         why: &'static str,
-    ) -> Result<(Payload, SampleRecord), Trouble> {
+    ) -> Result<(Payload, SampleRecord), ProduceError> {
         self.pipeline.admit(header, self.file)?;
         let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
         let out = &mut upload.bytes()?[..self.parts.plan.shape.sample_bytes()];
         match self.pipeline.finish_planned(key, header, bytes, out) {
             Ok(record) => {
-                let record = SampleRecord { finished_on_cpu: Some(why), ..record };
+                let record = SampleRecord { cpu_fallback: Some(why), ..record };
                 Ok((Payload::Finished(upload), record))
             }
             Err(fault) => {
@@ -434,7 +434,7 @@ impl PageWorker {
     }
 
     /// The launcher is gone: so is this worker, and the launcher's error is what counts.
-    fn stop(&mut self) -> Trouble {
+    fn stop(&mut self) -> ProduceError {
         self.stopped = true;
         Error::Internal { problem: "the launcher is gone".into() }.into()
     }
@@ -451,14 +451,14 @@ struct Target<'a> {
 }
 
 /// What the balancer must know of an image.
-fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> PictureWork {
+fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
     let window_pixels = sample.stored_window.size().pixels();
     // What is decoded already is only copied.
     let (pixels, bytes) = match header.format {
         Format::Pixels => (0, 0),
         _ => (header.size.pixels(), bytes.len() as u64),
     };
-    PictureWork { pixels, window_pixels, bytes }
+    ImageWork { pixels, window_pixels, bytes }
 }
 
 /// What operator number `first` reads, in the image that those before it leave.

@@ -12,7 +12,7 @@ use std::arch::x86_64::*;
 
 use bytemuck::must_cast;
 
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
@@ -67,7 +67,7 @@ impl Passes {
         columns: Axis<'_>,
         rows: Axis<'_>,
         input: Roi,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let it = passes.get_or_insert_default();
         it.input = input;
         it.pairs = columns.taps().div_ceil(2);

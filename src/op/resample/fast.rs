@@ -4,7 +4,7 @@
 //! The horizontal pass is done on the rows that go in; its bytes are kept in a ring of as many rows as
 //! the vertical pass has taps. What the CPU has decides how sums are formed ([`Path`]); no path loses a bit.
 
-use crate::error::{Fault, reserve};
+use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
@@ -108,7 +108,7 @@ impl Resampler {
     ///
     /// # Errors
     /// [`Reason::OutOfMemory`](crate::error::Reason::OutOfMemory); rows must not be pushed after it.
-    pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) -> Result<(), Fault> {
+    pub fn begin(&mut self, params: &Params, table: &[i32], input: Roi) -> Result<(), DataError> {
         let (columns, rows) = (params.columns(table), params.rows(table));
         debug_assert!(input.x <= columns.inputs().start && columns.inputs().end <= input.right());
         self.params = *params;
@@ -265,7 +265,7 @@ impl<'a> Ring<'a> {
 }
 
 /// Makes a buffer `len` long, without taking more memory than that; the values are unspecified.
-pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
+pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
     reserve::renew(buffer, len)
 }
 
@@ -321,7 +321,7 @@ mod tests {
         Filter::Lanczos,
     ];
 
-    fn picture(size: Size) -> Image<u8> {
+    fn image(size: Size) -> Image<u8> {
         let value = |at: u64| (at.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8;
         // Long runs of black and white beside noise, so that the filters overshoot.
         let data = (0..3 * size.pixels())
@@ -385,7 +385,7 @@ mod tests {
         for (index, (from, to)) in sizes().into_iter().enumerate() {
             let skipped = Roi::new(0, index as u32 % 3, from.width, from.height);
             let whole = Size::new(skipped.right(), skipped.bottom());
-            let src = Image::from_data(skipped, picture(from).data().to_vec());
+            let src = Image::from_data(skipped, image(from).data().to_vec());
             for filter in FILTERS {
                 let mut params = Params::new(skipped, to);
                 let mut table = Vec::new();
@@ -419,7 +419,7 @@ mod tests {
     #[test]
     fn coefficients_that_a_path_cannot_hold_take_a_slower_one() {
         let size = Size::new(40, 8);
-        let src = picture(size);
+        let src = image(size);
         let mut params = Params::new(size.window(), Size::new(20, 4));
         let mut table = Vec::new();
         let output = Roi::new(0, 0, 20, 4);

@@ -1,6 +1,6 @@
 //! The head of a `.beton` file and its fields.
 
-use crate::source::records::{Window, Wrong};
+use crate::source::records::{Window, FileError};
 
 /// Version, fields, page size, samples, pointer to the allocation table.
 pub const HEAD_BYTES: u64 = 24;
@@ -45,7 +45,7 @@ pub struct Field {
 }
 
 impl Head {
-    pub fn read(window: &mut Window) -> Result<Self, Wrong> {
+    pub fn read(window: &mut Window) -> Result<Self, FileError> {
         let head = window.at(0, HEAD_BYTES)?;
         let version = u16::from_le_bytes(bytes(head, 0));
         let fields = u16::from_le_bytes(bytes(head, 2));
@@ -57,11 +57,11 @@ impl Head {
             let problem = format!(
                 "version {version} of the format, read is {VERSION}: the file is no .beton of FFCV, or is damaged"
             );
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         }
         if !u64::is_power_of_two(page) {
             let problem = format!("pages of {page} bytes, which is no power of two: it is damaged");
-            return Err(Wrong::new(4, problem));
+            return Err(FileError::new(4, problem));
         }
         Ok(Self { fields, page, samples, allocations, allocations_at })
     }
@@ -97,7 +97,7 @@ impl Kind {
 }
 
 impl Field {
-    pub fn read_all(window: &mut Window, head: &Head) -> Result<Vec<Self>, Wrong> {
+    pub fn read_all(window: &mut Window, head: &Head) -> Result<Vec<Self>, FileError> {
         let mut fields = Vec::new();
         let mut end = 0u64;
         for number in 0..u64::from(head.fields) {
@@ -112,7 +112,7 @@ impl Field {
                     "the field {name:?} has type {type_id}, of which the file does not tell the size; write the file \
                      with FFCV's own fields (type 255 is a class of your own)"
                 );
-                Wrong::new(place, problem)
+                FileError::new(place, problem)
             })?;
             let (len, align) = kind.bytes();
             let start = end.next_multiple_of(align);

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::largest::{from_16_bits, in_16_bits};
-use super::records::{Entry, Format, Records, Window, Wrong};
+use super::records::{Entry, Format, Records, Window, FileError};
 use super::{LeftOuts, label};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -79,7 +79,7 @@ impl Format for BetonSettings {
         window: &mut Window,
         table: &mut Vec<Entry>,
         _: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let head = Head::read(window)?;
         let fields = Field::read_all(window, &head)?;
         let image = self.image(&fields)?;
@@ -92,29 +92,29 @@ impl Format for BetonSettings {
         let lost = table.iter().position(|entry| entry.len == 0);
         lost.map_or(Ok(()), |number| {
             let problem = format!(
-                "the picture of sample {number} is not in the allocation table: the file is damaged, or its writer \
+                "the image of sample {number} is not in the allocation table: the file is damaged, or its writer \
                  was stopped; write it again"
             );
-            Err(Wrong::new(samples.place(number as u64) + image.start, problem))
+            Err(FileError::new(samples.place(number as u64) + image.start, problem))
         })
     }
 }
 
 impl BetonSettings {
     /// The field of the image.
-    fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, Wrong> {
+    fn image<'a>(&self, fields: &'a [Field]) -> Result<&'a Field, FileError> {
         let found = find(fields, &[Kind::Image], self.image.as_deref(), "source.image")?;
         found.ok_or_else(|| {
             let problem = format!(
-                "there is no RGBImageField, there are {}; write the pictures with one",
+                "there is no RGBImageField, there are {}; write the images with one",
                 names(fields, |_| true)
             );
-            Wrong::new(HEAD_BYTES, problem)
+            FileError::new(HEAD_BYTES, problem)
         })
     }
 
     /// The field of the label, if there is to be one.
-    fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, Wrong> {
+    fn label<'a>(&self, fields: &'a [Field]) -> Result<Option<&'a Field>, FileError> {
         match self.label.as_deref() {
             Some("") => Ok(None),
             name => find(fields, &[Kind::Int, Kind::Float], name, "source.label"),
@@ -128,7 +128,7 @@ fn find<'a>(
     kinds: &[Kind],
     name: Option<&str>,
     key: &str,
-) -> Result<Option<&'a Field>, Wrong> {
+) -> Result<Option<&'a Field>, FileError> {
     let Some(name) = name else {
         let there = kinds.iter().find(|&&kind| fields.iter().any(|it| it.kind == kind));
         let Some(&kind) = there else { return Ok(None) };
@@ -142,7 +142,7 @@ fn find<'a>(
                     kind.name(),
                     names(fields, |it| it.kind == kind)
                 );
-                Err(Wrong::new(HEAD_BYTES, problem))
+                Err(FileError::new(HEAD_BYTES, problem))
             }
         };
     };
@@ -154,7 +154,7 @@ fn find<'a>(
             kinds.join(" and no "),
             names(fields, |_| true)
         );
-        Wrong::new(HEAD_BYTES, problem)
+        FileError::new(HEAD_BYTES, problem)
     })
 }
 
@@ -176,7 +176,7 @@ struct Samples {
 }
 
 impl Samples {
-    fn new(window: &Window, head: &Head, fields: &[Field]) -> Result<Self, Wrong> {
+    fn new(window: &Window, head: &Head, fields: &[Field]) -> Result<Self, FileError> {
         let start = HEAD_BYTES + FIELD_BYTES * fields.len() as u64;
         let stride = layout::stride(fields);
         let bytes = stride.checked_mul(head.samples);
@@ -192,7 +192,7 @@ impl Samples {
                  stopped; write it again",
                 window.file_len()
             );
-            return Err(Wrong::new(head.allocations_at, problem));
+            return Err(FileError::new(head.allocations_at, problem));
         }
         Ok(Self { start, stride, count: head.samples, page: head.page, allocations })
     }
@@ -209,13 +209,13 @@ impl Samples {
         number: u64,
         image: &Field,
         label: Option<&Field>,
-    ) -> Result<Entry, Wrong> {
+    ) -> Result<Entry, FileError> {
         let place = self.place(number);
         let bytes = window.at(place, self.stride)?;
         let label = label.map_or(Ok(-1), |field| {
             let stored = layout::bytes(bytes, field.start);
             label_of(field, stored).map_err(|problem| {
-                Wrong::new(place + field.start, format!("sample {number} has the label {problem}"))
+                FileError::new(place + field.start, format!("sample {number} has the label {problem}"))
             })
         })?;
         let [mode] = layout::bytes(bytes, image.start);
@@ -227,23 +227,23 @@ impl Samples {
             RAW if width > 0 && height > 0 => u32::from(height) << 16 | u32::from(width),
             _ => {
                 let problem = format!(
-                    "sample {number} has a picture of {width}x{height} in mode {mode}; it is damaged, or of a \
+                    "sample {number} has an image of {width}x{height} in mode {mode}; it is damaged, or of a \
                      newer ffcv: read are mode 0 (a JPEG) and 1 (pixels)"
                 );
-                return Err(Wrong::new(place + image.start, problem));
+                return Err(FileError::new(place + image.start, problem));
             }
         };
         Entry::new(pointer..pointer, label, note)
     }
 
     /// Gives every sample the length that the allocation table has for its pointer.
-    fn allocate(&self, window: &mut Window, table: &mut [Entry]) -> Result<(), Wrong> {
+    fn allocate(&self, window: &mut Window, table: &mut [Entry]) -> Result<(), FileError> {
         let mut at = self.allocations;
         while at < window.file_len() {
             let bytes = window.at(at, ALLOCATION_BYTES)?;
             let [number, pointer, size] =
                 [0, 8, 16].map(|start| u64::from_le_bytes(layout::bytes(bytes, start)));
-            let wrong = |problem: String| Err(Wrong::new(at, problem));
+            let wrong = |problem: String| Err(FileError::new(at, problem));
             if number >= self.count {
                 return wrong(format!(
                     "the allocation table names sample {number} of {}: it is damaged; write the file again",
@@ -262,7 +262,7 @@ impl Samples {
                     }
                     _ => {
                         return wrong(format!(
-                            "the picture of sample {number} should be {size} bytes at byte {pointer}, which cannot \
+                            "the image of sample {number} should be {size} bytes at byte {pointer}, which cannot \
                              be (pages have {} bytes): the file is damaged; write it again",
                             self.page
                         ));

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::largest::largest;
 use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
 use crate::annotation::{Canvas, Frame, Object};
-use crate::error::{Error, Fault, Redacted, Result};
+use crate::error::{Error, DataError, Redacted, Result};
 use crate::geometry::Size;
 use crate::storage;
 
@@ -201,7 +201,7 @@ impl Source for Coco {
         Redacted::path(&self.path(index)).into_string()
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         file::read(&self.path(index), page, limit)
     }
 
@@ -215,7 +215,7 @@ impl Source for Coco {
         page: &mut HostPage,
         most: usize,
         limit: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, DataError> {
         file::read_head(self, (index, &self.path(index)), page, most, limit)
     }
 

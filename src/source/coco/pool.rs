@@ -152,7 +152,7 @@ impl Reader<'_> {
     fn runs(&mut self, size: Size) -> RunLengths {
         let count = self.unsigned();
         let lengths = (0..count).map(|_| self.unsigned());
-        RunLengths::new(size, lengths).expect("run lengths beyond the picture were refused")
+        RunLengths::new(size, lengths).expect("run lengths beyond the image were refused")
     }
 
     fn unsigned(&mut self) -> u64 {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::largest::largest;
 use super::{Expected, HostPage, LeftOut, LeftOuts, Page, Source};
 use crate::annotation::{Canvas, Object};
-use crate::error::{Error, Fault, Result};
+use crate::error::{DataError, Error, Result};
 
 pub use mixture::Weighted;
 pub use select::{Chosen, Repeated};
@@ -196,7 +196,7 @@ impl<A: Arrangement> Source for Combined<A> {
         part.source.location(index)
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let (part, index) = self.part(index);
         part.source.read(index, page, limit)
     }
@@ -212,7 +212,7 @@ impl<A: Arrangement> Source for Combined<A> {
         page: &mut HostPage,
         most: usize,
         limit: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, DataError> {
         let (part, index) = self.part(index);
         part.source.read_head(index, page, most, limit)
     }

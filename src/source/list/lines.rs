@@ -3,13 +3,13 @@
 use serde_json::{Map, Value};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, Samples, Wrong, Written, label};
+use super::{FileListSettings, Samples, LineError, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
     settings: &FileListSettings,
     samples: &mut Samples,
-) -> Result<(), Wrong> {
+) -> Result<(), LineError> {
     let names = settings.images();
     // What the first line has, all lines must have.
     let mut labelled = None;
@@ -21,12 +21,12 @@ pub fn read(
                 continue;
             }
             let object: Map<String, Value> =
-                serde_json::from_str(text).map_err(|error| Wrong::new(line, error.to_string()))?;
+                serde_json::from_str(text).map_err(|error| LineError::new(line, error.to_string()))?;
             let path = names.iter().find_map(|name| object.get(*name).map(|value| (name, value)));
             let path = match path {
                 Some((_, Value::String(path))) => path,
                 Some((name, other)) => {
-                    return Err(Wrong::new(line, format!("{name:?} must be a path, is {other}")));
+                    return Err(LineError::new(line, format!("{name:?} must be a path, is {other}")));
                 }
                 None => {
                     let problem = format!(
@@ -34,7 +34,7 @@ pub fn read(
                         names.join(", "),
                         object.keys().map(String::as_str).collect::<Vec<_>>().join(", ")
                     );
-                    return Err(Wrong::new(line, problem));
+                    return Err(LineError::new(line, problem));
                 }
             };
             let label = match settings.label() {
@@ -42,7 +42,7 @@ pub fn read(
                 Some((name, must)) => {
                     let value = object.get(name);
                     let labelled = *labelled.get_or_insert(must || value.is_some());
-                    written(name, value, labelled).map_err(|problem| Wrong::new(line, problem))?
+                    written(name, value, labelled).map_err(|problem| LineError::new(line, problem))?
                 }
             };
             samples.push(line, path, label, settings.labels)?;

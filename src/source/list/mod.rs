@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
 use super::{Configured, Expected, HostPage, Page, Source, file, settings};
-use crate::error::{Error, Fault, Redacted, Result};
+use crate::error::{Error, DataError, Redacted, Result};
 use crate::storage;
 
 use blocks::{BLOCK, Blocks};
@@ -225,7 +225,7 @@ impl Source for FileList {
         Redacted::path(&self.path(index)).into_string()
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         file::read(&self.path(index), page, limit)
     }
 
@@ -239,7 +239,7 @@ impl Source for FileList {
         page: &mut HostPage,
         most: usize,
         limit: u64,
-    ) -> Result<u64, Fault> {
+    ) -> Result<u64, DataError> {
         file::read_head(self, (index, &self.path(index)), page, most, limit)
     }
 
@@ -339,12 +339,12 @@ impl FileListSettings {
 }
 
 /// A line that cannot be.
-struct Wrong {
+struct LineError {
     line: u64,
     problem: String,
 }
 
-impl Wrong {
+impl LineError {
     fn new(line: u64, problem: impl Into<String>) -> Self {
         Self { line, problem: problem.into() }
     }
@@ -384,7 +384,7 @@ impl Samples {
             ListFormat::Tsv => table::read(blocks, '\t', settings, &mut samples),
             ListFormat::Text | ListFormat::Auto => text::read(blocks, settings, &mut samples),
         }
-        .map_err(|Wrong { line, problem }| {
+        .map_err(|LineError { line, problem }| {
             Error::config(format!("source.list: {}, line {line}", list.display()), problem)
         })?;
         Ok(samples)
@@ -400,12 +400,12 @@ impl Samples {
         let _ = self.labels.try_reserve(more(self.labels.len()));
     }
 
-    fn push(&mut self, line: u64, path: &str, label: Written, sort: LabelSort) -> Result<(), Wrong> {
+    fn push(&mut self, line: u64, path: &str, label: Written, sort: LabelSort) -> Result<(), LineError> {
         match path.len() {
-            0 => return Err(Wrong::new(line, "the path is empty")),
+            0 => return Err(LineError::new(line, "the path is empty")),
             len if len > file::MOST_PATH_BYTES => {
                 let most = file::MOST_PATH_BYTES;
-                return Err(Wrong::new(line, format!("a path of {len} bytes, at most {most} are read")));
+                return Err(LineError::new(line, format!("a path of {len} bytes, at most {most} are read")));
             }
             _ => {}
         }
@@ -420,7 +420,7 @@ impl Samples {
                     let problem = format!(
                         "the label {text:?} {why}: make it one, or write labels = \"text\" where labels are names"
                     );
-                    return Err(Wrong::new(line, problem));
+                    return Err(LineError::new(line, problem));
                 }
                 None => self.class(line, text)?,
             },
@@ -430,9 +430,9 @@ impl Samples {
         self.labels.push(label);
         match (&self.integer, &self.text) {
             (_, Some((line, text))) if sort == LabelSort::Integer => {
-                Err(Wrong::new(*line, format!("the label must be a whole number, is {text:?}")))
+                Err(LineError::new(*line, format!("the label must be a whole number, is {text:?}")))
             }
-            (Some((integer, number)), Some((line, text))) => Err(Wrong::new(
+            (Some((integer, number)), Some((line, text))) => Err(LineError::new(
                 *line,
                 format!(
                     "the label is the name {text:?}, and in line {integer} it is the number {number}: \
@@ -448,10 +448,10 @@ impl Samples {
         label
     }
 
-    fn class(&mut self, line: u64, text: &str) -> Result<i64, Wrong> {
+    fn class(&mut self, line: u64, text: &str) -> Result<i64, LineError> {
         if text.len() > MOST_NAME_BYTES {
             let problem = format!("a label of {} bytes, at most {MOST_NAME_BYTES} are read", text.len());
-            return Err(Wrong::new(line, problem));
+            return Err(LineError::new(line, problem));
         }
         self.text.get_or_insert_with(|| (line, text.to_string()));
         if let Some(&class) = self.known.get(text) {

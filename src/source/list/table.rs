@@ -7,7 +7,7 @@ use std::rc::Rc;
 use csv::{ReaderBuilder, StringRecord};
 
 use super::blocks::{Blocks, MOST_LINE_BYTES};
-use super::{FileListSettings, PATHS, Samples, Wrong, Written};
+use super::{FileListSettings, PATHS, Samples, LineError, Written};
 
 /// Whether the first line of a TSV names a column of paths.
 pub fn has_header(first: &str) -> bool {
@@ -19,7 +19,7 @@ pub fn read(
     separator: char,
     settings: &FileListSettings,
     samples: &mut Samples,
-) -> Result<(), Wrong> {
+) -> Result<(), LineError> {
     let separator = settings.separator.unwrap_or(separator);
     let row_bytes = Rc::new(Cell::new(0));
     let blocks = Rows { blocks, row_bytes: row_bytes.clone() };
@@ -43,7 +43,7 @@ pub fn read(
         let field = |column: usize| row.get(column).unwrap_or_default();
         let label = match columns.label.map(field) {
             None => Written::None,
-            Some("") => return Err(Wrong::new(line, "the label is empty")),
+            Some("") => return Err(LineError::new(line, "the label is empty")),
             Some(label) => Written::Text(label),
         };
         samples.push(line, field(columns.image), label, settings.labels)?;
@@ -77,12 +77,12 @@ struct Columns {
 }
 
 impl Columns {
-    fn find(header: &StringRecord, settings: &FileListSettings) -> Result<Self, Wrong> {
+    fn find(header: &StringRecord, settings: &FileListSettings) -> Result<Self, LineError> {
         let find = |wanted: &str| {
             let mut found = header.iter().enumerate().filter(|(_, name)| name.trim() == wanted);
             match (found.next(), found.next()) {
                 (Some(_), Some(_)) => {
-                    Err(Wrong::new(1, format!("two columns have the name {wanted:?}")))
+                    Err(LineError::new(1, format!("two columns have the name {wanted:?}")))
                 }
                 (column, _) => Ok(column.map(|(column, _)| column)),
             }
@@ -99,14 +99,14 @@ impl Columns {
                 "the header must name the column of the paths ({names}), has {}: write image = \"…\" under [source]",
                 has()
             );
-            Wrong::new(1, problem)
+            LineError::new(1, problem)
         })?;
         let label = match settings.label() {
             None => None,
             Some((name, must)) => match find(name)? {
                 None if must => {
                     let problem = format!("source.label is {name:?}, and the columns are {}", has());
-                    return Err(Wrong::new(1, problem));
+                    return Err(LineError::new(1, problem));
                 }
                 found => found,
             },
@@ -116,12 +116,12 @@ impl Columns {
 }
 
 /// `line` is where the row begins, for errors that have no place of their own.
-fn wrong(error: csv::Error, line: u64) -> Wrong {
+fn wrong(error: csv::Error, line: u64) -> LineError {
     let line = error.position().map_or(line, |position| position.line());
     match error.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            Wrong::new(line, format!("{len} fields, the header has {expected_len}"))
+            LineError::new(line, format!("{len} fields, the header has {expected_len}"))
         }
-        _ => Wrong::new(line, error.to_string()),
+        _ => LineError::new(line, error.to_string()),
     }
 }

@@ -3,13 +3,13 @@
 use memchr::{memchr, memchr_iter};
 
 use super::blocks::Blocks;
-use super::{FileListSettings, LabelSort, Samples, Wrong, Written, label};
+use super::{FileListSettings, LabelSort, Samples, LineError, Written, label};
 
 pub fn read(
     blocks: &mut Blocks,
     settings: &FileListSettings,
     samples: &mut Samples,
-) -> Result<(), Wrong> {
+) -> Result<(), LineError> {
     let sort = match settings.labels {
         LabelSort::Auto => LabelSort::Integer,
         sort => sort,

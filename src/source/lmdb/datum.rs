@@ -13,11 +13,11 @@ use std::ops::Range;
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Entry, Window, Wrong};
+use crate::source::records::{Entry, Window, FileError};
 use crate::storage::File;
 use crate::tensor::CHANNELS;
 
-const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" where values are pictures, \
+const OTHERWISE: &str = "the value is no Datum of Caffe; write source.values = \"image\" where values are images, \
     or leave the key out (source.skip_keys)";
 
 /// In the note of a sample of pixels: there are three planes. Below it are 15 bits of width and 16 of height.
@@ -28,7 +28,7 @@ const MOST_SIDE: u64 = (1 << 15) - 1;
 const AT_ONCE: usize = 16 << 10;
 
 /// The sample in a value.
-pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, Wrong> {
+pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, FileError> {
     let start = value.start;
     let (mut shape, mut data, mut label, mut encoded) = ([0; 3], None, 0, false);
     let mut fields = Fields::of(value, OTHERWISE);
@@ -43,24 +43,24 @@ pub fn find(window: &mut Window, value: Range<u64>) -> Result<Entry, Wrong> {
         }
     }
     let Some(data) = data else {
-        let problem = "the Datum has no data: floats (float_data) are not read; write encoded pictures \
+        let problem = "the Datum has no data: floats (float_data) are not read; write encoded images \
                        (convert_imageset --encoded)";
-        return Err(Wrong::new(start, problem));
+        return Err(FileError::new(start, problem));
     };
     let note = if encoded { 0 } else { pixels(shape, data.end - data.start, start)? };
     Entry::new(data, label, note)
 }
 
 /// The note of a sample of pixels.
-fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, Wrong> {
+fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, FileError> {
     let [channels, height, width] = shape;
     let sides = 1..=MOST_SIDE;
     if !matches!(channels, 1 | 3) || !sides.contains(&height) || !sides.contains(&width) {
         let problem = format!(
             "the Datum holds {channels} planes of {width}x{height} pixels, read are 1 or 3 of at most \
-             {MOST_SIDE}x{MOST_SIDE}; write encoded pictures (convert_imageset --encoded)"
+             {MOST_SIDE}x{MOST_SIDE}; write encoded images (convert_imageset --encoded)"
         );
-        return Err(Wrong::new(offset, problem));
+        return Err(FileError::new(offset, problem));
     }
     if channels * height * width != bytes {
         let problem = format!(
@@ -68,14 +68,14 @@ fn pixels(shape: [u64; 3], bytes: u64, offset: u64) -> Result<u32, Wrong> {
              encoded without saying so",
             channels * height * width
         );
-        return Err(Wrong::new(offset, problem));
+        return Err(FileError::new(offset, problem));
     }
     let colour = if channels == 3 { COLOUR } else { 0 };
     Ok(colour | (width as u32) << 16 | height as u32)
 }
 
 /// Whether a value begins with one of a Datum's fields, which no image does.
-pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, Wrong> {
+pub fn is_datum(window: &mut Window, value: Range<u64>) -> Result<bool, FileError> {
     let first = window.at(value.start, (value.end - value.start).min(1))?;
     Ok(matches!(first, [0x08 | 0x10 | 0x18 | 0x22 | 0x28 | 0x32 | 0x35 | 0x38]))
 }

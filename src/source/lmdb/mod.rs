@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{Entry, Format, Records, Window, Wrong, matches};
+use super::records::{Entry, Format, Records, Window, FileError, matches};
 use super::{LeftOuts, WhyLeftOut};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -98,7 +98,7 @@ impl Format for LmdbSettings {
         window: &mut Window,
         table: &mut Vec<Entry>,
         left_out: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let mut environment = Environment::open(window)?;
         let mut values = self.values;
         let mut names = Vec::new();
@@ -129,7 +129,7 @@ impl Format for LmdbSettings {
                     "the environment has named databases only; write one as source.database, there are {}",
                     names.join(", ")
                 );
-                return Err(Wrong::new(0, problem));
+                return Err(FileError::new(0, problem));
             }
             return Ok(());
         }
@@ -144,13 +144,13 @@ impl Format for LmdbSettings {
                     names.join(", ")
                 ),
             };
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         };
         environment.each(window, database, &mut |window, Node { offset, key, value }| match value {
             Value::Bytes(bytes) => self.sample(window, key, bytes, &mut values, table, left_out),
             Value::Database(_) => {
                 let problem = "a database in a named database: the file is damaged";
-                Err(Wrong::new(offset, problem))
+                Err(FileError::new(offset, problem))
             }
         })
     }
@@ -175,7 +175,7 @@ impl LmdbSettings {
         values: &mut LmdbValues,
         table: &mut Vec<Entry>,
         left_out: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let skipped = || self.skip_keys.iter().any(|pattern| matches(pattern.as_bytes(), key));
         if !matches(self.keys.as_bytes(), key) || skipped() {
             left_out.add(WhyLeftOut::OtherKey, "", 1, &shown(key));
@@ -190,7 +190,7 @@ impl LmdbSettings {
             LmdbValues::Auto | LmdbValues::Image => Entry::new(value, -1, 0),
         };
         table.push(entry.map_err(|wrong| {
-            Wrong::new(wrong.offset, format!("key {:?}: {}", shown(key), wrong.problem))
+            FileError::new(wrong.offset, format!("key {:?}: {}", shown(key), wrong.problem))
         })?);
         Ok(())
     }

@@ -14,7 +14,7 @@ use std::cmp::Ordering;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::source::records::{Window, Wrong};
+use crate::source::records::{Window, FileError};
 
 const MAGIC: [u8; 4] = 0xbeef_c0de_u32.to_le_bytes();
 /// `CURSOR_STACK`: the library goes no deeper.
@@ -98,7 +98,7 @@ struct Run {
 
 impl Environment {
     /// Reads both meta pages; as in `mdb_env_read_header` both must be right.
-    pub fn open(window: &mut Window) -> Result<Self, Wrong> {
+    pub fn open(window: &mut Window) -> Result<Self, FileError> {
         let layout = layout(window)?;
         let first = meta(window, layout, 0, 0)?;
         let page_bytes = first.page_bytes;
@@ -108,7 +108,7 @@ impl Environment {
                 "the page size is {} here and {page_bytes} in the first meta page: the file is damaged",
                 second.page_bytes
             );
-            return Err(Wrong::new(page_bytes, problem));
+            return Err(FileError::new(page_bytes, problem));
         }
         let newest = if second.transaction > first.transaction { second } else { first };
         let pages = newest.last_page.saturating_add(1).min(window.file_len() / page_bytes);
@@ -127,13 +127,13 @@ impl Environment {
         &mut self,
         window: &mut Window,
         database: Database,
-        found: &mut dyn FnMut(&mut Window, Node) -> Result<(), Wrong>,
-    ) -> Result<(), Wrong> {
+        found: &mut dyn FnMut(&mut Window, Node) -> Result<(), FileError>,
+    ) -> Result<(), FileError> {
         let root = database.root;
         if database.flags & DUPSORT != 0 {
-            let problem = "the database has several values per key (DUPSORT), which are too short to be pictures; \
+            let problem = "the database has several values per key (DUPSORT), which are too short to be images; \
                            name another one as source.database, or write it without dupsort";
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         }
         if root == NO_PAGE && database.entries == 0 {
             return Ok(());
@@ -146,16 +146,16 @@ impl Environment {
                 "the database has {} entries, its pages hold {entries}: the file is damaged",
                 database.entries
             );
-            return Err(Wrong::new(root * self.page_bytes, problem));
+            return Err(FileError::new(root * self.page_bytes, problem));
         }
         self.check_overlaps()
     }
 
     /// Fails where two values, or a value and a page of keys, have a page in common.
-    fn check_overlaps(&mut self) -> Result<(), Wrong> {
+    fn check_overlaps(&mut self) -> Result<(), FileError> {
         self.overflow.sort_unstable_by_key(|run| run.pages.start);
         let twice = |page: u64, node| {
-            Wrong::new(node, format!("page {page} is there for this value and for another thing: the file is damaged"))
+            FileError::new(node, format!("page {page} is there for this value and for another thing: the file is damaged"))
         };
         for pair in self.overflow.windows(2) {
             if pair[0].pages.end > pair[1].pages.start {
@@ -180,23 +180,23 @@ struct Walk<'a, 'w> {
     entries: u64,
     /// The key before.
     last: Vec<u8>,
-    found: &'a mut dyn FnMut(&mut Window, Node) -> Result<(), Wrong>,
+    found: &'a mut dyn FnMut(&mut Window, Node) -> Result<(), FileError>,
 }
 
 impl Walk<'_, '_> {
     /// Visits a page, which the node at byte `from` names, and all below it.
-    fn page(&mut self, number: u64, from: u64, level: usize) -> Result<(), Wrong> {
+    fn page(&mut self, number: u64, from: u64, level: usize) -> Result<(), FileError> {
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         if !(METAS..pages).contains(&number) {
-            return Err(Wrong::new(from, beyond("a page", number, pages)));
+            return Err(FileError::new(from, beyond("a page", number, pages)));
         }
         let offset = number * page_bytes;
         if level > MOST_LEVELS {
             let problem = format!("the tree has more than {MOST_LEVELS} levels: the file is damaged");
-            return Err(Wrong::new(offset, problem));
+            return Err(FileError::new(offset, problem));
         }
         if !self.environment.tree_pages.insert(number) {
-            return Err(Wrong::new(from, format!("page {number} is there twice: the file is damaged")));
+            return Err(FileError::new(from, format!("page {number} is there twice: the file is damaged")));
         }
         let bytes = self.window.at(offset, page_bytes)?.to_vec();
         let page = Page { offset, layout, bytes: &bytes };
@@ -216,15 +216,15 @@ impl Walk<'_, '_> {
             }
             sort => {
                 let problem = format!("a page of keys is needed, this one has the flags {sort:#x}: the file is damaged");
-                return Err(Wrong::new(offset, problem));
+                return Err(FileError::new(offset, problem));
             }
         }
         Ok(())
     }
 
-    fn leaf(&mut self, page: &Page, node: Range<usize>) -> Result<(), Wrong> {
+    fn leaf(&mut self, page: &Page, node: Range<usize>) -> Result<(), FileError> {
         let offset = page.offset + node.start as u64;
-        let wrong = |problem: String| Err(Wrong::new(offset, problem));
+        let wrong = |problem: String| Err(FileError::new(offset, problem));
         let Environment { layout, page_bytes, pages, .. } = *self.environment;
         let key = &page.bytes[node.start + 8..node.end];
         if self.entries > 0 && self.database.compare(&self.last, key) != Ordering::Less {
@@ -254,7 +254,7 @@ impl Walk<'_, '_> {
             let head = self.window.at(at, layout.header as u64)?;
             if (Page { offset: at, layout, bytes: head }).sort(first)? != OVERFLOW {
                 let problem = "a value should begin here, it is another page: the file is damaged";
-                return Err(Wrong::new(at, problem));
+                return Err(FileError::new(at, problem));
             }
             self.environment.overflow.push(Run { pages: first..end, node: offset });
             Value::Bytes(at + layout.header as u64..at + bytes)
@@ -293,26 +293,26 @@ struct Page<'a> {
 
 impl Page<'_> {
     /// What it is, where it is the page that it should be.
-    fn sort(&self, number: u64) -> Result<u16, Wrong> {
+    fn sort(&self, number: u64) -> Result<u16, FileError> {
         let own = u64(self.bytes, 0);
         if own != number {
             let problem = format!("page {number} should be here, it says that it is {own}: the file is damaged");
-            return Err(Wrong::new(self.offset, problem));
+            return Err(FileError::new(self.offset, problem));
         }
         Ok(u16(self.bytes, self.layout.header - 6) & SORT)
     }
 
     /// Head and key of every node: the data come after it.
-    fn nodes(&self) -> Result<impl Iterator<Item = Result<Range<usize>, Wrong>>, Wrong> {
+    fn nodes(&self) -> Result<impl Iterator<Item = Result<Range<usize>, FileError>>, FileError> {
         let Layout { header, base, .. } = self.layout;
         let end = base + usize::from(u16(self.bytes, header - 4));
         if end < header || end > self.bytes.len() {
-            return Err(Wrong::new(self.offset, leaves("the list of keys")));
+            return Err(FileError::new(self.offset, leaves("the list of keys")));
         }
         let pointers = self.bytes[header..end].chunks_exact(2);
         Ok(pointers.map(move |pointer| {
             let start = base + usize::from(u16(pointer, 0));
-            let wrong = || Wrong::new(self.offset + start as u64, leaves("a key"));
+            let wrong = || FileError::new(self.offset + start as u64, leaves("a key"));
             if start < end || start + 8 > self.bytes.len() {
                 return Err(wrong());
             }
@@ -330,7 +330,7 @@ struct MetaPage {
 }
 
 /// The layout of a file that begins as an environment of this machine's kind does.
-fn layout(window: &mut Window) -> Result<Layout, Wrong> {
+fn layout(window: &mut Window) -> Result<Layout, FileError> {
     let head = window.at(0, window.file_len().min(32))?;
     let at = |place: usize| head.get(place..place + 4);
     let version = |place: usize| at(place + 4).map(|bytes| u32(bytes, 0));
@@ -352,10 +352,10 @@ fn layout(window: &mut Window) -> Result<Layout, Wrong> {
         ),
         None => "the file is no LMDB environment, or is damaged".into(),
     };
-    Err(Wrong::new(0, problem))
+    Err(FileError::new(0, problem))
 }
 
-fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Result<MetaPage, Wrong> {
+fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Result<MetaPage, FileError> {
     const BYTES: usize = 136;
     let offset = number * page_bytes;
     let bytes = window.at(offset, (layout.header + BYTES) as u64)?;
@@ -363,15 +363,15 @@ fn meta(window: &mut Window, layout: Layout, number: u64, page_bytes: u64) -> Re
     let sort = page.sort(number)?;
     let meta = &bytes[layout.header..];
     if sort != META || meta[..4] != MAGIC || u32(meta, 4) != layout.version {
-        return Err(Wrong::new(offset, "a meta page should be here: the file is damaged"));
+        return Err(FileError::new(offset, "a meta page should be here: the file is damaged"));
     }
     let (flags, page_bytes) = (u16(meta, 28), u32(meta, 24));
     if flags & ENCRYPTED != 0 {
-        return Err(Wrong::new(offset, "the environment is encrypted; copy it into one that is not"));
+        return Err(FileError::new(offset, "the environment is encrypted; copy it into one that is not"));
     }
     if !page_bytes.is_power_of_two() || !(256..=1 << 16).contains(&page_bytes) {
         let problem = format!("a page size of {page_bytes} bytes: the file is damaged");
-        return Err(Wrong::new(offset, problem));
+        return Err(FileError::new(offset, problem));
     }
     let main = Database::read(&meta[72..120]);
     let (last_page, transaction) = (u64(meta, 120), u64(meta, 128));

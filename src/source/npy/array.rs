@@ -4,7 +4,7 @@
 //! (two bytes in version 1.0, four in 2.0 and 3.0, little endian), and a Python literal: a dictionary with `descr`,
 //! `fortran_order` and `shape`. It is read here by hand; nothing in it is evaluated.
 
-use crate::source::records::Wrong;
+use crate::source::records::FileError;
 use crate::storage::File;
 
 /// What NumPy writes has 118 bytes, for structures some more; it refuses more than 10000 itself.
@@ -35,19 +35,19 @@ pub struct Item {
 
 impl Array {
     /// Reads the header. Fails where it is none, the elements are not in C's order, or the file is not as long as they.
-    pub fn read(file: &File, file_len: u64) -> Result<Self, Wrong> {
+    pub fn read(file: &File, file_len: u64) -> Result<Self, FileError> {
         let mut fixed = [0; 12];
-        let unreadable = |at| move |error: std::io::Error| Wrong::new(at, error.to_string());
+        let unreadable = |at| move |error: std::io::Error| FileError::new(at, error.to_string());
         let held = file.read_at(&mut fixed, 0).map_err(unreadable(0))?;
         let fixed = &fixed[..held];
         if !fixed.starts_with(MAGIC) {
-            return Err(Wrong::new(0, not_an_array(fixed)));
+            return Err(FileError::new(0, not_an_array(fixed)));
         }
         let cut = |at, count: u64| {
             let problem = format!(
                 "{count} bytes should be here, the file ends at {file_len}: it is cut or damaged; copy it again"
             );
-            Wrong::new(at, problem)
+            FileError::new(at, problem)
         };
         let &[major, minor] = fixed.get(6..8).and_then(|it| it.first_chunk()).ok_or_else(|| cut(6, 2))?;
         let (begin, len) = match (major, minor) {
@@ -61,12 +61,12 @@ impl Array {
             }
             _ => {
                 let problem = format!("version {major}.{minor} of .npy; read are 1.0, 2.0 and 3.0");
-                return Err(Wrong::new(6, problem));
+                return Err(FileError::new(6, problem));
             }
         };
         if len > MOST_HEADER_BYTES {
             let problem = format!("a header of {len} bytes, at most {MOST_HEADER_BYTES} are read");
-            return Err(Wrong::new(8, problem));
+            return Err(FileError::new(8, problem));
         }
         let start = begin + u64::from(len);
         if start > file_len {
@@ -75,7 +75,7 @@ impl Array {
         let mut header = vec![0; len as usize];
         file.read_exact_at(&mut header, begin).map_err(unreadable(begin))?;
         let (item, shape) = Literal { text: &header, at: 0 }.read().map_err(|wrong| {
-            Wrong::new(begin + wrong.offset, wrong.problem)
+            FileError::new(begin + wrong.offset, wrong.problem)
         })?;
         let bytes = shape.iter().try_fold(item.bytes, |bytes, &side| bytes.checked_mul(side));
         let end = bytes.and_then(|bytes| start.checked_add(bytes));
@@ -88,11 +88,11 @@ impl Array {
                     file_len - end,
                     words(&shape)
                 );
-                Err(Wrong::new(end, problem))
+                Err(FileError::new(end, problem))
             }
             _ => {
-                let Wrong { problem, .. } = cut(start, bytes.unwrap_or(u64::MAX));
-                Err(Wrong::new(start, format!("an array of shape {}: {problem}", words(&shape))))
+                let FileError { problem, .. } = cut(start, bytes.unwrap_or(u64::MAX));
+                Err(FileError::new(start, format!("an array of shape {}: {problem}", words(&shape))))
             }
         }
     }
@@ -147,7 +147,7 @@ struct Literal<'a> {
 }
 
 impl<'a> Literal<'a> {
-    fn read(mut self) -> Result<(Item, Vec<u64>), Wrong> {
+    fn read(mut self) -> Result<(Item, Vec<u64>), FileError> {
         let (mut item, mut fortran, mut shape) = (None, None, None);
         self.expect(b'{')?;
         while !self.takes(b'}') {
@@ -185,23 +185,23 @@ impl<'a> Literal<'a> {
         // The order of an array with one axis, or with none longer than 1, is both.
         if fortran && shape.iter().filter(|&&side| side > 1).count() > 1 {
             let problem = "the array is in Fortran's order; write np.ascontiguousarray of it";
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         }
         Ok((item, shape))
     }
 
-    fn descr(&mut self) -> Result<Item, Wrong> {
+    fn descr(&mut self) -> Result<Item, FileError> {
         self.skip_blanks();
         let place = self.at;
         if self.text.get(place) == Some(&b'[') {
             let problem = "the elements are structures; write one field of them as an array of its own";
-            return Err(Wrong::new(place as u64, problem));
+            return Err(FileError::new(place as u64, problem));
         }
         let descr = self.string()?;
         Item::parse(descr).ok_or_else(|| self.wrong(place, "a type that is not known"))
     }
 
-    fn boolean(&mut self) -> Result<bool, Wrong> {
+    fn boolean(&mut self) -> Result<bool, FileError> {
         self.skip_blanks();
         for (word, value) in [(&b"True"[..], true), (b"False", false)] {
             if self.text[self.at..].starts_with(word) {
@@ -213,7 +213,7 @@ impl<'a> Literal<'a> {
     }
 
     /// Integers in parentheses; the last comma counts only where there is one integer, which is not checked.
-    fn tuple(&mut self) -> Result<Vec<u64>, Wrong> {
+    fn tuple(&mut self) -> Result<Vec<u64>, FileError> {
         let mut sides = Vec::new();
         self.expect(b'(')?;
         while !self.takes(b')') {
@@ -229,7 +229,7 @@ impl<'a> Literal<'a> {
         Ok(sides)
     }
 
-    fn integer(&mut self) -> Result<u64, Wrong> {
+    fn integer(&mut self) -> Result<u64, FileError> {
         self.skip_blanks();
         let rest = &self.text[self.at..];
         let len = rest.iter().position(|it| !it.is_ascii_digit()).unwrap_or(rest.len());
@@ -242,7 +242,7 @@ impl<'a> Literal<'a> {
     }
 
     /// What stands between quotes; a backslash is nothing special here, since no valid header has one.
-    fn string(&mut self) -> Result<&'a [u8], Wrong> {
+    fn string(&mut self) -> Result<&'a [u8], FileError> {
         self.skip_blanks();
         let quote = self.text.get(self.at).filter(|it| b"'\"".contains(it));
         let Some(&quote) = quote else { return Err(self.wrong(self.at, "no string")) };
@@ -253,7 +253,7 @@ impl<'a> Literal<'a> {
         Ok(&rest[..len])
     }
 
-    fn expect(&mut self, byte: u8) -> Result<(), Wrong> {
+    fn expect(&mut self, byte: u8) -> Result<(), FileError> {
         match self.takes(byte) {
             true => Ok(()),
             false => Err(self.wrong(self.at, &format!("no {:?}", char::from(byte)))),
@@ -272,10 +272,10 @@ impl<'a> Literal<'a> {
         self.at += rest.iter().take_while(|it| it.is_ascii_whitespace()).count();
     }
 
-    fn wrong(&self, at: usize, what: &str) -> Wrong {
+    fn wrong(&self, at: usize, what: &str) -> FileError {
         let problem = format!(
             "{what} where the header describes the array: it is damaged; write it again with np.save"
         );
-        Wrong::new(at as u64, problem)
+        FileError::new(at as u64, problem)
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use super::array::{Array, Item, words};
 use super::wrong;
 use crate::error::{Error, Result};
-use crate::source::records::Wrong;
+use crate::source::records::FileError;
 use crate::storage::File;
 
 /// The integers of arrays with one axis, one array after another; as they are in their files, so that a label takes no
@@ -51,32 +51,32 @@ impl Labels {
 }
 
 impl Part {
-    fn read(file: &File, array: Array, first: u64) -> Result<Self, Wrong> {
+    fn read(file: &File, array: Array, first: u64) -> Result<Self, FileError> {
         let Array { item, shape, start } = array;
         if !matches!((item.kind, item.bytes), (b'i' | b'u', 1 | 2 | 4 | 8)) {
             let problem = format!(
                 "the labels have type {}, read are integers; write y.astype(np.int64)",
                 item.words()
             );
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         }
         let [count] = shape[..] else {
             let problem = format!(
                 "the labels have shape {}, read is one axis; write y.reshape(-1), or y.argmax(1) of one-hot labels",
                 words(&shape)
             );
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         };
         // No more than the file has: that was compared.
         let mut bytes = vec![0; (item.bytes * count) as usize];
-        file.read_exact_at(&mut bytes, start).map_err(|it| Wrong::new(start, it.to_string()))?;
+        file.read_exact_at(&mut bytes, start).map_err(|it| FileError::new(start, it.to_string()))?;
         let this = Self { item, bytes, end: first + count };
         match (0..count).find(|&index| this.get(index).is_none()) {
             None => Ok(this),
             Some(index) => {
                 let value = this.raw(index) as u64;
                 let problem = format!("label {index} is {value}: labels are below 2^63");
-                Err(Wrong::new(start + item.bytes * index, problem))
+                Err(FileError::new(start + item.bytes * index, problem))
             }
         }
     }

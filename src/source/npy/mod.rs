@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
-use super::records::{Wrong, expand};
+use super::records::{FileError, expand};
 use super::{Configured, Page, Source, file, settings};
-use crate::error::{Error, Fault, Reason, Redacted, Result};
+use crate::error::{Error, DataError, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
 use crate::storage::{self, File, Stamp};
@@ -154,7 +154,7 @@ impl Source for Npy {
         Some(self.stack(index).stamp.to_string())
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let stack = self.stack(index);
         let (head, bytes) = (stack.head(), stack.bytes());
         file::check_size(head.bytes().len() as u64 + bytes, limit)?;
@@ -203,10 +203,10 @@ impl Stack {
         let file = File::open_pooled(&path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
         let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
-        let pictures = pictures(&array).map_err(|problem| {
-            wrong("npy", &path, Wrong::new(0, problem))
+        let images = images(&array).map_err(|problem| {
+            wrong("npy", &path, FileError::new(0, problem))
         })?;
-        let (count, size, channels) = pictures;
+        let (count, size, channels) = images;
         let samples = first..first + count;
         let file = file.mapped();
         Ok(Self { path, file, stamp, samples, start: array.start, size, channels })
@@ -228,25 +228,25 @@ impl Stack {
     }
 
     /// Fills the space from this byte of the file on. The file must be the one that was opened first.
-    fn read(&self, at: u64, space: &mut [u8]) -> Result<(), Fault> {
-        let unreadable = |error: io::Error| Fault::io(&error);
+    fn read(&self, at: u64, space: &mut [u8]) -> Result<(), DataError> {
+        let unreadable = |error: io::Error| DataError::io(&error);
         let file = &self.file;
         file.read_exact_at(space, at).map_err(|error| match error.kind() {
             ErrorKind::UnexpectedEof => {
                 let end = at + space.len() as u64;
-                Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+                DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
             }
             _ => unreadable(error),
         })?;
         if file.stamp().map_err(unreadable)? != self.stamp {
             let problem = "the file was changed after it was opened; open the source again";
-            return Err(Fault::new(Reason::Unreadable, problem));
+            return Err(DataError::new(Reason::Unreadable, problem));
         }
         Ok(())
     }
 
     /// Reads an image of three planes into pixels of three bytes.
-    fn read_planes(&self, at: u64, pixels: &mut [u8]) -> Result<(), Fault> {
+    fn read_planes(&self, at: u64, pixels: &mut [u8]) -> Result<(), DataError> {
         let mut planes = [0; CHANNELS * PLANAR_PIXELS];
         let plane = pixels.len() / CHANNELS;
         for (number, pixels) in pixels.chunks_mut(CHANNELS * PLANAR_PIXELS).enumerate() {
@@ -273,7 +273,7 @@ impl Stack {
 }
 
 /// How many images there are, their size, and where their channels are; or what to write instead.
-fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
+fn images(array: &Array) -> Result<(u64, Size, Channels), String> {
     const BYTE: Item = Item { kind: b'u', bytes: 1, big_endian: false };
     let shape = words(&array.shape);
     if array.item != BYTE {
@@ -286,7 +286,7 @@ fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
         [count, height, width] if width > 4 => (count, height, width, Channels::Gray),
         [_, _, _] => {
             return Err(format!(
-                "shape {shape} may be one picture or a stack of gray ones: write x[None] for the one, x[..., None] \
+                "shape {shape} may be one image or a stack of gray ones: write x[None] for the one, x[..., None] \
                  for the other"
             ));
         }
@@ -297,10 +297,10 @@ fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
         [_, _, _, 4] => {
             return Err(format!("shape {shape} has an alpha channel: write x[..., :3]"));
         }
-        [_, _] => return Err(format!("shape {shape} is one gray picture: write x[None]")),
+        [_, _] => return Err(format!("shape {shape} is one gray image: write x[None]")),
         _ => {
             return Err(format!(
-                "shape {shape} is no stack of pictures: read are (samples, height, width, 3), (samples, 3, height, \
+                "shape {shape} is no stack of images: read are (samples, height, width, 3), (samples, 3, height, \
                  width) and (samples, height, width)"
             ));
         }
@@ -309,12 +309,12 @@ fn pictures(array: &Array) -> Result<(u64, Size, Channels), String> {
     let side = |pixels: u64| u32::try_from(pixels).ok().filter(|&it| it > 0 && it <= i32::MAX as u32);
     match (side(width), side(height)) {
         (Some(width), Some(height)) => Ok((count, Size::new(width, height), channels)),
-        _ => Err(format!("pictures of {width}x{height} pixels, a side may have 1 to {}", i32::MAX)),
+        _ => Err(format!("images of {width}x{height} pixels, a side may have 1 to {}", i32::MAX)),
     }
 }
 
 /// What is wrong with a file that the key names.
-fn wrong(key: &str, path: &Path, wrong: Wrong) -> Error {
+fn wrong(key: &str, path: &Path, wrong: FileError) -> Error {
     let place = format!("source.{key}: {}, byte {}", path.display(), wrong.offset);
     Error::config(place, wrong.problem)
 }

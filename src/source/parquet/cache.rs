@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Deref;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::Wrong;
+use super::FileError;
 use super::page::Values;
 
 /// Pages by their number. The one that was used least lately goes first.
@@ -87,8 +87,8 @@ impl Cache {
         key: u64,
         size: usize,
         stored: usize,
-        make: impl FnOnce(&mut [u8], &mut [u8]) -> Result<Arc<Values>, Wrong>,
-    ) -> Result<Held<'_>, Wrong> {
+        make: impl FnOnce(&mut [u8], &mut [u8]) -> Result<Arc<Values>, FileError>,
+    ) -> Result<Held<'_>, FileError> {
         let mut state = self.lock();
         loop {
             if let Some(block) = state.find(key) {
@@ -398,7 +398,7 @@ mod tests {
     fn a_page_that_cannot_be_made_is_made_by_the_next_who_asks() {
         let cache = Cache::new(10_000);
         for _ in 0..3 {
-            let bad = cache.load(1, 5000, 0, |_, _| Err(Wrong::corrupt(7, "no")));
+            let bad = cache.load(1, 5000, 0, |_, _| Err(FileError::corrupt(7, "no")));
             assert_eq!(bad.err().unwrap().offset, 7);
         }
         assert_eq!(page(&cache, 1, 4000, &AtomicUsize::new(0)).len(), 4000);

@@ -7,7 +7,7 @@ use super::cache::{Cache, taken};
 use super::codec::Codec;
 use super::footer::{Chunk, Form};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
-use super::{Shard, Wrong};
+use super::{Shard, FileError};
 use crate::error::Reason;
 
 /// In the place of a dictionary's number.
@@ -69,7 +69,7 @@ impl Column {
         defined: u32,
         rows: Range<u64>,
         cache: &Cache,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let (mut at, mut row, mut dictionary) = (chunk.start, rows.start, NO_DICTIONARY);
         while at < chunk.end && row < rows.end {
             let head = Head::read(shard, at, chunk.end)?;
@@ -101,7 +101,7 @@ impl Column {
                 row - rows.start,
                 rows.end - rows.start
             );
-            return Err(Wrong::corrupt(chunk.start, problem));
+            return Err(FileError::corrupt(chunk.start, problem));
         }
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Column {
     }
 
     /// The bytes of a row's value into the space that `space` gives for so many; `false` where it has none.
-    pub fn read<'a, E: From<Wrong>>(
+    pub fn read<'a, E: From<FileError>>(
         &self,
         shards: &[Shard],
         cache: &Cache,
@@ -188,13 +188,13 @@ impl Column {
         u64::from(self.tag) << 32 | u64::from(number)
     }
 
-    fn page(&self, key: u32) -> Result<&Page, Wrong> {
+    fn page(&self, key: u32) -> Result<&Page, FileError> {
         self.pages.get(key as usize).ok_or_else(|| {
-            Wrong::corrupt(0, "a page needs a dictionary, and none is before it; copy the file again")
+            FileError::corrupt(0, "a page needs a dictionary, and none is before it; copy the file again")
         })
     }
 
-    fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, Wrong> {
+    fn place(&self, shards: &[Shard], cache: &Cache, row: u64) -> Result<Place<'_>, FileError> {
         // Where a file's rows have no pages, as in a column of paths that was not needed, the page is another file's.
         let after = self.pages.partition_point(|page| page.first <= row);
         let page = after.checked_sub(1).map(|key| (key, &self.pages[key]));
@@ -216,7 +216,7 @@ impl Column {
     }
 
     /// Reads what is kept of a page, if that was not done before.
-    fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), Wrong> {
+    fn learn(&self, shards: &[Shard], cache: &Cache, key: u32) -> Result<(), FileError> {
         let page = self.page(key)?;
         if page.layout.get().is_some() {
             return Ok(());
@@ -244,7 +244,7 @@ impl Column {
         shards: &[Shard],
         cache: &'a Cache,
         key: u32,
-    ) -> Result<super::cache::Held<'a>, Wrong> {
+    ) -> Result<super::cache::Held<'a>, FileError> {
         let page = self.page(key)?;
         let (size, stored) = page.sizes();
         cache.load(self.key(key), size, stored, |body, stored| {
@@ -262,7 +262,7 @@ impl Column {
 }
 
 /// Refuses a page whose sizes cannot be, or which takes more memory than there may be.
-pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), Wrong> {
+pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), FileError> {
     head.check_size(codec)?;
     let stored = head.room(codec);
     if cache.fits(head.size as usize, stored) {
@@ -273,11 +273,11 @@ pub fn admit(head: &Head, codec: Codec, cache: &Cache) -> Result<(), Wrong> {
         head.size,
         cache.limit()
     );
-    Err(Wrong { reason: Reason::Oversized, offset: head.start, problem })
+    Err(FileError { reason: Reason::Oversized, offset: head.start, problem })
 }
 
 impl Page {
-    fn value(&self, values: &Values, number: u32) -> Result<Range<usize>, Wrong> {
+    fn value(&self, values: &Values, number: u32) -> Result<Range<usize>, FileError> {
         values.get(number).ok_or_else(|| {
             let words = format!("a row has value {number} of {}", values.len());
             self.head.damaged(&words)

@@ -3,7 +3,7 @@
 
 use super::codec::Codec;
 use super::thrift::{Kind, Malformed, Thrift};
-use super::{Shard, Wrong};
+use super::{Shard, FileError};
 
 /// A longer description is refused.
 const MOST_BYTES: u64 = 256 << 20;
@@ -67,9 +67,9 @@ pub struct Chunk {
 
 impl Footer {
     /// Reads it from the end of a file.
-    pub fn read(shard: &Shard) -> Result<Self, Wrong> {
+    pub fn read(shard: &Shard) -> Result<Self, FileError> {
         let len = shard.stamp.len;
-        let not = |what: &str| Wrong::corrupt(len.saturating_sub(8), format!("{what}; copy it again"));
+        let not = |what: &str| FileError::corrupt(len.saturating_sub(8), format!("{what}; copy it again"));
         if len < 12 {
             return Err(not(&format!("the file has {len} bytes: it is no Parquet file, or is cut")));
         }
@@ -78,7 +78,7 @@ impl Footer {
         let (size, magic) = tail.split_at(4);
         if magic == ENCRYPTED {
             let problem = "the file is encrypted; write it without encryption";
-            return Err(Wrong::unsupported(len - 4, problem));
+            return Err(FileError::unsupported(len - 4, problem));
         }
         if magic != MAGIC {
             return Err(not("the file does not end with PAR1: it is no Parquet file, or is cut"));
@@ -91,7 +91,7 @@ impl Footer {
             let problem = format!(
                 "{size} bytes of metadata, at most {MOST_BYTES} are read; write fewer rows or columns to a file"
             );
-            return Err(Wrong::unsupported(len - 8, problem));
+            return Err(FileError::unsupported(len - 8, problem));
         }
         let start = len - 8 - size;
         let mut bytes = vec![0; size as usize];
@@ -124,10 +124,10 @@ impl Footer {
 }
 
 /// The description in these bytes, the first of which is at `start` in the file.
-fn parse(bytes: &[u8], start: u64) -> Result<Footer, Wrong> {
+fn parse(bytes: &[u8], start: u64) -> Result<Footer, FileError> {
     let malformed = |bad: Malformed| {
         let problem = "the metadata cannot be read here: the file is damaged; copy it again";
-        Wrong::corrupt(start + bad.at as u64, problem)
+        FileError::corrupt(start + bad.at as u64, problem)
     };
     let mut footer = Footer { leaves: Vec::new(), groups: Vec::new(), features: None };
     // Columns come before row groups, but nothing says that they must: so they are read first.
@@ -161,7 +161,7 @@ fn parse(bytes: &[u8], start: u64) -> Result<Footer, Wrong> {
             Ok(true)
         })
         .map_err(|bad| match wrong {
-            Some((at, problem)) => Wrong::corrupt(start + at as u64, problem),
+            Some((at, problem)) => FileError::corrupt(start + at as u64, problem),
             None => malformed(bad),
         })?;
     Ok(footer)

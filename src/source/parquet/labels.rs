@@ -7,7 +7,7 @@ use super::column::admit;
 use super::encoding::delta;
 use super::footer::{Chunk, Form, Leaf};
 use super::page::{Contents, Head, Held, NULL, Sort, Values};
-use super::{Shard, Wrong};
+use super::{Shard, FileError};
 use crate::source::label::{self, MOST_NAME_BYTES};
 
 /// Different texts in a column of labels, at most.
@@ -35,7 +35,7 @@ impl Labels {
         chunk: &Chunk,
         rows: u64,
         cache: &Cache,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let end = self.numbers.len() as u64 + rows;
         let (mut at, mut dictionary) = (chunk.start, None);
         while at < chunk.end && (self.numbers.len() as u64) < end {
@@ -64,7 +64,7 @@ impl Labels {
                 "the labels end {} rows before the row group: the file is damaged; copy it again",
                 end - self.numbers.len() as u64
             );
-            return Err(Wrong::corrupt(chunk.start, problem));
+            return Err(FileError::corrupt(chunk.start, problem));
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Labels {
     }
 
     /// The labels in a dictionary, as [`bits`] or places of texts.
-    fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, Wrong> {
+    fn entries(&mut self, head: &Head, body: &[u8], leaf: &Leaf) -> Result<Vec<i64>, FileError> {
         if leaf.form == Form::Bytes {
             let values = head.entries(body)?;
             return self.texts(head, body, &values);
@@ -95,7 +95,7 @@ impl Labels {
         body: &[u8],
         leaf: &Leaf,
         dictionary: Option<&[i64]>,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let Contents { rows, values } = head.contents(body, leaf.defined, leaf.form)?;
         let own;
         let values = match values {
@@ -126,7 +126,7 @@ impl Labels {
     }
 
     /// Adds the label of the next row, which is these bits or the place of a text.
-    fn push(&mut self, bits: i64, leaf: &Leaf, head: &Head) -> Result<(), Wrong> {
+    fn push(&mut self, bits: i64, leaf: &Leaf, head: &Head) -> Result<(), FileError> {
         let label = match leaf.form {
             Form::Int32 if leaf.unsigned => Ok(i64::from(bits as u32)),
             Form::Int32 => Ok(i64::from(bits as i32)),
@@ -148,14 +148,14 @@ impl Labels {
                 "row {} has the label {label}, which {why}; name another column as source.label or none (\"\")",
                 self.numbers.len()
             );
-            Wrong::unsupported(head.start, problem)
+            FileError::unsupported(head.start, problem)
         })?;
         self.numbers.push(label);
         Ok(())
     }
 
     /// The places of texts among those that there are.
-    fn texts(&mut self, head: &Head, body: &[u8], values: &Values) -> Result<Vec<i64>, Wrong> {
+    fn texts(&mut self, head: &Head, body: &[u8], values: &Values) -> Result<Vec<i64>, FileError> {
         let texts = (0..values.len() as u32).filter_map(|number| values.get(number));
         texts
             .map(|range| {
@@ -166,7 +166,7 @@ impl Labels {
                 let text = str::from_utf8(bytes).map_err(|_| {
                     let problem = "a label is neither a number nor a text; name another column as source.label or \
                                    none (\"\")";
-                    Wrong::unsupported(head.start, problem)
+                    FileError::unsupported(head.start, problem)
                 })?;
                 if text.len() > MOST_NAME_BYTES {
                     let problem = format!(
@@ -174,7 +174,7 @@ impl Labels {
                          none (\"\")",
                         text.len()
                     );
-                    return Err(Wrong::unsupported(head.start, problem));
+                    return Err(FileError::unsupported(head.start, problem));
                 }
                 self.text_bytes += text.len();
                 if self.texts.len() == MOST_TEXTS || self.text_bytes > MOST_TEXT_BYTES {
@@ -182,7 +182,7 @@ impl Labels {
                         "the labels are more than {MOST_TEXTS} different texts, or {MOST_TEXT_BYTES} bytes of them; \
                          name another column as source.label or none (\"\")"
                     );
-                    return Err(Wrong::unsupported(head.start, problem));
+                    return Err(FileError::unsupported(head.start, problem));
                 }
                 let place = self.texts.len() as i64;
                 self.texts.push(text.into());
@@ -200,7 +200,7 @@ fn bits(
     form: Form,
     count: usize,
     head: &Head,
-) -> Result<Vec<i64>, Wrong> {
+) -> Result<Vec<i64>, FileError> {
     let values: Vec<i64> = match (encoding, form) {
         (0, Form::Int32 | Form::Float) => {
             let values = bytes.as_chunks().0.iter();

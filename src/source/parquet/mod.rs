@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
 use super::{Configured, LabelSort, Page, Source, file};
-use crate::error::{Error, Fault, Reason, Redacted, Result};
+use crate::error::{Error, DataError, Reason, Redacted, Result};
 use crate::storage;
 
 use cache::Cache;
 use column::Column;
-use shard::{Shard, Wrong};
+use shard::{Shard, FileError};
 use table::Table;
 
 mod cache;
@@ -60,7 +60,7 @@ pub struct Parquet {
     /// The first row after each file.
     ends: Vec<u64>,
     cache: Cache,
-    pictures: Column,
+    images: Column,
     /// Of files where every row has its image, without pages.
     paths: Column,
     labels: Vec<i64>,
@@ -108,7 +108,7 @@ impl Configured for Parquet {
             shards: Vec::with_capacity(files.len()),
             ends: Vec::with_capacity(files.len()),
             cache,
-            pictures: Column::new(0),
+            images: Column::new(0),
             paths: Column::new(1),
             labels: Vec::new(),
             classes,
@@ -127,10 +127,10 @@ impl Configured for Parquet {
 
 impl Parquet {
     fn append(&mut self, table: Table) {
-        let Table { shard, pictures, paths, labels, .. } = table;
+        let Table { shard, images, paths, labels, .. } = table;
         let (number, rows) = (self.shards.len(), self.labels.len() as u64);
         self.shards.push(shard);
-        self.pictures.append(pictures, number as u32, rows);
+        self.images.append(images, number as u32, rows);
         self.paths.append(paths, number as u32, rows);
         self.labels.extend(labels.numbers);
         self.ends.push(self.labels.len() as u64);
@@ -138,7 +138,7 @@ impl Parquet {
 
     /// Bytes of all pages that can come into the cache.
     fn cached_bytes(&self) -> u64 {
-        self.pictures.cached_bytes() + self.paths.cached_bytes()
+        self.images.cached_bytes() + self.paths.cached_bytes()
     }
 
     fn shard_number(&self, index: u64) -> usize {
@@ -146,13 +146,13 @@ impl Parquet {
     }
 
     /// The file that the row names instead of having an image.
-    fn path(&self, index: u64) -> Result<PathBuf, Fault> {
-        let null = || Fault::new(Reason::Empty, "the row has no picture: it is null");
+    fn path(&self, index: u64) -> Result<PathBuf, DataError> {
+        let null = || DataError::new(Reason::Empty, "the row has no image: it is null");
         let mut name = Vec::new();
         let there = self.paths.read(&self.shards, &self.cache, index, |len| {
             file::check_size(len as u64, MOST_PATH_BYTES)?;
             name.resize(len, 0);
-            Ok::<_, Fault>(&mut name[..])
+            Ok::<_, DataError>(&mut name[..])
         })?;
         if !there || name.is_empty() {
             return Err(null());
@@ -179,8 +179,8 @@ impl Source for Parquet {
         format!("{}[{}]", Redacted::path(&self.shards[number].path), index - first)
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
-        let there = self.pictures.read(&self.shards, &self.cache, index, |len| {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        let there = self.images.read(&self.shards, &self.cache, index, |len| {
             file::check_size(len as u64, limit)?;
             page.space(len)
         })?;
@@ -201,7 +201,7 @@ impl Source for Parquet {
     /// Of pages evenly spread, and of the files that rows name.
     fn largest_bytes(&self) -> u64 {
         *self.largest_bytes.get_or_init(|| {
-            let inside = self.pictures.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
+            let inside = self.images.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
             if !self.paths.is_empty() && inside == 0 {
                 return file::largest(self.len(), |index| self.path(index).unwrap_or_default());
             }
@@ -213,7 +213,7 @@ impl Source for Parquet {
         let files = self.shards.iter().map(|it| it.memory_bytes() as usize + size_of::<Shard>() + 8);
         let names = self.classes.iter().map(|it| it.capacity() + size_of::<String>());
         let fixed = files.chain(names).sum::<usize>() + self.labels.capacity() * 8;
-        let columns = [&self.pictures, &self.paths];
+        let columns = [&self.images, &self.paths];
         let learnt: u64 = columns.iter().map(|it| it.memory_bytes(self.len())).sum();
         fixed as u64 + learnt + self.cached_bytes().min(self.cache.limit())
     }
@@ -227,9 +227,9 @@ impl Source for Parquet {
         let (pages, limit) = (self.cached_bytes(), self.cache.limit());
         (pages > limit).then(|| {
             format!(
-                "the pictures lie in {pages} bytes of pages that are read whole, and source.cache_bytes is {limit}: \
-                 most pictures of a shuffled epoch cost a whole page; set loader.shuffle_window, or write the \
-                 pictures anew with feedwater pack"
+                "the images lie in {pages} bytes of pages that are read whole, and source.cache_bytes is {limit}: \
+                 most images of a shuffled epoch cost a whole page; set loader.shuffle_window, or write the \
+                 images anew with feedwater pack"
             )
         })
     }

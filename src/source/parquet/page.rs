@@ -7,7 +7,7 @@ use super::codec::{Codec, unsupported};
 use super::encoding::{delta, hybrid};
 use super::footer::Form;
 use super::thrift::{Kind, Malformed, Thrift};
-use super::{Shard, Wrong};
+use super::{Shard, FileError};
 use crate::storage;
 
 /// What is read for a header first; those with long statistics take more reads.
@@ -78,7 +78,7 @@ pub enum Held {
 
 impl Head {
     /// Reads the header at this byte of a chunk that ends at `end`, and checks that the page is in the chunk.
-    pub fn read(shard: &Shard, at: u64, end: u64) -> Result<Self, Wrong> {
+    pub fn read(shard: &Shard, at: u64, end: u64) -> Result<Self, FileError> {
         let mut most = HEADER_BYTES;
         let mut bytes = Vec::new();
         loop {
@@ -90,7 +90,7 @@ impl Head {
                 Err(bad) if bad.cut && len < end - at && most < MOST_HEADER_BYTES => most *= 16,
                 Err(bad) => {
                     let problem = "a page's header cannot be read: the file is damaged; copy it again";
-                    return Err(Wrong::corrupt(at + bad.at as u64, problem));
+                    return Err(FileError::corrupt(at + bad.at as u64, problem));
                 }
             }
         }
@@ -101,7 +101,7 @@ impl Head {
         self.start + u64::from(self.stored)
     }
 
-    fn check(mut self, at: u64, len: u64, end: u64) -> Result<Self, Wrong> {
+    fn check(mut self, at: u64, len: u64, end: u64) -> Result<Self, FileError> {
         self.start = at + len;
         if self.end() > end {
             let problem = format!(
@@ -109,7 +109,7 @@ impl Head {
                 self.stored,
                 end - self.start.min(end)
             );
-            return Err(Wrong::corrupt(at, problem));
+            return Err(FileError::corrupt(at, problem));
         }
         Ok(self)
     }
@@ -138,9 +138,9 @@ impl Head {
     }
 
     /// Whether so many bytes can come out of this page.
-    pub fn check_size(&self, codec: Codec) -> Result<(), Wrong> {
+    pub fn check_size(&self, codec: Codec) -> Result<(), FileError> {
         if let Codec::Other(number) = codec {
-            return Err(Wrong::unsupported(self.start, unsupported(number)));
+            return Err(FileError::unsupported(self.start, unsupported(number)));
         }
         let plain = self.is_plain(codec) && self.size != self.stored;
         let levels = self.levels_bytes() as u64;
@@ -152,7 +152,7 @@ impl Head {
                 "{} bytes cannot be {} bytes decompressed: the file is damaged; copy it again",
                 self.stored, self.size
             );
-            return Err(Wrong::corrupt(self.start, problem));
+            return Err(FileError::corrupt(self.start, problem));
         }
         Ok(())
     }
@@ -165,7 +165,7 @@ impl Head {
         codec: Codec,
         body: &mut [u8],
         stored: &mut [u8],
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         if self.is_plain(codec) {
             shard.read(body, self.start)?;
             return self.check_crc(body);
@@ -180,15 +180,15 @@ impl Head {
         }
         codec.decompress(&stored[levels..], &mut body[levels..]).map_err(|problem| {
             let problem = format!("the page does not decompress ({problem}): the file is damaged");
-            Wrong::corrupt(self.start, problem)
+            FileError::corrupt(self.start, problem)
         })
     }
 
-    fn check_crc(&self, stored: &[u8]) -> Result<(), Wrong> {
+    fn check_crc(&self, stored: &[u8]) -> Result<(), FileError> {
         match self.crc {
             Some(crc) if crc32fast::hash(stored) != crc => {
                 let problem = format!("the checksum of the page of {} bytes does not match", stored.len());
-                Err(Wrong::corrupt(self.start, problem))
+                Err(FileError::corrupt(self.start, problem))
             }
             _ => Ok(()),
         }
@@ -204,7 +204,7 @@ impl Head {
     }
 
     /// What is in a page that one [can hop](Self::can_hop) through.
-    pub fn hop(&self, shard: &Shard, defined: u32) -> Result<Contents, Wrong> {
+    pub fn hop(&self, shard: &Shard, defined: u32) -> Result<Contents, FileError> {
         let damaged = || self.damaged("its levels or values are not as many as it says");
         let size = self.size as usize;
         shard.reads(|read| {
@@ -248,7 +248,7 @@ impl Head {
     }
 
     /// The number of each row's value, where they are not equal; how many values there are; and where they begin.
-    fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), Wrong> {
+    fn levels(&self, body: &[u8], defined: u32) -> Result<(Rows, usize, usize), FileError> {
         let damaged = || self.damaged("its levels or values are not as many as it says");
         let count = self.values as usize;
         let from = self.levels_end(body, defined).ok_or_else(damaged)?;
@@ -271,7 +271,7 @@ impl Head {
     }
 
     /// What is in the bytes of a data page, of a column whose values have this definition level and form.
-    pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, Wrong> {
+    pub fn contents(&self, body: &[u8], defined: u32, form: Form) -> Result<Contents, FileError> {
         let damaged = || self.damaged("its levels or values are not as many as it says");
         let (mut rows, present, from) = self.levels(body, defined)?;
         let rest = &body[from..];
@@ -304,7 +304,7 @@ impl Head {
     }
 
     /// The entries of a dictionary.
-    pub fn entries(&self, body: &[u8]) -> Result<Values, Wrong> {
+    pub fn entries(&self, body: &[u8]) -> Result<Values, FileError> {
         if !matches!(self.encoding, 0 | 2) {
             return Err(self.unsupported("the dictionary is not written plainly"));
         }
@@ -312,13 +312,13 @@ impl Head {
         plain(body, 0, self.values as usize).ok_or_else(damaged)
     }
 
-    pub fn damaged(&self, what: &str) -> Wrong {
-        Wrong::corrupt(self.start, format!("the page is damaged: {what}; copy the file again"))
+    pub fn damaged(&self, what: &str) -> FileError {
+        FileError::corrupt(self.start, format!("the page is damaged: {what}; copy the file again"))
     }
 
-    pub fn unsupported(&self, what: &str) -> Wrong {
+    pub fn unsupported(&self, what: &str) -> FileError {
         let problem = format!("{what} (encoding {}); write the file with PLAIN", self.encoding);
-        Wrong::unsupported(self.start, problem)
+        FileError::unsupported(self.start, problem)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use crate::error::{Error, Fault, Reason};
+use crate::error::{Error, DataError, Reason};
 use crate::storage::{File, Stamp};
 
 /// One of the files, and how it was when it was opened.
@@ -15,7 +15,7 @@ pub struct Shard {
 
 /// What is wrong with a file, and where.
 #[derive(Clone, Debug)]
-pub struct Wrong {
+pub struct FileError {
     pub reason: Reason,
     pub offset: u64,
     /// In words, with the way out.
@@ -36,17 +36,17 @@ impl Shard {
     }
 
     /// Reads these bytes of the file, which must still be what it was when it was opened.
-    pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), Wrong> {
+    pub fn read(&self, bytes: &mut [u8], offset: u64) -> Result<(), FileError> {
         self.reads(|read| read(bytes, offset))
     }
 
     /// Any number of reads, with one look at the end whether the file is still what it was.
     pub fn reads<T>(
         &self,
-        with: impl FnOnce(&dyn Fn(&mut [u8], u64) -> Result<(), Wrong>) -> Result<T, Wrong>,
-    ) -> Result<T, Wrong> {
+        with: impl FnOnce(&dyn Fn(&mut [u8], u64) -> Result<(), FileError>) -> Result<T, FileError>,
+    ) -> Result<T, FileError> {
         let io = |offset| {
-            move |error: io::Error| Wrong {
+            move |error: io::Error| FileError {
                 reason: Reason::Unreadable,
                 offset,
                 problem: error.to_string(),
@@ -59,20 +59,20 @@ impl Shard {
                     let end = offset + bytes.len() as u64;
                     let problem =
                         format!("the file ends before byte {end}: it was cut; copy it again");
-                    Wrong { reason: Reason::Truncated, offset, problem }
+                    FileError { reason: Reason::Truncated, offset, problem }
                 }
                 _ => io(offset)(error),
             })
         })?;
         if file.stamp().map_err(io(0))? != self.stamp {
             let problem = "the file was changed after it was opened; open the source again".into();
-            return Err(Wrong { reason: Reason::Unreadable, offset: 0, problem });
+            return Err(FileError { reason: Reason::Unreadable, offset: 0, problem });
         }
         Ok(done)
     }
 }
 
-impl Wrong {
+impl FileError {
     pub fn corrupt(offset: u64, problem: impl Into<String>) -> Self {
         Self { reason: Reason::Corrupt, offset, problem: problem.into() }
     }
@@ -94,8 +94,8 @@ impl Wrong {
     }
 }
 
-impl From<Wrong> for Fault {
-    fn from(wrong: Wrong) -> Self {
+impl From<FileError> for DataError {
+    fn from(wrong: FileError) -> Self {
         Self::new(wrong.reason, format!("byte {}: {}", wrong.offset, wrong.problem))
     }
 }

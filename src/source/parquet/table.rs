@@ -7,7 +7,7 @@ use super::cache::Cache;
 use super::column::Column;
 use super::footer::{Footer, Form, Leaf};
 use super::labels::Labels;
-use super::{ParquetSettings, Shard, Wrong};
+use super::{ParquetSettings, Shard, FileError};
 use crate::error::{Error, Result};
 use crate::source::LabelSort;
 use crate::source::label;
@@ -15,7 +15,7 @@ use crate::source::label;
 /// What is in one file.
 pub struct Table {
     pub shard: Shard,
-    pub pictures: Column,
+    pub images: Column,
     /// Of paths; without pages where every row has its image.
     pub paths: Column,
     pub labels: Labels,
@@ -57,7 +57,7 @@ impl Table {
         let beside = beside.filter(|place| footer.leaves[*place].form == Form::Bytes);
         let mut table = Self {
             shard,
-            pictures: Column::new(0),
+            images: Column::new(0),
             paths: Column::new(1),
             labels: Labels::default(),
             textual: label.map(|label| footer.leaves[label].form == Form::Bytes),
@@ -76,7 +76,7 @@ impl Table {
         beside: Option<usize>,
         label: Option<usize>,
         cache: &Cache,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let shard = &self.shard;
         let may_be_null = |chunk: usize| {
             footer.groups.iter().any(|group| group.chunks[chunk].nulls.unwrap_or(1) > 0)
@@ -91,9 +91,9 @@ impl Table {
                     "{} rows in a file of {} bytes: it is damaged; copy it again",
                     rows.end, shard.stamp.len
                 );
-                return Err(Wrong::corrupt(shard.stamp.len, problem));
+                return Err(FileError::corrupt(shard.stamp.len, problem));
             }
-            let columns = [(&mut self.pictures, Some(image)), (&mut self.paths, beside)];
+            let columns = [(&mut self.images, Some(image)), (&mut self.paths, beside)];
             for (column, leaf) in columns {
                 if let Some(leaf) = leaf {
                     let defined = footer.leaves[leaf].defined;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 
 use super::{LeftOuts, label};
-use super::records::{Entry, Format, Records, Window, Wrong};
+use super::records::{Entry, Format, Records, Window, FileError};
 use crate::storage::File;
 
 const MAGIC: [u8; 4] = 0xced7_230a_u32.to_le_bytes();
@@ -77,7 +77,7 @@ impl Format for RecordIoSettings {
         window: &mut Window,
         table: &mut Vec<Entry>,
         _: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         window.read_ahead(4096);
         let mut at = 0;
         while at < window.file_len() {
@@ -103,11 +103,11 @@ impl Format for RecordIoSettings {
 }
 
 impl RecordIoSettings {
-    fn entry(&self, record: &Record) -> Result<Entry, Wrong> {
+    fn entry(&self, record: &Record) -> Result<Entry, FileError> {
         let start = record.bytes.start;
-        let skipped = before_picture(&record.head, record.len).ok_or_else(|| {
+        let skipped = before_image(&record.head, record.len).ok_or_else(|| {
             let problem = format!("a record of {} bytes has no room for MXNet's image header", record.len);
-            Wrong::new(start, problem)
+            FileError::new(start, problem)
         })?;
         let labels = u32_at(&record.head, 0);
         let label = match (self.label, labels) {
@@ -116,7 +116,7 @@ impl RecordIoSettings {
                 let problem = format!(
                     "the record has {labels} labels; write source.label = \"first\" for the first of them, or \"none\""
                 );
-                return Err(Wrong::new(start, problem));
+                return Err(FileError::new(start, problem));
             }
             (_, 0) => integer(u32_at(&record.head, 4), start)?,
             (_, _) => integer(u32_at(&record.head, IR_BYTES), start)?,
@@ -131,16 +131,16 @@ impl RecordIoSettings {
 impl Record {
     /// The record whose first header is at this byte: a magic number that is aligned in its data ends a part, and is
     /// left out (dmlc/recordio.h).
-    fn read(window: &mut Window, start: u64) -> Result<Self, Wrong> {
+    fn read(window: &mut Window, start: u64) -> Result<Self, FileError> {
         let mut record = Self { bytes: start..start, parts: 0, len: 0, head: [0; IR_BYTES + 4] };
         let mut at = start;
         loop {
             let header: [u8; 8] = *window.at(at, HEAD_BYTES)?.first_chunk().expect("8 bytes");
-            let (part, len) = part(header).ok_or_else(|| Wrong::new(at, not_a_record(at)))?;
+            let (part, len) = part(header).ok_or_else(|| FileError::new(at, not_a_record(at)))?;
             let first = record.parts == 0;
             if first != matches!(part, Part::Whole | Part::First) {
                 let problem = "the parts of a record do not follow one another: the file is damaged";
-                return Err(Wrong::new(at, problem));
+                return Err(FileError::new(at, problem));
             }
             if !first {
                 record.push(&MAGIC);
@@ -195,7 +195,7 @@ fn part(header: [u8; 8]) -> Option<(Part, u64)> {
 }
 
 /// Bytes before the image in a record of `len` bytes: the header, and the labels where there is a list of them.
-fn before_picture(head: &[u8], len: u64) -> Option<u64> {
+fn before_image(head: &[u8], len: u64) -> Option<u64> {
     let labels = u64::from(u32_at(head, 0));
     let skipped = IR_BYTES as u64 + 4 * labels;
     (skipped <= len).then_some(skipped)
@@ -221,19 +221,19 @@ fn join(bytes: &mut [u8]) -> Option<usize> {
             break;
         }
     }
-    let skipped = before_picture(bytes.get(..to)?.get(..IR_BYTES)?, to as u64)? as usize;
+    let skipped = before_image(bytes.get(..to)?.get(..IR_BYTES)?, to as u64)? as usize;
     bytes.copy_within(skipped..to, 0);
     Some(to - skipped)
 }
 
 /// The class that a label, which is a float in the file, stands for.
-fn integer(bits: u32, offset: u64) -> Result<i64, Wrong> {
+fn integer(bits: u32, offset: u64) -> Result<i64, FileError> {
     let label = f32::from_bits(bits);
     label::of_f32(label).map_err(|_| {
         let problem = format!(
             "the label {label} is no class; write source.label = \"none\" where classes are not needed"
         );
-        Wrong::new(offset, problem)
+        FileError::new(offset, problem)
     })
 }
 

@@ -23,7 +23,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, file};
-use crate::error::{Error, Fault, Reason, Redacted, Result};
+use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::header::PnmHead;
 use crate::source::largest::largest;
 use crate::source::left_out::none_but;
@@ -93,7 +93,7 @@ pub trait Format:
         window: &mut Window,
         table: &mut Vec<Entry>,
         left_out: &mut LeftOuts,
-    ) -> Result<(), Wrong>;
+    ) -> Result<(), FileError>;
 
     /// Whether [`fill`](Self::fill) is one read of a sample with this note, so that its bytes can be asked for ahead of time.
     fn is_plain(_note: u32) -> bool {
@@ -125,7 +125,7 @@ const DAMAGED: u32 = u32::MAX;
 
 /// What is wrong with a file as a whole, so that it cannot be a source.
 #[derive(Debug)]
-pub struct Wrong {
+pub struct FileError {
     /// The byte where it is.
     pub offset: u64,
     /// What it is, with the way out.
@@ -167,13 +167,14 @@ impl Shard {
 
 impl Entry {
     /// A sample in these bytes of the file, with their checksum or a note. Fails where there are 4 GiB of them.
-    pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, Wrong> {
+    pub fn new(bytes: Range<u64>, label: i64, crc: u32) -> Result<Self, FileError> {
         let (offset, len) = (bytes.start, bytes.end - bytes.start);
         match u32::try_from(len) {
             Ok(len) if len != DAMAGED => Ok(Self { offset, label, len, crc }),
-            _ => {
-                Err(Wrong::new(offset, format!("a sample of {len} bytes, at most 4 GiB are read")))
-            }
+            _ => Err(FileError::new(
+                offset,
+                format!("a sample of {len} bytes, at most 4 GiB are read"),
+            )),
         }
     }
 
@@ -183,7 +184,7 @@ impl Entry {
     }
 }
 
-impl Wrong {
+impl FileError {
     /// At this byte, this.
     pub fn new(offset: u64, problem: impl Into<String>) -> Self {
         Self { offset, problem: problem.into() }
@@ -235,12 +236,12 @@ impl<F: Format> Records<F> {
         index: u64,
         page: &mut dyn Page,
         limit: u64,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let (number, Entry { offset, len, crc, .. }) = self.find(index);
         let shard = &self.shards[number];
         if len == DAMAGED {
             let problem = format!("the checksum of the record at byte {offset} does not match it");
-            return Err(Fault::new(Reason::Corrupt, problem));
+            return Err(DataError::new(Reason::Corrupt, problem));
         }
         file::check_size(prefix.len() as u64 + u64::from(len), limit)?;
         let file = &shard.file;
@@ -251,7 +252,7 @@ impl<F: Format> Records<F> {
         let kept = filled.map_err(|error| not_read(error, end))?;
         if file.stamp().map_err(unreadable)? != shard.stamp {
             let problem = "the file was changed after it was indexed; open the source again";
-            return Err(Fault::new(Reason::Unreadable, problem));
+            return Err(DataError::new(Reason::Unreadable, problem));
         }
         verify::<F>(space, offset, crc)?;
         page.truncate(prefix.len() + kept);
@@ -295,30 +296,30 @@ impl<F: Format> Records<F> {
     }
 }
 
-fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), Fault> {
+fn verify<F: Format>(bytes: &[u8], offset: u64, crc: u32) -> Result<(), DataError> {
     if F::CHECKED && crc32c::crc32c(bytes) != crc {
         let len = bytes.len();
         let problem = format!("the checksum of {len} bytes at byte {offset} does not match");
-        return Err(Fault::new(Reason::Corrupt, problem));
+        return Err(DataError::new(Reason::Corrupt, problem));
     }
     Ok(())
 }
 
 /// Why bytes up to `end` could not be read.
-fn not_read(error: io::Error, end: u64) -> Fault {
+fn not_read(error: io::Error, end: u64) -> DataError {
     match error.kind() {
         // A compressed file says itself where it is cut.
         ErrorKind::UnexpectedEof if error.get_ref().is_none() => {
-            Fault::new(Reason::Truncated, format!("the file ends before byte {end}"))
+            DataError::new(Reason::Truncated, format!("the file ends before byte {end}"))
         }
-        ErrorKind::UnexpectedEof => Fault::new(Reason::Truncated, error.to_string()),
-        ErrorKind::InvalidData => Fault::new(Reason::Corrupt, error.to_string()),
+        ErrorKind::UnexpectedEof => DataError::new(Reason::Truncated, error.to_string()),
+        ErrorKind::InvalidData => DataError::new(Reason::Corrupt, error.to_string()),
         _ => unreadable(error),
     }
 }
 
-fn unreadable(error: io::Error) -> Fault {
-    Fault::io(&error)
+fn unreadable(error: io::Error) -> DataError {
+    DataError::io(&error)
 }
 
 impl<F: Format> Source for Records<F> {
@@ -336,7 +337,7 @@ impl<F: Format> Source for Records<F> {
         format!("{}[{}]", Redacted::path(&shard.path), index - shard.first())
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         match F::head(self.find(index).1.crc) {
             Some(head) => self.read_after(head.bytes(), index, page, limit),
             None => self.read_after(&[], index, page, limit),

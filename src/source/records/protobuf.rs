@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Window, Wrong};
+use super::{FileError, Window};
 
 /// The fields of a message that are still to be read.
 pub struct Fields<'a> {
@@ -32,7 +32,7 @@ impl<'a> Fields<'a> {
     }
 
     /// Number and value of the next field; `None` at the end.
-    pub fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, Wrong> {
+    pub fn next(&mut self, window: &mut Window) -> Result<Option<(u64, Value)>, FileError> {
         if self.is_empty() {
             return Ok(None);
         }
@@ -52,7 +52,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A variable-length integer.
-    pub fn number(&mut self, window: &mut Window) -> Result<u64, Wrong> {
+    pub fn number(&mut self, window: &mut Window) -> Result<u64, FileError> {
         let start = self.rest.start;
         let bytes = window.at(start, (self.rest.end - start).min(10))?;
         let mut value = 0;
@@ -66,7 +66,7 @@ impl<'a> Fields<'a> {
         Err(self.no_message(start))
     }
 
-    fn skip(&mut self, len: u64) -> Result<Range<u64>, Wrong> {
+    fn skip(&mut self, len: u64) -> Result<Range<u64>, FileError> {
         let start = self.rest.start;
         let end = start.checked_add(len).filter(|&end| end <= self.rest.end);
         let end = end.ok_or_else(|| self.no_message(start))?;
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         Ok(start..end)
     }
 
-    fn no_message(&self, offset: u64) -> Wrong {
-        Wrong::new(offset, self.otherwise)
+    fn no_message(&self, offset: u64) -> FileError {
+        FileError::new(offset, self.otherwise)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::Wrong;
+use super::FileError;
 use super::forward::Forward;
 use crate::storage::File;
 
@@ -47,7 +47,7 @@ impl<'a> Window<'a> {
     }
 
     /// Whether the file has no byte there, nor after it.
-    pub fn ends_at(&mut self, offset: u64) -> Result<bool, Wrong> {
+    pub fn ends_at(&mut self, offset: u64) -> Result<bool, FileError> {
         if self.len == Self::UNKNOWN && offset < self.len {
             self.read(offset, 1)?;
         }
@@ -55,7 +55,7 @@ impl<'a> Window<'a> {
     }
 
     /// `count` bytes, at most [`Self::BYTES`]. Fails where the file has ended before.
-    pub fn at(&mut self, offset: u64, count: u64) -> Result<&[u8], Wrong> {
+    pub fn at(&mut self, offset: u64, count: u64) -> Result<&[u8], FileError> {
         let end = offset.checked_add(count).filter(|&end| end <= self.len);
         let end = end.ok_or_else(|| self.cut(offset, count))?;
         self.read(offset, count)?;
@@ -68,7 +68,7 @@ impl<'a> Window<'a> {
 
     /// Passes over what follows in a compressed file, as far as padding goes, so that the checksums behind it are
     /// verified.
-    pub fn drain(&mut self) -> Result<(), Wrong> {
+    pub fn drain(&mut self) -> Result<(), FileError> {
         let first = self.start + self.buffer.len() as u64;
         let mut at = first;
         while self.len == Self::UNKNOWN && at - first < Self::PADDING {
@@ -79,7 +79,7 @@ impl<'a> Window<'a> {
     }
 
     /// Has `count` bytes in memory, or as many as there are; that there are no more is then known.
-    fn read(&mut self, offset: u64, count: u64) -> Result<(), Wrong> {
+    fn read(&mut self, offset: u64, count: u64) -> Result<(), FileError> {
         if offset >= self.start && offset + count <= self.start + self.buffer.len() as u64 {
             return Ok(());
         }
@@ -91,7 +91,7 @@ impl<'a> Window<'a> {
             None => self.file.read_at(&mut self.buffer, offset),
         };
         self.buffer.truncate(*read.as_ref().unwrap_or(&0));
-        let read = read.map_err(|error| Wrong::new(offset, error.to_string()))?;
+        let read = read.map_err(|error| FileError::new(offset, error.to_string()))?;
         if read < len {
             self.len = offset + read as u64;
         }
@@ -99,7 +99,7 @@ impl<'a> Window<'a> {
     }
 
     /// The CRC-32C of any number of bytes. Fails where the file has ended before.
-    pub fn crc32c(&mut self, bytes: Range<u64>) -> Result<u32, Wrong> {
+    pub fn crc32c(&mut self, bytes: Range<u64>) -> Result<u32, FileError> {
         let (mut at, mut crc) = (bytes.start, 0);
         while at < bytes.end {
             // What is in memory already first.
@@ -113,13 +113,13 @@ impl<'a> Window<'a> {
     }
 
     /// What is wrong where `count` bytes are announced that the file does not have.
-    pub fn cut(&self, offset: u64, count: u64) -> Wrong {
+    pub fn cut(&self, offset: u64, count: u64) -> FileError {
         let ends = match self.len {
             Self::UNKNOWN => "no file is that long".into(),
             len => format!("the file ends at {len}"),
         };
         let problem =
             format!("{count} bytes should be here, {ends}: it is cut or damaged; copy it again");
-        Wrong::new(offset, problem)
+        FileError::new(offset, problem)
     }
 }

@@ -13,7 +13,7 @@ use std::ops::Range;
 use super::TfRecordSettings;
 use crate::source::label;
 use crate::source::records::protobuf::{Fields, Value};
-use crate::source::records::{Window, Wrong};
+use crate::source::records::{Window, FileError};
 
 const FLOAT_BYTES: u64 = 4;
 
@@ -22,13 +22,13 @@ pub fn find(
     window: &mut Window,
     record: Range<u64>,
     settings: &TfRecordSettings,
-) -> Result<(Range<u64>, i64), Wrong> {
+) -> Result<(Range<u64>, i64), FileError> {
     let TfRecordSettings { image, label: label_name } = settings;
-    let (mut picture, mut class) = (None, None);
+    let (mut encoded, mut class) = (None, None);
     let mut names = Vec::new();
     each_feature(window, record.clone(), |window, name, feature| {
         if equal(window, &name, image)? {
-            picture = Some(feature);
+            encoded = Some(feature);
         } else if !label_name.is_empty() && equal(window, &name, label_name)? {
             class = Some(feature);
         } else if names.len() < 32 {
@@ -47,26 +47,26 @@ pub fn find(
             "the record has no feature {key:?}; name another one as source.{setting}{more}, there are {}",
             shown.join(", ")
         );
-        Err(Wrong::new(record.start, problem))
+        Err(FileError::new(record.start, problem))
     };
-    let Some(picture) = picture else {
+    let Some(encoded) = encoded else {
         return missing(window, image, "image", "");
     };
-    let picture = one_bytes(window, picture, image)?;
+    let encoded = one_bytes(window, encoded, image)?;
     let class = match class {
         Some(class) => one_number(window, class, label_name)?,
         None if label_name.is_empty() => -1,
         None => return missing(window, label_name, "label", " or none (\"\")"),
     };
-    Ok((picture, class))
+    Ok((encoded, class))
 }
 
 /// Calls `found` with name and value of every feature.
 fn each_feature(
     window: &mut Window,
     record: Range<u64>,
-    mut found: impl FnMut(&mut Window, Range<u64>, Range<u64>) -> Result<(), Wrong>,
-) -> Result<(), Wrong> {
+    mut found: impl FnMut(&mut Window, Range<u64>, Range<u64>) -> Result<(), FileError>,
+) -> Result<(), FileError> {
     let mut example = fields(record);
     while let Some(field) = example.next(window)? {
         let (1, Value::Bytes(features)) = field else { continue };
@@ -89,13 +89,13 @@ fn each_feature(
     Ok(())
 }
 
-fn equal(window: &mut Window, name: &Range<u64>, wanted: &str) -> Result<bool, Wrong> {
+fn equal(window: &mut Window, name: &Range<u64>, wanted: &str) -> Result<bool, FileError> {
     let len = name.end - name.start;
     Ok(len == wanted.len() as u64 && window.at(name.start, len)? == wanted.as_bytes())
 }
 
 /// The one value of a bytes list.
-fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Range<u64>, Wrong> {
+fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Range<u64>, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0..0, 0u64);
     each_value(window, feature, 1, |_, value| {
@@ -107,12 +107,12 @@ fn one_bytes(window: &mut Window, feature: Range<u64>, name: &str) -> Result<Ran
     })?;
     match count {
         1 => Ok(last),
-        _ => Err(Wrong::new(start, not_one(name, count, "bytes list"))),
+        _ => Err(FileError::new(start, not_one(name, count, "bytes list"))),
     }
 }
 
 /// The one value of an integer list, or of a float list that is a whole number.
-fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, Wrong> {
+fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i64, FileError> {
     let start = feature.start;
     let (mut last, mut count) = (0, 0u64);
     each_value(window, feature.clone(), 3, |window, value| {
@@ -148,9 +148,9 @@ fn one_number(window: &mut Window, feature: Range<u64>, name: &str) -> Result<i6
             let bytes = window.at(float, FLOAT_BYTES)?.first_chunk().expect("4 bytes");
             let label = f32::from_le_bytes(*bytes);
             label::of_f32(label)
-                .map_err(|why| Wrong::new(start, format!("the label {label} in {name:?} {why}")))
+                .map_err(|why| FileError::new(start, format!("the label {label} in {name:?} {why}")))
         }
-        _ => Err(Wrong::new(start, not_one(name, count + floats, "int64 or float list"))),
+        _ => Err(FileError::new(start, not_one(name, count + floats, "int64 or float list"))),
     }
 }
 
@@ -159,8 +159,8 @@ fn each_value(
     window: &mut Window,
     feature: Range<u64>,
     list: u64,
-    mut found: impl FnMut(&mut Window, Value) -> Result<(), Wrong>,
-) -> Result<(), Wrong> {
+    mut found: impl FnMut(&mut Window, Value) -> Result<(), FileError>,
+) -> Result<(), FileError> {
     let mut feature = fields(feature);
     while let Some((number, value)) = feature.next(window)? {
         let Value::Bytes(values) = value else { continue };

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::LeftOuts;
-use super::records::{Entry, Format, Records, Window, Wrong};
+use super::records::{Entry, Format, Records, Window, FileError};
 
 mod example;
 
@@ -61,12 +61,12 @@ impl Format for TfRecordSettings {
         window: &mut Window,
         table: &mut Vec<Entry>,
         _: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let mut at = 0;
         while !window.ends_at(at)? {
             let head: [u8; 12] = *window.at(at, 12)?.first_chunk().expect("12 bytes");
             let Some(len) = checked_len(&head) else {
-                return Err(Wrong::new(at, not_a_record(at)));
+                return Err(FileError::new(at, not_a_record(at)));
             };
             let start = at + 12;
             let end = start.checked_add(len).filter(|&end| window.file_len() - 4 >= end);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::records::{Entry, Format, Records, Window, Wrong};
+use super::records::{Entry, Format, Records, Window, FileError};
 use super::{LeftOuts, WhyLeftOut, label, left_out};
 
 use tar::Kind;
@@ -77,7 +77,7 @@ impl Format for WebDatasetSettings {
         window: &mut Window,
         table: &mut Vec<Entry>,
         left_out: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         window.read_ahead(tar::AHEAD_BYTES);
         let images: Vec<String> =
             self.image.split(';').map(|it| it.trim().to_lowercase()).collect();
@@ -110,7 +110,7 @@ impl Format for WebDatasetSettings {
             }
             let twice = || {
                 let name = String::from_utf8_lossy(&name);
-                Wrong::new(offset, format!("the sample has a file {name:?} already"))
+                FileError::new(offset, format!("the sample has a file {name:?} already"))
             };
             if let Some(rank) = images.iter().position(|it| *it == extension) {
                 match &group.image {
@@ -134,15 +134,15 @@ impl Format for WebDatasetSettings {
 
 impl WebDatasetSettings {
     /// The label that a file says.
-    fn label_in(&self, window: &mut Window, data: Range<u64>) -> Result<i64, Wrong> {
+    fn label_in(&self, window: &mut Window, data: Range<u64>) -> Result<i64, FileError> {
         let len = data.end - data.start;
         if len > Window::BYTES {
             let problem = format!("a label of {len} bytes, at most {} are read", Window::BYTES);
-            return Err(Wrong::new(data.start, problem));
+            return Err(FileError::new(data.start, problem));
         }
         let bytes = window.at(data.start, len)?;
         let start = || String::from_utf8_lossy(&bytes[..bytes.len().min(60)]).into_owned();
-        let wrong = |problem| Wrong::new(data.start, problem);
+        let wrong = |problem| FileError::new(data.start, problem);
         if self.label_key.is_empty() {
             return match str::from_utf8(bytes).ok().and_then(label::number) {
                 Some(Ok(label)) => Ok(label),
@@ -185,7 +185,7 @@ impl Group {
         settings: &WebDatasetSettings,
         table: &mut Vec<Entry>,
         left_out: &mut LeftOuts,
-    ) -> Result<(), Wrong> {
+    ) -> Result<(), FileError> {
         let Some((_, image)) = self.image else {
             if !self.key.is_empty() {
                 let kind = if self.other.is_empty() { &settings.label } else { &self.other };
@@ -203,7 +203,7 @@ impl Group {
                     "the sample {key:?} has no file {:?}; name another extension as source.label or none (\"\")",
                     settings.label
                 );
-                return Err(Wrong::new(self.offset, problem));
+                return Err(FileError::new(self.offset, problem));
             }
         };
         table.push(Entry::new(image, label, 0)?);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use sha2::{Digest, Sha256};
 
-use crate::source::records::{Window, Wrong};
+use crate::source::records::{Window, FileError};
 
 /// Bytes that are read for a header: contents are passed over.
 pub const AHEAD_BYTES: u64 = 4096;
@@ -51,7 +51,7 @@ struct Extended {
 
 impl Members {
     /// The next member; `None` at the archive's end mark.
-    pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, Wrong> {
+    pub fn next(&mut self, window: &mut Window) -> Result<Option<Member>, FileError> {
         let mut extended = Extended::default();
         loop {
             let offset = self.at;
@@ -60,7 +60,7 @@ impl Members {
             let size = match extended.size {
                 Some(size) if !matches!(kind, b'x' | b'g' | b'L' | b'K') => size,
                 _ => number(&header[124..136]).ok_or_else(|| {
-                    Wrong::new(offset, "the header has no size: the archive is damaged")
+                    FileError::new(offset, "the header has no size: the archive is damaged")
                 })?,
             };
             // Links, devices and folders have no contents, whatever their size says.
@@ -111,7 +111,7 @@ impl Members {
         window: &mut Window,
         before: u64,
         name: &[u8],
-    ) -> Result<Option<Range<u64>>, Wrong> {
+    ) -> Result<Option<Range<u64>>, FileError> {
         if self.files.is_none() {
             // With a table of its own, so that this walk meets the links as files too, and does not begin another.
             let mut again = Members { at: 0, files: Some(Files::new()) };
@@ -135,8 +135,8 @@ fn hash(mut name: &[u8]) -> [u8; 16] {
 
 impl Extended {
     /// Records `LENGTH KEY=VALUE\n`.
-    fn read(&mut self, mut text: &[u8], offset: u64) -> Result<(), Wrong> {
-        let damaged = || Wrong::new(offset, "an extended header is damaged");
+    fn read(&mut self, mut text: &[u8], offset: u64) -> Result<(), FileError> {
+        let damaged = || FileError::new(offset, "an extended header is damaged");
         while !text.is_empty() {
             let blank = text.iter().position(|&byte| byte == b' ').ok_or_else(damaged)?;
             let digits = str::from_utf8(&text[..blank]).map_err(|_| damaged())?;
@@ -163,18 +163,18 @@ impl Extended {
 }
 
 /// A header whose checksum is right; `None` for the block of zeros that ends an archive.
-fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, Wrong> {
+fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, FileError> {
     if offset == 0 {
         let first = window.at(0, window.file_len().min(6))?;
         if let Some(way_out) = compression(first) {
             let problem = format!(
                 "the archive is compressed in a way that is not read (gzip and zstd are); unpack it ({way_out})"
             );
-            return Err(Wrong::new(0, problem));
+            return Err(FileError::new(0, problem));
         }
     }
     if window.ends_at(offset)? {
-        return Err(Wrong::new(offset, "the archive has no end mark: it is cut; copy it again"));
+        return Err(FileError::new(offset, "the archive has no end mark: it is cut; copy it again"));
     }
     let header: [u8; 512] = *window.at(offset, BLOCK)?.first_chunk().expect("512 bytes");
     if header == [0; 512] {
@@ -184,7 +184,7 @@ fn header(window: &mut Window, offset: u64) -> Result<Option<[u8; 512]>, Wrong> 
         let sort =
             if offset == 0 { "the file is no tar archive, or is damaged" } else { "it is damaged" };
         let problem = format!("the header does not match its checksum: {sort}");
-        return Err(Wrong::new(offset, problem));
+        return Err(FileError::new(offset, problem));
     }
     Ok(Some(header))
 }
@@ -224,12 +224,12 @@ fn number(field: &[u8]) -> Option<u64> {
 }
 
 /// The contents of an extended header, which are in memory at once.
-fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], Wrong> {
+fn small<'a>(window: &'a mut Window, data: Range<u64>) -> Result<&'a [u8], FileError> {
     let len = data.end - data.start;
     if len > Window::BYTES {
         let problem =
             format!("an extended header of {len} bytes, at most {} are read", Window::BYTES);
-        return Err(Wrong::new(data.start, problem));
+        return Err(FileError::new(data.start, problem));
     }
     window.at(data.start, len)
 }
@@ -248,6 +248,6 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or(bytes)
 }
 
-fn sparse(offset: u64) -> Wrong {
-    Wrong::new(offset, "a sparse file; pack the archive without --sparse")
+fn sparse(offset: u64) -> FileError {
+    FileError::new(offset, "a sparse file; pack the archive without --sparse")
 }

@@ -22,8 +22,8 @@ use sha2::{Digest, Sha256};
 use tokio::runtime::Runtime;
 use tokio::sync::Semaphore;
 
+use super::attempt::{self, AttemptError, judge};
 use super::http::{Asked, Connector};
-use super::judge::{self, Failure, judge};
 use super::retry::{Attempt, Call, in_time};
 use super::url::{Location, Service, User};
 use crate::error::Redacted;
@@ -317,11 +317,11 @@ impl Client {
         let answer = in_time(self.limit(0), object.store.get_opts(&object.key, options)).await?;
         let answer = answer.map_err(|error| judge(&error))?;
         if wanted.is_some_and(|wanted| wanted != stamp(&answer.meta)) {
-            return Err(Failure::never(ErrorKind::Other, judge::CHANGED));
+            return Err(AttemptError::never(ErrorKind::Other, attempt::CHANGED));
         }
         let len = answer.range.end - answer.range.start;
         if range.is_none() && len > *most {
-            return Err(Failure::never(ErrorKind::FileTooLarge, len.to_string()));
+            return Err(AttemptError::never(ErrorKind::FileTooLarge, len.to_string()));
         }
         let expected = range.as_ref().map_or(len, |range| range.end - range.start);
         in_time(self.limit(expected), collect(answer.into_stream(), expected)).await?
@@ -334,20 +334,20 @@ async fn collect(
     expected: u64,
 ) -> Attempt<Bytes> {
     // Copied, since what comes is a piece of a connection's buffer, and would hold all of that.
-    let no_memory = |_| Failure::Never(ErrorKind::OutOfMemory.into());
+    let no_memory = |_| AttemptError::Never(ErrorKind::OutOfMemory.into());
     let mut whole: Vec<u8> = Vec::new();
     whole.try_reserve_exact(expected.min(FIRST_CAPACITY) as usize).map_err(no_memory)?;
     while let Some(part) = parts.next().await {
         let part = part.map_err(|error| judge(&error))?;
         if whole.len() as u64 + part.len() as u64 > expected {
             let problem = format!("more than the {expected} bytes came that were asked for");
-            return Err(Failure::again(problem));
+            return Err(AttemptError::again(problem));
         }
         whole.try_reserve(part.len()).map_err(no_memory)?;
         whole.extend_from_slice(&part);
     }
     if (whole.len() as u64) < expected {
-        return Err(Failure::again(format!("{} of {expected} bytes came", whole.len())));
+        return Err(AttemptError::again(format!("{} of {expected} bytes came", whole.len())));
     }
     Counters::add(&Counters::get().bytes, expected);
     Ok(whole.into())

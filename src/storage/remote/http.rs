@@ -42,12 +42,12 @@ pub enum Asked {
 pub struct Refusal {
     /// What was asked for, where that is not the URL that the user wrote.
     pub url: Option<Redacted>,
-    pub what: Wrong,
+    pub what: ResponseError,
 }
 
 /// What is wrong with an answer.
 #[derive(Debug)]
-pub enum Wrong {
+pub enum ResponseError {
     /// No answer came.
     Connection(String),
     /// An answer without what was asked for.
@@ -199,7 +199,9 @@ impl Service {
             let client = self.far.as_ref().filter(|_| !home).unwrap_or(&self.near);
             let response = match client.call(request.clone()).await {
                 Ok(response) => response,
-                Err(error) => return Err(self.refusal(&now, Wrong::Connection(words(&error)))),
+                Err(error) => {
+                    return Err(self.refusal(&now, ResponseError::Connection(words(&error))));
+                }
             };
             let status = response.status();
             if status.is_success() {
@@ -220,7 +222,7 @@ impl Service {
                 let region = headers.get("x-amz-bucket-region").and_then(|it| it.to_str().ok());
                 let region = region.map(Into::into);
                 let to = Redacted::new(to.map(String::from).unwrap_or_default());
-                return Err(self.refusal(&now, Wrong::Redirect { to, problem, region }));
+                return Err(self.refusal(&now, ResponseError::Redirect { to, problem, region }));
             }
             now = to.expect("it was checked");
             if !redirect::is_same(&first, &now) {
@@ -230,7 +232,7 @@ impl Service {
         }
         let problem = format!("is the last of {}: they lead nowhere", redirect::MOST);
         let to = Redacted::new(now.to_string());
-        Err(self.refusal(&first, Wrong::Redirect { to, problem, region: None }))
+        Err(self.refusal(&first, ResponseError::Redirect { to, problem, region: None }))
     }
 
     /// The answer, unless it is a page for people, or no listing where one was asked for.
@@ -242,21 +244,21 @@ impl Service {
     ) -> Result<HttpResponse, HttpError> {
         match asked {
             Asked::Object => match is_page(response.headers(), url, self.bucket) {
-                true => Err(self.refusal(url, Wrong::Page)),
+                true => Err(self.refusal(url, ResponseError::Page)),
                 false => Ok(response),
             },
             Asked::Listing => {
                 let (head, body) = response.into_parts();
                 let (bytes, whole) = read(body.bytes_stream(), LISTING_BYTES).await?;
                 if !whole {
-                    return Err(self.refusal(url, Wrong::LongListing));
+                    return Err(self.refusal(url, ResponseError::LongListing));
                 }
                 let start = String::from_utf8_lossy(&bytes[..bytes.len().min(512)]).into_owned();
                 if !["<ListBucketResult", "<EnumerationResults"].iter().any(|it| start.contains(it))
                 {
                     let wrong = match looks_like_a_page(&start) {
-                        true => Wrong::Page,
-                        false => Wrong::NoListing(start.chars().take(60).collect()),
+                        true => ResponseError::Page,
+                        false => ResponseError::NoListing(start.chars().take(60).collect()),
                     };
                     return Err(self.refusal(url, wrong));
                 }
@@ -265,7 +267,7 @@ impl Service {
         }
     }
 
-    fn refusal(&self, url: &Url, what: Wrong) -> HttpError {
+    fn refusal(&self, url: &Url, what: ResponseError) -> HttpError {
         let url = self.bucket.then(|| {
             // What stands behind `?` says how it is asked, and who asks.
             let mut url = url.clone();
@@ -309,14 +311,14 @@ fn decode(error: impl std::error::Error + Send + Sync + 'static) -> HttpError {
     HttpError::new(HttpErrorKind::Decode, error)
 }
 
-async fn status_of(response: HttpResponse) -> Wrong {
+async fn status_of(response: HttpResponse) -> ResponseError {
     let status = response.status().as_u16();
     let retry_after = retry_after(response.headers());
     let read = read(response.into_body().bytes_stream(), ERROR_BYTES);
     // Whoever refuses and then says nothing more is not waited for.
     let body = tokio::time::timeout(Duration::from_secs(1), read).await;
     let body = body.ok().and_then(Result::ok).map(|(bytes, _)| bytes).unwrap_or_default();
-    Wrong::Status { status, retry_after, text: message(&String::from_utf8_lossy(&body)) }
+    ResponseError::Status { status, retry_after, text: message(&String::from_utf8_lossy(&body)) }
 }
 
 /// What an error's body says: the message of S3's and Azure's XML, nothing of pages for people.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path as Key;
 
+use super::attempt::judge;
 use super::client::{Client, Object, stamp};
 use super::http::Asked;
-use super::judge::judge;
 use super::retry::{Call, in_time};
 use crate::storage::Stamp;
 

@@ -16,9 +16,9 @@ use list::Listed;
 use retry::Call;
 use url::Location;
 
+mod attempt;
 mod client;
 mod http;
-mod judge;
 mod list;
 mod redirect;
 mod retry;

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
 
+use super::attempt::AttemptError;
 use super::client::Client;
-use super::judge::Failure;
 use crate::error::Redacted;
 use crate::storage::opening::{Opening, OpeningOf};
 use crate::storage::stats::Counters;
@@ -23,7 +23,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 const TOLD: Duration = Duration::from_secs(3);
 
 /// What became of sending a request once.
-pub type Attempt<T> = std::result::Result<T, Failure>;
+pub type Attempt<T> = std::result::Result<T, AttemptError>;
 
 /// What somebody asks for.
 #[derive(Clone)]
@@ -60,8 +60,8 @@ impl Client {
             let what = At { call, number, attempts, deadline };
             let (problem, asked, answered) = match what.run(attempt()).await {
                 Ok(result) => return Ok(result),
-                Err(Failure::Never(error)) => return Err(error),
-                Err(Failure::Again { problem, after, answered }) => (problem, after, answered),
+                Err(AttemptError::Never(error)) => return Err(error),
+                Err(AttemptError::Again { problem, after, answered }) => (problem, after, answered),
             };
             drop(permit);
             let pause = pause(number - 1, asked);
@@ -124,7 +124,7 @@ impl At<'_> {
             }
             if left <= TOLD {
                 let waited = begun.elapsed().as_secs();
-                return Err(Failure::again(format!("no answer within {waited} seconds")));
+                return Err(AttemptError::again(format!("no answer within {waited} seconds")));
             }
             tell(|| RequestEvent::Waiting {
                 url: self.call.url.clone(),
@@ -140,7 +140,7 @@ impl At<'_> {
 pub async fn in_time<T>(limit: Duration, work: impl Future<Output = T>) -> Attempt<T> {
     timeout(limit, work)
         .await
-        .map_err(|_| Failure::again(format!("no answer within {} seconds", limit.as_secs())))
+        .map_err(|_| AttemptError::again(format!("no answer within {} seconds", limit.as_secs())))
 }
 
 /// From a half of the usual pause to all of it, or what the server asks for and up to a tenth more: so that many requests that

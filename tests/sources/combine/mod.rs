@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::common::{jpeg, jpegs, training};
 use feedwater::config::Pipeline;
-use feedwater::error::{Error, Fault};
+use feedwater::error::{DataError, Error};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Last;
 use feedwater::source::{
@@ -36,7 +36,7 @@ impl Source for Numbered {
     fn location(&self, index: u64) -> String {
         format!("{}/{index}.jpg", self.name)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), DataError> {
         page.space(8)?.copy_from_slice(&self.label(index).to_le_bytes());
         Ok(())
     }
@@ -216,13 +216,13 @@ fn loader(mixture: Mixture) -> LoaderBuilder {
         .last(Last::Partial)
 }
 
-fn pictures(from: u64, count: u64) -> Arc<dyn Source> {
+fn images(from: u64, count: u64) -> Arc<dyn Source> {
     let jpegs = jpegs(from + count).split_off(from as usize);
     Arc::new(Memory::new(jpegs).unwrap())
 }
 
 fn mixed() -> Mixture {
-    Mixture::new(vec![(pictures(0, 5), 2.0), (pictures(5, 9), 3.0)], Some(31)).unwrap()
+    Mixture::new(vec![(images(0, 5), 2.0), (images(5, 9), 3.0)], Some(31)).unwrap()
 }
 
 /// Index, label and bytes of every sample of the next epoch.

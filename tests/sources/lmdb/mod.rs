@@ -60,19 +60,19 @@ fn samples(source: &Lmdb) -> Vec<(Vec<u8>, i64)> {
 }
 
 /// What the environments with plain images hold.
-fn pictures() -> Vec<(Vec<u8>, i64)> {
-    let picture = |number: usize| match number {
+fn expected_images() -> Vec<(Vec<u8>, i64)> {
+    let image = |number: usize| match number {
         5 => golden("decode/png-gray-alpha-16.png"),
         _ => golden(&format!("records/{}.jpg", number % 4)),
     };
-    (0..12).map(|number| (picture(number), -1)).collect()
+    (0..12).map(|number| (image(number), -1)).collect()
 }
 
 /// What the environments with Datums hold.
 fn datums() -> Vec<(Vec<u8>, i64)> {
-    let mut pictures: Vec<_> = (0..4).map(|it| golden(&format!("records/{it}.jpg"))).collect();
-    pictures.push(golden("decode/png-gray-alpha-16.png"));
-    pictures.into_iter().zip(LABELS).collect()
+    let mut images: Vec<_> = (0..4).map(|it| golden(&format!("records/{it}.jpg"))).collect();
+    images.push(golden("decode/png-gray-alpha-16.png"));
+    images.into_iter().zip(LABELS).collect()
 }
 
 /// Pages of an environment, written by hand.
@@ -167,10 +167,10 @@ impl Pages {
 }
 
 #[test]
-fn pictures_that_py_lmdb_wrote_are_read_in_the_order_of_their_keys() {
+fn images_that_py_lmdb_wrote_are_read_in_the_order_of_their_keys() {
     for name in ["lmdb/image/data.mdb", "lmdb/image-1.0.mdb"] {
         let (root, source) = open(&golden(name), &images()).unwrap();
-        assert_eq!(samples(&source), pictures(), "{name}");
+        assert_eq!(samples(&source), expected_images(), "{name}");
         let path = root.path().join("data.mdb");
         assert_eq!(source.location(2), format!("{}[2]", path.display()));
         assert_eq!(source.describe(), format!("{}: 12 samples", path.display()));
@@ -287,7 +287,7 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
     assert_eq!(count("*", &["__*__"]), 12 + 12 + 1);
     assert_eq!(count("*", &["label-*", "__*", "num-samples"]), 12);
     assert_eq!(count("image-000?", &["*-0005"]), 9);
-    let nothing = LmdbSettings { keys: "picture-*".into(), ..Default::default() };
+    let nothing = LmdbSettings { keys: "image-*".into(), ..Default::default() };
     let words = open(&bytes, &nothing).err().unwrap().to_string();
     assert!(words.starts_with("source.lmdb: no samples in 1 files"), "{words}");
 
@@ -303,7 +303,7 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
         words.contains("key \"image-0000\": the value is no Datum of Caffe; write "),
         "{words}"
     );
-    assert_eq!(samples(&open(&bytes, &with(LmdbValues::Image)).unwrap().1), pictures());
+    assert_eq!(samples(&open(&bytes, &with(LmdbValues::Image)).unwrap().1), expected_images());
     let settings = LmdbSettings { values: LmdbValues::Image, ..Default::default() };
     let (_root, source) = open(&golden("lmdb/datum.mdb"), &settings).unwrap();
     assert!(read(&source, 0).unwrap().starts_with(&[8, 3, 16, 16, 24, 16, 34]));

@@ -11,7 +11,7 @@ use feedwater::plan::Route;
 use serde::{Deserialize, Serialize};
 
 use super::super::report::{cpu_seconds, status_bytes};
-use super::super::{Failure, in_terms_of_options};
+use super::super::{CommandError, in_terms_of_options};
 use super::Options;
 
 /// What a case has come to. Rates, times and counts are of the measured epochs, memory is of the whole process.
@@ -45,7 +45,7 @@ pub struct Measured {
     /// Samples by what became of them.
     pub outcomes: BTreeMap<String, u64>,
     /// Samples that were made wholly on the CPU although the plan has operators on the device, by reason.
-    pub finished_on_cpu: BTreeMap<String, u64>,
+    pub cpu_fallback: BTreeMap<String, u64>,
     pub device_bytes_predicted: u64,
     pub device_bytes_peak: u64,
     /// Device memory of the driver and the libraries, which no plan names.
@@ -62,7 +62,11 @@ pub struct Measured {
 const SECONDS: f64 = 3.0;
 
 /// Runs the file's pipeline by one route, or by all that it allows: an epoch to warm up, then the measured ones.
-pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<Measured, Failure> {
+pub fn measure(
+    file: &Path,
+    route: Option<Route>,
+    options: &Options,
+) -> Result<Measured, CommandError> {
     let mut pipeline = Pipeline::from_file(file)?;
     if let Some(route) = route {
         pipeline.settings.decode.routes = vec![route];
@@ -127,7 +131,7 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
             (ahead.window, why.unwrap_or_else(all))
         }),
         outcomes: owned(&stats.outcomes),
-        finished_on_cpu: owned(&stats.finished_on_cpu),
+        cpu_fallback: owned(&stats.cpu_fallback),
         device_bytes_predicted: memory.device_bytes_predicted,
         device_bytes_peak: memory.device_bytes_peak,
         device_bytes_of_driver: memory.device_bytes_of_driver,
@@ -142,7 +146,7 @@ pub fn measure(file: &Path, route: Option<Route>, options: &Options) -> Result<M
 fn epoch(
     loader: &Loader,
     mut each: impl FnMut(&Batch) -> Result<(), Error>,
-) -> Result<(), Failure> {
+) -> Result<(), CommandError> {
     let mut left = loader.batches_per_epoch();
     for batch in loader {
         let batch = batch?;
@@ -165,10 +169,9 @@ fn since(after: Stats, before: &Stats) -> Stats {
     let mut done = after;
     done.images -= before.images;
     done.stages.consumer_waiting -= before.stages.consumer_waiting;
-    for (counts, before) in [
-        (&mut done.outcomes, &before.outcomes),
-        (&mut done.finished_on_cpu, &before.finished_on_cpu),
-    ] {
+    for (counts, before) in
+        [(&mut done.outcomes, &before.outcomes), (&mut done.cpu_fallback, &before.cpu_fallback)]
+    {
         for (name, count) in counts {
             *count -= before.get(name).copied().unwrap_or(0);
         }

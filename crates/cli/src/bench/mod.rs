@@ -22,9 +22,9 @@ use serde_json::json;
 
 use super::doctor::warn_without_simd;
 use super::group::Group;
+use super::images::cache;
 use super::interrupt::{self, Polled};
-use super::pictures::cache;
-use super::{DeviceOption, Failure, count, print, print_json, progress};
+use super::{CommandError, DeviceOption, count, print, print_json, progress};
 use case::Measured;
 use sets::Set;
 use table::Table;
@@ -70,14 +70,14 @@ pub struct Options {
 
 /// By what images are decoded in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 enum By {
     /// The GPU's JPEG engines alone
-    Hardware,
+    NvjpegHardware,
     /// Kernels of the GPU alone, entropy decoding included
-    Cuda,
+    NvjpegGpu,
     /// Entropy decoding on the CPU, the rest on the GPU
-    Host,
+    NvjpegHybrid,
     /// libjpeg-turbo on the CPU
     Cpu,
     /// All that the settings allow, by measured queue times
@@ -85,13 +85,14 @@ enum By {
 }
 
 impl By {
-    const ALL: [By; 5] = [By::Hardware, By::Cuda, By::Host, By::Cpu, By::Balanced];
+    const ALL: [By; 5] =
+        [By::NvjpegHardware, By::NvjpegGpu, By::NvjpegHybrid, By::Cpu, By::Balanced];
 
     fn route(self) -> Option<Route> {
         match self {
-            By::Hardware => Some(Route::Hardware),
-            By::Cuda => Some(Route::Cuda),
-            By::Host => Some(Route::Host),
+            By::NvjpegHardware => Some(Route::NvjpegHardware),
+            By::NvjpegGpu => Some(Route::NvjpegGpu),
+            By::NvjpegHybrid => Some(Route::NvjpegHybrid),
             By::Cpu => Some(Route::Cpu),
             By::Balanced => None,
         }
@@ -125,7 +126,7 @@ enum CaseResult {
     },
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     if let (Some(file), Some(by)) = (&options.file, options.case) {
         return print_json(&case::measure(file, by.route(), options)?);
     }
@@ -149,17 +150,17 @@ pub fn main(options: &Options) -> Result<(), Failure> {
         }))?;
     }
     if interrupt::requested().is_some() {
-        return Err(Failure::Interrupted);
+        return Err(CommandError::Interrupted);
     }
     match (failed, measured) {
         (0, 1..) => Ok(()),
-        (0, 0) => Err(Failure::Failed("no route of --routes can be measured here".into())),
-        _ => Err(Failure::Failed(format!("{failed} of {} cases failed", cases.len()))),
+        (0, 0) => Err(CommandError::Failed("no route of --routes can be measured here".into())),
+        _ => Err(CommandError::Failed(format!("{failed} of {} cases failed", cases.len()))),
     }
 }
 
 /// Every case of every set, one after the other.
-fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, Failure> {
+fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     let bar = progress((sets.len() * options.routes.len()) as u64, "cases");
     // The cases that are done are shown.
     let _polled = Polled::begin();
@@ -191,12 +192,12 @@ struct Ways {
 }
 
 impl Ways {
-    fn of(set: &Set, options: &Options) -> Result<Self, Failure> {
+    fn of(set: &Set, options: &Options) -> Result<Self, CommandError> {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
         let plan = pipeline.builder()?.device(options.device.choice()).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
-            true => "pictures are decoded on the CPU, as the file says".into(),
+            true => "images are decoded on the CPU, as the file says".into(),
             false => "no GPU is used here, the CPU path alone is measured".into(),
         });
         Ok(Self { routes, on_cpu })
@@ -210,7 +211,7 @@ impl Ways {
             (Some(route), None) if !self.routes.contains(&route) => {
                 Some(format!("decode.routes leaves {} out", route.name()))
             }
-            (Some(Route::Hardware | Route::Cuda), None) if set.progressive => {
+            (Some(Route::NvjpegHardware | Route::NvjpegGpu), None) if set.progressive => {
                 Some("it takes baseline JPEGs only, and these are progressive".into())
             }
             _ => None,
@@ -265,7 +266,7 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
 }
 
 /// Puts a text into a file, unless it is there already.
-fn keep(path: &Path, text: &str) -> Result<(), Failure> {
+fn keep(path: &Path, text: &str) -> Result<(), CommandError> {
     if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use feedwater_tools::synth::Settings;
 
-use super::super::{Failure, pictures};
+use super::super::{CommandError, images};
 use super::keep;
 
 /// Images with a pipeline file.
@@ -26,7 +26,7 @@ impl Set {
 }
 
 /// Makes what is not there yet, below `cache`.
-pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, Failure> {
+pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandError> {
     let small = Settings { images, ..Settings::default() };
     let large =
         Settings { images: (images / 8).max(1), width: 2048, height: 1536, ..Settings::default() };
@@ -35,7 +35,7 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, Failure>
     let mut sets = Vec::new();
     let mut folders = Vec::new();
     for settings in [&small, &large, &progressive] {
-        let directory = pictures::make(cache, settings, quiet)?;
+        let directory = images::make(cache, settings, quiet)?;
         let folder = directory.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let size = format!("{}x{}", settings.width, settings.height);
         let name = if settings.progressive { format!("{size}-progressive") } else { size };
@@ -57,7 +57,7 @@ fn set(
     stem: &str,
     source: &str,
     progressive: bool,
-) -> Result<Set, Failure> {
+) -> Result<Set, CommandError> {
     let file = cache.join(format!("{stem}.toml"));
     keep(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
     Ok(Set { name, file, progressive, is_users: false })

@@ -150,7 +150,7 @@ fn shares(outcomes: &BTreeMap<String, u64>) -> String {
 /// Share of the samples whose entropy decoding was not the host's.
 fn share_without_host(measured: &Measured) -> f64 {
     let count = |name| measured.outcomes.get(name).copied().unwrap_or(0);
-    (count("hardware") + count("cuda")) as f64 / measured.images.max(1) as f64
+    (count("nvjpeg-hardware") + count("nvjpeg-gpu")) as f64 / measured.images.max(1) as f64
 }
 
 #[cfg(test)]
@@ -173,9 +173,13 @@ mod tests {
     #[test]
     fn the_bar_of_host_time_applies_where_hardware_or_cuda_carry_the_load() {
         let cases = [
-            case("a", By::Balanced, measured(41.0, &[("hardware", 3), ("cuda", 3), ("host", 4)])),
-            case("b", By::Hardware, measured(60.0, &[("hardware", 9), ("cpu", 1)])),
-            case("c", By::Host, measured(900.0, &[("host", 10)])),
+            case(
+                "a",
+                By::Balanced,
+                measured(41.0, &[("nvjpeg-hardware", 3), ("nvjpeg-gpu", 3), ("nvjpeg-hybrid", 4)]),
+            ),
+            case("b", By::NvjpegHardware, measured(60.0, &[("nvjpeg-hardware", 9), ("cpu", 1)])),
+            case("c", By::NvjpegHybrid, measured(900.0, &[("nvjpeg-hybrid", 10)])),
         ];
         let text = Table(&cases).to_string();
         let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
@@ -191,10 +195,10 @@ mod tests {
     fn what_was_not_measured_is_told_by_reason_and_of_which_sets_unless_of_all() {
         let skipped = |reason: &str| CaseResult::Skipped { reason: reason.into() };
         let cases = [
-            case("a", By::Cuda, skipped("no")),
-            case("b", By::Cuda, skipped("no")),
-            case("a", By::Host, skipped("no")),
-            case("b", By::Host, CaseResult::Failed { reason: "broken".into() }),
+            case("a", By::NvjpegGpu, skipped("no")),
+            case("b", By::NvjpegGpu, skipped("no")),
+            case("a", By::NvjpegHybrid, skipped("no")),
+            case("b", By::NvjpegHybrid, CaseResult::Failed { reason: "broken".into() }),
         ];
         let text = Table(&cases).to_string();
         assert!(text.contains("skipped   no: cuda; host of a\n"), "{text}");

@@ -8,7 +8,7 @@ use feedwater::gpu::{self, DeviceReport};
 use feedwater::plan::Plan;
 use serde::Serialize;
 
-use super::super::{DeviceOption, Failure, doctor};
+use super::super::{CommandError, DeviceOption, doctor};
 use super::host::Made;
 use super::kernels::{KernelRow, Kernels};
 use super::routes::{self, RouteRow};
@@ -40,7 +40,7 @@ struct Found<'a> {
 
 impl<'a> OnDevice<'a> {
     /// The device that the command line asks for.
-    pub fn open(option: DeviceOption, plan: &'a Plan) -> Result<Self, Failure> {
+    pub fn open(option: DeviceOption, plan: &'a Plan) -> Result<Self, CommandError> {
         let required = matches!(option, DeviceOption::Gpu);
         if matches!(option, DeviceOption::Cpu) {
             return Ok(Self { found: Err("--device cpu".into()), required });
@@ -53,7 +53,7 @@ impl<'a> OnDevice<'a> {
     }
 
     /// One sample more.
-    pub fn add(&mut self, made: Made) -> Result<(), Failure> {
+    pub fn add(&mut self, made: Made) -> Result<(), CommandError> {
         if let Ok(found) = &mut self.found
             && let Err(error) = found.kernels.add(made)
         {
@@ -70,19 +70,19 @@ impl<'a> OnDevice<'a> {
         self,
         pipeline: &Pipeline,
         samples: u64,
-        picture_megapixels: f64,
-    ) -> Result<(String, Option<Device>), Failure> {
+        image_megapixels: f64,
+    ) -> Result<(String, Option<Device>), CommandError> {
         let (found, required) = (self.found, self.required);
         let measured = found.and_then(|found| {
             let Found { device, text, kernels } = found;
             let kernels = kernels.rows().map_err(|error| error.to_string())?;
-            let routes = routes::measure(&device, pipeline, samples, picture_megapixels);
+            let routes = routes::measure(&device, pipeline, samples, image_megapixels);
             let (name, capability) = (device.name().to_owned(), capability(&device));
             Ok((text, Device { ordinal: device.ordinal(), name, capability, kernels, routes }))
         });
         match measured {
             Ok((text, device)) => Ok((text, Some(device))),
-            Err(why) if required => Err(Failure::Failed(why)),
+            Err(why) if required => Err(CommandError::Failed(why)),
             Err(why) => Ok((format!("not measured: {why}"), None)),
         }
     }

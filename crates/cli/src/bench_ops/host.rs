@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use feedwater::decode::HostDecoder;
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::geometry::{Orientation, Size};
 use feedwater::header::{Format, Header};
 use feedwater::image::{HostImage, PixelType};
@@ -12,9 +12,9 @@ use feedwater::output;
 use feedwater::plan::{Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use feedwater::source::{HostPage, Source};
-use feedwater::transform::{FullDecoder, HostTransform, Picture};
+use feedwater::transform::{EncodedImage, FullDecoder, HostTransform};
 
-use super::super::Failure;
+use super::super::CommandError;
 use super::table::{Measured, Part, Row};
 
 /// What was measured of a step, sample by sample.
@@ -35,7 +35,7 @@ pub struct Bench<'a> {
     full_decoder: FullDecoder,
     tensor: Vec<u8>,
     steps: Vec<Step>,
-    picture_megapixels: f64,
+    image_megapixels: f64,
     left_out: u64,
     first_fault: Option<String>,
 }
@@ -89,14 +89,14 @@ impl<'a> Bench<'a> {
             ),
             tensor: vec![0; plan.shape.sample_bytes()],
             steps: steps.collect(),
-            picture_megapixels: 0.0,
+            image_megapixels: 0.0,
             left_out: 0,
             first_fault: None,
         }
     }
 
     /// Times every step of a sample, and keeps the times where it can be used.
-    pub fn sample(&mut self, index: u64) -> Result<Made, Fault> {
+    pub fn sample(&mut self, index: u64) -> Result<Made, DataError> {
         let mut times = Vec::with_capacity(self.steps.len());
         let settings = &self.plan.settings;
         let key = SampleKey { seed: settings.loader.seed, epoch: 0, index };
@@ -129,9 +129,9 @@ impl<'a> Bench<'a> {
         let ((), took) = best(|| self.plan.sample(key, &header, &mut sample))?;
         times.push((PLAN, took, header.size));
 
-        let picture = Picture { bytes, header: &header, plan: self.plan, sample: &sample };
+        let encoded = EncodedImage { bytes, header: &header, plan: self.plan, sample: &sample };
         let Self { decoder, transform, tensor, .. } = self;
-        let ((), took) = best(|| transform.run_prefix(picture, decoder, 0))?;
+        let ((), took) = best(|| transform.run_prefix(encoded, decoder, 0))?;
         times.push((DECODE, took, sample.stored_window.size()));
         let mut images = vec![transform.image().clone()];
         for (place, (op, step)) in self.plan.steps.iter().zip(&sample.steps).enumerate() {
@@ -160,7 +160,7 @@ impl<'a> Bench<'a> {
             decoder.decode(bytes, &header, header.size.window(), 1, &mut row)
         })?;
         times.push((last + 1, took, header.size));
-        let ((), took) = best(|| transform.run(picture, decoder, tensor))?;
+        let ((), took) = best(|| transform.run(encoded, decoder, tensor))?;
         times.push((last + 2, took, sample.stored_window.size()));
 
         for (step, seconds, size) in times {
@@ -168,7 +168,7 @@ impl<'a> Bench<'a> {
             step.seconds.push(seconds);
             step.megapixels += megapixels(size);
         }
-        self.picture_megapixels += megapixels(stored);
+        self.image_megapixels += megapixels(stored);
         Ok(Made { sample, images, tensor: self.tensor.clone() })
     }
 
@@ -182,11 +182,13 @@ impl<'a> Bench<'a> {
     ///
     /// # Errors
     /// Where no sample could be used.
-    pub fn result(self, source: String) -> Result<Measured, Failure> {
+    pub fn result(self, source: String) -> Result<Measured, CommandError> {
         let samples = self.steps[READ].seconds.len();
         if samples == 0 {
             let why = self.first_fault.unwrap_or_else(|| "the source has no samples".into());
-            return Err(Failure::Failed(format!("no sample could be measured; the first: {why}")));
+            return Err(CommandError::Failed(format!(
+                "no sample could be measured; the first: {why}"
+            )));
         }
         let mean = |step: &Step| step.seconds.iter().sum::<f64>() / samples as f64;
         let sum = |part| self.steps.iter().filter(|it| it.part == part).map(mean).sum::<f64>();
@@ -215,7 +217,7 @@ impl<'a> Bench<'a> {
             samples,
             left_out: self.left_out,
             first_fault: self.first_fault.clone(),
-            picture_megapixels: self.picture_megapixels / samples as f64,
+            image_megapixels: self.image_megapixels / samples as f64,
             load_seconds,
             encode_seconds,
             loader_seconds: without_decode + tensor,
@@ -244,7 +246,7 @@ fn quantile(sorted: &[f64], part: f64) -> f64 {
 }
 
 /// What the work makes, and the better of its times after the first.
-fn best<T>(mut work: impl FnMut() -> Result<T, Fault>) -> Result<(T, f64), Fault> {
+fn best<T>(mut work: impl FnMut() -> Result<T, DataError>) -> Result<(T, f64), DataError> {
     work()?;
     let mut timed = || {
         let begin = Instant::now();

@@ -29,7 +29,7 @@ use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
 
 use super::doctor::warn_without_simd;
-use super::{DeviceOption, Failure, print, print_json, progress};
+use super::{CommandError, DeviceOption, print, print_json, progress};
 use device::OnDevice;
 use host::Bench;
 
@@ -56,7 +56,7 @@ pub struct Options {
     json: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let pipeline = Pipeline::from_file(&options.file)?;
     let source = pipeline.open()?;
     warn_without_simd();
@@ -81,19 +81,19 @@ pub fn main(options: &Options) -> Result<(), Failure> {
     bar.finish_and_clear();
     let mut result = bench.result(source.describe())?;
     (result.gpu, result.device) =
-        on_device.measured(&pipeline, samples, result.picture_megapixels)?;
+        on_device.measured(&pipeline, samples, result.image_megapixels)?;
     match options.json {
         true => print_json(&result)?,
         false => print(result.table())?,
     }
     match result.device.and_then(|device| device.problem()) {
-        Some(problem) => Err(Failure::Failed(problem)),
+        Some(problem) => Err(CommandError::Failed(problem)),
         None => Ok(()),
     }
 }
 
 /// The plan; where placements ask for a GPU, that of a machine which has one: the steps are the same.
-fn plan(pipeline: &Pipeline) -> Result<Plan, Failure> {
+fn plan(pipeline: &Pipeline) -> Result<Plan, CommandError> {
     let on_cpu = pipeline.builder()?.device(DeviceChoice::Cpu).plan();
     match on_cpu {
         Err(Error::Unavailable { .. }) => {

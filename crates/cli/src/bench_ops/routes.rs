@@ -31,13 +31,13 @@ pub fn measure(
     device: &Arc<Device>,
     pipeline: &Pipeline,
     samples: u64,
-    picture_megapixels: f64,
+    image_megapixels: f64,
 ) -> Vec<RouteRow> {
     let backends = nvjpeg::backends(device);
     let routes = [
-        (Route::Hardware, Backend::Hardware),
-        (Route::Cuda, Backend::Cuda),
-        (Route::Host, Backend::Host),
+        (Route::NvjpegHardware, Backend::Hardware),
+        (Route::NvjpegGpu, Backend::GpuHybrid),
+        (Route::NvjpegHybrid, Backend::Hybrid),
     ];
     let row = |(route, backend): (Route, Backend)| {
         let offered = match &backends {
@@ -54,7 +54,7 @@ pub fn measure(
         let seen = allowed.and_then(|()| {
             let time = decode(pipeline, route, samples).map_err(|error| error.to_string())?;
             let time = time.filter(|it| it.items > 0);
-            time.ok_or_else(|| "no picture went by it, or none could be timed".to_string())
+            time.ok_or_else(|| "no image went by it, or none could be timed".to_string())
         });
         let name = route.name().to_string();
         match seen {
@@ -65,7 +65,7 @@ pub fn measure(
                     route: name,
                     images: time.items,
                     seconds: Some(seconds),
-                    seconds_per_megapixel: Some(seconds / picture_megapixels),
+                    seconds_per_megapixel: Some(seconds / image_megapixels),
                     reason: None,
                 }
             }

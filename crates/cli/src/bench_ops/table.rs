@@ -27,7 +27,7 @@ pub struct Measured {
     /// Why the first of them cannot.
     pub first_fault: Option<String>,
     /// Of the mean image.
-    pub picture_megapixels: f64,
+    pub image_megapixels: f64,
     /// The steps up to the decoded window, alone, for a mean image.
     pub load_seconds: f64,
     /// The operators and the output conversion, alone.
@@ -65,7 +65,7 @@ impl Measured {
         let mut text = format!("source    {}\n", self.source);
         text += &format!(
             "samples   {}, {:.2} megapixels each in the mean; one thread of the CPU\n",
-            self.samples, self.picture_megapixels
+            self.samples, self.image_megapixels
         );
         if let Some(fault) = &self.first_fault {
             text += &format!("left out  {}; the first: {fault}\n", self.left_out);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use feedwater::Result;
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Error, Fault};
+use feedwater::error::{DataError, Error};
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::{Orientation, Size};
 use feedwater::gpu::{
@@ -18,7 +18,7 @@ use feedwater::op::ParamBytes;
 use feedwater::op::kernel_text::{FloatsParams, RoiParams, write_sample};
 use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
-use feedwater::transform::{HostTransform, Picture};
+use feedwater::transform::{EncodedImage, HostTransform};
 
 use super::words;
 
@@ -74,10 +74,10 @@ impl<'a> Hand<'a> {
         let mut sample = SamplePlan::default();
         let header = Header::parse(file).map_err(broken)?;
         plan.sample(key, &header, &mut sample).map_err(broken)?;
-        let picture = Picture { plan, sample: &sample, header: &header, bytes: file };
+        let image = EncodedImage { plan, sample: &sample, header: &header, bytes: file };
         let mut transform = HostTransform::new(plan);
         let mut decoder = HostDecoder::new();
-        transform.run_prefix(picture, &mut decoder, plan.cpu_steps()).map_err(broken)?;
+        transform.run_prefix(image, &mut decoder, plan.cpu_steps()).map_err(broken)?;
 
         let pixels = self.memory.buffer("pixels", PIXELS)?;
         let leaf = leaf(transform.image(), pixels.address());
@@ -153,6 +153,6 @@ pub fn values(image: &HostImage) -> &[u8] {
 }
 
 /// The images here are good.
-fn broken(fault: Fault) -> Error {
+fn broken(fault: DataError) -> Error {
     Error::Internal { problem: fault.to_string() }
 }

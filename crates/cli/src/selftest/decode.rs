@@ -19,7 +19,7 @@ use feedwater::tensor::{DType, Layout};
 
 use super::difference::{Bound, Difference};
 use super::gpu::{Gpu, on_route};
-use super::pictures::{self, SORTS};
+use super::images::{self, SORTS};
 use super::{Check, Epoch, Found, epoch, words};
 
 /// How far nvJPEG's pixels may be from libjpeg-turbo's.
@@ -68,7 +68,7 @@ pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
 }
 
 fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Check> {
-    let reduces = matches!(route, Route::Hardware | Route::Cpu);
+    let reduces = matches!(route, Route::NvjpegHardware | Route::Cpu);
     let names = SORTS.iter().map(|sort| sort.name).chain(reduces.then_some("prescale"));
     let name = |what: &str| format!("gpu/decode/route={}/{what}", route.name());
     if let Err(why) = gpu.offers(route) {
@@ -121,14 +121,14 @@ impl Compared {
         let bytes = expected.data.len() / expected.records.len().max(1);
         for place in PER_SORT * sort..PER_SORT * (sort + 1) {
             let (Some(record), Some(file)) = (given.records.get(place), files()?.get(place)) else {
-                return Err(format!("picture {place} is missing"));
+                return Err(format!("image {place} is missing"));
             };
             let header = Header::parse(file).map_err(|fault| fault.to_string())?;
             self.left = went(route, &header, record)?;
             let range = place * bytes..(place + 1) * bytes;
             let (a, b) = (expected.data.get(range.clone()), given.data.get(range));
             let (Some(a), Some(b)) = (a, b) else {
-                return Err(format!("picture {place} has no pixels"));
+                return Err(format!("image {place} has no pixels"));
             };
             let difference = Difference::between(a, b);
             if difference.most() > self.bound(route).most {
@@ -162,13 +162,13 @@ fn went(
     header: &Header,
     record: &SampleRecord,
 ) -> Result<Option<&'static str>, String> {
-    let SampleRecord { index, outcome, finished_on_cpu, .. } = *record;
-    match (route.takes(header, 1), finished_on_cpu) {
+    let SampleRecord { index, outcome, cpu_fallback, .. } = *record;
+    match (route.takes(header, 1), cpu_fallback) {
         (Ok(()), None) if outcome == Outcome::of(route) => Ok(None),
         (Err(why), Some(told)) if why == told => Ok(Some(why)),
         (_, told) => {
             let told = told.map_or(String::new(), |told| format!(" ({told})"));
-            Err(format!("picture {index} went by {}{told}", outcome.name()))
+            Err(format!("image {index} went by {}{told}", outcome.name()))
         }
     }
 }
@@ -193,7 +193,7 @@ fn prescale(route: Route) -> Found {
         let other = given.records.iter().find(|record| record.outcome != Outcome::of(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
-            return Err(format!("to {width}x{height}: picture {index} went by {outcome}"));
+            return Err(format!("to {width}x{height}: image {index} went by {outcome}"));
         }
         difference.add(Difference::between(&expected.data, &given.data));
         by_resizing.add(Difference::between(&expected.data, &resized.data));
@@ -231,7 +231,7 @@ fn files() -> Result<&'static [Vec<u8>], String> {
     static MADE: OnceLock<Result<Vec<Vec<u8>>, String>> = OnceLock::new();
     let make = || {
         let all = (0..PER_SORT * SORTS.len())
-            .map(|place| pictures::jpeg(place as u64, SIZE, SORTS[place / PER_SORT]));
+            .map(|place| images::jpeg(place as u64, SIZE, SORTS[place / PER_SORT]));
         all.collect()
     };
     MADE.get_or_init(make).as_deref().map_err(Clone::clone)

@@ -14,7 +14,7 @@ use feedwater::tensor::{DType, Layout};
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
 use super::gpu::{Gpu, on_route};
-use super::pictures::{self, Damaged, Odd, SORTS};
+use super::images::{self, Damaged, Odd, SORTS};
 use super::{Check, Epoch, Found, epoch, words};
 
 /// On the CPU alone.
@@ -58,7 +58,7 @@ const EXACT: Bound = Bound { most: 0, mean: 0.0 };
 
 /// Every odd file is read, with its upright size, and none is left out.
 fn odd_on_cpu() -> Found {
-    let odd = pictures::odd()?;
+    let odd = images::odd()?;
     let seen = epoch(odd_builder(&odd)?)?;
     complete(&odd, &seen)?;
     // One image, stored in two ways: the second is the first from right to left.
@@ -89,7 +89,7 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
 }
 
 fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Found {
-    let odd = pictures::odd()?;
+    let odd = images::odd()?;
     let expected = epoch(odd_builder(&odd)?)?;
     let given = epoch(way(odd_builder(&odd)?))?;
     complete(&odd, &given)?;
@@ -111,7 +111,7 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
 
 /// Every damaged file has its named fault, and the good ones beside it are unharmed.
 fn damaged_on_cpu() -> Found {
-    let damaged = pictures::damaged()?;
+    let damaged = images::damaged()?;
     let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
     named(&damaged, &seen)?;
     Ok(format!("{} files have their named faults", damaged.len()))
@@ -131,7 +131,7 @@ fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
             let name = file.name;
             let [good, bad] = reasons.map(|it| it.map_or("good", Reason::name));
             return Err(format!(
-                "{name}: {bad} instead of {}, and the picture before it is {good}",
+                "{name}: {bad} instead of {}, and the image before it is {good}",
                 file.reason.name()
             ));
         }
@@ -144,7 +144,7 @@ fn damaged_on_gpu(
     bound: Bound,
     policy: OnError,
 ) -> Found {
-    let damaged = pictures::damaged()?;
+    let damaged = images::damaged()?;
     let make = || Ok::<_, String>(damaged_builder(&damaged)?.on_error(policy));
     let (expected, given) = (epoch(make()?)?, epoch(way(make()?))?);
     same_records(&expected, &given)?;
@@ -157,7 +157,7 @@ fn damaged_on_gpu(
 
 /// Each damaged file alone ends the loader with its own error, after the batch before it.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
-    let damaged = pictures::damaged()?;
+    let damaged = images::damaged()?;
     for file in &damaged {
         let mut samples = good_files(4)?;
         samples.push(file.bytes.clone());
@@ -225,6 +225,6 @@ fn damaged_builder(damaged: &[Damaged]) -> Result<LoaderBuilder, String> {
 }
 
 fn good_files(count: usize) -> Result<Vec<Vec<u8>>, String> {
-    let file = |index| pictures::jpeg(40 + index, Size::new(64, 50), SORTS[2]);
+    let file = |index| images::jpeg(40 + index, Size::new(64, 50), SORTS[2]);
     (0..count as u64).map(file).collect()
 }

@@ -8,7 +8,7 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::super::Failure;
+use super::super::CommandError;
 use super::{Check, Found, Group, decode, files, hazard, kernels, life, loaders, memory, words};
 
 /// A GPU that kernels can be compiled for.
@@ -65,8 +65,8 @@ pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
     wanted: impl Fn(Group) -> bool,
-    mut tell: impl FnMut(Vec<Check>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
+    mut tell: impl FnMut(Vec<Check>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
     let absent = |name: &str, why: &str| match required {
         true => Check::new(name, Err(why.into())),
         false => Check::skip(name, why),
@@ -124,8 +124,8 @@ pub fn on_route(builder: LoaderBuilder, route: Route) -> LoaderBuilder {
 
 fn route(backend: Backend) -> Route {
     match backend {
-        Backend::Hardware => Route::Hardware,
-        Backend::Cuda => Route::Cuda,
-        Backend::Host => Route::Host,
+        Backend::Hardware => Route::NvjpegHardware,
+        Backend::GpuHybrid => Route::NvjpegGpu,
+        Backend::Hybrid => Route::NvjpegHybrid,
     }
 }

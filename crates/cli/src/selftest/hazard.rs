@@ -16,15 +16,15 @@ use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
 use super::gpu::{Gpu, on_route};
-use super::pictures::{self, SORTS};
+use super::images::{self, SORTS};
 use super::{Check, Found, epoch, words};
 
-const PICTURE: Size = Size::new(320, 240);
+const IMAGE: Size = Size::new(320, 240);
 
 /// The hazard, and the loader in its way.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let (by_hand, loader) = ("gpu/hazard/by-hand", "gpu/hazard/loader");
-    match gpu.offers(Route::Hardware) {
+    match gpu.offers(Route::NvjpegHardware) {
         Err(why) => vec![Check::skip(by_hand, why.clone()), Check::skip(loader, why)],
         Ok(()) => {
             vec![Check::new(by_hand, by_hand_of(gpu)), Check::new(loader, the_loader_waits(gpu))]
@@ -37,9 +37,9 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
 fn by_hand_of(gpu: &Gpu) -> Found {
     const ROUNDS: u32 = 20;
     const FILLS: u8 = 200;
-    let window = PICTURE.window();
+    let window = IMAGE.window();
     let page_bytes = window.pitched_bytes();
-    let file = pictures::jpeg(0, PICTURE, SORTS[2])?;
+    let file = images::jpeg(0, IMAGE, SORTS[2])?;
     let run = || -> feedwater::Result<(u32, u32)> {
         let device = &gpu.device;
         let mut rows = Footprint::default();
@@ -54,7 +54,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         let source =
             nvjpeg::Memory { device: memory.clone(), pinned: pinned.clone(), row: "nvjpeg".into() };
         let jpeg = Jpeg::open(device, Backend::Hardware, &source)?;
-        let mut decoder = BatchDecoder::new(&jpeg, 1, PICTURE)?;
+        let mut decoder = BatchDecoder::new(&jpeg, 1, IMAGE)?;
         let mut bytes = pinned.buffer("file", file.len())?;
         bytes.copy_from_slice(&file);
         let page = memory.buffer("page", page_bytes)?;
@@ -67,7 +67,7 @@ fn by_hand_of(gpu: &Gpu) -> Found {
             used.record(&stream)?;
             let job = BatchJob {
                 bytes: &bytes,
-                picture: PICTURE,
+                image: IMAGE,
                 wanted: window,
                 reduction: 1,
                 destination: HostIdle::wait(&page, last_use)?,
@@ -105,21 +105,21 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     const FILLS: u8 = 250;
     const SCRATCH: usize = 1 << 20;
     let files = (0..4 * BATCHES as u64).map(|index| {
-        Ok::<_, String>((pictures::jpeg(index, Size::new(96, 80), SORTS[index as usize % 4])?, 0))
+        Ok::<_, String>((images::jpeg(index, Size::new(96, 80), SORTS[index as usize % 4])?, 0))
     });
     let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(words)?);
     let make = || {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
         let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
         let builder = builder.batch(4).workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
-        on_route(builder, Route::Hardware)
+        on_route(builder, Route::NvjpegHardware)
     };
     let limit = small_limit(make)?;
     let make = || make().device_memory(Some(limit)).epochs(Some(1));
     let calm = epoch(make())?;
-    let other = calm.records.iter().find(|record| record.outcome != Outcome::Hardware);
+    let other = calm.records.iter().find(|record| record.outcome != Outcome::NvjpegHardware);
     if let Some(record) = other {
-        return Err(format!("picture {} went by {}", record.index, record.outcome.name()));
+        return Err(format!("image {} went by {}", record.index, record.outcome.name()));
     }
     let run = || -> feedwater::Result<(usize, Vec<u8>)> {
         let consumer = Arc::new(Stream::new(&gpu.device)?);

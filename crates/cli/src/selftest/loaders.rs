@@ -50,7 +50,7 @@ pub fn samples() -> Result<Samples, String> {
     static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {
         let (width, height) = (80 + 7 * (index as u32 % 9), 64 + 5 * (index as u32 % 7));
-        let rgb = synth::picture(2, index, width, height);
+        let rgb = synth::image(2, index, width, height);
         let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(words)?;
         Ok((jpeg, index as i64))
     };

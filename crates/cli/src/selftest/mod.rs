@@ -8,7 +8,7 @@ use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Failure, print, print_json};
+use super::{CommandError, print, print_json};
 
 pub mod by_hand;
 pub mod decode;
@@ -16,12 +16,12 @@ mod difference;
 pub mod files;
 pub mod gpu;
 pub mod hazard;
+mod images;
 mod kernels;
 mod life;
 mod loaders;
 mod memory;
 mod operators;
-mod pictures;
 mod throughput;
 
 /// Checks this build on this machine: fast paths against references, CPU against GPU, every decode route, rings, memory
@@ -102,7 +102,7 @@ impl Check {
     }
 }
 
-pub(crate) fn main(options: &Options) -> Result<(), Failure> {
+pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     let begin = Instant::now();
     let mut report = Report { checks: Vec::new(), json: options.json };
     let wanted = |group| options.only.is_empty() || options.only.contains(&group);
@@ -134,7 +134,7 @@ struct Report {
 }
 
 impl Report {
-    fn add(&mut self, checks: Vec<Check>) -> Result<(), Failure> {
+    fn add(&mut self, checks: Vec<Check>) -> Result<(), CommandError> {
         for check in &checks {
             if self.json {
                 break;
@@ -150,7 +150,7 @@ impl Report {
         Ok(())
     }
 
-    fn end(self, rates: &[throughput::Rate], seconds: f64) -> Result<(), Failure> {
+    fn end(self, rates: &[throughput::Rate], seconds: f64) -> Result<(), CommandError> {
         let Self { checks, json } = self;
         let count = |result| checks.iter().filter(|check| check.result == result).count();
         let (passed, failed, skipped) =
@@ -178,7 +178,7 @@ impl Report {
         }
         match failed {
             0 => Ok(()),
-            _ => Err(Failure::Failed(format!("{failed} of {} checks failed", checks.len()))),
+            _ => Err(CommandError::Failed(format!("{failed} of {} checks failed", checks.len()))),
         }
     }
 }

@@ -64,7 +64,7 @@ fn parity(
 
 /// A window of an image.
 fn input(index: u64, size: Size, window: Roi, pixels: PixelType) -> HostImage {
-    let rgb = synth::picture(1, index, size.width, size.height);
+    let rgb = synth::image(1, index, size.width, size.height);
     let whole = Image::from_data(size.window(), rgb);
     let data: Vec<u8> = (window.y..window.bottom())
         .flat_map(|y| (window.x..window.right()).map(move |x| (x, y)))

@@ -19,7 +19,7 @@ use super::{Check, words};
 const SIZE: (u32, u32) = (500, 375);
 
 /// Images that differ; each is there several times.
-const PICTURES: usize = 32;
+const IMAGES: usize = 32;
 
 /// Samples of an epoch.
 const SAMPLES: usize = 512;
@@ -109,8 +109,8 @@ fn builder(source: &Arc<Memory>) -> LoaderBuilder {
 fn source() -> Result<Arc<Memory>, String> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let make = |first: usize| {
-        let mine = (first..PICTURES).step_by(threads).map(|index| {
-            let rgb = synth::picture(9, index as u64, SIZE.0, SIZE.1);
+        let mine = (first..IMAGES).step_by(threads).map(|index| {
+            let rgb = synth::image(9, index as u64, SIZE.0, SIZE.1);
             synth::encode(&rgb, SIZE.0, SIZE.1, 92, false).map_err(words)
         });
         mine.collect::<Result<Vec<_>, _>>()
@@ -119,7 +119,7 @@ fn source() -> Result<Arc<Memory>, String> {
         let threads: Vec<_> = (0..threads).map(|first| scope.spawn(move || make(first))).collect();
         let joined = threads
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err("making pictures panicked".into())));
+            .map(|thread| thread.join().unwrap_or_else(|_| Err("making images panicked".into())));
         joined.collect::<Result<Vec<_>, _>>()
     })?;
     let files: Vec<_> = made.concat();

@@ -6,7 +6,7 @@ use feedwater_insight::model::{
 };
 use serde_json::json;
 
-use super::super::{Failure, io_failure, print, print_json};
+use super::super::{CommandError, io_failure, print, print_json};
 use super::{Options, draw, percent, within};
 
 /// With this coefficient of variation, a queue of nothing but one batch for each loader, and delivery in order,
@@ -28,7 +28,7 @@ struct Loop {
     desync: bool,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     let asked = Loop::new(options)?;
     let model = asked.model();
     let run = Run { events: EVENTS, ..Run::seconds(asked.seconds).seed(options.seed) };
@@ -67,7 +67,7 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 impl Loop {
-    fn new(options: &Options) -> Result<Self, Failure> {
+    fn new(options: &Options) -> Result<Self, CommandError> {
         let loaders = options.loaders.unwrap_or(7);
         within("--loaders", f64::from(loaders), 1.0..=10_000.0)?;
         let queue = options.queue.unwrap_or(0);
@@ -108,9 +108,9 @@ impl Loop {
     }
 
     /// What the simulation refuses, in the words of the command line.
-    fn refused(&self, error: feedwater_insight::Error) -> Failure {
+    fn refused(&self, error: feedwater_insight::Error) -> CommandError {
         let Self { load_ms, step_ms, seconds, .. } = self;
-        Failure::Misused(format!(
+        CommandError::Misused(format!(
             "--load-ms {load_ms}, --step-ms {step_ms} and --seconds {seconds} cannot be simulated: {error}"
         ))
     }

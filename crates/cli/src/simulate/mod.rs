@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::Failure;
+use super::CommandError;
 
 mod draw;
 mod loaders;
@@ -64,7 +64,7 @@ pub struct Options {
     hardware: scale::Hardware,
 }
 
-pub fn main(options: &Options) -> Result<(), Failure> {
+pub fn main(options: &Options) -> Result<(), CommandError> {
     match &options.from {
         Some(path) => scale::main(path, options),
         None => loaders::main(options),
@@ -72,12 +72,16 @@ pub fn main(options: &Options) -> Result<(), Failure> {
 }
 
 /// A number from the command line within its range.
-fn within(name: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> Result<f64, Failure> {
+fn within(
+    name: &str,
+    value: f64,
+    range: std::ops::RangeInclusive<f64>,
+) -> Result<f64, CommandError> {
     if range.contains(&value) {
         return Ok(value);
     }
     let (from, to) = (range.start(), range.end());
-    Err(Failure::Misused(format!("{name}: must be from {from} to {to}, is {value}")))
+    Err(CommandError::Misused(format!("{name}: must be from {from} to {to}, is {value}")))
 }
 
 /// A share as a percentage; a small one keeps a digit.

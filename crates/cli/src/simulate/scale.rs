@@ -9,7 +9,7 @@ use feedwater_insight::model::{self, Forecast, Model, Options as Run};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::super::{Failure, io_failure, print, print_json};
+use super::super::{CommandError, io_failure, print, print_json};
 use super::{Options, percent, within};
 
 /// Batches and samples that are simulated at least, if they are not too many for that.
@@ -79,7 +79,7 @@ impl Report {
     }
 }
 
-pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
+pub fn main(path: &Path, options: &Options) -> Result<(), CommandError> {
     let report = read(path)?;
     let hardware = hardware(options, report.sample_bytes())?;
     let measured: Model = serde_json::from_value(report.model)
@@ -134,7 +134,7 @@ pub fn main(path: &Path, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-fn read(path: &Path) -> Result<Report, Failure> {
+fn read(path: &Path) -> Result<Report, CommandError> {
     let failed = |error: std::io::Error| io_failure(path, &error);
     let text = file::read_text(path, MAX_BYTES).map_err(failed)?;
     serde_json::from_str(&text).map_err(|error| {
@@ -145,21 +145,21 @@ fn read(path: &Path) -> Result<Report, Failure> {
     })
 }
 
-fn misused(path: &Path, problem: &str) -> Failure {
-    Failure::Misused(format!("{}: {problem}", path.display()))
+fn misused(path: &Path, problem: &str) -> CommandError {
+    CommandError::Misused(format!("{}: {problem}", path.display()))
 }
 
 /// Where the model's own words do not say it, that the file or the options are at fault.
-fn in_terms_of_options(path: &Path, error: &Error) -> Failure {
+fn in_terms_of_options(path: &Path, error: &Error) -> CommandError {
     match error {
         Error { key, problem } if key == "sample_bytes" => {
-            Failure::Misused(format!("--sample-bytes: {problem}"))
+            CommandError::Misused(format!("--sample-bytes: {problem}"))
         }
         error => misused(path, &error.to_string()),
     }
 }
 
-fn hardware(options: &Options, sample_bytes: Option<f64>) -> Result<model::Hardware, Failure> {
+fn hardware(options: &Options, sample_bytes: Option<f64>) -> Result<model::Hardware, CommandError> {
     let asked = &options.hardware;
     let step = options.step_ms.map(|step| within("--step-ms", step, 0.0..=1e9)).transpose()?;
     let rate = |name: &str, rate: Option<f64>| match rate {
@@ -188,18 +188,18 @@ fn hardware(options: &Options, sample_bytes: Option<f64>) -> Result<model::Hardw
 fn pairs<T: std::str::FromStr>(
     option: &str,
     texts: &[String],
-) -> Result<Vec<(String, T)>, Failure> {
+) -> Result<Vec<(String, T)>, CommandError> {
     let pair = |text: &String| {
         let (name, value) = text.rsplit_once('=')?;
         Some((name.to_string(), value.trim().parse().ok()?))
     };
     let wrong =
-        |text: &String| Failure::Misused(format!("{option}: must be NAME=NUMBER, is {text}"));
+        |text: &String| CommandError::Misused(format!("{option}: must be NAME=NUMBER, is {text}"));
     texts.iter().map(|text| pair(text).ok_or_else(|| wrong(text))).collect()
 }
 
 /// Long enough to be steady, short enough to be quick.
-fn simulate(model: &Model, seed: u32) -> Result<Forecast, Failure> {
+fn simulate(model: &Model, seed: u32) -> Result<Forecast, CommandError> {
     let visits = u64::from(model.batch) * model.stages.len() as u64;
     let enough = BATCHES.max(SAMPLES / u64::from(model.batch.max(1)));
     let batches = (VISITS / visits.max(1)).clamp(20, enough) as u32;

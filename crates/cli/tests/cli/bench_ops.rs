@@ -85,7 +85,7 @@ fn every_step_of_the_chain_is_measured_alone_and_shares_add_up() {
     ];
     assert_eq!(names(&result), expected);
     assert_eq!((number(&result, "samples"), number(&result, "left_out")), (10.0, 0.0));
-    near(number(&result, "picture_megapixels"), 0.0048);
+    near(number(&result, "image_megapixels"), 0.0048);
     let why = result["gpu"].as_str().unwrap();
     assert!(why.starts_with("not measured: ") && why.contains("/nowhere/libcuda.so"), "{why}");
     assert!(result["device"].is_null());
@@ -153,7 +153,7 @@ fn placements_on_a_gpu_do_not_matter() {
 #[test]
 fn what_cannot_be_used_is_left_out_and_counted() {
     let dir = workplace("", CHAIN);
-    let pictures = |dir: &Path| {
+    let images = |dir: &Path| {
         let mut files: Vec<_> = fs::read_dir(dir.join("data"))
             .unwrap()
             .filter_map(|it| fs::read_dir(it.unwrap().path()).ok())
@@ -164,16 +164,16 @@ fn what_cannot_be_used_is_left_out_and_counted() {
         files.sort();
         files
     };
-    let files = pictures(dir.path());
+    let files = images(dir.path());
     assert_eq!(files.len(), 10);
-    fs::write(&files[3], b"no picture").unwrap();
+    fs::write(&files[3], b"no image").unwrap();
     let result = measured(dir.path(), &[]);
     assert_eq!((number(&result, "samples"), number(&result, "left_out")), (9.0, 1.0));
     let name = files[3].file_name().unwrap().to_str().unwrap();
     assert!(result["first_fault"].as_str().unwrap().contains(name), "{result}");
 
     for file in files {
-        fs::write(file, b"no picture").unwrap();
+        fs::write(file, b"no image").unwrap();
     }
     let output = bench_ops(dir.path(), &["pipeline.toml"]);
     let stderr = String::from_utf8_lossy(&output.stderr);

@@ -54,7 +54,7 @@ fn every_sample_passes_every_stage_once() {
     let read = after.stage(Stage::Read);
     let header = after.stage(Stage::Header);
     assert!(read.bytes > 0 && read.busy > 0 && header.latency.count() == header.count);
-    assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.pictures.is_empty());
+    assert!(after.pixels >= 16 * 64 && after.window_pixels > 0 && !after.images.is_empty());
     let all: f64 = profile.ring.occupancy.iter().sum();
     assert!((all - 1.0).abs() < 1e-9 && profile.ring.occupancy.len() == 4);
     assert!((0.0..=1.0).contains(&profile.consumer.readiness));

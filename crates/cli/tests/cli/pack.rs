@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::common::{jpeg, png, training};
 use feedwater::Error;
-use feedwater::error::Fault;
+use feedwater::error::DataError;
 use feedwater::geometry::Size;
 use feedwater::header::{Format, Header};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
@@ -27,7 +27,7 @@ fn settings(format: ShardFormat) -> Settings {
     Settings { format, shard_bytes: 6000, threads: 3, ..Settings::default() }
 }
 
-fn pictures() -> Vec<(Vec<u8>, i64)> {
+fn images() -> Vec<(Vec<u8>, i64)> {
     let labels = [3, -1, 0, i64::MAX, i64::MIN, 7, 7, 2, 1, 0, 5];
     let bytes = (0..).map(|i| match i % 3 {
         0 => png(i, 20 + i as u32, 14),
@@ -37,7 +37,7 @@ fn pictures() -> Vec<(Vec<u8>, i64)> {
 }
 
 fn source() -> Memory {
-    Memory::new(pictures()).unwrap()
+    Memory::new(images()).unwrap()
 }
 
 fn packed(source: &dyn Source, settings: &Settings) -> (TempDir, Manifest) {
@@ -82,7 +82,7 @@ fn files(root: &Path) -> Vec<(String, Vec<u8>)> {
 fn the_samples_are_those_of_the_source_byte_for_byte_in_its_order() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
         let (root, manifest) = packed(&source(), &settings(format));
-        assert_eq!(samples(&*open(format, root.path())), pictures());
+        assert_eq!(samples(&*open(format, root.path())), images());
         assert!(manifest.shards.len() > 2 && manifest.complete, "{manifest:?}");
         assert_eq!(manifest.shards.iter().map(|it| it.samples).sum::<u64>(), 11);
         assert_eq!(verify(root.path(), |_| {}).unwrap(), 11);
@@ -119,10 +119,10 @@ impl<S: Source> Source for Failing<S> {
     fn location(&self, index: u64) -> String {
         self.0.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         match index < self.1 {
             true => self.0.read(index, page, limit),
-            false => Err(Fault::new(feedwater::error::Reason::Unreadable, "taken away")),
+            false => Err(DataError::new(feedwater::error::Reason::Unreadable, "taken away")),
         }
     }
     fn version(&self, index: u64) -> Option<String> {
@@ -181,13 +181,13 @@ fn a_directory_of_another_source_or_other_settings_is_refused_with_the_differenc
         words.contains("shard_bytes was 6000, is 7000") && words.contains("--overwrite"),
         "{words}"
     );
-    let words = refused(&Memory::new(pictures()[..5].to_vec()).unwrap(), &same);
+    let words = refused(&Memory::new(images()[..5].to_vec()).unwrap(), &same);
     assert!(words.contains("samples was 11, is 5"), "{words}");
 }
 
 /// A folder of images in two classes, and the source that it is.
 fn folder(root: &Path) -> Directory {
-    for (number, (bytes, _)) in pictures().into_iter().enumerate() {
+    for (number, (bytes, _)) in images().into_iter().enumerate() {
         let class = root.join(format!("class{}", number / 6));
         fs::create_dir_all(&class).unwrap();
         fs::write(class.join(format!("{number:02}.jpg")), bytes).unwrap();
@@ -312,15 +312,15 @@ fn a_source_that_was_only_touched_or_has_changed_behind_what_was_packed_is_gone_
 #[test]
 fn a_source_without_versions_is_compared_by_its_bytes() {
     let (root, _) = packed(&source(), &settings(ShardFormat::WebDataset));
-    let mut pictures = pictures();
-    pictures[4].0.push(0);
-    let other = Memory::new(pictures.clone()).unwrap();
+    let mut images = images();
+    images[4].0.push(0);
+    let other = Memory::new(images.clone()).unwrap();
     let same = settings(ShardFormat::WebDataset);
     let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
     assert!(refused.contains("sample 4 (memory[4])"), "{refused}");
-    pictures[4].0.pop();
-    pictures[6].1 += 1;
-    let other = Memory::new(pictures).unwrap();
+    images[4].0.pop();
+    images[6].1 += 1;
+    let other = Memory::new(images).unwrap();
     let refused = pack(&other, root.path(), &same, |_| {}).unwrap_err().to_string();
     assert!(refused.contains("sample 6 (memory[6]) had label 7, has label 8"), "{refused}");
 }
@@ -380,7 +380,7 @@ impl Source for Meanwhile<'_> {
     fn location(&self, index: u64) -> String {
         self.0.location(index)
     }
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         if index == 0 {
             let second = pack(&self.0, self.1, &settings(ShardFormat::WebDataset), |_| {});
             *self.2.lock().unwrap() = second.err();
@@ -449,10 +449,10 @@ fn a_pack_that_is_killed_leaves_no_lock_and_is_gone_on_with() {
 
 #[test]
 fn a_sample_that_cannot_be_used_is_an_error_or_is_left_out_and_counted() {
-    let mut pictures = pictures();
-    pictures[2].0 = b"text".to_vec();
-    pictures[10].0 = Vec::new();
-    let source = Memory::new(pictures.clone()).unwrap();
+    let mut images = images();
+    images[2].0 = b"text".to_vec();
+    images[10].0 = Vec::new();
+    let source = Memory::new(images.clone()).unwrap();
     let root = tempfile::tempdir().unwrap();
     let strict = settings(ShardFormat::WebDataset);
     let error = pack(&source, root.path(), &strict, |_| {}).unwrap_err();
@@ -462,21 +462,21 @@ fn a_sample_that_cannot_be_used_is_an_error_or_is_left_out_and_counted() {
     let indices: Vec<u64> = manifest.skipped_first.iter().map(|it| it.index).collect();
     assert_eq!(indices, [2, 10]);
     for index in [10, 2] {
-        pictures.remove(index);
+        images.remove(index);
     }
-    assert_eq!(samples(&*open(ShardFormat::WebDataset, root.path())), pictures);
+    assert_eq!(samples(&*open(ShardFormat::WebDataset, root.path())), images);
     assert_eq!(verify(root.path(), |_| {}).unwrap(), 9);
 }
 
 #[test]
-fn verifying_finds_every_changed_byte_of_a_picture_or_label_and_missing_shards() {
+fn verifying_finds_every_changed_byte_of_an_image_or_label_and_missing_shards() {
     for format in [ShardFormat::WebDataset, ShardFormat::TfRecord] {
         let (root, manifest) = packed(&source(), &settings(format));
         let path = root.path().join(&manifest.shards[0].name);
         let whole = fs::read(&path).unwrap();
-        let picture = pictures()[0].0.clone();
-        let start = whole.windows(picture.len()).position(|it| it == picture).unwrap();
-        for place in [start, start + picture.len() / 2, start + picture.len() - 1] {
+        let image = images()[0].0.clone();
+        let start = whole.windows(image.len()).position(|it| it == image).unwrap();
+        for place in [start, start + image.len() / 2, start + image.len() - 1] {
             let mut damaged = whole.clone();
             damaged[place] ^= 1;
             fs::write(&path, &damaged).unwrap();
@@ -498,7 +498,7 @@ fn presized(bytes: &[u8], shorter: u32) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn small_pictures_are_kept_and_others_become_upright_jpegs_with_the_shorter_side_asked_for() {
+fn small_images_are_kept_and_others_become_upright_jpegs_with_the_shorter_side_asked_for() {
     assert_eq!(presized(&jpeg(1, 60, 40), 40), None);
     let header = Header::parse(&presized(&png(1, 90, 61), 40).unwrap()).unwrap();
     // int(40 * 90 / 61), as Pillow and torchvision round.
@@ -523,7 +523,7 @@ fn resized(bytes: &[u8], size: Size) -> Vec<u8> {
 }
 
 #[test]
-fn smaller_pictures_are_the_operators_and_turned_ones_stand_upright() {
+fn smaller_images_are_the_operators_and_turned_ones_stand_upright() {
     let upright = jpeg(5, 120, 80);
     assert!(presized(&upright, 40).unwrap() == resized(&upright, Size::new(60, 40)));
     // The same file with an EXIF orientation: a quarter turn.
@@ -536,9 +536,9 @@ fn smaller_pictures_are_the_operators_and_turned_ones_stand_upright() {
 }
 
 #[test]
-fn the_gain_is_measured_on_the_pictures_that_would_become_smaller() {
-    let pictures = (0..6).map(|i| (jpeg(i, 640, 480), 0)).chain([(b"text".to_vec(), 0)]).collect();
-    let source = Memory::new(pictures).unwrap();
+fn the_gain_is_measured_on_the_images_that_would_become_smaller() {
+    let images = (0..6).map(|i| (jpeg(i, 640, 480), 0)).chain([(b"text".to_vec(), 0)]).collect();
+    let source = Memory::new(images).unwrap();
     let presize = Some(Presize { shorter: 48, quality: 85 });
     let wanted = Settings { presize, ..Settings::default() };
     let gain = gain(&source, &wanted, &training(), 100).unwrap();
@@ -589,7 +589,7 @@ fn the_command_packs_verifies_and_says_how_to_read_it() {
     let (code, text, _) = run(&["data", "out", "--shorter", "32", "--format", "tfrecord"]);
     assert_eq!(code, Some(0));
     for words in [
-        "presizing 12 pictures",
+        "presizing 12 images",
         "packed    12 samples in 1 shards",
         "verified  12",
         "tfrecord = \"out\"",

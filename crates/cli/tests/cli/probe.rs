@@ -47,7 +47,7 @@ fn everything_is_counted_once_whatever_the_number_of_threads() {
     assert_eq!(report.pixels, 300 * 200 + 64 * 48 + 200);
     let sizes: Vec<u64> = report.sizes.iter().map(|it| it.images).collect();
     assert_eq!(sizes, [2, 1, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(report.routes, counts(&[("hardware", 1), ("host", 1), ("cpu", 1)]));
+    assert_eq!(report.routes, counts(&[("nvjpeg-hardware", 1), ("nvjpeg-hybrid", 1), ("cpu", 1)]));
     assert_eq!(report.cpu_because, counts(&[("not a JPEG", 1)]));
     assert_eq!(report.labels, BTreeMap::from([(-1, 1), (0, 2), (1, 3)]));
     assert_eq!(report.faults, counts(&[("truncated", 1), ("empty", 1), ("unsupported", 1)]));
@@ -151,7 +151,7 @@ fn every_format_is_known() {
 }
 
 #[test]
-fn a_folder_is_what_its_own_files_are_else_a_directory_of_pictures() {
+fn a_folder_is_what_its_own_files_are_else_a_directory_of_images() {
     assert_eq!(key(folder(&["train-000000.tar", "train-000001.tar"]).path()), "webdataset");
     assert_eq!(key(folder(&["train-00000-of-00002"]).path()), "tfrecord");
     assert_eq!(key(folder(&["0.jpg", "1.jpg"]).path()), "directory");

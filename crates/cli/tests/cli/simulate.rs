@@ -95,7 +95,7 @@ fn variance_and_desynchronisation_remove_the_halts_and_not_the_loss() {
 }
 
 #[test]
-fn a_picture_shows_loaders_queue_and_stalls() {
+fn an_image_shows_loaders_queue_and_stalls() {
     let dir = TempDir::new().unwrap();
     let text = done(dir.path(), &["--cv", "0"]);
     let lines: Vec<&str> = text.lines().collect();

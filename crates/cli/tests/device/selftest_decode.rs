@@ -177,20 +177,20 @@ fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
     for Check { name, result, detail } in &checks {
         assert_eq!(*result, Outcome::Pass, "{name}: {detail}");
     }
-    for route in ["hardware", "cuda", "host", "cpu"] {
+    for route in ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"] {
         let sorts = ["4:4:4", "4:2:2", "4:2:0", "4:4:0", "gray"];
         let sorts = sorts.map(|sort| format!("sampling={sort}")).into_iter();
         for sort in sorts.chain(["progressive".into(), "restart-markers".into()]) {
             let words = detail(&checks, &format!("gpu/decode/route={route}/{sort}"));
             assert!(words.contains("within 0 levels of the CPU"), "{route} {sort}: {words}");
-            let left = sort == "progressive" && ["hardware", "cuda"].contains(&route);
+            let left = sort == "progressive" && ["nvjpeg-hardware", "nvjpeg-gpu"].contains(&route);
             assert_eq!(words.contains("so made on the CPU"), left, "{route} {sort}: {words}");
         }
         for sort in ["odd", "damaged"] {
             detail(&checks, &format!("gpu/files/route={route}/{sort}"));
         }
     }
-    for route in ["hardware", "cpu"] {
+    for route in ["nvjpeg-hardware", "cpu"] {
         let words = detail(&checks, &format!("gpu/decode/route={route}/prescale"));
         assert!(words.starts_with("within 0 levels"), "{words}");
     }
@@ -221,7 +221,7 @@ fn what_the_engines_do_is_told_and_their_absence_is_no_failure() {
     machine.hardware_engines(0);
     let gpu = found();
     for check in hazard::checks(&gpu).iter().chain(&decoding(&gpu)) {
-        let skipped = check.name.contains("hazard") || is_of(check, "hardware");
+        let skipped = check.name.contains("hazard") || is_of(check, "nvjpeg-hardware");
         let expected = if skipped { Outcome::Skip } else { Outcome::Pass };
         assert_eq!(check.result, expected, "{}: {}", check.name, check.detail);
         assert!(!skipped || check.detail.contains("finds none on this GPU"), "{}", check.detail);

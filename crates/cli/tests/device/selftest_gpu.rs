@@ -84,7 +84,7 @@ height = 29
 "#;
 
 #[test]
-fn kernels_pass_bit_for_bit_and_a_pattern_is_no_picture() {
+fn kernels_pass_bit_for_bit_and_a_pattern_is_no_image() {
     let dir = workplace(NORMALIZE);
     let args = ["selftest", "--require-gpu", "--json"];
     let result = json(&feedwater(dir.path(), &args, &[]), 1);
@@ -105,7 +105,7 @@ fn kernels_pass_bit_for_bit_and_a_pattern_is_no_picture() {
     // A rate for each route, and for all together.
     let rates = result["throughput"].as_array().unwrap();
     let routes: Vec<_> = rates.iter().map(|rate| rate["route"].as_str().unwrap()).collect();
-    assert_eq!(routes, ["hardware", "cuda", "host", "cpu", "balanced"]);
+    assert_eq!(routes, ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu", "balanced"]);
     for rate in rates {
         let [rate, images, seconds] =
             ["images_per_second", "images", "seconds"].map(|key| rate[key].as_f64().unwrap());
@@ -163,7 +163,7 @@ fn is_balanced(name: &str) -> bool {
 /// How many samples a route has decoded, whichever.
 fn decoded(result: &Value) -> u64 {
     let count = |route: &str| result["outcomes"][route].as_u64().unwrap();
-    ["hardware", "cuda", "host", "cpu"].map(count).iter().sum()
+    ["nvjpeg-hardware", "nvjpeg-gpu", "nvjpeg-hybrid", "cpu"].map(count).iter().sum()
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn run_names_the_device_and_its_memory() {
     assert_eq!(result["device_reason"], "gpu 0: Simulated device (sm_90)");
     assert_eq!(result["images"], 20);
     assert_eq!(decoded(&result), 20);
-    assert_eq!(result["finished_on_cpu"], serde_json::json!({}));
+    assert_eq!(result["cpu_fallback"], serde_json::json!({}));
     let [predicted, peak] =
         ["predicted", "peak"].map(|it| result[format!("device_bytes_{it}")].as_u64().unwrap());
     // nvJPEG may leave some of its rows unused.
@@ -248,7 +248,7 @@ fn a_gpu_that_is_not_there_is_a_failure_where_it_is_asked_for() {
         assert!(stderr.contains("no-driver.so") && stderr.lines().count() == 1, "{stderr}");
         assert_eq!(stdout, "", "{args:?} does nothing before");
     }
-    assert!(!dir.path().join("cache").exists(), "no pictures are made for nothing");
+    assert!(!dir.path().join("cache").exists(), "no images are made for nothing");
 
     let (stdout, _) = without_gpu(dir.path(), &["run", "pipeline.toml"], 0);
     let line = format!("device    cpu ({MISSING}, see feedwater doctor)");

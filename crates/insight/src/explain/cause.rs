@@ -24,7 +24,7 @@ pub enum Cause {
     /// Decoding on the host.
     Decoding,
     /// Decoding on the host of images that are far larger than what is made of them.
-    HugePictures,
+    HugeImages,
     /// The operators on the host.
     Transforming,
     /// Copying to the device.
@@ -60,7 +60,7 @@ impl Cause {
             Cause::Storage => "the storage limits: it serves no more reads at a time",
             Cause::Header => "parsing headers and planning limits",
             Cause::Decoding => "host decoding limits",
-            Cause::HugePictures => "host decoding of far too large pictures limits",
+            Cause::HugeImages => "host decoding of far too large images limits",
             Cause::Transforming => "the operators on the host limit",
             Cause::Upload => "copying to the device limits",
             Cause::DeviceDecoding => "decoding on the device limits",
@@ -199,7 +199,7 @@ fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     match name.as_deref() {
         Some("read") => Cause::Reading,
         Some("header") => Cause::Header,
-        Some("decode") if profile.data.mean_pixels > HUGE * wanted => Cause::HugePictures,
+        Some("decode") if profile.data.mean_pixels > HUGE * wanted => Cause::HugeImages,
         Some("decode") => Cause::Decoding,
         Some("upload") => Cause::Upload,
         Some("device_decode") => Cause::DeviceDecoding,

@@ -201,12 +201,12 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
 fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let shorter = (f64::from(setup.width.max(setup.height)) * 8.0 / 7.0 / 8.0).round() * 8.0;
-    let pictures = &profile.data.pictures;
+    let images = &profile.data.images;
     let (mut before, mut after) = (0.0, 0.0);
-    for picture in pictures {
-        let side = f64::from(picture.width.min(picture.height)).max(1.0);
-        before += picture.bytes as f64;
-        after += picture.bytes as f64 * (shorter / side).min(1.0).powi(2);
+    for image in images {
+        let side = f64::from(image.width.min(image.height)).max(1.0);
+        before += image.bytes as f64;
+        after += image.bytes as f64 * (shorter / side).min(1.0).powi(2);
     }
     let share = after / before;
     (setup.presize.is_none() && before > 0.0 && share < 0.8).then(|| {

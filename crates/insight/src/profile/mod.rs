@@ -123,7 +123,8 @@ pub struct Data {
     /// Mean number of other reads in flight when one begins.
     pub read_others: f64,
     /// Some of the images that were met since the loader was built.
-    pub pictures: Vec<Seen>,
+    #[serde(alias = "pictures")]
+    pub images: Vec<Seen>,
 }
 
 /// What all threads did in a stage.
@@ -161,10 +162,11 @@ pub struct StageProfile {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteProfile {
-    /// `hardware`, `cuda`, `host` or `cpu`.
+    /// `nvjpeg-hardware`, `nvjpeg-gpu`, `nvjpeg-hybrid` or `cpu`.
     pub route: String,
     /// Images that were finished, those of batches ahead of the consumer included.
-    pub pictures: u64,
+    #[serde(alias = "pictures")]
+    pub images: u64,
     /// Of those that all routes finished; 0 where none was.
     pub share: f64,
     /// The share of the time in which its places were taken.

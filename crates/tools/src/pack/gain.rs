@@ -46,7 +46,7 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
     let looks = looks.min(source.len());
     for look in 0..looks {
         let index = (u128::from(look) * u128::from(source.len()) / u128::from(looks)) as u64;
-        let Ok(smaller) = maker.make(index).picture else { continue };
+        let Ok(smaller) = maker.make(index).image else { continue };
         if source.read(index, &mut page, settings.limits.max_file_bytes).is_ok() {
             before.push((page.bytes().to_vec(), -1));
             after.push((smaller.bytes, -1));

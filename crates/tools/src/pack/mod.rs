@@ -19,7 +19,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use feedwater::error::{Error, Fault, Reason, Result, SampleError};
+use feedwater::error::{DataError, Error, Reason, Result, SampleError};
 use feedwater::header::{Format, Header};
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, SampleMemory};
@@ -183,10 +183,10 @@ fn write(
     let mut writer: Option<ShardWriter> = None;
     let (mut skipped, mut origins) = (Vec::new(), Vec::new());
     for index in manifest.shards.last().map_or(0, |shard| shard.end)..source.len() {
-        let Sample { origin, picture } = next()?;
+        let Sample { origin, image } = next()?;
         origins.push(origin);
-        match picture {
-            Ok(Picture { bytes, extension }) => {
+        match image {
+            Ok(EncodedImage { bytes, extension }) => {
                 let writer = match &mut writer {
                     Some(writer) => writer,
                     None => {
@@ -227,7 +227,7 @@ fn write(
 }
 
 /// One sample, ready to be written.
-struct Picture {
+struct EncodedImage {
     bytes: Vec<u8>,
     extension: &'static str,
 }
@@ -235,7 +235,7 @@ struct Picture {
 /// What a sample was in the source, and what becomes of it.
 struct Sample {
     origin: Origin,
-    picture: Result<Picture, Fault>,
+    image: Result<EncodedImage, DataError>,
 }
 
 /// Makes samples; one per thread.
@@ -259,11 +259,11 @@ impl<'a> Maker<'a> {
     fn make(&mut self, index: u64) -> Sample {
         let limit = self.limits.max_file_bytes;
         let (origin, read) = Origin::read(self.source, index, &mut self.page, limit);
-        Sample { origin, picture: read.and_then(|()| self.picture()) }
+        Sample { origin, image: read.and_then(|()| self.image()) }
     }
 
     /// The image of the sample that was read.
-    fn picture(&mut self) -> Result<Picture, Fault> {
+    fn image(&mut self) -> Result<EncodedImage, DataError> {
         let bytes = self.page.bytes();
         let header = Header::parse_as(bytes, self.strict)?;
         self.limits.check_size(header.size)?;
@@ -278,7 +278,7 @@ impl<'a> Maker<'a> {
                 self.room.give_back();
             }
             if let Some(bytes) = made? {
-                return Ok(Picture { bytes, extension: "jpg" });
+                return Ok(EncodedImage { bytes, extension: "jpg" });
             }
         }
         let extension = match header.format {
@@ -293,9 +293,9 @@ impl<'a> Maker<'a> {
             // `Format::Pixels` is what caches hold; no file's header says so.
             other => {
                 let problem = format!("a {} has no file name extension here", other.name());
-                return Err(Fault::new(Reason::Unsupported, problem));
+                return Err(DataError::new(Reason::Unsupported, problem));
             }
         };
-        Ok(Picture { bytes: bytes.to_vec(), extension })
+        Ok(EncodedImage { bytes: bytes.to_vec(), extension })
     }
 }

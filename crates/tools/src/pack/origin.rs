@@ -14,7 +14,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use super::{Manifest, Settings};
-use feedwater::error::{Error, Fault, Result};
+use feedwater::error::{DataError, Error, Result};
 use feedwater::file;
 use feedwater::source::{HostPage, Source};
 
@@ -47,7 +47,7 @@ impl Origin {
         index: u64,
         page: &mut HostPage,
         limit: u64,
-    ) -> (Self, Result<(), Fault>) {
+    ) -> (Self, Result<(), DataError>) {
         // Before the bytes: a file that changes in between has another version the next time.
         let version = source.version(index);
         let read = source.read(index, page, limit);

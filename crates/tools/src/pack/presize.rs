@@ -4,7 +4,7 @@ use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
 
 use feedwater::decode::HostDecoder;
-use feedwater::error::{Error, Fault, Reason, Result};
+use feedwater::error::{DataError, Error, Reason, Result};
 use feedwater::header::{Header, memory_bytes};
 use feedwater::op::{Operator, Resize};
 use feedwater::plan::SampleMemory;
@@ -70,7 +70,7 @@ impl Presizer {
 
     /// The smaller image as a JPEG, or `None` where the image is small enough. An image that is wide or high beyond
     /// what a JPEG can be (65535) after that is a fault.
-    pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, Fault> {
+    pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, DataError> {
         if !self.full_decoder.resizes(header) {
             return Ok(None);
         }
@@ -78,7 +78,7 @@ impl Presizer {
         let (Ok(width), Ok(height)) = (u16::try_from(size.width), u16::try_from(size.height))
         else {
             let problem = format!("would be {size} pixels, a JPEG has at most 65535 a side");
-            return Err(Fault::new(Reason::Unsupported, problem));
+            return Err(DataError::new(Reason::Unsupported, problem));
         };
         let (_, pixels) = self.full_decoder.decode(bytes, header, &mut self.decoder)?;
         let mut jpeg = Vec::new();
@@ -87,7 +87,7 @@ impl Presizer {
         let encoded = encoder.encode(&pixels, width, height, ColorType::Rgb);
         self.full_decoder.give_back(pixels);
         encoded.map(|()| Some(jpeg)).map_err(|error| {
-            Fault::new(Reason::Unsupported, format!("cannot be encoded again: {error}"))
+            DataError::new(Reason::Unsupported, format!("cannot be encoded again: {error}"))
         })
     }
 }

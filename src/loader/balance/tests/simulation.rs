@@ -7,15 +7,15 @@ use std::time::{Duration, Instant};
 use crate::plan::Route;
 use crate::random::{SampleKey, SampleRng};
 
-use super::super::{Balancer, PictureWork, RouteQueue, Ticket};
+use super::super::{Balancer, ImageWork, RouteQueue, Ticket};
 
-pub const ROUTES: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
+pub const ROUTES: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
 
 /// An engine of known speed: so many seconds an image, a byte and a pixel, in each of its places.
 #[derive(Clone, Copy, Debug)]
 pub struct Engine {
     pub places: usize,
-    pub picture: f64,
+    pub image: f64,
     pub byte: f64,
     pub pixel: f64,
     /// Images that are taken and end together in one call, and what a call costs besides. 1 where each is alone.
@@ -27,9 +27,9 @@ pub struct Engine {
 }
 
 impl Engine {
-    pub fn new(places: usize, picture: f64, byte: f64, pixel: f64) -> Self {
+    pub fn new(places: usize, image: f64, byte: f64, pixel: f64) -> Self {
         let capacity = USUAL.pages;
-        Self { places, picture, byte, pixel, group: 1, call: 0.0, capacity, later: (f64::MAX, 1.0) }
+        Self { places, image, byte, pixel, group: 1, call: 0.0, capacity, later: (f64::MAX, 1.0) }
     }
 
     pub fn batched(self, group: usize, call: f64) -> Self {
@@ -44,46 +44,39 @@ impl Engine {
         }
     }
 
-    pub fn seconds(&self, picture: &Picture, now: f64) -> f64 {
-        let PictureWork { pixels, bytes, .. } = picture.work;
+    pub fn seconds(&self, image: &Image, now: f64) -> f64 {
+        let ImageWork { pixels, bytes, .. } = image.work;
         let slower = if now >= self.later.0 { self.later.1 } else { 1.0 };
-        let plain = self.picture + bytes as f64 * self.byte + pixels as f64 * self.pixel;
-        plain * picture.trouble * slower
+        let plain = self.image + bytes as f64 * self.byte + pixels as f64 * self.pixel;
+        plain * image.trouble * slower
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Picture {
-    pub work: PictureWork,
+pub struct Image {
+    pub work: ImageWork,
     /// How many times longer than others of its size it takes.
     pub trouble: f64,
 }
 
 /// Sizes with a heavy tail: half around 0.19 megapixels, one in twenty above 3, the largest 24.
-pub fn pictures(count: usize, seed: u64) -> Vec<Picture> {
-    let picture = |index: usize| {
+pub fn images(count: usize, seed: u64) -> Vec<Image> {
+    let image = |index: usize| {
         let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index: index as u64 }, 0);
         let pixels = (130_000.0 / (1.0 - rng.uniform()).powf(1.05)).min(24e6);
         let bytes = pixels * rng.between(0.3, 0.8);
         let window = pixels * rng.between(0.1, 1.0);
-        let work = PictureWork {
-            pixels: pixels as u64,
-            window_pixels: window as u64,
-            bytes: bytes as u64,
-        };
-        Picture { work, trouble: rng.between(0.8, 1.25) }
+        let work =
+            ImageWork { pixels: pixels as u64, window_pixels: window as u64, bytes: bytes as u64 };
+        Image { work, trouble: rng.between(0.8, 1.25) }
     };
-    (0..count).map(picture).collect()
+    (0..count).map(image).collect()
 }
 
 /// Who says where the next image goes.
 pub trait Choice {
-    fn choose(
-        &mut self,
-        free: &[bool],
-        picture: &Picture,
-        now: f64,
-    ) -> Option<(usize, Option<Ticket>)>;
+    fn choose(&mut self, free: &[bool], image: &Image, now: f64)
+    -> Option<(usize, Option<Ticket>)>;
     fn finish(&mut self, _: Option<Ticket>, _: f64) {}
 }
 
@@ -113,11 +106,11 @@ impl Choice for Balanced {
     fn choose(
         &mut self,
         free: &[bool],
-        picture: &Picture,
+        image: &Image,
         now: f64,
     ) -> Option<(usize, Option<Ticket>)> {
         let allowed = |route| self.allowed[lane_of(route)];
-        let ticket = self.balancer.choose(allowed, picture.work, self.at(now))?;
+        let ticket = self.balancer.choose(allowed, image.work, self.at(now))?;
         let queue = lane_of(ticket.route());
         assert!(free[queue], "no more than the queue's capacity");
         assert!(self.allowed[queue], "only routes that are allowed");
@@ -136,7 +129,7 @@ struct Fixed {
 }
 
 impl Choice for Fixed {
-    fn choose(&mut self, free: &[bool], _: &Picture, _: f64) -> Option<(usize, Option<Ticket>)> {
+    fn choose(&mut self, free: &[bool], _: &Image, _: f64) -> Option<(usize, Option<Ticket>)> {
         let total: f64 = self.given.iter().sum::<f64>() + 1.0;
         let behind = |queue: usize| self.shares[queue] * total - self.given[queue];
         let queue = (0..self.shares.len()).max_by(|&a, &b| behind(a).total_cmp(&behind(b)))?;
@@ -176,7 +169,7 @@ pub struct Outcome {
 
 /// An image on its way.
 struct Running {
-    picture: usize,
+    image: usize,
     begun: f64,
     ticket: Option<Ticket>,
 }
@@ -184,7 +177,7 @@ struct Running {
 /// An engine at work, in its own time: what is over is seen by nobody until somebody looks.
 struct Working<'a> {
     engine: Engine,
-    pictures: &'a [Picture],
+    images: &'a [Image],
     waiting: VecDeque<Running>,
     /// End and images of each call.
     calls: Vec<(f64, Vec<Running>)>,
@@ -194,9 +187,9 @@ struct Working<'a> {
 }
 
 impl<'a> Working<'a> {
-    fn new(engine: Engine, pictures: &'a [Picture]) -> Self {
+    fn new(engine: Engine, images: &'a [Image]) -> Self {
         let (waiting, calls, over) = (VecDeque::new(), Vec::new(), Vec::new());
-        Self { engine, pictures, waiting, calls, over, taken: 0 }
+        Self { engine, images, waiting, calls, over, taken: 0 }
     }
 
     /// Ends and begins calls in the order of their times, up to now.
@@ -222,8 +215,7 @@ impl<'a> Working<'a> {
             let content: Vec<Running> =
                 self.waiting.drain(..group.min(self.waiting.len())).collect();
             let begin = content.iter().fold(since, |begin, it| begin.max(it.begun));
-            let works =
-                content.iter().map(|it| self.engine.seconds(&self.pictures[it.picture], begin));
+            let works = content.iter().map(|it| self.engine.seconds(&self.images[it.image], begin));
             // The engine's places share the images of a group.
             let shared = if group > 1 { places as f64 } else { 1.0 };
             self.calls.push((begin + call + works.sum::<f64>() / shared, content));
@@ -234,40 +226,40 @@ impl<'a> Working<'a> {
 /// Runs all images through the engines.
 pub fn simulate(
     engines: &[Engine],
-    pictures: &[Picture],
+    images: &[Image],
     choice: &mut impl Choice,
     around: Surroundings,
 ) -> Outcome {
-    let mut working: Vec<Working> = engines.iter().map(|&it| Working::new(it, pictures)).collect();
-    let mut outcome = Outcome { latencies: vec![0.0; pictures.len()], ..Outcome::default() };
+    let mut working: Vec<Working> = engines.iter().map(|&it| Working::new(it, images)).collect();
+    let mut outcome = Outcome { latencies: vec![0.0; images.len()], ..Outcome::default() };
     let (mut now, mut next, mut done, mut looked, mut idle) = (0.0, 0, 0, 0.0, 0.0);
-    while done < pictures.len() {
+    while done < images.len() {
         working.iter_mut().for_each(|engine| engine.run(now));
         let idles = |it: &Working| it.waiting.is_empty() && it.calls.is_empty();
         let has_queue = |it: &Working| it.waiting.len() > 2 * it.engine.queue(Route::Cpu).parallel;
-        if next < pictures.len() && working.iter().any(idles) && working.iter().any(has_queue) {
+        if next < images.len() && working.iter().any(idles) && working.iter().any(has_queue) {
             idle += around.read;
         }
         if now >= looked + around.look {
             looked = now;
             for engine in &mut working {
                 for (end, running) in engine.over.drain(..) {
-                    outcome.latencies[running.picture] = end - running.begun;
+                    outcome.latencies[running.image] = end - running.begun;
                     choice.finish(running.ticket, now);
                     engine.taken -= 1;
                     done += 1;
-                    if done + 200 == pictures.len() {
+                    if done + 200 == images.len() {
                         outcome.rate = done as f64 / now;
                     }
                 }
             }
         }
         let in_flight: usize = working.iter().map(|it| it.taken).sum();
-        if next < pictures.len() && in_flight < around.pages {
+        if next < images.len() && in_flight < around.pages {
             let free: Vec<bool> = working.iter().map(|it| it.taken < it.engine.capacity).collect();
-            if let Some((queue, ticket)) = choice.choose(&free, &pictures[next], now) {
+            if let Some((queue, ticket)) = choice.choose(&free, &images[next], now) {
                 working[queue].taken += 1;
-                working[queue].waiting.push_back(Running { picture: next, begun: now, ticket });
+                working[queue].waiting.push_back(Running { image: next, begun: now, ticket });
                 outcome.queues.push(queue);
                 next += 1;
             }
@@ -279,14 +271,10 @@ pub fn simulate(
 }
 
 /// The rate of the best fixed share, and the share.
-pub fn best_fixed(
-    engines: &[Engine],
-    pictures: &[Picture],
-    around: Surroundings,
-) -> (f64, Vec<f64>) {
+pub fn best_fixed(engines: &[Engine], images: &[Image], around: Surroundings) -> (f64, Vec<f64>) {
     let rate = |shares: &[f64]| {
         let mut fixed = Fixed { shares: shares.to_vec(), given: vec![0.0; shares.len()] };
-        simulate(engines, pictures, &mut fixed, around).rate
+        simulate(engines, images, &mut fixed, around).rate
     };
     let mut best = (0.0, Vec::new());
     let mut consider = |first: f64, second: f64| {

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 use bytemuck::{Pod, Zeroable};
 
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
@@ -93,7 +93,7 @@ impl Passes {
         columns: Axis<'_>,
         rows: Axis<'_>,
         input: Roi,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), DataError> {
         let it = passes.get_or_insert_with(|| Self::new(path));
         it.path = path;
         let read = columns.inputs();

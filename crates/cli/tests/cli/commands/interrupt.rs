@@ -108,7 +108,7 @@ fn what_is_written_when_a_signal_comes_is_whole_or_absent() {
     let child = start(dir.path(), &["synth", "set", "--images", "1000000", "--classes", "1"]);
     let folder = dir.path().join("set/class000");
     let files = || fs::read_dir(&folder).map_or(0, |entries| entries.count());
-    wait_until("pictures are made", || files() > 2);
+    wait_until("images are made", || files() > 2);
     send(&child, Signal::TERM);
     let (status, _, stderr) = ended(child);
     assert_eq!(status, Some(143));

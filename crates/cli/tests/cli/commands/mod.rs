@@ -434,8 +434,8 @@ fn synth_makes_the_set_that_the_library_makes() {
     let result = json(dir.path(), &args);
     assert_eq!(result["images"], 5);
     let file = fs::read(dir.path().join("set/class001/0000003.jpg")).unwrap();
-    let picture = synth::picture(9, 3, 40, 30);
-    assert_eq!(file, synth::encode(&picture, 40, 30, 80, true).unwrap());
+    let image = synth::image(9, 3, 40, 30);
+    assert_eq!(file, synth::encode(&image, 40, 30, 80, true).unwrap());
     assert!(done(dir.path(), &["synth", "set", "--images", "2"]).contains("2 images of 500x375"));
 }
 
@@ -480,12 +480,12 @@ fn selftest_names_its_checks_and_counts_them() {
 }
 
 #[test]
-fn demo_keeps_its_pictures_and_shows_the_first_batch() {
+fn demo_keeps_its_images_and_shows_the_first_batch() {
     let dir = tempfile::tempdir().unwrap();
     let args = ["demo", "--images", "6", "--device", "cpu"];
     let first = done(dir.path(), &args);
     let data = dir.path().join("cache/synth-6");
-    assert!(first.contains(&format!("making    6 pictures in {}", data.display())), "{first}");
+    assert!(first.contains(&format!("making    6 images in {}", data.display())), "{first}");
     for words in [
         "device",
         "images/s",
@@ -505,7 +505,7 @@ fn demo_keeps_its_pictures_and_shows_the_first_batch() {
     let sheet = second["sheet"].as_str().unwrap();
     assert_eq!(fs::read(sheet).unwrap()[..4], *b"\x89PNG");
     let kept = fs::metadata(data.join("class000/0000000.jpg")).unwrap().modified().unwrap();
-    assert_eq!(kept, made, "the pictures are made once");
+    assert_eq!(kept, made, "the images are made once");
 }
 
 #[test]

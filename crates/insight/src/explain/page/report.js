@@ -286,7 +286,7 @@
     ['decode.prescale', yes(setup.prescale)], ['cache.encoded', given(setup.cache_encoded, size)],
     ['cache.decoded', given(setup.cache_decoded, size)], ['cache.presize', given(setup.presize, String)],
     ['samples', count(data.samples)], ['samples of an epoch', count(data.epoch_samples)], ['mean file', size(data.mean_bytes)],
-    ['mean picture', `${(data.mean_pixels / 1e6).toPrecision(3)} megapixels`],
+    ['mean image', `${(data.mean_pixels / 1e6).toPrecision(3)} megapixels`],
     ['mean decoded window', `${(data.mean_window_pixels / 1e6).toPrecision(3)} megapixels`],
     ['measured for', time(profile.seconds)], ['images, batches', `${count(profile.images)}, ${count(profile.batches)}`],
   ];

@@ -57,7 +57,7 @@ const PATIENCE: u32 = 4;
 
 /// A window with its reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AheadDecision {
+pub struct PrefetchDecision {
     /// Batches that the consumer had taken.
     pub batch: u64,
     /// Samples that are fetched ahead.
@@ -70,7 +70,7 @@ pub struct AheadDecision {
 
 /// Chooses the window; see the module's text. Time is an argument, and there is no chance in it.
 #[derive(Debug)]
-pub struct ReadAhead {
+pub struct PrefetchDepth {
     most: usize,
     window: usize,
     /// Places that are handed out before anything is measured.
@@ -127,7 +127,7 @@ struct Trial {
     rate: f64,
 }
 
-impl ReadAhead {
+impl PrefetchDepth {
     /// Begins with the most, of which there is at least one.
     pub fn new(most: usize) -> Self {
         let most = most.max(1);
@@ -172,7 +172,7 @@ impl ReadAhead {
     }
 
     /// The consumer has a further batch. Gives the next window, where it is another one or is to stay from now on.
-    pub fn batch(&mut self, taken: &TakenBatch) -> Option<AheadDecision> {
+    pub fn batch(&mut self, taken: &TakenBatch) -> Option<PrefetchDecision> {
         let TakenBatch { samples, now, waited, begun, workers, alone } = *taken;
         self.batches += 1;
         if self.workers != workers {
@@ -218,7 +218,7 @@ impl ReadAhead {
         self.workers.clamp(1, self.most)
     }
 
-    fn decide(&mut self, measured: &Measured, alone: bool) -> Option<AheadDecision> {
+    fn decide(&mut self, measured: &Measured, alone: bool) -> Option<PrefetchDecision> {
         let mut requests = Counts::default();
         self.requests.iter().for_each(|it| requests.add(it));
         if requests.count() == 0 {
@@ -238,7 +238,7 @@ impl ReadAhead {
     }
 
     /// Late samples cost nothing.
-    fn enough(&mut self, needed: usize, age: f64, seen: &str) -> Option<AheadDecision> {
+    fn enough(&mut self, needed: usize, age: f64, seen: &str) -> Option<PrefetchDecision> {
         self.trials.clear();
         (self.watch, self.late.0) = (None, 0);
         let shorter = (needed as f64) < SHORTER * self.window as f64;
@@ -264,7 +264,7 @@ impl ReadAhead {
         needed: usize,
         seen: &str,
         alone: bool,
-    ) -> Option<AheadDecision> {
+    ) -> Option<PrefetchDecision> {
         self.calm.0 = 0;
         if std::mem::take(&mut self.shortened) {
             self.calm.1 = self.calm.1.saturating_mul(2);
@@ -391,7 +391,7 @@ impl ReadAhead {
         times[0]
     }
 
-    fn change(&mut self, window: usize, settled: bool, why: String) -> Option<AheadDecision> {
+    fn change(&mut self, window: usize, settled: bool, why: String) -> Option<PrefetchDecision> {
         if window != self.window {
             // Whatever was asked for before is gone then.
             (self.skip, self.begun) = (window.max(self.window), None);
@@ -400,7 +400,12 @@ impl ReadAhead {
         }
         let said = self.said.replace((window, settled));
         (self.window, self.settled) = (window, settled);
-        (said != self.said).then_some(AheadDecision { batch: self.batches, window, settled, why })
+        (said != self.said).then_some(PrefetchDecision {
+            batch: self.batches,
+            window,
+            settled,
+            why,
+        })
     }
 }
 
@@ -417,7 +422,7 @@ fn time(seconds: f64) -> String {
     }
 }
 
-impl fmt::Display for AheadDecision {
+impl fmt::Display for PrefetchDecision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { batch, window, settled, why } = self;
         let word = if *settled { "chosen" } else { "tried" };

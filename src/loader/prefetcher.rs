@@ -7,7 +7,7 @@
 //! * What a cache of the loader holds is not asked for. A sample that stands at several of the places, as at the end of an epoch and
 //!   at the beginning of the next, is asked for as often, or once where a cache may hold it by then.
 //! * No more samples are on their way, or here and not taken, than the plan has room for. How many of those there are is chosen
-//!   while the loader runs ([`ReadAhead`]), or as many as there may be where nothing is chosen (`loader.tune`). Where fewer are
+//!   while the loader runs ([`PrefetchDepth`]), or as many as there may be where nothing is chosen (`loader.tune`). Where fewer are
 //!   chosen than were asked for, what was asked for stays, and nothing more is until it was handed out.
 //! * When the loader stops, all requests are given up, those that a worker waits for among them.
 
@@ -20,10 +20,10 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use crate::annotation::{Canvas, Object};
-use crate::error::Fault;
+use crate::error::DataError;
 use crate::source::{Expected, LeftOut, Page, Source};
 use crate::storage::{self, Arrival};
-use crate::tune::{AheadDecision, ReadAhead, TakenBatch};
+use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
 use super::Loader;
 use super::cache::Caches;
@@ -35,7 +35,7 @@ use super::tuning::DECISIONS;
 type Place = (u32, u64, usize);
 
 /// A source whose samples are on their way when they are read.
-pub(super) struct Ahead {
+pub(super) struct Prefetcher {
     source: Arc<dyn Source>,
     order: Order,
     end_epoch: Option<u32>,
@@ -43,7 +43,7 @@ pub(super) struct Ahead {
     window: AtomicUsize,
     most: usize,
     /// Who chooses them, where they are chosen, and what was chosen.
-    chosen: Option<Mutex<(ReadAhead, Vec<AheadDecision>)>>,
+    chosen: Option<Mutex<(PrefetchDepth, Vec<PrefetchDecision>)>>,
     began: Instant,
     /// Places that were handed out and may not have been read.
     workers: usize,
@@ -76,16 +76,16 @@ struct Request {
 /// How many samples are fetched ahead over a network: see [`Loader::read_ahead`].
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct AheadReport {
+pub struct PrefetcherReport {
     /// How many may be on their way, or here and not taken, now.
     pub window: usize,
     /// The most there may be, for which memory is taken.
     pub most: usize,
     /// What was chosen so far, and why, the first choice first, of which the latest 100 are kept; empty where nothing is chosen.
-    pub decisions: Vec<AheadDecision>,
+    pub decisions: Vec<PrefetchDecision>,
 }
 
-impl Ahead {
+impl Prefetcher {
     /// Looks at most `most` places ahead of `workers` threads in this order, and holds samples of at most `limit` bytes.
     /// Always looks so many places ahead, unless it `chooses`.
     pub fn new(
@@ -96,7 +96,7 @@ impl Ahead {
         limit: u64,
         caches: Arc<Caches>,
     ) -> Self {
-        let chooser = || Mutex::new((ReadAhead::new(most), Vec::new()));
+        let chooser = || Mutex::new((PrefetchDepth::new(most), Vec::new()));
         Self {
             source,
             order,
@@ -119,9 +119,9 @@ impl Ahead {
     }
 
     /// What was chosen.
-    pub fn report(&self) -> AheadReport {
+    pub fn report(&self) -> PrefetcherReport {
         let decisions = self.chosen.as_ref().map(|it| lock(it).1.clone()).unwrap_or_default();
-        AheadReport { window: self.window(), most: self.most, decisions }
+        PrefetcherReport { window: self.window(), most: self.most, decisions }
     }
 
     /// The consumer has a further batch of so many samples, for which it has waited so long.
@@ -262,7 +262,7 @@ impl State {
     }
 }
 
-impl Source for Ahead {
+impl Source for Prefetcher {
     fn len(&self) -> u64 {
         self.source.len()
     }
@@ -275,7 +275,7 @@ impl Source for Ahead {
         self.source.location(index)
     }
 
-    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let expected = self.state().take(index);
         storage::cancellable(&self.given_up, || match expected {
             Some(Request { sample, arrival, .. }) => {
@@ -375,7 +375,7 @@ mod tests {
             String::new()
         }
 
-        fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), Fault> {
+        fn read(&self, index: u64, page: &mut dyn Page, _: u64) -> Result<(), DataError> {
             page.space(1)?[0] = 100 + index as u8;
             Ok(())
         }
@@ -404,7 +404,7 @@ mod tests {
         }
     }
 
-    fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Ahead) {
+    fn ahead(end_epoch: Option<u32>, window: usize) -> (Arc<Asked>, Prefetcher) {
         let asked = Arc::new(Asked::default());
         let (batch, shuffle, last) = (4, false, Last::Partial);
         let settings = LoaderSettings { batch, shuffle, last, ..Default::default() };
@@ -412,7 +412,7 @@ mod tests {
         let order = Order::new(10, &settings, &shard, &[]).unwrap();
         let caches = Arc::new(Caches::new(&CacheSettings::default(), 10));
         let threads = (window, 1, false);
-        let ahead = Ahead::new(Arc::new(asked.clone()), order, end_epoch, threads, 1, caches);
+        let ahead = Prefetcher::new(Arc::new(asked.clone()), order, end_epoch, threads, 1, caches);
         (asked, ahead)
     }
 
@@ -426,7 +426,7 @@ mod tests {
         given_up
     }
 
-    fn read(ahead: &Ahead, index: u64) -> u8 {
+    fn read(ahead: &Prefetcher, index: u64) -> u8 {
         let mut page = HostPage::default();
         ahead.read(index, &mut page, 1).unwrap();
         page.bytes()[0]

@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use feedwater::footprint::bytes;
 use feedwater_tools::synth::{self, Settings};
 
-use super::{Failure, print, progress};
+use super::{CommandError, print, progress};
 
 /// The folder below `cache` with the set of these settings, made where it is not there yet; tells so unless `quiet`.
-pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, Failure> {
+pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, CommandError> {
     let directory = cache.join(name(settings));
     let note = |text: String| if quiet { Ok(()) } else { print(text) };
     let summary = match synth::complete(&directory, settings) {
         Some(summary) => summary,
         None => {
-            note(format!("making    {} pictures in {}", settings.images, directory.display()))?;
+            note(format!("making    {} images in {}", settings.images, directory.display()))?;
             let bar = progress(settings.images, "images");
             let summary = synth::write(&directory, settings, |_| bar.inc(1))?;
             bar.finish_and_clear();
@@ -27,14 +27,14 @@ pub fn make(cache: &Path, settings: &Settings, quiet: bool) -> Result<PathBuf, F
 }
 
 /// Where images are kept between runs.
-pub fn cache() -> Result<PathBuf, Failure> {
+pub fn cache() -> Result<PathBuf, CommandError> {
     let var = |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     var("FEEDWATER_CACHE")
         .or_else(|| var("XDG_CACHE_HOME").map(|path| path.join("feedwater")))
         .or_else(|| var("HOME").map(|path| path.join(".cache/feedwater")))
         .ok_or_else(|| {
             let text = "no cache directory: set FEEDWATER_CACHE, XDG_CACHE_HOME or HOME";
-            Failure::Failed(text.into())
+            CommandError::Failed(text.into())
         })
 }
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_of_different_pictures_have_different_folders() {
+    fn sets_of_different_images_have_different_folders() {
         let default = Settings { images: 9, ..Settings::default() };
         assert_eq!(name(&default), "synth-9");
         assert_eq!(name(&Settings { progressive: true, ..default }), "synth-9-progressive");

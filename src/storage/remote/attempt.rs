@@ -4,12 +4,12 @@ use std::error::Error as StdError;
 use std::io::{Error, ErrorKind};
 use std::time::Duration;
 
-use super::http::{Refusal, Wrong};
+use super::http::{Refusal, ResponseError};
 use crate::error::Redacted;
 
 /// Why an attempt failed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum AttemptError {
     /// It may work the next time.
     Again {
         problem: String,
@@ -22,9 +22,9 @@ pub enum Failure {
     Never(Error),
 }
 
-impl Failure {
+impl AttemptError {
     pub fn again(problem: impl Into<String>) -> Self {
-        Failure::Again {
+        AttemptError::Again {
             problem: Redacted::new(problem).into_string(),
             after: None,
             answered: false,
@@ -32,13 +32,13 @@ impl Failure {
     }
 
     pub fn never(kind: ErrorKind, problem: impl Into<String>) -> Self {
-        Failure::Never(Error::new(kind, Redacted::new(problem).into_string()))
+        AttemptError::Never(Error::new(kind, Redacted::new(problem).into_string()))
     }
 }
 
 /// The meaning of what the library says. Requests are not sent again where the server has refused them (4xx, but 408 and
 /// 429), or gives what is no object and no listing: everything else that can go wrong between here and a server may pass.
-pub fn judge(error: &object_store::Error) -> Failure {
+pub fn judge(error: &object_store::Error) -> AttemptError {
     use object_store::Error as E;
     let mut source = Some(error as &(dyn StdError + 'static));
     while let Some(error) = source {
@@ -55,7 +55,7 @@ pub fn judge(error: &object_store::Error) -> Failure {
         E::Unauthenticated { .. } => status(Some(""), 401, None, &text),
         E::Precondition { .. } => status(None, 412, None, &text),
         E::Generic { .. } | E::NotSupported { .. } => generic(text),
-        _ => Failure::never(ErrorKind::Unsupported, shortened(text)),
+        _ => AttemptError::never(ErrorKind::Unsupported, shortened(text)),
     }
 }
 
@@ -63,15 +63,15 @@ pub fn judge(error: &object_store::Error) -> Failure {
 pub const CHANGED: &str = "changed on the server since it was opened; open the source again";
 
 /// What our own client says.
-fn refused(Refusal { url, what }: &Refusal) -> Failure {
+fn refused(Refusal { url, what }: &Refusal) -> AttemptError {
     let place = url.as_ref().map(|url| format!("{url}: ")).unwrap_or_default();
     let bucket = url.is_some();
     match what {
-        Wrong::Connection(problem) => connection(&place, problem, bucket),
-        Wrong::Status { status: code, retry_after, text } => {
+        ResponseError::Connection(problem) => connection(&place, problem, bucket),
+        ResponseError::Status { status: code, retry_after, text } => {
             status(bucket.then_some(place.as_str()), *code, *retry_after, text)
         }
-        Wrong::Redirect { to, problem, region } => {
+        ResponseError::Redirect { to, problem, region } => {
             let way_out = match region {
                 Some(region) => format!("; the bucket is in the region {region}: set AWS_REGION to that"),
                 None if bucket => "; set the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT) or \
@@ -79,25 +79,25 @@ fn refused(Refusal { url, what }: &Refusal) -> Failure {
                     .into(),
                 None => String::new(),
             };
-            Failure::never(
+            AttemptError::never(
                 ErrorKind::PermissionDenied,
                 format!("{place}the server redirects to {to}, which {problem}{way_out}"),
             )
         }
-        Wrong::Page => Failure::never(
+        ResponseError::Page => AttemptError::never(
             ErrorKind::InvalidData,
             format!(
                 "{place}the server answers with a page of HTML, perhaps one to log in, and not with what was asked for; \
                  check the URL, the proxy and the credentials"
             ),
         ),
-        Wrong::NoListing(start) => Failure::never(
+        ResponseError::NoListing(start) => AttemptError::never(
             ErrorKind::InvalidData,
             format!(
                 "{place}the server answers a listing with what is none ({start:?}); check the endpoint"
             ),
         ),
-        Wrong::LongListing => Failure::never(
+        ResponseError::LongListing => AttemptError::never(
             ErrorKind::InvalidData,
             format!("{place}a page of the listing has more than 64 MiB; check the endpoint"),
         ),
@@ -105,7 +105,7 @@ fn refused(Refusal { url, what }: &Refusal) -> Failure {
 }
 
 /// No answer: what can be named is, and certificates do not become valid by another try.
-fn connection(place: &str, problem: &str, bucket: bool) -> Failure {
+fn connection(place: &str, problem: &str, bucket: bool) -> AttemptError {
     let endpoint = if bucket {
         "check the endpoint (AWS_ENDPOINT_URL, GOOGLE_BASE_URL, AZURE_STORAGE_ENDPOINT)"
     } else {
@@ -130,32 +130,32 @@ fn connection(place: &str, problem: &str, bucket: bool) -> Failure {
             .find(|(part, _)| problem.contains(part))
             .expect("the last is in all");
         let problem = format!("{place}the server's certificate {words} ({problem})");
-        return Failure::never(ErrorKind::PermissionDenied, problem);
+        return AttemptError::never(ErrorKind::PermissionDenied, problem);
     }
     if problem.contains("InvalidContentType") || problem.contains("corrupt message") {
         let problem = format!(
             "{place}the server does not speak TLS here: write http://, or another port ({problem})"
         );
-        return Failure::never(ErrorKind::InvalidData, problem);
+        return AttemptError::never(ErrorKind::InvalidData, problem);
     }
     let way_out = match problem {
         it if it.contains("Too many open files") => "raise ulimit -n, or lower storage.connections",
         it if it.contains("handshake eof") => "check that the server speaks TLS there",
         it if it.contains("cannot connect") => endpoint,
-        _ => return Failure::again(format!("{place}{problem}")),
+        _ => return AttemptError::again(format!("{place}{problem}")),
     };
-    Failure::again(format!("{place}{problem}; {way_out}"))
+    AttemptError::again(format!("{place}{problem}; {way_out}"))
 }
 
 /// An answer with this status; `bucket` is where it came from, where that is a bucket.
-fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str) -> Failure {
+fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str) -> AttemptError {
     let place = bucket.unwrap_or_default();
     let said = match shortened(text.to_string()) {
         text if text.is_empty() => String::new(),
         text => format!(" ({text})"),
     };
     match status {
-        404 => Failure::never(
+        404 => AttemptError::never(
             ErrorKind::NotFound,
             "the server has no such object (404); check the bucket and the key",
         ),
@@ -169,38 +169,41 @@ fn status(bucket: Option<&str>, status: u16, after: Option<Duration>, text: &str
                 None => "check the credentials; they stand before the host, as user:password@host",
             };
             let problem = format!("{place}the server refuses ({status}); {way_out}{said}");
-            Failure::never(ErrorKind::PermissionDenied, problem)
+            AttemptError::never(ErrorKind::PermissionDenied, problem)
         }
-        412 => Failure::never(ErrorKind::Other, CHANGED),
-        416 => Failure::never(ErrorKind::UnexpectedEof, "the object ends before (416)"),
-        408 | 429 | 500.. => Failure::Again {
+        412 => AttemptError::never(ErrorKind::Other, CHANGED),
+        416 => AttemptError::never(ErrorKind::UnexpectedEof, "the object ends before (416)"),
+        408 | 429 | 500.. => AttemptError::Again {
             problem: format!("{place}the server answers {status}"),
             after,
             answered: true,
         },
-        _ => Failure::never(ErrorKind::Other, format!("{place}the server answers {status}{said}")),
+        _ => AttemptError::never(
+            ErrorKind::Other,
+            format!("{place}the server answers {status}{said}"),
+        ),
     }
 }
 
 /// A name in a listing that is no path here.
-fn bad_name(error: &object_store::path::Error) -> Failure {
+fn bad_name(error: &object_store::path::Error) -> AttemptError {
     use object_store::path::Error as E;
     let (name, what) = match error {
         E::EmptySegment { path } => (path.as_str(), "has // in it"),
         E::BadSegment { path, .. } => {
             (path.as_str(), "has a control character, or . or .. between slashes")
         }
-        other => return Failure::never(ErrorKind::InvalidData, shortened(other.to_string())),
+        other => return AttemptError::never(ErrorKind::InvalidData, shortened(other.to_string())),
     };
     let name = shortened(name.escape_debug().to_string());
     let problem = format!(
         "the listing has the name \"{name}\", which {what}: rename that object, or name a folder or a list file without it"
     );
-    Failure::never(ErrorKind::InvalidData, problem)
+    AttemptError::never(ErrorKind::InvalidData, problem)
 }
 
 /// What the library says in words alone.
-fn generic(text: String) -> Failure {
+fn generic(text: String) -> AttemptError {
     if text.contains("169.254.169.254") || text.contains("metadata.google.internal") {
         return status(Some(""), 401, None, "there are none in the environment");
     }
@@ -208,20 +211,20 @@ fn generic(text: String) -> Failure {
     if text.contains("non-partial response") || text.contains("Range request not supported") {
         let problem = "the server gives only whole files (it does not know range requests); record files need parts: \
              use another server, or copy the files";
-        return Failure::never(ErrorKind::Unsupported, problem);
+        return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Content-Length Header missing") {
         let problem = "the server does not say how long the object is (no Content-Length); use another server, or copy the file";
-        return Failure::never(ErrorKind::Unsupported, problem);
+        return AttemptError::never(ErrorKind::Unsupported, problem);
     }
     if text.contains("Got invalid list response") {
         let problem = format!(
             "the server's listing cannot be read ({}); check the endpoint",
             shortened(text)
         );
-        return Failure::never(ErrorKind::InvalidData, problem);
+        return AttemptError::never(ErrorKind::InvalidData, problem);
     }
-    Failure::again(shortened(text))
+    AttemptError::again(shortened(text))
 }
 
 /// What the library says, and what it rests on: `Connection refused` is said by the last source alone.

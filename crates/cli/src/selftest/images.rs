@@ -79,7 +79,7 @@ pub fn odd() -> Result<Vec<Odd>, String> {
         add(name, jpeg(10, Size::new(width, height), usual)?);
     }
     let mut trailing = jpeg(11, SIZE, usual)?;
-    trailing.extend(b"\xff\xd8\xff and what else lies behind a picture".repeat(9));
+    trailing.extend(b"\xff\xd8\xff and what else lies behind an image".repeat(9));
     add("trailing garbage", trailing);
     // As in motion JPEG: who finds no tables takes the standard's, which are the encoder's.
     let mut without = jpeg(14, SIZE, usual)?;
@@ -91,9 +91,9 @@ pub fn odd() -> Result<Vec<Odd>, String> {
     add("no Huffman tables", without);
     add("PNG", png(12, SIZE)?);
     add("WebP", webp(13, SIZE)?);
-    add("PPM", pnm(PnmHead::rgb(SIZE), synth::picture(4, 15, SIZE.width, SIZE.height)));
+    add("PPM", pnm(PnmHead::rgb(SIZE), synth::image(4, 15, SIZE.width, SIZE.height)));
     let wide = Size::new(3 * SIZE.width, SIZE.height);
-    add("PGM", pnm(PnmHead::gray(wide), synth::picture(4, 16, SIZE.width, SIZE.height)));
+    add("PGM", pnm(PnmHead::gray(wide), synth::image(4, 16, SIZE.width, SIZE.height)));
     Ok(all)
 }
 
@@ -121,7 +121,7 @@ pub fn damaged() -> Result<Vec<Damaged>, String> {
     let mut all = Vec::new();
     let mut add = |name, bytes, reason| all.push(Damaged { name, bytes, reason });
     add("empty", Vec::new(), Reason::Empty);
-    add("text", b"no picture at all, but words".to_vec(), Reason::Unsupported);
+    add("text", b"no image at all, but words".to_vec(), Reason::Unsupported);
     add("a start and nothing else", cut(0, |_| 2)?, Reason::Truncated);
     add("ends in the header", cut(1, |it| find(it, 0xc0) + 7)?, Reason::Truncated);
     add("ends before the scan", cut(2, |it| find(it, 0xda))?, Reason::Truncated);
@@ -158,7 +158,7 @@ fn encode(
     color: ColorType,
     orientation: &[u8],
 ) -> Result<Vec<u8>, String> {
-    let rgb = synth::picture(4, index, size.width, size.height);
+    let rgb = synth::image(4, index, size.width, size.height);
     let pixels: Vec<u8> = match color {
         ColorType::Luma => rgb.chunks_exact(3).map(|pixel| pixel[1]).collect(),
         ColorType::Rgb => rgb,
@@ -182,7 +182,7 @@ fn encode(
 }
 
 fn png(index: u64, size: Size) -> Result<Vec<u8>, String> {
-    let rgb = synth::picture(4, index, size.width, size.height);
+    let rgb = synth::image(4, index, size.width, size.height);
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, size.width, size.height);
     encoder.set_color(png::ColorType::Rgb);
@@ -192,7 +192,7 @@ fn png(index: u64, size: Size) -> Result<Vec<u8>, String> {
 }
 
 fn webp(index: u64, size: Size) -> Result<Vec<u8>, String> {
-    let rgb = synth::picture(4, index, size.width, size.height);
+    let rgb = synth::image(4, index, size.width, size.height);
     let mut bytes = Vec::new();
     WebPEncoder::new(&mut bytes)
         .encode(&rgb, size.width, size.height, WebpColor::Rgb8)

@@ -8,7 +8,7 @@ use super::scene;
 /// Image number `index` of the set `seed`: `3 * width * height` bytes of RGB, row after row.
 ///
 /// It shows scene `index % 10`: mountains, dunes, sea, forest, fruit, pebbles, foliage, city, snow or flowers.
-pub fn picture(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
+pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
     let mut rng = SampleRng::new(SampleKey { seed, epoch: 0, index }, 0);
     let (columns, rows) = (width as usize, height as usize);
     let layers = scene::layers(&mut rng, index, width as f32, height as f32);
