@@ -31,8 +31,14 @@ const NEVER: [(&str, &str); 1] = [
 ];
 
 /// The sources of every crate.
-const SOURCES: [&str; 5] =
-    ["src", "crates/cli/src", "crates/insight/src", "crates/nvjpeg-sys/src", "crates/tools/src"];
+const SOURCES: [&str; 6] = [
+    "src",
+    "crates/cli/src",
+    "crates/insight/src",
+    "crates/nvjpeg-sys/src",
+    "crates/quickstart/src",
+    "crates/tools/src",
+];
 
 /// Where `unsafe` may stand: one address for each thing that Rust cannot check.
 const UNSAFE: [&str; 9] = [

@@ -41,7 +41,7 @@ def unavailable(program):
     """Why it cannot run, or None."""
     if os.access(program, os.X_OK):
         return None
-    return f"no program at {program}: cargo build --release, or name it with --feedwater"
+    return f"no program at {program}: cargo build --release -p feedwater-cli, or name it with --feedwater"
 
 
 def command(job):

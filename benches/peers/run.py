@@ -234,7 +234,7 @@ def arguments():
         if name not in SIZES:
             parser.error(f"--sets: {name} is none of {', '.join(SIZES)}")
     if not options.data and not os.access(options.feedwater, os.X_OK):
-        parser.error(f"no program at {options.feedwater}, which makes the images: cargo build --release, or --feedwater")
+        parser.error(f"no program at {options.feedwater}, which makes the images: cargo build --release -p feedwater-cli, or --feedwater")
     return options
 
 

@@ -57,6 +57,7 @@ impl Path {
     }
 
     /// Whether it can do with an axis's coefficients.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
     fn takes(self, axis: Axis<'_>) -> bool {
         match self {
             Self::Portable => true,
@@ -229,6 +230,7 @@ impl Resampler {
 
     /// Most bytes that it will hold: for tables of at most `table_len` entries (`Operator::table_len`),
     /// wanted windows of `wanted` pixels and input rows of at most `side` columns.
+    #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables))]
     pub fn max_scratch_bytes(table_len: usize, wanted: crate::geometry::Size, side: u32) -> usize {
         let taps = table_len / wanted.height.max(1) as usize;
         let bytes = (taps + ROWS_AT_ONCE - 1) * stride(wanted.width as usize);
@@ -259,6 +261,7 @@ impl<'a> Ring<'a> {
     }
 
     /// All rows, which are whole vectors long.
+    #[cfg(target_arch = "x86_64")]
     pub fn bytes(&self) -> &'a [u8] {
         self.rows
     }

@@ -77,8 +77,10 @@ impl Mapping {
     }
 }
 
-/// Bytes that are copied at once, and how far behind them others are asked for.
+/// Bytes that are copied at once.
 const PIECE: usize = 2048;
+/// Distance in bytes from what is copied to what is prefetched.
+#[cfg(target_arch = "x86_64")]
 const AHEAD: usize = 8192;
 
 /// Fills the buffer with what is there. Bytes are asked for ahead of time, since a processor does not by itself fetch across the
@@ -88,6 +90,7 @@ const AHEAD: usize = 8192;
 ///
 /// There are as many bytes, and the buffer is not a part of them.
 unsafe fn copy_ahead(from: *const u8, buffer: &mut [u8]) {
+    #[cfg(target_arch = "x86_64")]
     let len = buffer.len();
     for (number, piece) in buffer.chunks_mut(PIECE).enumerate() {
         let at = number * PIECE;
