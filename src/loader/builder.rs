@@ -396,7 +396,11 @@ impl LoaderBuilder {
     }
 
     fn make_plan(&self, device: DeviceFacts) -> Result<Plan> {
-        Plan::new(&self.chain, &self.settings, &self.facts(device))
+        let mut settings = self.settings.clone();
+        if let Some(storage) = self.source.storages().first() {
+            settings.storage = storage.settings().clone();
+        }
+        Plan::new(&self.chain, &settings, &self.facts(device))
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {

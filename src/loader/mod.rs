@@ -10,7 +10,7 @@ use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
-use crate::storage;
+use crate::storage::Storage;
 use crate::tune::Choice;
 
 mod ahead;
@@ -97,6 +97,8 @@ pub struct Loader {
     /// The process that built it.
     process: u32,
     source: Arc<dyn Source>,
+    /// The different handles through which the source reads.
+    storages: Arc<[Storage]>,
     plan: Arc<Plan>,
     device: String,
     /// What is known since it was built.
@@ -234,6 +236,7 @@ impl Loader {
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
             process: std::process::id(),
+            storages: storages_of(&*builder.source),
             source: builder.source,
             plan,
             device: line,
@@ -304,7 +307,7 @@ impl Loader {
         if let Some(Err(error)) = &self.watch {
             warnings.push(format!("the device is not watched: {error}"));
         }
-        warnings.extend(storage::warnings());
+        warnings.extend(self.storages.iter().flat_map(Storage::warnings));
         warnings
     }
 
@@ -359,4 +362,15 @@ impl Loader {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// The handles of a source, each once: parts of a mixture may share one.
+fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
+    let mut distinct: Vec<Storage> = Vec::new();
+    for storage in source.storages() {
+        if !distinct.iter().any(|it| it.is_same(&storage)) {
+            distinct.push(storage);
+        }
+    }
+    distinct.into()
 }

@@ -24,6 +24,7 @@ use super::doctor::warn_without_simd;
 use super::group::Group;
 use super::interrupt::{self, Polled};
 use super::pictures::cache;
+use super::requests::shown;
 use super::{DeviceOption, Failure, count, print, print_json, progress};
 use case::Measured;
 use sets::Set;
@@ -194,7 +195,8 @@ impl Ways {
     fn of(set: &Set, options: &Options) -> Result<Self, Failure> {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
-        let plan = pipeline.builder()?.device(options.device.choice()).plan()?;
+        let storage = shown(pipeline.storage()?);
+        let plan = pipeline.builder_with(&storage)?.device(options.device.choice()).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
             true => "pictures are decoded on the CPU, as the file says".into(),
             false => "no GPU is used here, the CPU path alone is measured".into(),
