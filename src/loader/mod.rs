@@ -33,6 +33,7 @@ mod origin;
 mod policy;
 mod process;
 mod profile;
+mod resolve;
 mod state;
 mod stats;
 mod stopper;
@@ -56,11 +57,11 @@ pub use large::{LargeImages, Room};
 pub use order::{EpochOrder, Extent, Order, Position};
 
 use ahead::Ahead;
-use builder::Resolved;
 use cache::Caches;
 use controls::Controls;
 use engine::{Engine, Parts};
 use metrics::Served;
+use resolve::Resolved;
 use stats::Counters;
 use tuning::Tuning;
 use watch::Watch;
@@ -184,7 +185,7 @@ impl Loader {
         let mut watching = builder.watching;
         let mut warnings = Vec::new();
         if builder.nvtx {
-            match Nvtx::open() {
+            match Nvtx::open(&builder.runtime) {
                 Ok(nvtx) => watching.marker = Some(nvtx),
                 Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
             }

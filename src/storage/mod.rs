@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 pub(crate) use arrival::{Arrival, telling};
-pub(crate) use cache_dir::{directory as cache_directory, override_directory};
+pub(crate) use cache_dir::directory as cache_directory;
 pub(crate) use cancel::cancellable;
 pub use handle::Storage;
 pub(crate) use opening::{OpeningOf, opening};
