@@ -11,7 +11,7 @@ use feedwater::source::{
     Directory, DirectorySettings, FileList, FileListSettings, SourceSettings, TfRecord,
     TfRecordSettings, WebDataset, WebDatasetSettings,
 };
-use feedwater::storage::StorageSettings;
+use feedwater::storage::{Storage, StorageSettings};
 use feedwater::tensor::{DType, Layout};
 use proptest::prelude::*;
 
@@ -541,4 +541,23 @@ fn a_source_that_is_no_regular_file_is_an_error_at_once() {
     }
     assert!(feedwater::source::detect(std::path::Path::new("/dev/zero")).is_err());
     assert!(feedwater::source::detect(&pipe).is_err());
+}
+
+#[test]
+fn files_are_read_as_storage_says_unless_another_handle_is_given() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("0.jpg"), [0]).unwrap();
+    let text = "[source]\ndirectory = \".\"\n[storage]\nmap = false\nretries = 2\n[[chain]]\nop = \"flip\"\nhorizontal = 1.0\n";
+    let mut pipeline = Pipeline::from_toml(text, root.path()).unwrap();
+    let handle = |pipeline: &Pipeline| pipeline.builder().unwrap().source().storages().remove(0);
+    assert_eq!(*handle(&pipeline).settings(), pipeline.settings.storage);
+    assert!(!pipeline.storage().unwrap().is_same(&pipeline.storage().unwrap()));
+    let other = Storage::default();
+    let source = pipeline.builder_with(&other).unwrap().source();
+    assert!(source.storages()[0].is_same(&other));
+    pipeline.settings.storage.retries = 5;
+    assert_eq!(handle(&pipeline).settings().retries, 5);
+    pipeline.settings.storage.retries = 500;
+    let error = pipeline.builder().err().unwrap();
+    assert!(said(&error).starts_with("storage.retries: "), "{error}");
 }

@@ -19,7 +19,7 @@ use feedwater::plan::Route;
 use feedwater::source::Memory;
 use simulated::images::libjpeg;
 use simulated::{
-    COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive,
+    COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive, runtime,
 };
 
 const SCHEDULES: [Schedule; 4] =
@@ -49,7 +49,7 @@ fn host_waits(machine: &Simulated) -> u64 {
 }
 
 fn stopwatch(spans: usize) -> (Arc<Device>, Stream, Stopwatch, Arc<DeviceMeter>) {
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Stream::new(&device).unwrap();
     let meter = Arc::<DeviceMeter>::default();
     let watch = Stopwatch::new(&device, spans, meter.clone()).unwrap();
@@ -156,7 +156,7 @@ fn a_span_that_is_given_up_leaves_nothing_behind() {
 #[test]
 fn time_between_marks_is_that_of_timed_events_which_are_reached() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Stream::new(&device).unwrap();
     let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
     let refused = |error: Error| error.to_string().contains("CUDA_ERROR_INVALID_HANDLE");
@@ -180,7 +180,7 @@ fn whatever_fails_while_measuring_is_an_error_and_leaves_nothing_behind() {
     let machine = exclusive();
     for name in ["cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"] {
         let run = || {
-            let device = Device::open(0)?;
+            let device = Device::open_with(0, &runtime())?;
             let stream = Stream::new(&device)?;
             let watch = Stopwatch::new(&device, 2, Arc::default())?;
             let mut lap = watch.lap()?;
@@ -206,7 +206,14 @@ fn machine() -> Simulated {
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
     let builder = Loader::builder(Memory::new(samples).unwrap(), chain);
-    builder.batch(4).workers(2).tune(false).shuffle(true).seed(3).device(DeviceChoice::Gpu(0))
+    builder
+        .batch(4)
+        .workers(2)
+        .tune(false)
+        .shuffle(true)
+        .seed(3)
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
 }
 
 /// Uses all batches of so many epochs, the device up to the end of each.
@@ -282,7 +289,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
     let machine = machine();
     for late in [0, 3_000_000_000] {
         machine.schedule(Schedule::Random(4));
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         let stream = Arc::new(Stream::new(&device).unwrap());
         let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
         let builder = builder(jpegs(4), evaluation()).epochs(Some(1)).consumer(stream.clone());
@@ -417,8 +424,8 @@ fn a_window_counts_the_images_of_its_own_routes() {
 #[test]
 fn nvml_tells_of_the_device_that_cuda_means() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
-    let nvml = Nvml::open().unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let nvml = Nvml::open(&runtime()).unwrap();
     let monitor = nvml.monitor(&device).unwrap();
     let told = monitor.read().unwrap();
     assert_eq!(told, Default::default(), "what is not supported is not told");
@@ -442,9 +449,9 @@ fn nvml_tells_of_the_device_that_cuda_means() {
     assert!(error.contains("nvmlDeviceGetJpgUtilization") && error.contains("15"), "{error}");
     drop((monitor, nvml, device));
     assert_eq!(machine.nvml_users(), 0);
-    assert_eq!(probe().nvml.unwrap().version, "13.580.0");
+    assert_eq!(probe(&runtime()).nvml.unwrap().version, "13.580.0");
     machine.fail("nvmlInit_v2", 1, 9);
-    assert!(probe().nvml.unwrap_err().contains("NVML error 9"));
+    assert!(probe(&runtime()).nvml.unwrap_err().contains("NVML error 9"));
     clean(&machine, "nvml");
     assert_eq!(machine.nvml_users(), 0);
 }

@@ -24,7 +24,7 @@ use feedwater::source::{Memory, Page, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::Value;
 use simulated::images::libjpeg;
-use simulated::{Schedule, Simulated, exclusive};
+use simulated::{Schedule, Simulated, exclusive, runtime};
 
 fn machine() -> Simulated {
     let machine = exclusive();
@@ -99,7 +99,7 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
 /// Runs the same on the CPU and on the device, and compares everything but where it was decoded.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&on_cpu(make()).build().unwrap());
-    let loader = make().device(DeviceChoice::Gpu(0)).build().unwrap();
+    let loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     assert!(loader.plan().uses_gpu(), "{what}");
     let gpu = epochs(&loader);
     assert_eq!(cpu.len(), gpu.len(), "{what}");
@@ -183,7 +183,7 @@ fn every_placement_equals_the_cpu() {
         let stats = loader.stats();
         assert_eq!((stats.outcomes["cpu"], stats.cpu_fallback.len()), (16, 0));
     }
-    let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0));
+    let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let loader = all().build().unwrap();
     assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
 }
@@ -291,7 +291,11 @@ fn nothing_that_looks_damaged_reaches_the_device() {
 fn a_version_that_is_known_to_be_unsafe_is_told() {
     let machine = machine();
     let warnings = || {
-        let loader = builder(jpegs(4), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+        let loader = builder(jpegs(4), training())
+            .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime())
+            .build()
+            .unwrap();
         loader.warnings()
     };
     assert_eq!(warnings(), Vec::<String>::new());
@@ -418,6 +422,7 @@ fn every_error_policy_does_on_the_device_what_it_does_on_the_cpu() {
     let loader = builder(damaged(), evaluation())
         .shuffle(false)
         .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
         .build()
         .unwrap();
     let mut epoch = (&loader).into_iter();
@@ -458,7 +463,7 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
     };
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         let builder = builder(jpegs(8), training()).routes([route]);
-        let loader = builder.device(DeviceChoice::Gpu(0)).build().unwrap();
+        let loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
         let gpu = epochs(&loader);
         assert!(bytes(&cpu) == bytes(&gpu), "{route:?}");
         let stats = loader.stats();
@@ -474,7 +479,11 @@ fn what_nvjpeg_refuses_the_cpu_makes() {
 #[test]
 fn memory_is_what_the_plan_says() {
     let machine = machine();
-    let loader = builder(jpegs(16), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+    let loader = builder(jpegs(16), training())
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
+        .build()
+        .unwrap();
     let taken = machine.counts();
     epochs(&loader);
     let after = machine.counts();
@@ -494,6 +503,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
     for routes in routes() {
         let loader = builder(jpegs(20), training())
             .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime())
             .routes(routes.clone())
             .epochs(Some(2))
             .trace(500)
@@ -526,7 +536,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         [Schedule::Lazy, Schedule::Random(21), Schedule::Random(22), Schedule::Random(23)]
     {
         machine.schedule(schedule);
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         let stream = Arc::new(Stream::new(&device).unwrap());
         let mut rows = Footprint::default();
         rows.add(MemoryKind::Device, "copies", cpu[0].len() as u64, cpu.len() as u64, "");
@@ -559,7 +569,7 @@ fn limits_of_memory_change_no_byte() {
     let machine = machine();
     machine.schedule(Schedule::Random(31));
     let make = || builder(jpegs(18), training()).prefetch(3).last(Last::Pad);
-    let on_gpu = || make().device(DeviceChoice::Gpu(0));
+    let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
     let text = error.to_string();
     let smallest = text.split("the smallest that would do is ").skip(1);

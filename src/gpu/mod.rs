@@ -22,8 +22,10 @@ use cudarc::driver::sys;
 use crate::error::{Error, Result};
 
 pub use foreign::{BorrowedSlice, restoring_context};
+pub use library::Name as LibraryName;
 pub use pool::DeviceBuffer;
 pub use probe::{DeviceReport, LibraryReport, Probe, probe};
+pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
 #[doc(hidden)]
@@ -44,8 +46,7 @@ mod cache;
 mod foreign;
 #[doc(hidden)]
 pub mod kernel;
-#[doc(hidden)]
-pub mod library;
+mod library;
 #[doc(hidden)]
 pub mod nvjpeg;
 #[doc(hidden)]
@@ -55,6 +56,7 @@ mod nvrtc;
 pub mod nvtx;
 mod pool;
 mod probe;
+mod runtime;
 mod slot;
 mod stopwatch;
 mod stream;
@@ -63,6 +65,7 @@ mod transfer;
 /// One GPU and its primary context, which is shared with every framework in the process.
 #[derive(Debug)]
 pub struct Device {
+    runtime: Runtime,
     ordinal: usize,
     raw: sys::CUdevice,
     context: sys::CUcontext,
@@ -84,7 +87,16 @@ impl Device {
     /// [`Error::Unavailable`] without a driver that works or without such a device, [`Error::Device`] where the driver
     /// refuses. Never panics.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
-        let count = device_count()?;
+        Self::open_with(ordinal, &Runtime::default())
+    }
+
+    /// As [`open`](Self::open), with the handle that names the libraries which this device is used by, and the directory of its
+    /// kernels.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_with(ordinal: usize, runtime: &Runtime) -> Result<Arc<Self>> {
+        let count = device_count(runtime)?;
         if ordinal >= count {
             let reason = match count {
                 0 => "the driver sees no GPU; check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
@@ -105,7 +117,8 @@ impl Device {
         // SAFETY: `raw` is a device of this driver. From here on `Device::drop` releases the context.
         let context = unsafe { result::primary_ctx::retain(raw) };
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
-        let device = Self { ordinal, raw, context, name, capability, driver_version };
+        let runtime = runtime.clone();
+        let device = Self { runtime, ordinal, raw, context, name, capability, driver_version };
         // Without looking what is current: it may be the same context from before its last release.
         device.make_current()?;
         Ok(Arc::new(device))
@@ -133,7 +146,8 @@ impl Device {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
         const RELAXED: c_int = 2;
-        let Ok(driver) = library::open(library::Name::Driver, None) else { return };
+        let driver = library::open(&self.runtime, LibraryName::Driver, None);
+        let Ok(driver) = driver else { return };
         // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
         if let Ok(exchange) = exchange {
@@ -152,6 +166,11 @@ impl Device {
         if !kept.iter().any(|it| it.ordinal == self.ordinal) {
             kept.push(self.clone());
         }
+    }
+
+    /// The handle that it was opened with.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     /// Its number.
@@ -210,8 +229,8 @@ impl Drop for Device {
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a driver that works. Zero devices are no error here.
-pub fn device_count() -> Result<usize> {
-    library::open(library::Name::Driver, None)?;
+pub fn device_count(runtime: &Runtime) -> Result<usize> {
+    library::open(runtime, LibraryName::Driver, None)?;
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
         other => driver("cuInit", other).map_err(|error| {

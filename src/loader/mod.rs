@@ -10,7 +10,7 @@ use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
-use crate::storage;
+use crate::storage::Storage;
 use crate::tune::Choice;
 
 mod balance;
@@ -33,6 +33,7 @@ mod policy;
 mod prefetcher;
 mod process;
 mod profile;
+mod resolve;
 mod state;
 mod stats;
 mod stopper;
@@ -55,12 +56,12 @@ pub use large::{LargeImages, Room};
 #[doc(hidden)]
 pub use order::{EpochOrder, Extent, Order, Position};
 
-use builder::Resolved;
 use cache::Caches;
 use controls::Controls;
 use engine::{Engine, Parts};
 use metrics::Served;
 use prefetcher::Prefetcher;
+use resolve::Resolved;
 use stats::Counters;
 use tuning::Tuning;
 use watch::Watch;
@@ -97,6 +98,8 @@ pub struct Loader {
     /// The process that built it.
     process: u32,
     source: Arc<dyn Source>,
+    /// The different handles through which the source reads.
+    storages: Arc<[Storage]>,
     plan: Arc<Plan>,
     device: String,
     /// What is known since it was built.
@@ -182,7 +185,7 @@ impl Loader {
         let mut watching = builder.watching;
         let mut warnings = Vec::new();
         if builder.nvtx {
-            match Nvtx::open() {
+            match Nvtx::open(&builder.runtime) {
                 Ok(nvtx) => watching.marker = Some(nvtx),
                 Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
             }
@@ -241,6 +244,7 @@ impl Loader {
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
             process: std::process::id(),
+            storages: storages_of(&*builder.source),
             source: builder.source,
             plan,
             device: line,
@@ -311,7 +315,7 @@ impl Loader {
         if let Some(Err(error)) = &self.watch {
             warnings.push(format!("the device is not watched: {error}"));
         }
-        warnings.extend(storage::warnings());
+        warnings.extend(self.storages.iter().flat_map(Storage::warnings));
         warnings
     }
 
@@ -366,4 +370,15 @@ impl Loader {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// The handles of a source, each once: parts of a mixture may share one.
+fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
+    let mut distinct: Vec<Storage> = Vec::new();
+    for storage in source.storages() {
+        if !distinct.iter().any(|it| it.is_same(&storage)) {
+            distinct.push(storage);
+        }
+    }
+    distinct.into()
 }

@@ -50,8 +50,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// What the source met and left out of its samples, with the reason, such as the keys of an archive without an image.
     pub left_out: Vec<LeftOut>,
-    /// What the process has asked of servers, and found on the disk that stands for them; all loaders together, and what
-    /// opening the sources took.
+    /// What was asked of servers, and found on the disk that stands for them, through the handles with which the source was
+    /// opened: what opening it took is included, and so are other loaders that share a handle.
     pub storage: StorageStats,
 }
 

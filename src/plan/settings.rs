@@ -25,7 +25,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// `[limits]`.
     pub limits: Limits,
-    /// `[storage]`.
+    /// `[storage]`. A loader goes by those of the handle that its source was opened with, where it has one
+    /// ([`Source::storages`](crate::source::Source::storages)).
     pub storage: StorageSettings,
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::{Configured, Expected, HostPage, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
 use super::{file, left_out, settings};
 use crate::error::{Error, DataError, Redacted, Result};
-use crate::storage::{self, Stamp};
+use crate::storage::{self, Stamp, Storage};
 
 pub use classes::DirectorySettings;
 
@@ -33,6 +33,7 @@ mod classes;
 /// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
 ///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
 pub struct Directory {
+    storage: Storage,
     root: PathBuf,
     classes: Vec<String>,
     folders: Vec<Folder>,
@@ -68,6 +69,19 @@ impl Directory {
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it holds no image, a class has none, or a setting
     /// cannot be.
     pub fn with(path: impl AsRef<Path>, settings: &DirectorySettings) -> Result<Self> {
+        Self::open_with(path, settings, &Storage::default())
+    }
+
+    /// Lists the directory, and reads its files, through this handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with`](Self::with).
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        settings: &DirectorySettings,
+        storage: &Storage,
+    ) -> Result<Self> {
         settings.check()?;
         let root = path.as_ref();
         let mut listing = Listing {
@@ -75,6 +89,7 @@ impl Directory {
             classes: Classes::default(),
             left_out: LeftOuts::default(),
             found: Self {
+                storage: storage.clone(),
                 root: root.to_path_buf(),
                 classes: Vec::new(),
                 folders: Vec::new(),
@@ -88,7 +103,7 @@ impl Directory {
         };
         match storage::is_url(root) {
             true => {
-                let objects = storage::list_all(root).map_err(|error| Error::io(root, &error))?;
+                let objects = storage.list_all(root).map_err(|error| Error::io(root, &error))?;
                 listing.add_objects(objects);
             }
             false => listing.add_folders()?,
@@ -120,7 +135,7 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn add_folders(&mut self) -> Result<()> {
         let root = self.found.root.clone();
-        let top = list(&root)?;
+        let top = list(&self.found.storage, &root)?;
         if top.folders.is_empty() {
             self.add_files(root, -1, &top);
             return Ok(());
@@ -154,7 +169,7 @@ impl Listing<'_> {
         if !above.insert(identity) {
             return Ok(());
         }
-        let entries = list(&path)?;
+        let entries = list(&self.found.storage, &path)?;
         let images = self.add_files(path.clone(), label, &entries);
         self.classes.add(images, below);
         for name in &entries.folders {
@@ -246,7 +261,8 @@ impl Listing<'_> {
         found.classes = classes.names(&found.root, settings)?;
         found.warning = classes.warning(&found.root);
         if found.stamps.is_empty() {
-            found.largest_bytes = file::largest(found.len(), |index| found.path(index));
+            let path = |index| found.path(index);
+            found.largest_bytes = file::largest(&found.storage, found.len(), path);
         }
         Ok(found)
     }
@@ -256,8 +272,12 @@ impl Configured for Directory {
     const KEY: &'static str = "directory";
     type Settings = DirectorySettings;
 
-    fn open(paths: &[PathBuf], settings: &DirectorySettings) -> Result<Self> {
-        Self::with(settings::only(Self::KEY, paths)?, settings)
+    fn open_with(
+        paths: &[PathBuf],
+        settings: &DirectorySettings,
+        storage: &Storage,
+    ) -> Result<Self> {
+        Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
 }
 
@@ -275,10 +295,10 @@ impl Source for Directory {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        let path = self.path(index);
+        let (storage, path) = (&self.storage, self.path(index));
         match self.stamps.get(index as usize) {
-            Some(stamp) => file::read_object(&path, Some(*stamp), page, limit),
-            None => file::read(&path, page, limit),
+            Some(stamp) => file::read_object(storage, (&path, Some(*stamp)), page, limit),
+            None => file::read(storage, &path, page, limit),
         }
     }
 
@@ -296,7 +316,7 @@ impl Source for Directory {
         most: usize,
         limit: u64,
     ) -> Result<u64, DataError> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.storage, self, (index, &self.path(index)), page, most, limit)
     }
 
     fn has_heads(&self) -> bool {
@@ -309,7 +329,7 @@ impl Source for Directory {
 
     fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
         let stamp = *self.stamps.get(index as usize)?;
-        Some(file::expect(self.path(index), Some(stamp), limit))
+        Some(file::expect(&self.storage, self.path(index), Some(stamp), limit))
     }
 
     fn classes(&self) -> &[String] {
@@ -318,6 +338,10 @@ impl Source for Directory {
 
     fn largest_bytes(&self) -> u64 {
         self.largest_bytes
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -380,8 +404,8 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
 
 /// The visible entries of a folder, each sort in byte order. A link that leads nowhere is a sample that cannot be read:
 /// its policy decides, not the listing.
-fn list(path: &Path) -> Result<Entries> {
-    let listed = storage::list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
+fn list(storage: &Storage, path: &Path) -> Result<Entries> {
+    let listed = storage.list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
     let (entries, special) = listed;
     let (folders, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.folder);
     let names = |entries: Vec<storage::Entry>| entries.into_iter().map(|it| it.name).collect();

@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result, reserve};
+use crate::storage::Storage;
 
 #[cfg(feature = "beton")]
 pub use beton::BetonSettings;
@@ -17,7 +18,7 @@ pub use combine::{
     Arrangement, Chosen, Combined, Concat, FilterSettings, InTurn, Mixture, PartSettings, Repeat,
     Repeated, Selection, Subset, Weighted,
 };
-pub use detect::detect;
+pub use detect::{detect, detect_with};
 pub use directory::DirectorySettings;
 pub(crate) use file::check_size;
 pub use label::LabelSort;
@@ -229,6 +230,12 @@ pub trait Source: Send + Sync {
     /// What looks like a mistake in what was named, with the way out, for people; nothing by default. A source that wraps
     /// others must hand it on.
     fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// The handles through which its files are read; none, the default, where it reads none through a [`Storage`]. A loader
+    /// counts their requests as its own and shows their warnings. A source that wraps others must hand them on.
+    fn storages(&self) -> Vec<Storage> {
         Vec::new()
     }
 

@@ -31,7 +31,7 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
         {
             let source = Counting::new(mixed());
             let builder = builder(source.clone(), crop(cpu)).tune(tune);
-            let builder = builder.device(DeviceChoice::Gpu(0)).workers(3);
+            let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).workers(3);
             let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
             assert!(loader.plan().uses_gpu());
             for expected in &expected {
@@ -56,6 +56,7 @@ fn on_a_device_batches_are_the_same_with_each_cache_too() {
     }
     let refused = builder(Counting::new(mixed()), training())
         .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
         .routes([Route::NvjpegGpu])
         .cache_decoded(PLENTY)
         .build();

@@ -26,7 +26,7 @@ use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route, Settings};
 use feedwater::source::{Expected, Memory, Page, Repeat, Source};
 use simulated::images::libjpeg;
-use simulated::{Schedule, exclusive};
+use simulated::{Schedule, exclusive, runtime};
 
 /// Images in memory that count how often each is read; some cannot be.
 #[derive(Clone)]

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use feedwater::error::{Error, Reason};
-use feedwater::gpu::kernel::override_cache_directory;
 use feedwater::source::{HostPage, Source, TfRecord, TfRecordSettings};
+use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -257,9 +257,12 @@ fn where_the_table_cannot_lie_beside_the_file_it_lies_in_the_cache() {
     fs::remove_file(&index).unwrap();
     fs::create_dir_all(index.join("in the way")).unwrap();
     let cache = tempfile::tempdir().unwrap();
-    override_cache_directory(cache.path().join("cache"));
+    let settings = StorageSettings::default();
+    let storage = Storage::with_cache_directory(&settings, cache.path().join("cache")).unwrap();
     for _ in 0..2 {
-        assert_eq!(open(root.path()).unwrap().len(), 3);
+        let paths = [root.path().into()];
+        let source = TfRecord::open_with(&paths, &TfRecordSettings::default(), &storage);
+        assert_eq!(source.unwrap().len(), 3);
         assert_eq!(fs::read_dir(cache.path().join("cache")).unwrap().count(), 1);
     }
     assert_eq!(hidden(&root), [index], "a temporary file is left");

@@ -22,6 +22,8 @@ use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use requests::shown;
+
 mod bench;
 mod bench_ops;
 mod consumer;
@@ -92,7 +94,9 @@ struct PipelineOptions {
 
 impl PipelineOptions {
     fn builder(&self) -> Result<LoaderBuilder, CommandError> {
-        Ok(Pipeline::from_file(&self.file)?.builder()?.device(self.device.choice()))
+        let pipeline = Pipeline::from_file(&self.file)?;
+        let storage = shown(pipeline.storage()?);
+        Ok(pipeline.builder_with(&storage)?.device(self.device.choice()))
     }
 }
 
@@ -184,7 +188,6 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     // Where the system refuses, descriptors are closed and opened again more often.
     let _ = storage::raise_open_files_limit();
-    requests::show();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
         Command::Doctor(options) => doctor::main(&options),

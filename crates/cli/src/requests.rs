@@ -4,15 +4,15 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedwater::storage::{RequestEvent, watch_requests};
+use feedwater::storage::{RequestEvent, Storage};
 
 /// Between two lines; the first comes at once. Hundreds of requests may fail for one reason.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Shows them from now on.
-pub fn show() {
+/// A handle whose requests are shown.
+pub fn shown(storage: Storage) -> Storage {
     let told: Mutex<Option<Instant>> = Mutex::new(None);
-    watch_requests(move |event| {
+    storage.watch_requests(move |event| {
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
         if told.is_none_or(|it| it.elapsed() >= PAUSE)
             && let Some(line) = line(event)
@@ -22,6 +22,7 @@ pub fn show() {
             let _ = writeln!(io::stderr(), "{line}");
         }
     });
+    storage
 }
 
 /// The line of an event. That a request was given up is told by whoever asked.

@@ -9,7 +9,7 @@ use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, setting
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, DataError, Redacted, Result};
 use crate::geometry::Size;
-use crate::storage;
+use crate::storage::{self, Storage};
 
 mod bounds;
 mod document;
@@ -38,6 +38,7 @@ use pool::Pool;
 ///   of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
 #[derive(Debug)]
 pub struct Coco {
+    storage: Storage,
     json: PathBuf,
     folder: PathBuf,
     coordinates: Frame,
@@ -97,9 +98,22 @@ impl Coco {
     ///
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be, or has no images.
     pub fn open(json: impl AsRef<Path>, settings: &CocoSettings) -> Result<Self> {
+        Self::open_with(json, settings, &Storage::default())
+    }
+
+    /// Reads the JSON file, and the images, through this handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_with(
+        json: impl AsRef<Path>,
+        settings: &CocoSettings,
+        storage: &Storage,
+    ) -> Result<Self> {
         let json = json.as_ref();
         settings.check(json)?;
-        let mut this = document::read(json, settings)?;
+        let mut this = document::read(json, settings, storage)?;
         if this.images.is_empty() {
             let problem = match settings.skip_empty {
                 true => format!("{} has no image with an annotation", json.display()),
@@ -107,7 +121,7 @@ impl Coco {
             };
             return Err(Error::config("source.coco", problem));
         }
-        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
         let first = this.path(0);
         let set = !settings.images.as_os_str().is_empty();
         if set && this.largest_bytes == 0 && !storage::is_url(&first) && !first.exists() {
@@ -183,8 +197,8 @@ impl Configured for Coco {
         name.ends_with(".json") && head.trim_ascii_start().starts_with(b"{")
     }
 
-    fn open(paths: &[PathBuf], settings: &CocoSettings) -> Result<Self> {
-        Self::open(settings::only(Self::KEY, paths)?, settings)
+    fn open_with(paths: &[PathBuf], settings: &CocoSettings, storage: &Storage) -> Result<Self> {
+        Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
 }
 
@@ -202,7 +216,7 @@ impl Source for Coco {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        file::read(&self.path(index), page, limit)
+        file::read(&self.storage, &self.path(index), page, limit)
     }
 
     fn version(&self, index: u64) -> Option<String> {
@@ -216,7 +230,7 @@ impl Source for Coco {
         most: usize,
         limit: u64,
     ) -> Result<u64, DataError> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.storage, self, (index, &self.path(index)), page, most, limit)
     }
 
     fn has_heads(&self) -> bool {
@@ -229,7 +243,7 @@ impl Source for Coco {
 
     fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
         let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(path, None, limit))
+        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
     }
 
     fn classes(&self) -> &[String] {
@@ -264,6 +278,10 @@ impl Source for Coco {
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         largest((0..).zip(self.images.iter().map(|image| image.size.pixels())), most)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
     }
 
     fn memory_bytes(&self) -> u64 {

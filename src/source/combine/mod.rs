@@ -10,6 +10,7 @@ use super::largest::largest;
 use super::{Expected, HostPage, LeftOut, LeftOuts, Page, Source};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Error, Result};
+use crate::storage::Storage;
 
 pub use mixture::Weighted;
 pub use select::{Chosen, Repeated};
@@ -266,6 +267,10 @@ impl<A: Arrangement> Source for Combined<A> {
 
     fn warnings(&self) -> Vec<String> {
         self.parts.iter().flat_map(|part| part.source.warnings()).collect()
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        self.parts.iter().flat_map(|part| part.source.storages()).collect()
     }
 
     fn original(&self, index: u64) -> u64 {

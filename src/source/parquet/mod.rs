@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::records::{expand, of_each};
 use super::{Configured, LabelSort, Page, Source, file};
 use crate::error::{Error, DataError, Reason, Redacted, Result};
-use crate::storage;
+use crate::storage::{self, Storage};
 
 use cache::Cache;
 use column::Column;
@@ -56,6 +56,7 @@ const MOST_PATH_BYTES: u64 = 4096;
 ///   DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED); pages of version 1 and 2. Encrypted files and columns
 ///   with several values in a row are not read.
 pub struct Parquet {
+    storage: Storage,
     shards: Vec<Shard>,
     /// The first row after each file.
     ends: Vec<u64>,
@@ -99,12 +100,13 @@ impl Configured for Parquet {
     }
 
     /// Opens the files; reads their metadata, the headers of the pages, and the labels.
-    fn open(paths: &[PathBuf], settings: &ParquetSettings) -> Result<Self> {
-        let files = expand(Self::KEY, paths, ".parquet")?;
+    fn open_with(paths: &[PathBuf], settings: &ParquetSettings, storage: &Storage) -> Result<Self> {
+        let files = expand(storage, Self::KEY, paths, ".parquet")?;
         let cache = Cache::new(settings.cache_bytes);
-        let mut tables = of_each(&files, |_, path| Table::read(path, settings, &cache))?;
+        let mut tables = of_each(&files, |_, path| Table::read(storage, path, settings, &cache))?;
         let classes = table::name_classes(&mut tables, settings.labels)?;
         let mut source = Self {
+            storage: storage.clone(),
             shards: Vec::with_capacity(files.len()),
             ends: Vec::with_capacity(files.len()),
             cache,
@@ -188,7 +190,7 @@ impl Source for Parquet {
             return Ok(());
         }
         let path = self.path(index)?;
-        file::read(&path, page, limit).map_err(|fault| {
+        file::read(&self.storage, &path, page, limit).map_err(|fault| {
             let problem = format!("{}, which the row names: {}", path.display(), fault.problem);
             fault.reworded(problem)
         })
@@ -203,10 +205,15 @@ impl Source for Parquet {
         *self.largest_bytes.get_or_init(|| {
             let inside = self.images.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
             if !self.paths.is_empty() && inside == 0 {
-                return file::largest(self.len(), |index| self.path(index).unwrap_or_default());
+                let path = |index| self.path(index).unwrap_or_default();
+                return file::largest(&self.storage, self.len(), path);
             }
             inside
         })
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
     }
 
     fn memory_bytes(&self) -> u64 {

@@ -28,7 +28,7 @@ use crate::header::PnmHead;
 use crate::source::largest::largest;
 use crate::source::left_out::none_but;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
-use crate::storage::{Fetch, File, Stamp, opening};
+use crate::storage::{Fetch, File, Stamp, Storage, opening};
 
 pub use files::matches;
 pub use window::Window;
@@ -134,6 +134,7 @@ pub struct FileError {
 
 /// The samples of many files.
 pub struct Records<F> {
+    storage: Storage,
     shards: Vec<Shard>,
     largest_bytes: u64,
     unpacker: Arc<Unpacker>,
@@ -200,20 +201,29 @@ impl<F: Format> Records<F> {
     /// [`Error::Io`] where a file cannot be read, [`Error::Config`] where there are no samples or a file is not what it
     /// should be.
     pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
-        let files = expand(F::KEY, paths, F::ENDING)?;
+        Self::open_with(paths, format, &Storage::default())
+    }
+
+    /// As [`open`](Self::open), with the handle through which the files are read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_with(paths: &[PathBuf], format: &F, storage: &Storage) -> Result<Self> {
+        let files = expand(storage, F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let mut left_out = LeftOuts::default();
-        let unpacker = Unpacker::new(Limits::default());
-        let made =
-            opening(|| of_each(&files, |number, path| table_of(path, number, format, &unpacker)))?;
+        let unpacker = Unpacker::new(storage.clone(), Limits::default());
+        let table = |number, path: &PathBuf| table_of(storage, path, number, format, &unpacker);
+        let made = opening(|| of_each(&files, table))?;
         for (path, table) in files.iter().zip(made) {
             let Table { file, packing, stamp, entries, left_out: of_file, largest } = table;
             left_out.join_file(path, &of_file);
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
-            let file = if F::MAPPED && packing.is_none() { file.mapped() } else { file };
+            let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
             shards.push(Shard { path: path.clone(), file, packing, stamp, entries, end });
         }
         if shards.iter().any(|shard| shard.packing.is_some()) {
@@ -225,7 +235,8 @@ impl<F: Format> Records<F> {
             let problem = format!("no samples in {} files, the first is {first}", files.len());
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &left_out)));
         }
-        Ok(Self { shards, largest_bytes, unpacker, remote, left_out, format: format.clone() })
+        let (storage, format) = (storage.clone(), format.clone());
+        Ok(Self { storage, shards, largest_bytes, unpacker, remote, left_out, format })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -373,6 +384,10 @@ impl<F: Format> Source for Records<F> {
         largest(pixels, most)
     }
 
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
+    }
+
     fn memory_bytes(&self) -> u64 {
         let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
         let within: usize = self.shards.iter().map(of).sum();
@@ -419,7 +434,7 @@ impl<F: Format> Configured for Records<F> {
         F::recognises(name, head)
     }
 
-    fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
-        Self::open(paths, settings)
+    fn open_with(paths: &[PathBuf], settings: &F, storage: &Storage) -> Result<Self> {
+        Self::open_with(paths, settings, storage)
     }
 }

@@ -24,6 +24,7 @@ use super::doctor::warn_without_simd;
 use super::group::Group;
 use super::images::cache;
 use super::interrupt::{self, Polled};
+use super::requests::shown;
 use super::{CommandError, DeviceOption, count, print, print_json, progress};
 use case::Measured;
 use sets::Set;
@@ -195,7 +196,8 @@ impl Ways {
     fn of(set: &Set, options: &Options) -> Result<Self, CommandError> {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
-        let plan = pipeline.builder()?.device(options.device.choice()).plan()?;
+        let storage = shown(pipeline.storage()?);
+        let plan = pipeline.builder_with(&storage)?.device(options.device.choice()).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
             true => "images are decoded on the CPU, as the file says".into(),
             false => "no GPU is used here, the CPU path alone is measured".into(),

@@ -10,6 +10,7 @@ use feedwater::loader::DeviceChoice;
 use feedwater::measure::DeviceTime;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, Route};
+use feedwater::storage::Storage;
 use serde::Serialize;
 
 /// What was measured of a route.
@@ -30,6 +31,7 @@ pub struct RouteRow {
 pub fn measure(
     device: &Arc<Device>,
     pipeline: &Pipeline,
+    storage: &Storage,
     samples: u64,
     image_megapixels: f64,
 ) -> Vec<RouteRow> {
@@ -52,7 +54,8 @@ pub fn measure(
             false => Err(format!("decode.routes leaves {} out", route.name())),
         };
         let seen = allowed.and_then(|()| {
-            let time = decode(pipeline, route, samples).map_err(|error| error.to_string())?;
+            let time =
+                decode(pipeline, storage, route, samples).map_err(|error| error.to_string())?;
             let time = time.filter(|it| it.items > 0);
             time.ok_or_else(|| "no image went by it, or none could be timed".to_string())
         });
@@ -75,8 +78,14 @@ pub fn measure(
 }
 
 /// What the device's streams say of decoding by one route.
-fn decode(pipeline: &Pipeline, route: Route, samples: u64) -> Result<Option<DeviceTime>> {
-    let builder = pipeline.builder()?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+fn decode(
+    pipeline: &Pipeline,
+    storage: &Storage,
+    route: Route,
+    samples: u64,
+) -> Result<Option<DeviceTime>> {
+    let builder =
+        pipeline.builder_with(storage)?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
     let builder = builder.routes([route]).tune(false).last(Last::Partial).epochs(Some(1));
     let loader = builder.build()?;
     let mut images = 0;

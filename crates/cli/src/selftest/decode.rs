@@ -18,7 +18,7 @@ use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
 use super::difference::{Bound, Difference};
-use super::gpu::{Gpu, on_route};
+use super::gpu::Gpu;
 use super::images::{self, SORTS};
 use super::{Check, Epoch, Found, epoch, words};
 
@@ -74,18 +74,18 @@ fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> 
     if let Err(why) = gpu.offers(route) {
         return names.map(|what| Check::skip(name(what), why.clone())).collect();
     }
-    let mut found = all_sorts(route, expected);
+    let mut found = all_sorts(gpu, route, expected);
     if reduces {
-        found.push(prescale(route));
+        found.push(prescale(gpu, route));
     }
     names.zip(found).map(|(what, found)| Check::new(name(what), found)).collect()
 }
 
 /// Decodes every window of every image by a route, and compares by sort of JPEG.
-fn all_sorts(route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
+fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
     let mut sorts: Vec<_> = SORTS.iter().map(|_| Ok(Compared::default())).collect();
     for (&window, expected) in WINDOWS.iter().zip(expected) {
-        let run = || epoch(on_route(builder(source()?, &crop(window)), route));
+        let run = || epoch(gpu.on_route(builder(source()?, &crop(window)), route));
         let seen = expected.clone().and_then(|expected| Ok((expected, run()?)));
         for (sort, so_far) in sorts.iter_mut().enumerate() {
             let Ok(compared) = so_far else { continue };
@@ -174,7 +174,7 @@ fn went(
 }
 
 /// Reduction inside the decoder against libjpeg-turbo's.
-fn prescale(route: Route) -> Found {
+fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut difference = Difference::default();
     let mut by_resizing = Difference::default();
     for (width, height) in REDUCED {
@@ -189,7 +189,7 @@ fn prescale(route: Route) -> Found {
             epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let given = epoch(on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let given = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
         let other = given.records.iter().find(|record| record.outcome != Outcome::of(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());

@@ -13,7 +13,7 @@ use feedwater::tensor::{DType, Layout};
 
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
-use super::gpu::{Gpu, on_route};
+use super::gpu::Gpu;
 use super::images::{self, Damaged, Odd, SORTS};
 use super::{Check, Epoch, Found, epoch, words};
 
@@ -28,7 +28,7 @@ pub fn on_cpu() -> Vec<Check> {
 /// By every route against the CPU, when asked for, and then under every policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
-    by_route.chain(std::iter::once_with(policies))
+    by_route.chain(std::iter::once_with(|| policies(gpu)))
 }
 
 fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
@@ -36,7 +36,7 @@ fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
     if let Err(why) = gpu.offers(route) {
         return ["odd", "damaged"].map(|what| Check::skip(name(what), why.clone())).into();
     }
-    let way = |builder| on_route(builder, route);
+    let way = |builder| gpu.on_route(builder, route);
     let bound = if route == Route::Cpu { EXACT } else { BOUND };
     vec![
         Check::new(name("odd"), odd_on_gpu(way, bound)),
@@ -44,8 +44,8 @@ fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
     ]
 }
 
-fn policies() -> Vec<Check> {
-    let balanced = |builder: LoaderBuilder| builder.device(DeviceChoice::Gpu(0));
+fn policies(gpu: &Gpu) -> Vec<Check> {
+    let balanced = |builder: LoaderBuilder| gpu.on(builder);
     let damaged = |policy| damaged_on_gpu(balanced, BOUND, policy);
     vec![
         Check::new("gpu/policy/skip", damaged(OnError::Skip)),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use feedwater::gpu::nvjpeg::{self, Backend};
-use feedwater::gpu::{self, Device};
+use feedwater::gpu::{self, Device, Runtime};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
@@ -25,13 +25,32 @@ type Offered = (Route, Result<(), String>);
 
 impl Gpu {
     /// The first, or what is missing and why.
-    pub fn find() -> Result<Self, (&'static str, String)> {
-        let device = Device::open(0).map_err(|error| ("gpu/device", error.to_string()))?;
+    pub fn find(runtime: &Runtime) -> Result<Self, (&'static str, String)> {
+        let device = Device::open_with(0, runtime);
+        let device = device.map_err(|error| ("gpu/device", error.to_string()))?;
         let compiler =
             gpu::compiler(&device).map_err(|error| ("gpu/compiler", error.to_string()))?;
         let routes = nvjpeg::backends(&device).map_err(|error| error.to_string());
         let routes = routes.map(|all| all.into_iter().map(|(it, found)| (route(it), found)));
         Ok(Self { device, compiler, routes: routes.map(Iterator::collect) })
+    }
+
+    /// A loader on this device.
+    pub fn on(&self, builder: LoaderBuilder) -> LoaderBuilder {
+        let choice = DeviceChoice::Gpu(self.device.ordinal());
+        builder.device(choice).runtime(self.device.runtime())
+    }
+
+    /// A loader on this device whose images all go by one route, as far as it takes them.
+    pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
+        // With the CPU's alone decoding is not on the GPU.
+        let place = if route == Route::Cpu { Placement::Cpu } else { Placement::Gpu };
+        self.on(builder).decode(place).routes([route])
+    }
+
+    /// The loader of the checks on the CPU, on this device with all that it can do.
+    pub fn builder(&self) -> Result<LoaderBuilder, String> {
+        Ok(self.on(loaders::builder()?))
     }
 
     /// Whether images can be decoded by a route, or why not.
@@ -48,7 +67,8 @@ impl Gpu {
 
     /// Its version, and what is known to be wrong with it.
     fn nvjpeg(&self) -> Found {
-        let library = nvjpeg::Library::open(Some(self.device.driver_version() / 1000));
+        let library =
+            nvjpeg::Library::open(self.device.runtime(), Some(self.device.driver_version() / 1000));
         let library = library.map_err(words)?;
         let told = [vec![format!("nvJPEG {}", library.version())], library.warnings()];
         Ok(told.concat().join("; "))
@@ -101,25 +121,13 @@ pub fn checks(
         tell(memory::on_gpu(gpu))?;
     }
     if wanted(Group::Life) {
-        tell(life::on_gpu())?;
+        tell(life::on_gpu(gpu))?;
     }
     // Last, since compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
         tell(kernels::checks(gpu))?;
     }
     Ok(())
-}
-
-/// The loader of the checks on the CPU, on the GPU with all that it can do.
-pub fn builder() -> Result<LoaderBuilder, String> {
-    Ok(loaders::builder()?.device(DeviceChoice::Gpu(0)))
-}
-
-/// A loader whose images all go by one route, as far as it takes them.
-pub fn on_route(builder: LoaderBuilder, route: Route) -> LoaderBuilder {
-    // With the CPU's alone decoding is not on the GPU.
-    let place = if route == Route::Cpu { Placement::Cpu } else { Placement::Gpu };
-    builder.device(DeviceChoice::Gpu(0)).decode(place).routes([route])
 }
 
 fn route(backend: Backend) -> Route {

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::thread;
 
-use feedwater::gpu::Device;
 use feedwater::image::PixelType;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
@@ -33,14 +32,14 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
         chains.iter().enumerate().flat_map(|(check, all)| all.iter().map(move |it| (check, it)));
     let jobs: Vec<_> = jobs.collect();
     let mut found: Vec<Result<Cases, String>> = vec![Ok(Cases::default()); names.len()];
-    for (check, cases) in in_threads(&gpu.device, &jobs) {
+    for (check, cases) in in_threads(gpu, &jobs) {
         let Ok(so_far) = &found[check] else { continue };
         found[check] = cases.map(|cases| so_far.and(cases));
     }
     let found = names.into_iter().zip(found);
     let mut checks: Vec<_> =
         found.map(|(name, found)| Check::new(name, found.map(Cases::words))).collect();
-    checks.push(Check::new("gpu/divisions", divisions()));
+    checks.push(Check::new("gpu/divisions", divisions(gpu)));
     checks
 }
 
@@ -65,14 +64,11 @@ impl Cases {
 }
 
 /// Compares chains, each with the number of its check: several at a time, since most of the time is the compiler's.
-fn in_threads(
-    device: &Arc<Device>,
-    jobs: &[(usize, &Chain)],
-) -> Vec<(usize, Result<Cases, String>)> {
+fn in_threads(gpu: &Gpu, jobs: &[(usize, &Chain)]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
     let of = |first: usize| jobs.iter().skip(first).step_by(threads);
-    let work = |first| of(first).map(|&(check, chain)| (check, parity(device, chain)));
+    let work = |first| of(first).map(|&(check, chain)| (check, parity(gpu, chain)));
     let panicked = |first| {
         let problem = "a thread of the checks panicked";
         of(first).map(|&(check, _)| (check, Err(problem.to_string()))).collect()
@@ -130,14 +126,14 @@ fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
 }
 
 /// A chain in every element type and layout: the same records and the same bits as on the CPU.
-fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
+fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
     let mut cases = Cases::default();
     let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
         step.operator.pixels(pixels).map_err(|problem| format!("{chain:?}: {problem}"))
     })?;
     for dtype in DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok()) {
         for layout in Layout::ALL {
-            let tiled = same(device, chain, dtype, layout)
+            let tiled = same(gpu, chain, dtype, layout)
                 .map_err(|problem| format!("{chain:?} as {dtype} {layout}: {problem}"))?;
             cases = cases.and(Cases { all: 1, tiled: tiled.into() });
         }
@@ -146,10 +142,10 @@ fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
 }
 
 /// Whether there is a tiled kernel, where all is well.
-fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
+fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
     let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
-    let builder = |device| {
+    let builder = || {
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
             .batch(4)
@@ -159,10 +155,9 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
             .seed(SEED)
             .decode(Placement::Cpu)
             .output(dtype, layout)
-            .device(device)
     };
-    let expected = epoch(builder(DeviceChoice::Cpu))?;
-    let loader = builder(DeviceChoice::Gpu(0)).epochs(Some(1)).build().map_err(words)?;
+    let expected = epoch(builder().device(DeviceChoice::Cpu))?;
+    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(words)?;
     let given = read(&loader)?;
     if expected.records != given.records {
         return Err(format!("samples {:?} instead of {:?}", given.records, expected.records));
@@ -171,7 +166,7 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
     let plan = loader.plan();
     let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
     if tiled {
-        let given = by_hand::tensors(device, plan, &samples, SEED)?;
+        let given = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
         equal(&expected.data, &given, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
@@ -179,7 +174,7 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
 }
 
 /// Chains divided between CPU and GPU in every way, two batches this way and the next two another way.
-fn divisions() -> Found {
+fn divisions(gpu: &Gpu) -> Found {
     const EPOCHS: usize = 4;
     let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
     let floats = Chain::new()
@@ -189,12 +184,12 @@ fn divisions() -> Found {
     let mut divisions = 0;
     for chain in [loaders::training(), floats] {
         let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
-        let build = |device| {
-            let builder = LoaderBuilder::new(source.clone(), chain.clone()).device(device);
-            let builder = builder.shard(0, 1).batch(2).workers(2).seed(SEED);
-            builder.decode(Placement::Cpu).build().map_err(words)
+        let builder = || {
+            let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
+            builder.batch(2).workers(2).seed(SEED).decode(Placement::Cpu)
         };
-        let (on_cpu, on_gpu) = (build(DeviceChoice::Cpu)?, build(DeviceChoice::Gpu(0))?);
+        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(words)?;
+        let on_gpu = gpu.on(builder()).build().map_err(words)?;
         let offloads = &on_gpu.plan().offloads;
         for turn in 0..EPOCHS {
             let mut given = Vec::new();

@@ -1,11 +1,10 @@
 //! Memory as planned, and nothing that grows.
 
 use feedwater::footprint::{Memory as Place, bytes};
-use feedwater::gpu::Device;
 use feedwater::loader::{Loader, MemoryStats};
 use feedwater::op::Placement;
 
-use super::gpu::{self, Gpu};
+use super::gpu::Gpu;
 use super::{Check, Found, loaders, words};
 use crate::report::status_bytes;
 
@@ -32,8 +31,8 @@ pub fn on_cpu() -> Vec<Check> {
 /// On the GPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     vec![
-        Check::new("gpu/footprint", taken()),
-        Check::new("gpu/200-epochs", many_epochs_on_gpu(&gpu.device)),
+        Check::new("gpu/footprint", taken(gpu)),
+        Check::new("gpu/200-epochs", many_epochs_on_gpu(gpu)),
     ]
 }
 
@@ -58,19 +57,19 @@ fn many_epochs_on_cpu() -> Found {
 }
 
 /// What the pools have in use at most, against the plan.
-fn taken() -> Found {
+fn taken(gpu: &Gpu) -> Found {
     // nvJPEG may leave some of its rows unused; without it all rows are in use to the last byte.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
         let loader = builder.build().map_err(words)?;
         run_epochs(&loader, 2)?;
         Ok::<_, String>(figures(&loader.stats().memory))
     };
-    for (name, predicted, peak) in figures_of(gpu::builder()?.decode(Placement::Cpu))? {
+    for (name, predicted, peak) in figures_of(gpu.builder()?.decode(Placement::Cpu))? {
         if peak != predicted || peak == 0 {
             return Err(format!("{name}: {predicted} bytes predicted, {peak} used"));
         }
     }
-    let figures = figures_of(gpu::builder()?)?;
+    let figures = figures_of(gpu.builder()?)?;
     for (name, predicted, peak) in figures {
         if peak > predicted || peak == 0 {
             return Err(format!("{name}, with nvJPEG: {predicted} bytes predicted, {peak} used"));
@@ -91,8 +90,9 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
 }
 
 /// Nothing of the pools, of the whole device and of the host grows.
-fn many_epochs_on_gpu(device: &Device) -> Found {
-    let loader = gpu::builder()?.build().map_err(words)?;
+fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
+    let device = &gpu.device;
+    let loader = gpu.builder()?.build().map_err(words)?;
     run_epochs(&loader, SETTLED)?;
     let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
     let grown = host_growth(&loader)?;

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use feedwater::error::SampleError;
+use feedwater::gpu::Runtime;
 use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
 use serde::Serialize;
 use serde_json::json;
@@ -116,7 +117,7 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     if wanted(Group::Operator) {
         report.add(operators::checks())?;
     }
-    let found = gpu::Gpu::find();
+    let found = gpu::Gpu::find(&Runtime::default());
     gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
     let (rates, failed) = match wanted(Group::Throughput) {
         true => throughput::measure(found.as_ref().ok()),

@@ -141,7 +141,7 @@ fn machine(schedule: Schedule) -> Simulated {
 }
 
 fn found() -> Gpu {
-    Gpu::find().map_err(|(name, why)| format!("{name}: {why}")).unwrap()
+    Gpu::find(&simulated::runtime()).map_err(|(name, why)| format!("{name}: {why}")).unwrap()
 }
 
 fn decoding(gpu: &Gpu) -> Vec<Check> {

@@ -1,0 +1,121 @@
+//! What a builder becomes before anything is started: the device, and the plan for it.
+
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use crate::error::{Error, Result};
+use crate::footprint::Available;
+use crate::gpu::nvjpeg::{self, Backend};
+use crate::gpu::{self, Device, Runtime};
+use crate::plan::{DeviceFacts, Environment, Facts, Plan, Route};
+
+use super::builder::{DeviceChoice, LoaderBuilder};
+use super::look::Looks;
+
+/// What a builder becomes before anything is started.
+pub(super) struct Resolved {
+    pub plan: Plan,
+    pub line: String,
+    pub device: Option<Arc<Device>>,
+}
+
+impl LoaderBuilder {
+    /// The plan, one line that says where it runs and why, and the device.
+    pub(super) fn resolve(&self) -> Result<Resolved> {
+        let (device, facts, line) = self.find_device()?;
+        let plan = self.make_plan(facts)?;
+        let line = match (&device, plan.uses_gpu()) {
+            (Some(_), false) => format!("cpu (every operator is placed there; there is {line})"),
+            _ => line,
+        };
+        Ok(Resolved { plan, line, device })
+    }
+
+    pub(super) fn make_plan(&self, device: DeviceFacts) -> Result<Plan> {
+        let mut settings = self.settings.clone();
+        if let Some(storage) = self.source.storages().first() {
+            settings.storage = storage.settings().clone();
+        }
+        Plan::new(&self.chain, &settings, &self.facts(device))
+    }
+
+    fn facts(&self, device: DeviceFacts) -> Facts {
+        let Looks { image, looked, all } =
+            Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
+        Facts {
+            largest_bytes: self.source.largest_bytes(),
+            image,
+            looked,
+            looked_at_all: all,
+            trace_spans: self.watching.spans as u64,
+            source_bytes: self.source.memory_bytes(),
+            samples: self.source.len(),
+            files: self.files(),
+            cores: available_parallelism().map_or(1, usize::from),
+            environment: Environment::of_process(),
+            available: Available::of_process(),
+            remote: self.source.is_remote(),
+            device,
+        }
+    }
+
+    /// Files that have samples, where the order depends on them.
+    fn files(&self) -> u64 {
+        if self.settings.loader.shuffle_window.is_none() {
+            return 0;
+        }
+        let mut ends = self.source.file_ends();
+        ends.dedup();
+        ends.iter().filter(|&&end| end > 0).count() as u64
+    }
+
+    /// Looks for the device that was chosen. `auto` takes the CPU where anything is missing, and says what.
+    pub(super) fn find_device(&self) -> Result<(Option<Arc<Device>>, DeviceFacts, String)> {
+        let none =
+            |why: String, line: String| Ok((None, DeviceFacts::None(why), format!("cpu ({line})")));
+        let found = match self.device {
+            DeviceChoice::Cpu => return none("device is cpu".into(), "device is cpu".into()),
+            DeviceChoice::Auto => open_device(0, &self.runtime),
+            DeviceChoice::Gpu(ordinal) => open_device(ordinal, &self.runtime),
+        };
+        let device = match (found, self.device) {
+            (Ok(device), _) => device,
+            (Err(error), DeviceChoice::Auto) => {
+                let line = match &error {
+                    // Where it was looked for, and how to get it, is a long story.
+                    Error::Unavailable { what, .. } => {
+                        format!("{what} is not available, see feedwater doctor")
+                    }
+                    _ => error.to_string(),
+                };
+                return none(error.to_string(), line);
+            }
+            (Err(error), _) => return Err(error),
+        };
+        let nvjpeg = offered(&device).map_err(|error| error.to_string());
+        let (major, minor) = device.capability();
+        let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
+        Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
+    }
+}
+
+/// The routes of nvJPEG that a machine is taken to offer which is not there.
+pub(super) const EVERY: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
+
+/// The routes that nvJPEG offers on a device.
+fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
+    let offered = nvjpeg::known_backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
+    let route = |backend| match backend {
+        Backend::Hardware => Route::NvjpegHardware,
+        Backend::GpuHybrid => Route::NvjpegGpu,
+        Backend::Hybrid => Route::NvjpegHybrid,
+    };
+    Ok(offered.map(|(backend, _)| route(backend)).collect())
+}
+
+/// Opens a device that kernels can be compiled for.
+fn open_device(ordinal: usize, runtime: &Runtime) -> Result<Arc<Device>> {
+    let device = Device::open_with(ordinal, runtime)?;
+    gpu::compiler(&device)?;
+    Ok(device)
+}
