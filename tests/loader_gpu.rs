@@ -8,6 +8,7 @@
 mod common;
 mod simulated;
 
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -582,4 +583,25 @@ fn limits_of_memory_change_no_byte() {
     assert_eq!((memory.device_bytes_predicted, memory.pinned_bytes_predicted), (device, pinned));
     let free = on_gpu().build().unwrap().stats().memory;
     assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
+}
+
+/// Each compiles for itself, and their batches are the same.
+#[test]
+fn two_loaders_at_the_same_time_keep_their_kernels_where_each_runtime_says() {
+    let machine = machine();
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let before = machine.compilations();
+    let loaders = directories.each_ref().map(|directory| {
+        let runtime = runtime().with_cache_directory(directory.path());
+        let builder = builder(jpegs(8), training()).device(DeviceChoice::Gpu(0));
+        builder.runtime(&runtime).build().unwrap()
+    });
+    let kept = directories.each_ref().map(|it| fs::read_dir(it.path()).unwrap().count());
+    assert!(kept[0] > 0 && kept[0] == kept[1], "{kept:?}");
+    assert_eq!(machine.compilations() - before, kept.iter().sum::<usize>() as u64);
+    let [one, other] = loaders.each_ref().map(|loader| loader.into_iter());
+    for (one, other) in one.zip(other) {
+        let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
+        assert!(one == other);
+    }
 }
