@@ -6,7 +6,6 @@
 
 mod exif;
 mod jpeg;
-mod memory;
 mod png;
 mod pnm;
 mod verify;
@@ -16,11 +15,10 @@ use crate::error::{Fault, Reason};
 use crate::geometry::{Orientation, Size};
 
 pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
-pub use memory::{DecodeMemory, memory_bytes};
 pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
-pub(crate) use webp::{WebpLayout, layout as webp_layout};
+pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 
 /// An image's format, recognised by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +45,14 @@ impl Format {
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
             Format::Pixels => "decoded picture",
+        }
+    }
+
+    /// The factors by which a decoder can divide both sides of such an image while it decodes.
+    pub const fn reductions(self) -> &'static [u32] {
+        match self {
+            Format::Jpeg => &[1, 2, 4, 8],
+            Format::Png | Format::WebP | Format::Pnm | Format::Pixels => &[1],
         }
     }
 }

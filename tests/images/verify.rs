@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{Fault, Reason};
 use feedwater::header::{Header, Sampling};
 use feedwater_tools::synth::{self, Settings};
@@ -306,7 +306,7 @@ fn what_passes_with_a_flipped_bit_is_no_contradiction() {
                 }
                 // Bits of the coded data or of a table's values: the decoder has pixels or a fault of the data.
                 let window = header.size.window();
-                let result = HostDecoder::new().decode(&file, &header, window, 1, &mut |_, _| {});
+                let result = Decoders::new().decode(&file, &header, window, 1, &mut |_| ());
                 let jpeg = header.jpeg.as_ref().unwrap();
                 // Factors that libjpeg does not know are legal; no route for the GPU takes them.
                 if jpeg.sampling() != Sampling::Other

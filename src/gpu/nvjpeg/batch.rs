@@ -207,8 +207,7 @@ impl BatchDecoder {
                 let len = bytes.len();
                 return internal(format!("{len} bytes of a file are not page-locked"));
             }
-            let reduced =
-                Size::new(picture.width.div_ceil(*reduction), picture.height.div_ceil(*reduction));
+            let reduced = picture.reduced(*reduction);
             if !is_within(*picture, picture.window()) || !is_within(reduced, *wanted) {
                 return internal(format!("the window {wanted} is not within {reduced} pixels"));
             }
