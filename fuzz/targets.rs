@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use feedwater::config::Pipeline;
 use feedwater::decode::Decoders;
 use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::header::{Header, JpegLayout};
 use feedwater::source::{
     Beton, Coco, Configured, FileList, FileListSettings, HostPage, ListFormat, Lmdb, LmdbSettings,
     Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
@@ -79,7 +79,15 @@ pub fn seeds(target: &Target) -> Vec<PathBuf> {
 
 fn header(bytes: &[u8]) -> String {
     match Header::parse(bytes) {
-        Ok(header) => format!("{:?}", header.verify(bytes).map_err(|fault| fault.problem)),
+        Ok(header) => {
+            let mut layout = JpegLayout::default();
+            let laid_out = header.layout(bytes, true, &mut layout).map_err(|fault| fault.problem);
+            assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
+            let verified = header.verify(bytes).map_err(|fault| fault.problem);
+            // A layout refuses too many scans besides.
+            assert!(verified.is_ok() || laid_out == verified, "{verified:?}, {laid_out:?}");
+            format!("{verified:?}")
+        }
         Err(fault) => fault.to_string(),
     }
 }

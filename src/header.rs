@@ -14,7 +14,9 @@ mod webp;
 use crate::error::{Fault, Reason};
 use crate::geometry::{Orientation, Size};
 
-pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
+pub use jpeg::{
+    ColorSpace, Component, FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, Sampling,
+};
 pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
@@ -127,8 +129,31 @@ impl Header {
     /// Faults: `Truncated` where the file ends before the image does, `Unsupported` for what this does not know
     /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), Fault> {
+        self.walk(bytes, None)
+    }
+
+    /// Verifies a JPEG as [`verify`](Self::verify) does, and says where its tables and scans are; with `restarts` also where the
+    /// data behind each restart marker begin. In the same pass, and in memory that `layout` keeps for the next file.
+    ///
+    /// Faults: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans; `layout` is
+    /// empty then.
+    pub fn layout(
+        &self,
+        bytes: &[u8],
+        restarts: bool,
+        layout: &mut JpegLayout,
+    ) -> Result<(), Fault> {
+        layout.begin(restarts);
+        let walked = self.walk(bytes, Some(layout));
+        if walked.is_err() {
+            layout.begin(restarts);
+        }
+        walked
+    }
+
+    fn walk(&self, bytes: &[u8], layout: Option<&mut JpegLayout>) -> Result<(), Fault> {
         match &self.jpeg {
-            Some(jpeg) => verify::verify(bytes, self.size, jpeg),
+            Some(jpeg) => verify::verify(bytes, self.size, jpeg, layout),
             None => {
                 let problem = format!("a {}: only a JPEG can be verified", self.format.name());
                 Err(Fault::new(Reason::Unsupported, problem))

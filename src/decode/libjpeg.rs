@@ -33,7 +33,7 @@ use super::{
 };
 use crate::error::{Fault, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
-use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader};
+use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader, JpegLayout};
 use crate::tensor::CHANNELS;
 
 mod memory;
@@ -46,9 +46,8 @@ const MARGIN: u32 = 1;
 /// it so. 2 samples are at most 8 columns.
 const MIN_WIDTH: u32 = 16;
 
-/// Most scans that are read; libjpeg-turbo's own fuzzers stop there. Each scan of a progressive file costs a
-/// pass over the whole image, whatever its length in bytes.
-const MAX_SCANS: c_int = 500;
+/// Most scans that are read.
+const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
 /// libjpeg-turbo. It decodes every JPEG.
 #[derive(Debug, Default)]
