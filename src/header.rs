@@ -132,11 +132,11 @@ impl Header {
         self.walk(bytes, None)
     }
 
-    /// Verifies a JPEG as [`verify`](Self::verify) does, and says where its tables and scans are; with `restarts` also where the
-    /// data behind each restart marker begin. In the same pass, and in memory that `layout` keeps for the next file.
+    /// Verifies a JPEG as [`verify`](Self::verify) does, and fills `layout` with the offsets of its tables and scans in the same
+    /// pass; with `restarts` also with those of its restart markers.
     ///
-    /// Faults: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans; `layout` is
-    /// empty then.
+    /// Faults: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans. A fault
+    /// leaves `layout` empty.
     pub fn layout(
         &self,
         bytes: &[u8],

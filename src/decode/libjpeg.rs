@@ -277,7 +277,7 @@ unsafe fn read(
     }
 
     let pitch = samples * cinfo.output_width as usize;
-    // What is above the window is read in groups, too, where libjpeg may not skip it.
+    // Rows above the window are read too where libjpeg may not skip them.
     let most = most_rows(window.bottom()) as usize;
     let rows = grown(rows, pitch * most)?;
     let left = samples * (window.x - x) as usize;

@@ -4,7 +4,7 @@
 //! dropped, gray becomes three equal channels, inks become RGB by Pillow's formula.
 //!
 //! Damage is reported, never painted over: where Pillow returns an image with gray or smeared parts after a
-//! libjpeg warning about corrupt data, this decoder returns a [`Fault`]. Harmless oddities (stray bytes between
+//! libjpeg warning about corrupt data, a decoder here returns a [`Fault`]. Harmless oddities (stray bytes between
 //! segments, unknown JFIF or Adobe versions) pass. A decode ends with the last row that its window needs, so
 //! damage below the window is not seen.
 //!
@@ -58,29 +58,29 @@ decoders! {
     pixels::Pixels,
 }
 
-/// A decoder of one format.
+/// A decoder of one format, with its state for one thread.
 ///
-/// Its state is for one thread and is made by `Default`, without an allocation. It may be of fixed size only: what grows with an
-/// image lies in [`Buffers`], which all decoders of a thread share.
+/// `Default` makes the state without an allocation. The state has a fixed size: what grows with an image lies in [`Buffers`],
+/// which all decoders of a thread share.
 pub trait HostDecoder: fmt::Debug {
     /// Name in tests and messages.
     fn name(&self) -> &'static str;
 
-    /// Whether it decodes images with this header, by every reduction of the format, or says in clearer words than others why it
-    /// cannot.
+    /// Whether it takes images with this header, at every reduction of the format. What it takes it may still refuse as
+    /// unsupported.
     fn accepts(&self, header: &Header) -> bool;
 
     /// Most host memory that an image with this header takes; see [`memory_bytes`].
     fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory;
 
-    /// The layouts in which it gives an image that it accepts, [`RowLayout::Rgb`] always among them.
+    /// The layouts in which it can give an image that it accepts. [`RowLayout::Rgb`] is always among them.
     fn layouts(&self, header: &Header) -> &'static [RowLayout] {
         let _ = header;
         &[RowLayout::Rgb]
     }
 
-    /// Decodes an image that it accepts, in one of its layouts, and says what damage it passed over. An image that fails leaves
-    /// nothing behind.
+    /// Decodes an image that it accepts, in one of its layouts, and returns the damage that it passed over. An image that fails
+    /// does not change how the next one is decoded.
     fn decode(
         &mut self,
         image: &EncodedImage<'_>,
@@ -89,20 +89,21 @@ pub trait HostDecoder: fmt::Debug {
     ) -> Result<Option<Tolerated>, Fault>;
 }
 
-/// What a decoder is asked for.
+/// An image for a decoder, and the part of it that is wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct EncodedImage<'a> {
     /// The whole file.
     pub bytes: &'a [u8],
     /// What [`Header::parse_as`] said about it.
     pub header: &'a Header,
-    /// The stored pixels that are wanted, after the reduction and before the orientation. Inside the image and not empty.
+    /// The window that is wanted, in stored pixels after the reduction and before the orientation. It lies inside the image and
+    /// is not empty.
     pub window: Roi,
     /// Both sides are divided by this, which is one of [`Format::reductions`](crate::header::Format::reductions).
     pub reduction: u32,
     /// Whether damage that Pillow takes is a fault.
     pub strict: bool,
-    /// What the rows are to be.
+    /// Layout of the rows.
     pub layout: RowLayout,
 }
 
@@ -167,7 +168,7 @@ impl Decoders {
         Self::default()
     }
 
-    /// The decoder of this name alone: images that it does not accept are refused.
+    /// The decoder of this name alone, for tests. Images that it does not accept are refused.
     ///
     /// # Panics
     /// If no decoder has this name.
@@ -199,7 +200,7 @@ impl Decoders {
         self.tolerated
     }
 
-    /// As [`memory_bytes`], of the decoder that decodes the image here; nothing where none accepts it.
+    /// [`memory_bytes`] of the decoder that these decoders choose for the image; 0 where none accepts it.
     pub fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
         let place = self.place(header);
         place.map_or_else(Default::default, |at| {
@@ -207,7 +208,7 @@ impl Decoders {
         })
     }
 
-    /// The layouts in which an image with this header can be had; none where no decoder accepts it.
+    /// The layouts in which an image with this header can be decoded. Empty where no decoder accepts it.
     pub fn layouts(&self, header: &Header) -> &'static [RowLayout] {
         self.place(header).map_or(&[], |at| self.all.list()[at].layouts(header))
     }
@@ -231,7 +232,7 @@ impl Decoders {
         self.decode_as(RowLayout::Rgb, bytes, header, window, reduction, sink)
     }
 
-    /// The same as rows of another layout, which must be one of [`layouts`](Self::layouts).
+    /// [`decode`](Self::decode) as rows of another layout, which must be one of [`layouts`](Self::layouts).
     pub fn decode_as(
         &mut self,
         layout: RowLayout,
@@ -271,11 +272,15 @@ impl Decoders {
         *self = Self { tolerant: self.tolerant, only: self.only, ..Self::default() };
     }
 
-    /// The place in the list of the decoder for an image.
     fn place(&self, header: &Header) -> Option<usize> {
-        let allowed = |name: &str| self.only.is_none_or(|only| only == name);
-        self.all.list().iter().position(|it| allowed(it.name()) && it.accepts(header))
+        place(&self.all.list(), self.only, header)
     }
+}
+
+/// The place in the list of the decoder for an image: the first that accepts it, or `only` that of this name.
+fn place(list: &[&dyn HostDecoder], only: Option<&str>, header: &Header) -> Option<usize> {
+    let allowed = |name: &str| only.is_none_or(|only| only == name);
+    list.iter().position(|it| allowed(it.name()) && it.accepts(header))
 }
 
 /// Whether libjpeg-turbo's SIMD code was built in (on x86-64 that needs nasm at build time). Without it the
@@ -315,4 +320,54 @@ fn size_changed(header: Size, decoder: Size) -> Fault {
         Reason::Corrupt,
         format!("the header says {header}, the picture has {decoder} pixels"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::header::Format;
+
+    /// Takes every image of its format.
+    #[derive(Debug)]
+    struct Fake(&'static str, Format);
+
+    impl HostDecoder for Fake {
+        fn name(&self) -> &'static str {
+            self.0
+        }
+
+        fn accepts(&self, header: &Header) -> bool {
+            header.format == self.1
+        }
+
+        fn memory(&self, _: &Header, _: &[u8], _: u64) -> DecodeMemory {
+            DecodeMemory::default()
+        }
+
+        fn decode(
+            &mut self,
+            _: &EncodedImage<'_>,
+            _: &mut Buffers,
+            _: &mut RowSink<'_>,
+        ) -> Result<Option<Tolerated>, Fault> {
+            Ok(None)
+        }
+    }
+
+    #[test]
+    fn the_first_decoder_that_accepts_an_image_decodes_it_unless_one_is_forced() {
+        let list: [&dyn HostDecoder; 3] =
+            [&Fake("png", Format::Png), &Fake("ours", Format::Jpeg), &Fake("theirs", Format::Jpeg)];
+        let header = |format| Header {
+            format,
+            size: Size::new(1, 1),
+            orientation: Default::default(),
+            jpeg: None,
+        };
+        let jpeg = header(Format::Jpeg);
+        assert_eq!(place(&list, None, &jpeg), Some(1));
+        assert_eq!(place(&list, Some("theirs"), &jpeg), Some(2));
+        assert_eq!(place(&list, Some("png"), &jpeg), None);
+        assert_eq!(place(&list, None, &header(Format::WebP)), None);
+    }
 }

@@ -80,7 +80,7 @@ impl HostDecoder for Png {
         buffers: &mut Buffers,
         sink: &mut RowSink<'_>,
     ) -> Result<Option<Tolerated>, Fault> {
-        // The crate aborts without them.
+        // The crate aborts the process where it cannot allocate them.
         let _crate = reserve::promise(crate_bytes(image.header.size.width) as u64)?;
         decode(image, buffers, sink)
     }

@@ -4,10 +4,10 @@ use crate::error::{Fault, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-/// Most rows of a group: an MCU row of a JPEG with halved chroma, two of one without.
+/// Most rows of a group: one MCU row of a JPEG with 4:2:0 chroma, two MCU rows of a JPEG with 4:4:4.
 pub const MOST_ROWS: u32 = 16;
 
-/// What the bytes of a row are.
+/// Meaning of the bytes of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum RowLayout {
@@ -19,7 +19,8 @@ pub enum RowLayout {
     YCbCr,
 }
 
-/// Consecutive rows of the window: at most [`MOST_ROWS`], and none of two multiples of it.
+/// A group of consecutive rows of the window. A group ends where the number of the next row is a multiple of [`MOST_ROWS`], and at
+/// the end of the window.
 #[derive(Clone, Copy, Debug)]
 pub struct Rows<'a> {
     /// Number of the first row in the stored image, after the reduction.
@@ -28,10 +29,10 @@ pub struct Rows<'a> {
     pub count: u32,
     /// Bytes from the start of one row to the start of the next.
     pub pitch: usize,
-    /// The rows. The last one ends where these bytes end.
+    /// Bytes of the rows. The last row ends where these bytes end.
     pub data: &'a [u8],
-    /// Blue and red difference of these pixels, with the sampling of the file, where the layout is [`RowLayout::YCbCr`]; else
-    /// empty. Their rows are counted in their own plane.
+    /// The Cb and the Cr plane of these pixels, subsampled as in the file, where the layout is [`RowLayout::YCbCr`]; else empty.
+    /// Their rows are numbered in their own plane.
     pub chroma: &'a [Rows<'a>],
 }
 
@@ -46,17 +47,18 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Where the group ends that begins with row `first`, of rows up to `end`.
+/// First row behind the group that begins with row `first`, where the window ends at row `end`.
 pub(super) fn group_end(first: u32, end: u32) -> u32 {
     (first / MOST_ROWS * MOST_ROWS).saturating_add(MOST_ROWS).min(end)
 }
 
-/// Most rows of a group of an image with so many.
+/// Most rows of a group of an image with `height` rows.
 pub(super) fn most_rows(height: u32) -> u64 {
     height.min(MOST_ROWS).into()
 }
 
-/// Hands on the RGB rows of a window that lie in memory, `stride` bytes after each other. `pixels` begins with the window's first.
+/// Hands on RGB rows of a window without copying them. `pixels` begins with the window's first pixel, and a row begins `stride`
+/// bytes after the one above it.
 pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowSink<'_>) {
     let row_bytes = CHANNELS * window.width as usize;
     let mut first = window.y;
@@ -70,19 +72,19 @@ pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowS
     }
 }
 
-/// RGB rows of a window that are made one after another and handed on in groups.
+/// Collects RGB rows of a window and hands them on in groups.
 pub(super) struct RowGroups<'a> {
     buffer: &'a mut [u8],
     window: Roi,
-    /// The first row of the group at hand.
+    /// First row of the current group.
     first: u32,
-    /// The row to be made.
+    /// Next row to make.
     next: u32,
     sink: &'a mut RowSink<'a>,
 }
 
 impl<'a> RowGroups<'a> {
-    /// Nothing is made yet. `buffer` grows to one group.
+    /// No row is made yet. `buffer` grows to one group.
     pub fn new(
         buffer: &'a mut Vec<u8>,
         window: Roi,
@@ -93,12 +95,12 @@ impl<'a> RowGroups<'a> {
         Ok(Self { buffer, window, first: window.y, next: window.y, sink })
     }
 
-    /// Number of the row to be made.
+    /// Number of the next row to make.
     pub fn next(&self) -> u32 {
         self.next
     }
 
-    /// Where the row is to be made. Its values are unspecified.
+    /// Memory for the next row. Its values are unspecified.
     pub fn row(&mut self) -> &mut [u8] {
         let row_bytes = self.row_bytes();
         &mut self.buffer[row_bytes * (self.next - self.first) as usize..][..row_bytes]

@@ -48,7 +48,8 @@ pub struct SampleStep {
 }
 
 impl Plan {
-    /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows.
+    /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows. The limits are not
+    /// checked here but by [`header`](Self::header).
     pub fn sample(
         &self,
         key: SampleKey,

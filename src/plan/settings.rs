@@ -250,7 +250,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Reads the header of a whole file and checks the size of its image, which no later step does again.
+    /// Reads the header of a whole file and checks the size of its image. No later step checks it again.
     ///
     /// # Errors
     /// Those of [`Header::parse_as`] and of [`check_size`](Self::check_size).

@@ -1,4 +1,4 @@
-//! Stored rows into an upright image.
+//! Turns decoded rows while they are stored.
 
 use crate::decode::Rows;
 use crate::geometry::{Orientation, Size};

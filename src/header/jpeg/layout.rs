@@ -5,8 +5,10 @@ use std::ops::Range;
 use crate::error::{Fault, Reason, reserve};
 use crate::geometry::Size;
 
-/// Where the tables and the coded data of a well-formed JPEG are, scan by scan. [`Header::layout`](crate::header::Header::layout)
-/// fills it, and its memory serves the next file: at most [`MOST_BYTES`](Self::MOST_BYTES), whatever the file.
+/// Offsets of the tables and the coded data of a well-formed JPEG, scan by scan.
+///
+/// [`Header::layout`](crate::header::Header::layout) fills it. Its memory is reused for the next file and never exceeds
+/// [`MOST_BYTES`](Self::MOST_BYTES).
 #[derive(Debug, Default)]
 pub struct JpegLayout {
     scans: Vec<JpegScan>,
@@ -20,14 +22,14 @@ pub struct JpegLayout {
 pub struct JpegScan {
     /// First and last coefficient in zigzag order; 0 and 63 in a sequential frame.
     pub band: [u8; 2],
-    /// Bits of successive approximation: those that earlier scans left (0 in the first scan of a band), and those that this one
-    /// leaves.
+    /// Successive approximation, `Ah` and `Al` of T.81: the lowest bit that was coded before this scan (0 in the first scan of a
+    /// band), and the lowest bit that this scan codes.
     pub bits: [u8; 2],
     /// MCUs in a row, and rows of MCUs. In a scan of one component an MCU is a block.
     pub mcus: Size,
     /// MCUs between two restart markers; 0 where there are none.
     pub restart_interval: u16,
-    /// The coded data with their restart markers.
+    /// The coded data with its restart markers.
     pub data: Range<usize>,
     pub(in crate::header) components: [JpegScanComponent; 4],
     pub(in crate::header) component_count: u8,
@@ -56,7 +58,7 @@ impl JpegScan {
 }
 
 impl JpegLayout {
-    /// Most scans of a file: libjpeg-turbo's own fuzzers stop there, since each scan of a progressive file costs a pass over the
+    /// Most scans of a file, the limit of libjpeg-turbo's own fuzzers. Each scan of a progressive file costs a pass over the
     /// whole image, whatever its length in bytes.
     pub const MOST_SCANS: usize = 500;
     /// Most restart markers that are listed for a file.
@@ -71,7 +73,7 @@ impl JpegLayout {
     }
 
     /// Offsets of the first byte behind each restart marker of a scan of this layout. Empty where there are none, where they were
-    /// not asked for, and where those of the scans up to this one are more than [`MOST_RESTARTS`](Self::MOST_RESTARTS).
+    /// not asked for, and where the list of the file has no room for all of this scan's.
     pub fn restarts(&self, scan: &JpegScan) -> &[usize] {
         &self.restarts[scan.restarts.clone()]
     }

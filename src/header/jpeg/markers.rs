@@ -1,4 +1,4 @@
-//! The markers of a JPEG, one after another: what parsing and verifying have in common.
+//! Walks over the markers of a JPEG. Parsing and verifying share it.
 
 use memchr::memchr;
 
