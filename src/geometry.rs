@@ -30,6 +30,11 @@ impl Size {
     pub const fn window(self) -> Roi {
         Roi { x: 0, y: 0, width: self.width, height: self.height }
     }
+
+    /// Size after a decoder's reduction: each side divided by `reduction` and rounded up, which is libjpeg's rule.
+    pub const fn reduced(self, reduction: u32) -> Self {
+        Self::new(self.width.div_ceil(reduction), self.height.div_ceil(reduction))
+    }
 }
 
 impl fmt::Display for Size {

@@ -9,19 +9,17 @@ use std::process::Command;
 const FLOORS: [(u32, &[&str]); 7] = [
     (0, &["error", "file", "footprint", "geometry", "measure", "random", "tensor"]),
     (1, &["annotation", "header", "image", "ring", "storage"]),
-    (2, &["gpu", "op", "output"]),
+    (2, &["decode", "gpu", "op", "output"]),
     (3, &["plan"]),
-    (4, &["decode", "source", "transform", "tune"]),
+    (4, &["source", "transform", "tune"]),
     (5, &["loader", "preprocessor"]),
     (6, &["config", "handoff"]),
 ];
 
 /// Imports within a floor: who, from whom, and why.
-const NEIGHBOURS: [(&str, &str); 2] = [
+const NEIGHBOURS: [(&str, &str); 1] = [
     // The end of a chain stores what operators give, and folds what it can of them into its tables.
     ("output", "op"),
-    // The transform drives the decoder, so that rows are resampled while they are decoded.
-    ("transform", "decode"),
 ];
 
 /// Lower floors that a module does without.

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use bytemuck::{Pod, Zeroable};
 use common::{evaluation, jpeg, jpegs, png, progressive};
 use feedwater::config::Pipeline;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
@@ -297,10 +297,10 @@ fn an_image_that_is_too_large_to_keep_its_buffers_changes_nothing_for_the_next()
 fn a_decoder_that_gave_its_memory_back_is_as_strict_as_before() {
     let file = fs::read(golden().join("tolerated/jpeg-data-baseline.jpg")).unwrap();
     for strict in [true, false] {
-        let mut decoder = HostDecoder::new().strict(strict);
+        let mut decoder = Decoders::new().strict(strict);
         decoder.release();
         let header = Header::parse_as(&file, false).unwrap();
-        let decoded = decoder.decode(&file, &header, header.size.window(), 1, &mut |_, _| ());
+        let decoded = decoder.decode(&file, &header, header.size.window(), 1, &mut |_| ());
         assert_eq!(decoded.is_err(), strict);
     }
 }

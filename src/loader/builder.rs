@@ -218,10 +218,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it. [`HostDecoder::strict`] says
+    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it. [`Decoders::strict`] says
     /// where it differs from Pillow.
     ///
-    /// [`HostDecoder::strict`]: crate::decode::HostDecoder::strict
+    /// [`Decoders::strict`]: crate::decode::Decoders::strict
     pub fn strict(mut self, strict: bool) -> Self {
         self.settings.decode.strict = strict;
         self

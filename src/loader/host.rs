@@ -5,10 +5,10 @@ use std::time::Instant;
 
 use bytes::BytesMut;
 
-use crate::decode::HostDecoder;
+use crate::decode::Decoders;
 use crate::error::{DataError, Error, Result, Tolerated, reserve};
 use crate::geometry::Size;
-use crate::header::{Header, memory_bytes};
+use crate::header::Header;
 use crate::image::HostImage;
 use crate::measure::{Seen, Stage, ThreadMeter};
 use crate::plan::{Plan, SampleMemory, SamplePlan};
@@ -184,7 +184,7 @@ pub(super) struct SamplePipeline {
     page: HostPage,
     reader: Reader,
     pub sample: SamplePlan,
-    decoder: HostDecoder,
+    decoder: Decoders,
     transform: HostTransform,
     room: Room,
     /// What the sample at hand may take.
@@ -210,7 +210,7 @@ impl SamplePipeline {
             page: HostPage::default(),
             reader,
             sample: SamplePlan::default(),
-            decoder: HostDecoder::new().strict(strict),
+            decoder: Decoders::new().strict(strict),
             transform,
             room,
             need: SampleMemory::default(),
@@ -277,7 +277,7 @@ impl SamplePipeline {
         let bytes = page.bytes();
         let len = bytes.len() as u64;
         let file = page.host_bytes();
-        let decode = memory_bytes(&header, bytes, len);
+        let decode = self.decoder.memory(&header, bytes, len);
         // What lies in page-locked memory is not the worker's.
         self.need = self.plan.sample_memory(&header, len.min(file), decode);
         let (mut whole, must) = self.reader.decodes_whole(key, &header);

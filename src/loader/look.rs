@@ -4,9 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use crate::decode::memory_bytes;
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
-use crate::header::{Header, memory_bytes};
+use crate::header::Header;
 use crate::plan::{Limits, Looked};
 use crate::source::{HostPage, Source};
 use crate::storage::OpeningOf;

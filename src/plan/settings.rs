@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DataError, Error, Reason, Result};
 use crate::footprint::{byte_size, some_byte_size};
 use crate::geometry::Size;
+use crate::header::Header;
 use crate::op::{Operator, Placement, Resize};
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
@@ -250,6 +251,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Reads the header of a whole file and checks the size of its image. No later step checks it again.
+    ///
+    /// # Errors
+    /// Those of [`Header::parse_as`] and of [`check_size`](Self::check_size).
+    pub fn header(&self, bytes: &[u8], strict: bool) -> Result<Header, DataError> {
+        let header = Header::parse_as(bytes, strict)?;
+        self.check_size(header.size)?;
+        Ok(header)
+    }
+
     /// Refuses an image of too many pixels, columns or rows.
     ///
     /// # Errors

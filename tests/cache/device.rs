@@ -75,12 +75,11 @@ fn an_image_that_is_decoded_already_gives_its_windows() {
     let header =
         Header { format: Format::Pixels, size, orientation: Orientation::UPRIGHT, jpeg: None };
     let decode = |pixels: &[u8], window, reduction| {
-        let mut rows = Vec::new();
-        let decoded =
-            HostDecoder::new().decode(pixels, &header, window, reduction, &mut |y, row| {
-                rows.push((y, row.to_vec()));
-            });
-        decoded.map(|()| rows)
+        let mut found = Vec::new();
+        let decoded = Decoders::new().decode(pixels, &header, window, reduction, &mut |rows| {
+            found.extend(rows.iter().map(|(y, row)| (y, row.to_vec())));
+        });
+        decoded.map(|()| found)
     };
     let rows = decode(&pixels, Roi::new(2, 1, 3, 2), 1).unwrap();
     assert_eq!(rows, [(1, pixels[27..36].to_vec()), (2, pixels[48..57].to_vec())]);

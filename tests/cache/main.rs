@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{evaluation, jpeg, jpegs, png, progressive, training};
 use feedwater::config::Pipeline;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::Memory as MemoryKind;
 use feedwater::geometry::{Orientation, Roi, Size};

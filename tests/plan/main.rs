@@ -10,7 +10,7 @@ use common::{evaluation, jpeg, training};
 use feedwater::error::{Error, Reason};
 use feedwater::footprint::{Available, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::header::{Format, Header};
+use feedwater::header::{Format, Header, PnmHead};
 use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
 use feedwater::plan::{
     Bounds, Count, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use feedwater::config::Pipeline;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
@@ -55,8 +55,10 @@ fn read(source: &Npy, index: u64) -> Result<(Size, Vec<u8>), Reason> {
     let bytes = page.bytes();
     let header = Header::parse(bytes).map_err(|fault| fault.reason)?;
     let mut pixels = Vec::new();
-    let row = &mut |_: u32, row: &[u8]| pixels.extend_from_slice(row);
-    HostDecoder::new().decode(bytes, &header, header.size.window(), 1, row).unwrap();
+    let sink = &mut |rows: Rows<'_>| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+    };
+    Decoders::new().decode(bytes, &header, header.size.window(), 1, sink).unwrap();
     if bytes.starts_with(b"P5") {
         assert!(pixels.chunks_exact(3).all(|it| it[0] == it[1] && it[1] == it[2]));
         pixels = pixels.into_iter().step_by(3).collect();

@@ -129,9 +129,7 @@ impl Jpeg {
         if reduction <= 1 {
             return self.window(image, wanted);
         }
-        let Size { width, height } = image;
-        let reduced = Size::new(width.div_ceil(reduction), height.div_ceil(reduction));
-        Window { wanted, decoded: reduced.window() }
+        Window { wanted, decoded: image.reduced(reduction).window() }
     }
 
     /// Pixels of the margin on each side: 0 or 2. A destination for a window needs room for

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 
-use crate::decode::HostDecoder;
+use crate::decode::Decoders;
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Orientation, Size};
 use crate::header::{Format, Header};
@@ -208,9 +208,8 @@ impl Reader {
         }
 
         let begin = self.meter.begin(Stage::Header);
-        let header = Header::parse_as(page.bytes(), self.plan.settings.decode.strict)?;
+        let header = self.plan.header(page.bytes())?;
         self.parsed = self.meter.since(begin);
-        self.plan.check_pixels(&header)?;
         Ok((header, Found::File { kept: kept.is_some() }))
     }
 
@@ -230,7 +229,7 @@ impl Reader {
         header: Header,
         page: &impl Filled,
         (kept, whole): (bool, bool),
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
     ) -> Result<(Header, Content), DataError> {
         let original = self.source.original(key.index);
         let made = match whole {
@@ -262,7 +261,7 @@ impl Reader {
         original: u64,
         header: &Header,
         bytes: &[u8],
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
     ) -> Result<Option<(Header, Content)>, DataError> {
         let Some(store) = &self.caches.decoded else { return Ok(None) };
         let (size, resizes) = (self.full_decoder.size(header), self.full_decoder.resizes(header));

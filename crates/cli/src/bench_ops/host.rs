@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::DataError;
 use feedwater::geometry::{Orientation, Size};
 use feedwater::header::{Format, Header};
@@ -30,7 +30,7 @@ pub struct Bench<'a> {
     plan: &'a Plan,
     source: &'a dyn Source,
     page: HostPage,
-    decoder: HostDecoder,
+    decoder: Decoders,
     transform: HostTransform,
     full_decoder: FullDecoder,
     tensor: Vec<u8>,
@@ -81,7 +81,7 @@ impl<'a> Bench<'a> {
             plan,
             source,
             page: HostPage::default(),
-            decoder: HostDecoder::new().strict(plan.settings.decode.strict),
+            decoder: Decoders::new().strict(plan.settings.decode.strict),
             transform: HostTransform::new(plan),
             full_decoder: FullDecoder::new(
                 plan.settings.cache.presize,
@@ -104,13 +104,12 @@ impl<'a> Bench<'a> {
         self.source.read(index, &mut self.page, settings.limits.max_file_bytes)?;
         let read = begin.elapsed().as_secs_f64();
         let begin = Instant::now();
-        let header = Header::parse_as(self.page.bytes(), settings.decode.strict)?;
+        let header = self.plan.header(self.page.bytes())?;
         let parsed = begin.elapsed().as_secs_f64();
         let stored = header.size;
         times.push((READ, read, stored));
         times.push((HEADER, parsed, stored));
 
-        self.plan.check_pixels(&header)?;
         let (header, smaller) =
             match settings.cache.decoded.is_some() && self.full_decoder.resizes(&header) {
                 true => {
@@ -156,8 +155,9 @@ impl<'a> Bench<'a> {
         let mut rows = HostImage::new(PixelType::U8, header.size.window());
         let ((), took) = best(|| {
             let HostImage::U8(rows) = &mut rows else { return Ok(()) };
-            let mut row = |y, row: &[u8]| rows.row_mut(y).copy_from_slice(row);
-            decoder.decode(bytes, &header, header.size.window(), 1, &mut row)
+            decoder.decode(bytes, &header, header.size.window(), 1, &mut |group| {
+                group.iter().for_each(|(y, row)| rows.row_mut(y).copy_from_slice(row));
+            })
         })?;
         times.push((last + 1, took, header.size));
         let ((), took) = best(|| transform.run(encoded, decoder, tensor))?;

@@ -5,7 +5,7 @@
 
 use crate::simulated;
 use crate::simulated::{Decode, Schedule, Simulated};
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::geometry::Roi;
 use feedwater::gpu::nvjpeg::Backend;
 use feedwater::header::Header;
@@ -35,9 +35,9 @@ unsafe fn libjpeg<'a>(
         [(x - shift).max(0), y, width, height].map(|value| u32::try_from(value).unwrap());
     let mut rows = rgb.chunks_exact_mut(3 * width as usize);
     let window = Roi::new(x, y, width, height);
-    HostDecoder::new()
-        .decode(bytes, &header, window, reduction as u32, &mut |_, row| {
-            rows.next().unwrap().copy_from_slice(row);
+    Decoders::new()
+        .decode(bytes, &header, window, reduction as u32, &mut |group| {
+            group.iter().for_each(|(_, row)| rows.next().unwrap().copy_from_slice(row));
         })
         .ok()?;
     Some(rgb)
