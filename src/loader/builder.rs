@@ -17,7 +17,6 @@ use crate::source::{Source, Subset};
 use crate::tensor::{DType, Layout};
 
 use super::look::Looks;
-use super::origin::Locate;
 use super::{Loader, LoaderState};
 
 /// Where a loader may run.
@@ -31,6 +30,9 @@ pub enum DeviceChoice {
     /// On the GPU of that number; an error where there is none.
     Gpu(usize),
 }
+
+/// Says where the file has the key that an error names, given the settings as they are now.
+pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
 /// A loader that is being described. Every method sets the field of the same name in [`Settings`].
 pub struct LoaderBuilder {

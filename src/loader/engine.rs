@@ -14,7 +14,7 @@ use crate::source::Source;
 
 use super::ahead::Ahead;
 use super::balance::RouteReport;
-use super::batch::{BatchMemory, BatchSlot};
+use super::batch::BatchMemory;
 use super::cache::Caches;
 use super::controls::Controls;
 use super::device::{
@@ -25,6 +25,7 @@ use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::large::LargeImages;
 use super::order::Order;
+use super::slot::BatchSlot;
 use super::stats::MemoryStats;
 use super::stopper::Stopper;
 use super::tuning::Apply;
@@ -264,7 +265,7 @@ impl<S: BatchSlot + 'static> Running<S> {
         Box::new(move |choice| {
             controls.gate.set(choice.workers);
             controls.set_offload(choice.offload);
-            feed.withhold(slots.saturating_sub(choice.prefetch + 1));
+            feed.withhold(slots.saturating_sub(choice.slots()));
         })
     }
 

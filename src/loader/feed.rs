@@ -20,8 +20,9 @@ use crate::ring::{Filling, Producer};
 use crate::source::NO_LABEL;
 
 use super::ahead::Ahead;
-use super::batch::{BatchSlot, SampleRecord};
 use super::order::{EpochOrder, Order};
+use super::record::SampleRecord;
+use super::slot::BatchSlot;
 
 /// One place to fill.
 pub(super) struct Job<C> {

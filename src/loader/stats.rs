@@ -11,7 +11,8 @@ use crate::source::LeftOut;
 use crate::storage::StorageStats;
 
 use super::balance::RouteReport;
-use super::batch::{BatchInfo, Outcome};
+use super::record::Outcome;
+use super::slot::BatchInfo;
 
 /// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
 /// counts are those of the batches that were seen, whatever is being prepared ahead.
@@ -157,6 +158,9 @@ impl Stats {
     pub const EPOCHS: usize = 100;
 }
 
+/// Most decisions that are kept: of tuning, and of reading ahead.
+pub(super) const DECISIONS: usize = 100;
+
 /// Adds an item to a list that keeps the latest `most`.
 pub(super) fn push_latest<T>(kept: &mut Vec<T>, most: usize, item: T) {
     if kept.len() >= most {
@@ -251,7 +255,7 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loader::batch::SampleRecord;
+    use crate::loader::record::SampleRecord;
     use crate::measure::Watching;
 
     #[test]

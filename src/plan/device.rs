@@ -207,19 +207,24 @@ impl DevicePlan {
 
     /// Bytes of one block of launch parameters.
     pub fn launch_bytes(&self) -> usize {
-        let samples = self.group * self.sample_bytes();
-        aligned(samples.next_multiple_of(8) + self.group * self.table_bytes)
+        aligned(self.tables_of(self.group))
     }
 
-    /// Adds the rows of page-locked and device memory, with so many batches ahead.
-    pub(super) fn add_rows(&self, plan: &Plan, prefetch: usize, footprint: &mut Footprint) {
+    /// Where the tables of a launch's sample number `sample` begin in a block of launch parameters, in bytes: behind the
+    /// parameters of all samples and the tables of those before it.
+    pub fn tables_of(&self, sample: usize) -> usize {
+        (self.group * self.sample_bytes()).next_multiple_of(8) + sample * self.table_bytes
+    }
+
+    /// Adds the rows of page-locked and device memory.
+    pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
             if each > 0 && count > 0 {
                 footprint.add(memory, row, aligned(each) as u64, count as u64, note);
             }
         };
         let launch = format!("{} samples x ({} B + tables)", self.group, self.sample_bytes());
-        let slot = format!("{}, {prefetch} ahead + 1", plan.shape);
+        let (slots, slot) = (plan.slots(), plan.slots_note());
         let nvjpeg = |route: &RoutePlan| match route.route {
             Route::Hardware => format!("{} pictures in a call, estimated", self.hardware_group),
             _ => "decode states, estimated".to_string(),
@@ -237,7 +242,7 @@ impl DevicePlan {
         for it in &self.routes {
             add(Memory::Pinned, rows::nvjpeg(it.route), it.pinned_bytes, it.decoders, &nvjpeg(it));
         }
-        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), prefetch + 1, &slot);
+        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), slots, &slot);
         let windows = "windows between decoder and kernel";
         add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);
         add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);

@@ -47,6 +47,13 @@ pub struct SampleStep {
     pub output: Roi,
 }
 
+impl SamplePlan {
+    /// Bytes of memory that its tables hold.
+    pub fn table_bytes(&self) -> u64 {
+        (self.table.capacity() * size_of::<i32>()) as u64
+    }
+}
+
 impl Plan {
     /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows.
     pub fn sample(

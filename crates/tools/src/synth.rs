@@ -31,6 +31,7 @@ mod land;
 mod noise;
 mod objects;
 mod picture;
+mod row;
 mod scene;
 
 /// Which set of images to make.

@@ -33,8 +33,9 @@ use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 use crate::tensor::TensorShape;
 
-use super::batch::{BatchInfo, BatchSlot, SampleRecord};
 use super::feed::Job;
+use super::record::SampleRecord;
+use super::slot::{BatchInfo, BatchSlot};
 
 pub(super) use hardware::Hardware;
 pub(super) use launcher::Launcher;

@@ -10,13 +10,14 @@ use crate::gpu::nvjpeg::Window;
 use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
 use crate::header::{Format, Header};
 use crate::loader::balance::PictureWork;
-use crate::loader::batch::{Outcome, SampleRecord};
-use crate::loader::cache::{Caches, Filled};
+use crate::loader::cache::Caches;
 use crate::loader::controls::Controls;
 use crate::loader::feed::{Feed, Job};
-use crate::loader::host::SamplePipeline;
 use crate::loader::large::LargeImages;
+use crate::loader::pipeline::SamplePipeline;
 use crate::loader::policy::{Trouble, produce, record};
+use crate::loader::reader::Filled;
+use crate::loader::record::{Outcome, SampleRecord};
 use crate::measure::{Stage, ThreadMeter};
 use crate::plan::{DeviceSplit, Offload, Plan, Route, SamplePlan};
 use crate::random::SampleKey;
@@ -259,7 +260,7 @@ impl PageWorker {
         };
         let tables = size_of_val(device_tables(sample, cut.first));
         let waiting = plan.room.share.waiting_tables();
-        if tables > device.table_bytes || self.pipeline.tables_bytes() > waiting {
+        if tables > device.table_bytes || sample.table_bytes() > waiting {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";

@@ -16,7 +16,7 @@ use crate::error::Fault;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::fast::{ROWS_AT_ONCE, Ring, fit};
+use super::rows::{ROWS_AT_ONCE, Ring, fit};
 use super::{Axis, HALF, PRECISION_BITS};
 
 /// Bits of the lower half of a coefficient.
@@ -132,7 +132,7 @@ impl Passes {
             row.weights = halves(pair).map(bytemuck::cast);
         }
         // SAFETY: the path was chosen because the CPU has AVX2.
-        unsafe { vertical(ring.bytes(), rows, out) }
+        unsafe { vertical(ring.bytes, rows, out) }
     }
 }
 

@@ -4,69 +4,13 @@
 //! The horizontal pass is done on the rows that go in; its bytes are kept in a ring of as many rows as
 //! the vertical pass has taps. What the CPU has decides how sums are formed ([`Path`]); no path loses a bit.
 
-use crate::error::{Fault, reserve};
+use crate::error::Fault;
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
+use super::path::Path;
+use super::rows::{ROWS_AT_ONCE, Ring, fit};
 use super::{Axis, HALF, PRECISION_BITS, Params};
-
-/// So many rows go through the horizontal pass together, which reads the coefficients once for all of them;
-/// an output row is ready at most so many rows, less one, after its last tap.
-pub(super) const ROWS_AT_ONCE: usize = 4;
-
-/// How sums are formed, slowest first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Path {
-    /// 32-bit multiplications, and what the compiler makes of them.
-    Portable,
-    /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
-    #[cfg(target_arch = "x86_64")]
-    Avx2,
-    /// Dot products of four bytes, in 256 bits: a coefficient is three digits of 8 bits.
-    #[cfg(target_arch = "x86_64")]
-    AvxVnni,
-    /// The same in 512 bits.
-    #[cfg(target_arch = "x86_64")]
-    Avx512,
-}
-
-impl Path {
-    /// Fastest first.
-    #[cfg(target_arch = "x86_64")]
-    const ALL: &[Self] = &[Self::Avx512, Self::AvxVnni, Self::Avx2, Self::Portable];
-    #[cfg(not(target_arch = "x86_64"))]
-    const ALL: &[Self] = &[Self::Portable];
-
-    /// Whether this CPU has it.
-    fn is_here(self) -> bool {
-        match self {
-            Self::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => is_x86_feature_detected!("avx2"),
-            #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni => {
-                is_x86_feature_detected!("avx2") && is_x86_feature_detected!("avxvnni")
-            }
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx512 => {
-                is_x86_feature_detected!("avx512f")
-                    && is_x86_feature_detected!("avx512bw")
-                    && is_x86_feature_detected!("avx512vnni")
-            }
-        }
-    }
-
-    /// Whether it can do with an axis's coefficients.
-    fn takes(self, axis: Axis<'_>) -> bool {
-        match self {
-            Self::Portable => true,
-            #[cfg(target_arch = "x86_64")]
-            Self::Avx2 => super::avx2::Passes::fit(axis),
-            #[cfg(target_arch = "x86_64")]
-            Self::AvxVnni | Self::Avx512 => super::vnni::Passes::fit(axis),
-        }
-    }
-}
 
 /// A resampling in progress, and its memory, which is kept for the next one.
 ///
@@ -143,7 +87,7 @@ impl Resampler {
     fn path(&self) -> Path {
         let (columns, rows) = (self.params.columns(&self.table), self.params.rows(&self.table));
         let allowed = |path: Path| self.fastest.is_none_or(|fastest| path <= fastest);
-        let able = |path: Path| path.is_here() && path.takes(columns) && path.takes(rows);
+        let able = |path: Path| path.is_here() && takes(path, columns) && takes(path, rows);
         let path = Path::ALL.iter().copied().find(|&path| allowed(path) && able(path));
         path.unwrap_or(Path::Portable)
     }
@@ -206,7 +150,7 @@ impl Resampler {
         if let Some(passes) = &mut self.vnni {
             return passes.vertical(first, coefs, out);
         }
-        let ring = Ring { rows: &self.ring, stride: self.stride, len: self.ring_rows };
+        let ring = Ring { bytes: &self.ring, stride: self.stride, len: self.ring_rows };
         if coefs == [1 << PRECISION_BITS] {
             return out.copy_from_slice(&ring.row(first)[..out.len()]);
         }
@@ -239,34 +183,15 @@ impl Resampler {
     }
 }
 
-/// Rows after the horizontal pass.
-#[derive(Clone, Copy)]
-pub(super) struct Ring<'a> {
-    rows: &'a [u8],
-    stride: usize,
-    len: usize,
-}
-
-impl<'a> Ring<'a> {
-    /// Row `y` of the input, which must still be there, with its padding.
-    pub fn row(&self, y: u32) -> &'a [u8] {
-        &self.rows[self.start(y)..][..self.stride]
+/// Whether a path can do with an axis's coefficients.
+fn takes(path: Path, axis: Axis<'_>) -> bool {
+    match path {
+        Path::Portable => true,
+        #[cfg(target_arch = "x86_64")]
+        Path::Avx2 => super::avx2::Passes::fit(axis),
+        #[cfg(target_arch = "x86_64")]
+        Path::AvxVnni | Path::Avx512 => super::vnni::Passes::fit(axis),
     }
-
-    /// Where row `y` begins among [`bytes`](Self::bytes).
-    pub fn start(&self, y: u32) -> usize {
-        self.stride * (y as usize % self.len)
-    }
-
-    /// All rows, which are whole vectors long.
-    pub fn bytes(&self) -> &'a [u8] {
-        self.rows
-    }
-}
-
-/// Makes a buffer `len` long, without taking more memory than that; the values are unspecified.
-pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), Fault> {
-    reserve::renew(buffer, len)
 }
 
 /// Bytes from a row of the ring to the next: whole vectors, with room for a store past the last pixel.
@@ -403,7 +328,7 @@ mod tests {
                 }
                 let axes = [params.columns(&table), params.rows(&table)];
                 for (resampler, path) in resamplers.iter_mut().zip(&here) {
-                    let able = axes.iter().all(|&axis| path.takes(axis));
+                    let able = axes.iter().all(|&axis| takes(*path, axis));
                     for src in [&src, &cropped] {
                         let out = resample(resampler, &params, &table, src);
                         assert!(!able || resampler.path() == *path);

@@ -38,6 +38,8 @@ pub use fast::Resampler;
 mod avx2;
 mod coefficients;
 mod fast;
+mod path;
+mod rows;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 

@@ -9,8 +9,8 @@ use feedwater::plan::Plan;
 use serde::Serialize;
 
 use super::super::{DeviceOption, Failure, doctor};
-use super::host::Made;
 use super::kernels::{KernelRow, Kernels};
+use super::made::Made;
 use super::routes::{self, RouteRow};
 use super::table::{line, milli};
 

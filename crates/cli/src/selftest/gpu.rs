@@ -1,4 +1,4 @@
-//! The GPU: what there is, and all checks of it.
+//! The GPU: what there is, and loaders on it.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::super::Failure;
-use super::{Check, Found, Group, decode, files, hazard, kernels, life, loaders, memory, words};
+use super::{Found, loaders, words};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
-    compiler: (u32, u32),
+    /// The version of its compiler.
+    pub compiler: (u32, u32),
     /// The routes by which nvJPEG decodes, or why it does not.
-    routes: Result<Vec<Offered>, String>,
+    pub routes: Result<Vec<Offered>, String>,
 }
 
 /// A route, and whether this device has it, or why not.
-type Offered = (Route, Result<(), String>);
+pub type Offered = (Route, Result<(), String>);
 
 impl Gpu {
     /// The first, or what is missing and why.
@@ -47,67 +47,18 @@ impl Gpu {
     }
 
     /// Its version, and what is known to be wrong with it.
-    fn nvjpeg(&self) -> Found {
+    pub fn nvjpeg(&self) -> Found {
         let library = nvjpeg::Library::open(Some(self.device.driver_version() / 1000));
         let library = library.map_err(words)?;
         let told = [vec![format!("nvJPEG {}", library.version())], library.warnings()];
         Ok(told.concat().join("; "))
     }
 
-    fn name(&self) -> String {
+    /// Its name and generation.
+    pub fn name(&self) -> String {
         let (major, minor) = self.device.capability();
         format!("{} (sm_{major}{minor})", self.device.name())
     }
-}
-
-/// All checks of these groups, told one after another, where there is a GPU. What is missing is a failure where a GPU is required.
-pub fn checks(
-    found: &Result<Gpu, (&'static str, String)>,
-    required: bool,
-    wanted: impl Fn(Group) -> bool,
-    mut tell: impl FnMut(Vec<Check>) -> Result<(), Failure>,
-) -> Result<(), Failure> {
-    let absent = |name: &str, why: &str| match required {
-        true => Check::new(name, Err(why.into())),
-        false => Check::skip(name, why),
-    };
-    let gpu = match found {
-        Ok(gpu) => gpu,
-        Err((name, why)) => return tell(vec![absent(name, why)]),
-    };
-    let (major, minor) = gpu.compiler;
-    tell(vec![
-        Check::new("gpu/device", Ok(gpu.name())),
-        Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
-        match &gpu.routes {
-            Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
-            Err(why) => absent("gpu/nvjpeg", why),
-        },
-    ])?;
-    if wanted(Group::Decode) {
-        for checks in decode::checks(gpu) {
-            tell(checks)?;
-        }
-    }
-    if wanted(Group::Hazard) {
-        tell(hazard::checks(gpu))?;
-    }
-    if wanted(Group::Files) {
-        for checks in files::on_gpu(gpu) {
-            tell(checks)?;
-        }
-    }
-    if wanted(Group::Memory) {
-        tell(memory::on_gpu(gpu))?;
-    }
-    if wanted(Group::Life) {
-        tell(life::on_gpu())?;
-    }
-    // Last, since compiling hundreds of kernels takes minutes.
-    if wanted(Group::Kernels) {
-        tell(kernels::checks(gpu))?;
-    }
-    Ok(())
 }
 
 /// The loader of the checks on the CPU, on the GPU with all that it can do.

@@ -20,6 +20,7 @@ mod kernels;
 mod life;
 mod loaders;
 mod memory;
+pub mod on_gpu;
 mod operators;
 mod pictures;
 mod throughput;
@@ -117,7 +118,7 @@ pub(crate) fn main(options: &Options) -> Result<(), Failure> {
         report.add(operators::checks())?;
     }
     let found = gpu::Gpu::find();
-    gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
+    on_gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
     let (rates, failed) = match wanted(Group::Throughput) {
         true => throughput::measure(found.as_ref().ok()),
         false => (Vec::new(), Vec::new()),

@@ -3,7 +3,7 @@
 use feedwater::random::SampleRng;
 
 use super::noise::{Colour, Noise, add_plane, between, mix, smooth};
-use super::picture::Row;
+use super::row::Row;
 
 /// A gradient with clouds and the glow of a sun or a lamp.
 pub struct Sky {

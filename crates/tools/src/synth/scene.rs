@@ -5,7 +5,7 @@ use feedwater::random::SampleRng;
 use super::land::{Ground, House, Ridge, Sky, side_light};
 use super::noise::{Colour, Noise, between, direction, vary};
 use super::objects::{Ball, Leaf, Shade, Trunk};
-use super::picture::Row;
+use super::row::Row;
 
 mod near;
 mod wide;

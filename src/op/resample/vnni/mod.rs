@@ -21,7 +21,8 @@ use crate::error::Fault;
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::fast::{Path, ROWS_AT_ONCE, fit};
+use super::path::Path;
+use super::rows::{ROWS_AT_ONCE, fit};
 use super::{Axis, HALF};
 
 mod avx;
