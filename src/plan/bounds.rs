@@ -114,7 +114,7 @@ struct Room {
 fn room(limit: usize, device: Option<&DevicePlan>) -> Result<Room> {
     let (others, besides) = match device {
         None => (0, ""),
-        Some(device) if device.has(Route::Hardware) => {
+        Some(device) if device.has_any(Route::batches) => {
             (2, " besides the launcher and the thread that feeds the JPEG engines")
         }
         Some(_) => (1, " besides the launcher"),

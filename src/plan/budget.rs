@@ -29,20 +29,18 @@ impl Counts {
             let prefetch = plan.prefetch;
             return Self { reading: 0, hardware_group: 0, decoders: 0, group: 0, prefetch };
         };
-        let hardware = device.has(Route::Hardware);
+        let batches = device.has_any(Route::batches);
         // A decode state is taken until the device is done with it. Where there are engines, they do the most.
-        let most = if hardware { 4 } else { 8 };
+        let most = if batches { 4 } else { 8 };
+        let states = device.routes.iter().map(|it| it.route).filter_map(|route| {
+            let threads = if route.uses_worker_cpu() { on_cpu(plan) } else { workers };
+            (route.on_device() && !route.batches()).then(|| most.min(threads))
+        });
         Self {
             reading: workers,
             // An image for each of the seven engines of a large GPU, in each of two calls.
-            hardware_group: if hardware { 7 } else { 0 },
-            decoders: if device.has(Route::Cuda) {
-                most.min(workers)
-            } else if device.has(Route::Host) {
-                most.min(on_cpu(plan))
-            } else {
-                0
-            },
+            hardware_group: if batches { 7 } else { 0 },
+            decoders: states.max().unwrap_or(0),
             // In rows of tiles an image is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
             group: 16,
             prefetch: plan.prefetch,

@@ -18,9 +18,9 @@
 pub struct Counts {
     /// Pages for samples that workers have in hand.
     pub reading: usize,
-    /// Most images of one call of the hardware engines; 0 without them.
+    /// Most images of one call, on routes that [batch](super::Route::batches); 0 without any.
     pub hardware_group: usize,
-    /// Decode states of each of the routes `cuda` and `host`.
+    /// Decode states of each other route that is [on the device](super::Route::on_device).
     pub decoders: usize,
     /// Most samples of one launch of the kernel.
     pub group: usize,

@@ -27,9 +27,9 @@ const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    // The thread that feeds the engines makes what they refuse.
-    let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::Hardware));
-    let workers = plan.workers.most as u64 + u64::from(engines);
+    // The thread that gathers images for one call makes those that are refused.
+    let gathers = plan.device.as_ref().is_some_and(|it| it.has_any(Route::batches));
+    let workers = plan.workers.most as u64 + u64::from(gathers);
     let SampleRoom { share, large } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {

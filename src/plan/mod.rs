@@ -38,6 +38,7 @@ pub use count::Count;
 pub use device::{DevicePlan, RoutePlan};
 pub(crate) use memory::RECORD_BYTES;
 pub use offload::Offload;
+pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
@@ -119,7 +120,7 @@ pub enum DeviceFacts {
     None(String),
     /// There is one.
     Gpu {
-        /// The routes that nvJPEG offers on it (`hardware` only where there are engines), or why it offers none.
+        /// The routes whose decoders it has (`hardware` only where there are engines), or why it has none.
         nvjpeg: Result<Vec<Route>, String>,
     },
 }
@@ -283,7 +284,7 @@ impl Plan {
             (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered) }) => Route::ALL
                 .into_iter()
                 .filter(|route| self.settings.decode.routes.contains(route))
-                .filter(|route| *route == Route::Cpu || offered.contains(route))
+                .filter(|route| !route.on_device() || offered.contains(route))
                 .collect(),
             _ => vec![Route::Cpu],
         }

@@ -8,7 +8,7 @@ use crate::header::{Format, Header};
 use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Place, Plan, Route};
+use super::{Place, Plan};
 
 /// What is done to one sample: numbers only. Kept with a page and filled anew for each sample, so that
 /// nothing is allocated once the tables have their size.
@@ -125,8 +125,7 @@ impl Plan {
     fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
-                device.has(Route::Cpu)
-                    || device.has(Route::Hardware) && Route::Hardware.takes(header, 2).is_ok()
+                device.has_any(|route| route.reduces() && route.takes(header, 2).is_ok())
             })
     }
 
