@@ -482,7 +482,7 @@ fn a_loaders_rows_have_room_for_what_states_take_themselves() {
             builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
         for batch in &loader {
             for record in batch.unwrap().samples() {
-                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.finished_on_cpu);
+                assert_eq!(record.outcome, Outcome::Decoded(route), "{:?}", record.finished_on_cpu);
             }
         }
         drop(loader);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crate::error::{Error, Result};
 use crate::footprint::Available;
-use crate::gpu::nvjpeg::{self, Backend};
 use crate::gpu::{self, Device, Stream};
 use crate::measure::Watching;
 use crate::op::{Chain, Placement};
@@ -16,6 +15,7 @@ use crate::plan::{
 use crate::source::{Source, Subset};
 use crate::tensor::{DType, Layout};
 
+use super::device::offered_routes;
 use super::look::Looks;
 use super::{Loader, LoaderState};
 
@@ -369,7 +369,9 @@ impl LoaderBuilder {
     /// is the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         let facts = match (self.device, self.find_device()) {
-            (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(EVERY.into()) },
+            (DeviceChoice::Gpu(_), Err(_)) => {
+                DeviceFacts::Gpu { nvjpeg: Ok(Route::all_on_device().collect()) }
+            }
             (_, found) => found?.1,
         };
         self.make_plan(facts).map_err(self.locator())
@@ -454,32 +456,18 @@ impl LoaderBuilder {
             }
             (Err(error), _) => return Err(error),
         };
-        let nvjpeg = offered(&device).map_err(|error| error.to_string());
+        let nvjpeg = offered_routes(&device).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
         let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
         Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
     }
 }
 
-/// The routes of nvJPEG that a machine is taken to offer which is not there.
-const EVERY: [Route; 3] = [Route::Hardware, Route::Cuda, Route::Host];
-
 /// What a builder becomes before anything is started.
 pub(super) struct Resolved {
     pub plan: Plan,
     pub line: String,
     pub device: Option<Arc<Device>>,
-}
-
-/// The routes that nvJPEG offers on a device.
-fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
-    let offered = nvjpeg::known_backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
-    let route = |backend| match backend {
-        Backend::Hardware => Route::Hardware,
-        Backend::Cuda => Route::Cuda,
-        Backend::Host => Route::Host,
-    };
-    Ok(offered.map(|(backend, _)| route(backend)).collect())
 }
 
 /// Opens a device that kernels can be compiled for.

@@ -56,6 +56,8 @@ pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, S
 pub use stopper::Stopper;
 
 #[doc(hidden)]
+pub use device::offered;
+#[doc(hidden)]
 pub use large::{LargeImages, Room};
 #[doc(hidden)]
 pub use order::{EpochOrder, Extent, Order, Position};

@@ -9,7 +9,7 @@ use crate::geometry::Size;
 use crate::header::{Header, memory_bytes};
 use crate::image::HostImage;
 use crate::measure::{Seen, Stage, ThreadMeter};
-use crate::plan::{Plan, SampleMemory, SamplePlan};
+use crate::plan::{Plan, Route, SampleMemory, SamplePlan};
 use crate::random::SampleKey;
 use crate::source::{HostPage, Source};
 use crate::transform::{HostTransform, Picture};
@@ -232,7 +232,7 @@ impl SamplePipeline {
         let result = transform.run(picture, decoder, out);
         self.count(begin, bytes);
         result?;
-        let record = record(&*self.source, key.index, &self.sample, Outcome::Cpu);
+        let record = record(&*self.source, key.index, &self.sample, Outcome::Decoded(Route::Cpu));
         Ok(SampleRecord { tolerated: self.tolerated(), ..record })
     }
 

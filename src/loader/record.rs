@@ -59,40 +59,22 @@ impl SampleRecord {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Outcome {
-    /// Decoded by the GPU's JPEG engines.
-    Hardware,
-    /// Decoded by nvJPEG's kernels, entropy coding included.
-    Cuda,
-    /// Decoded by nvJPEG: entropy decoding on the host, the rest on the device.
-    Host,
-    /// Decoded on the CPU.
-    Cpu,
+    /// Decoded by this route. Without a device that is [`Route::Cpu`].
+    Decoded(Route),
     /// The sample could not be used; zeros stand here.
     Substituted,
 }
 
 impl Outcome {
     /// All of them.
-    pub const ALL: [Outcome; 5] =
-        [Outcome::Hardware, Outcome::Cuda, Outcome::Host, Outcome::Cpu, Outcome::Substituted];
-
-    /// What becomes of a sample that a route decodes.
-    pub const fn of(route: Route) -> Self {
-        match route {
-            Route::Hardware => Outcome::Hardware,
-            Route::Cuda => Outcome::Cuda,
-            Route::Host => Outcome::Host,
-            Route::Cpu => Outcome::Cpu,
-        }
+    pub fn all() -> impl Iterator<Item = Self> {
+        Route::ALL.into_iter().map(Outcome::Decoded).chain([Outcome::Substituted])
     }
 
     /// The name in reports.
     pub const fn name(self) -> &'static str {
         match self {
-            Outcome::Hardware => Route::Hardware.name(),
-            Outcome::Cuda => Route::Cuda.name(),
-            Outcome::Host => Route::Host.name(),
-            Outcome::Cpu => Route::Cpu.name(),
+            Outcome::Decoded(route) => route.name(),
             Outcome::Substituted => "substituted",
         }
     }

@@ -180,7 +180,7 @@ pub(super) struct Counters {
 
 impl Counters {
     pub fn new(meters: Arc<Meters>) -> Self {
-        let outcomes = Outcome::ALL.iter().map(|outcome| (outcome.name(), 0));
+        let outcomes = Outcome::all().map(|outcome| (outcome.name(), 0));
         let stats = Stats {
             outcomes: outcomes.chain([(SKIPPED, 0)]).collect(),
             faults: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
@@ -257,6 +257,7 @@ mod tests {
     use super::*;
     use crate::loader::record::SampleRecord;
     use crate::measure::Watching;
+    use crate::plan::Route;
 
     #[test]
     fn the_latest_epochs_are_kept_and_all_are_counted() {
@@ -264,7 +265,8 @@ mod tests {
         let counters = Counters::new(meters);
         let epochs = 5000;
         for epoch in 0..epochs {
-            let record = SampleRecord { outcome: Outcome::Cpu, ..SampleRecord::SUBSTITUTED };
+            let record =
+                SampleRecord { outcome: Outcome::Decoded(Route::Cpu), ..SampleRecord::SUBSTITUTED };
             let info = BatchInfo { epoch, records: vec![record], ..BatchInfo::default() };
             counters.hand_out(&info);
             counters.hand_out(&info);

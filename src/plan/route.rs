@@ -104,6 +104,11 @@ pub(crate) struct AssumedCost {
 }
 
 impl Route {
+    /// Those that are [on the device](Self::on_device).
+    pub fn all_on_device() -> impl Iterator<Item = Route> {
+        Self::ALL.into_iter().filter(|route| route.on_device())
+    }
+
     /// Name in settings and reports.
     pub const fn name(self) -> &'static str {
         self.spec().name

@@ -11,8 +11,9 @@ use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
 use crate::plan::{DevicePlan, DeviceSplit};
 use crate::ring::{Consumer, Using};
 
+use super::parts::Parts;
 use super::worker::device_tables;
-use super::{Cell, DevicePage, DeviceSlot, Parts, Payload, Pixels, Work};
+use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
 
 /// Puts the kernel, and what else fills the batches, into the producer's stream.
 ///

@@ -23,8 +23,8 @@ pub fn checks(
     tell(vec![
         Check::new("gpu/device", Ok(gpu.name())),
         Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
-        match &gpu.routes {
-            Ok(_) => Check::new("gpu/nvjpeg", gpu.nvjpeg()),
+        match &gpu.nvjpeg {
+            Ok(()) => Check::new("gpu/nvjpeg", gpu.nvjpeg_version()),
             Err(why) => absent("gpu/nvjpeg", why),
         },
     ])?;

@@ -1,0 +1,74 @@
+//! The decoder of each route: the only list of them.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::gpu::Device;
+use crate::gpu::nvjpeg::{self, Backend};
+use crate::plan::Route;
+
+use super::decoder::{Opened, Opening};
+use super::{cpu, nvjpeg_hardware, nvjpeg_page};
+
+/// How the decoder of a route is found and opened.
+struct Entry {
+    /// Whether the device has what it needs, or why not.
+    offered: fn(&Arc<Device>) -> Result<Result<(), String>>,
+    open: fn(&Opening<'_>) -> Result<Opened>,
+}
+
+const fn entry(route: Route) -> Entry {
+    match route {
+        Route::Hardware => {
+            Entry { offered: |device| has(device, Backend::Hardware), open: nvjpeg_hardware::open }
+        }
+        Route::Cuda => Entry {
+            offered: |device| has(device, Backend::Cuda),
+            open: |opening| nvjpeg_page::open(opening, Backend::Cuda),
+        },
+        Route::Host => Entry {
+            offered: |device| has(device, Backend::Host),
+            open: |opening| nvjpeg_page::open(opening, Backend::Host),
+        },
+        Route::Cpu => Entry { offered: |_| Ok(Ok(())), open: cpu::open },
+    }
+}
+
+/// Opens the decoder of a route with the memory that the plan has for it.
+pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
+    (entry(opening.route.route).open)(opening)
+}
+
+/// Whether a device has what the decoder of a route needs, or why not.
+///
+/// # Errors
+/// [`Error::Unavailable`](crate::Error::Unavailable) where a library is not installed,
+/// [`Error::Device`](crate::Error::Device) where the device is lost.
+pub fn offered(device: &Arc<Device>, route: Route) -> Result<Result<(), String>> {
+    (entry(route).offered)(device)
+}
+
+/// The routes whose decoders a device has.
+///
+/// # Errors
+/// Those of [`offered`], where it has none.
+pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Route>> {
+    let (mut routes, mut missing) = (Vec::new(), None);
+    for route in Route::all_on_device() {
+        match offered(device, route) {
+            Ok(Ok(())) => routes.push(route),
+            Ok(Err(_)) => {}
+            Err(error) => missing = missing.or(Some(error)),
+        }
+    }
+    match missing {
+        Some(error) if routes.is_empty() => Err(error),
+        _ => Ok(routes),
+    }
+}
+
+/// Whether nvJPEG has a backend on a device.
+fn has(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
+    let found = nvjpeg::known_backends(device)?.into_iter().find(|(it, _)| *it == backend);
+    Ok(found.map_or(Err("nvJPEG does not have it".into()), |(_, found)| found))
+}
