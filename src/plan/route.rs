@@ -2,7 +2,7 @@
 //!
 //! A route has two halves. Here is what a plan must know of it: name, images, memory. What decodes is its `DeviceDecoder`
 //! (`loader/device/decoder.rs`), which needs a GPU. To add a route: a file with its [`RouteSpec`] in `plan/route/`, one line in
-//! the list below; and a file with its decoder in `loader/device/`, one line in the list of `loader/device/routes.rs`.
+//! the list below; and a file with its decoder in `loader/device/routes/`, one line in the list of `loader/device/routes.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,19 +11,30 @@ use crate::header::Header;
 pub(super) mod nvjpeg;
 
 macro_rules! routes {
-    ($($(#[$about:meta])+ $route:ident = $file:ident),+ $(,)?) => {
+    ($(
+        $(#[doc = $about:literal])+
+        $(#[serde($($serde:tt)+)])*
+        $route:ident = $file:ident
+    ),+ $(,)?) => {
         $(mod $file;)+
 
         /// One way from a JPEG's bytes to pixels on the device.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "lowercase")]
         pub enum Route {
-            $($(#[$about])+ $route),+
+            $($(#[doc = $about])+ $(#[serde($($serde)+)])* $route),+
         }
 
         impl Route {
             /// All of them. Where several would do, the first is named first.
             pub const ALL: [Route; [$(stringify!($route)),+].len()] = [$(Route::$route),+];
+
+            /// What it decodes with, in one line for people.
+            pub const fn about(self) -> &'static str {
+                match self {
+                    $(Route::$route => concat!($($about),+).trim_ascii()),+
+                }
+            }
 
             const fn spec(self) -> &'static RouteSpec {
                 match self {
@@ -180,5 +191,38 @@ impl Route {
     /// Bytes of each decode state's own buffers, at most.
     pub(super) fn memory(self, sizes: &DecoderSizes) -> DecoderMemory {
         (self.spec().memory)(sizes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn a_route_is_read_by_the_name_that_it_is_told_by() {
+        for route in Route::ALL {
+            let text = serde_json::to_string(&route).unwrap();
+            assert_eq!(text, format!("{:?}", route.name()));
+            assert_eq!(serde_json::from_str::<Route>(&text).unwrap(), route);
+            assert!(!route.about().is_empty(), "{route:?}");
+        }
+        let own =
+            |of: fn(Route) -> &'static str| Route::ALL.map(of).into_iter().collect::<HashSet<_>>();
+        assert_eq!(own(Route::name).len(), Route::ALL.len());
+        assert_eq!(own(Route::row).len(), Route::ALL.len());
+    }
+
+    /// What the plan and the loader rely on where they ask for properties alone.
+    #[test]
+    fn properties_of_a_route_go_together() {
+        let sizes = DecoderSizes { pixels: 1 << 20, encoded_bytes: 1 << 18, group: 7 };
+        for route in Route::ALL {
+            let DecoderMemory { device_bytes, pinned_bytes } = route.memory(&sizes);
+            assert_eq!(route.on_device(), device_bytes > 0 && pinned_bytes > 0, "{route:?}");
+            assert!(!route.batches() || route.on_device() && !route.uses_worker_cpu(), "{route:?}");
+            assert!(route.on_device() || route.uses_worker_cpu(), "{route:?}");
+        }
     }
 }

@@ -50,13 +50,10 @@ pub(super) use worker::PageWorker;
 use router::Submitted;
 
 mod clocks;
-mod cpu;
 mod decoder;
 mod encoded;
 mod gatherer;
 mod launcher;
-mod nvjpeg_hardware;
-mod nvjpeg_page;
 mod object_pool;
 mod parts;
 mod router;

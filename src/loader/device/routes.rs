@@ -1,4 +1,4 @@
-//! The decoder of each route: the only list of them.
+//! The decoder of each route. The plan's half of the list is `plan/route.rs`.
 
 use std::sync::Arc;
 
@@ -8,30 +8,33 @@ use crate::gpu::nvjpeg::{self, Backend};
 use crate::plan::Route;
 
 use super::decoder::{Opened, Opening};
-use super::{cpu, nvjpeg_hardware, nvjpeg_page};
+
+mod nvjpeg_page;
+
+macro_rules! decoders {
+    ($($route:ident = $file:ident),+ $(,)?) => {
+        $(mod $file;)+
+
+        const fn entry(route: Route) -> Entry {
+            match route {
+                $(Route::$route => $file::ENTRY),+
+            }
+        }
+    };
+}
+
+decoders! {
+    Hardware = nvjpeg_hardware,
+    Cuda = nvjpeg_gpu,
+    Host = nvjpeg_hybrid,
+    Cpu = cpu,
+}
 
 /// How the decoder of a route is found and opened.
 struct Entry {
-    /// Whether the device has what it needs, or why not.
+    /// Whether a device has what it needs, or why not.
     offered: fn(&Arc<Device>) -> Result<Result<(), String>>,
     open: fn(&Opening<'_>) -> Result<Opened>,
-}
-
-const fn entry(route: Route) -> Entry {
-    match route {
-        Route::Hardware => {
-            Entry { offered: |device| has(device, Backend::Hardware), open: nvjpeg_hardware::open }
-        }
-        Route::Cuda => Entry {
-            offered: |device| has(device, Backend::Cuda),
-            open: |opening| nvjpeg_page::open(opening, Backend::Cuda),
-        },
-        Route::Host => Entry {
-            offered: |device| has(device, Backend::Host),
-            open: |opening| nvjpeg_page::open(opening, Backend::Host),
-        },
-        Route::Cpu => Entry { offered: |_| Ok(Ok(())), open: cpu::open },
-    }
 }
 
 /// Opens the decoder of a route with the memory that the plan has for it.
@@ -67,8 +70,8 @@ pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Rout
     }
 }
 
-/// Whether nvJPEG has a backend on a device.
-fn has(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
+/// Whether nvJPEG has a backend on a device, or why not.
+fn has_backend(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
     let found = nvjpeg::known_backends(device)?.into_iter().find(|(it, _)| *it == backend);
     Ok(found.map_or(Err("nvJPEG does not have it".into()), |(_, found)| found))
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use feedwater::footprint::bytes;
+use feedwater::plan::Route;
 
 use super::case::Measured;
 use super::{By, Case, CaseResult};
@@ -149,8 +150,9 @@ fn shares(outcomes: &BTreeMap<String, u64>) -> String {
 
 /// Share of the samples whose entropy decoding was not the host's.
 fn share_without_host(measured: &Measured) -> f64 {
-    let count = |name| measured.outcomes.get(name).copied().unwrap_or(0);
-    (count("hardware") + count("cuda")) as f64 / measured.images.max(1) as f64
+    let without_host = Route::ALL.into_iter().filter(|route| !route.uses_worker_cpu());
+    let count = |route: Route| measured.outcomes.get(route.name()).copied().unwrap_or(0);
+    without_host.map(count).sum::<u64>() as f64 / measured.images.max(1) as f64
 }
 
 #[cfg(test)]
@@ -174,8 +176,8 @@ mod tests {
     fn the_bar_of_host_time_applies_where_hardware_or_cuda_carry_the_load() {
         let cases = [
             case("a", By::Balanced, measured(41.0, &[("hardware", 3), ("cuda", 3), ("host", 4)])),
-            case("b", By::Hardware, measured(60.0, &[("hardware", 9), ("cpu", 1)])),
-            case("c", By::Host, measured(900.0, &[("host", 10)])),
+            case("b", By::Route(Route::Hardware), measured(60.0, &[("hardware", 9), ("cpu", 1)])),
+            case("c", By::Route(Route::Host), measured(900.0, &[("host", 10)])),
         ];
         let text = Table(&cases).to_string();
         let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
@@ -191,10 +193,10 @@ mod tests {
     fn what_was_not_measured_is_told_by_reason_and_of_which_sets_unless_of_all() {
         let skipped = |reason: &str| CaseResult::Skipped { reason: reason.into() };
         let cases = [
-            case("a", By::Cuda, skipped("no")),
-            case("b", By::Cuda, skipped("no")),
-            case("a", By::Host, skipped("no")),
-            case("b", By::Host, CaseResult::Failed { reason: "broken".into() }),
+            case("a", By::Route(Route::Cuda), skipped("no")),
+            case("b", By::Route(Route::Cuda), skipped("no")),
+            case("a", By::Route(Route::Host), skipped("no")),
+            case("b", By::Route(Route::Host), CaseResult::Failed { reason: "broken".into() }),
         ];
         let text = Table(&cases).to_string();
         assert!(text.contains("skipped   no: cuda; host of a\n"), "{text}");

@@ -5,13 +5,14 @@ use std::sync::Arc;
 use crate::error::{Error, Result};
 use crate::gpu::nvjpeg::{self, Backend, Jpeg, PageDecoder, Window};
 use crate::loader::balance::RouteQueue;
+use crate::loader::device::decoder::{
+    DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts,
+};
+use crate::loader::device::router::Submitted;
+use crate::loader::device::{ObjectPool, Pixels};
 use crate::loader::policy::Trouble;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan, rows};
-
-use super::decoder::{DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts};
-use super::router::Submitted;
-use super::{ObjectPool, Pixels};
 
 /// One of nvJPEG's backends with its decode states, of which each image takes one until the device is done with it.
 struct NvjpegPage {

@@ -5,21 +5,25 @@ use std::time::Instant;
 use crate::error::Result;
 use crate::geometry::{Orientation, Roi, Size};
 use crate::loader::balance::RouteQueue;
+use crate::loader::device::Pixels;
+use crate::loader::device::decoder::{
+    DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts,
+};
+use crate::loader::device::router::Submitted;
 use crate::loader::policy::Trouble;
 use crate::measure::Stage;
 use crate::plan::{Route, SamplePlan};
 
-use super::Pixels;
-use super::decoder::{DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts};
-use super::router::Submitted;
+use super::Entry;
 
 /// The workers' own decoders, by so many workers at one time.
 struct Cpu {
     threads: usize,
 }
 
-/// Needs nothing of the device.
-pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
+pub(super) const ENTRY: Entry = Entry { offered: |_| Ok(Ok(())), open };
+
+fn open(opening: &Opening<'_>) -> Result<Opened> {
     let decoder = Box::new(Cpu { threads: opening.cpu_threads.alone });
     Ok(Opened { decoder, group: None })
 }

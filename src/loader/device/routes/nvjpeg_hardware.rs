@@ -7,15 +7,16 @@ use crate::geometry::Size;
 use crate::gpu::nvjpeg::{Backend, BatchDecoder, BatchJob, DecodeFault, HostIdle, Jpeg};
 use crate::gpu::{Stopwatch, Stream};
 use crate::loader::balance::RouteQueue;
+use crate::loader::device::decoder::{
+    DeviceDecoder, GroupDecoder, Opened, Opening, Request, Submission, WorkerParts,
+};
+use crate::loader::device::router::Submitted;
+use crate::loader::device::{Gathered, Waiting};
 use crate::loader::policy::Trouble;
 use crate::plan::SamplePlan;
 
-use super::decoder::{
-    DeviceDecoder, GroupDecoder, Opened, Opening, Request, Submission, WorkerParts,
-};
 use super::nvjpeg_page::{open_backend, pixels};
-use super::router::Submitted;
-use super::{Gathered, Waiting};
+use super::{Entry, has_backend};
 
 /// What workers have of the engines.
 struct NvjpegHardware {
@@ -27,8 +28,11 @@ struct NvjpegHardware {
 /// engines the host has seen that the kernel has read the page's last pixels.
 struct Engines(Vec<BatchDecoder>);
 
+pub(super) const ENTRY: Entry =
+    Entry { offered: |device| has_backend(device, Backend::Hardware), open };
+
 /// Opens the engines with the plan's decoders.
-pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
+fn open(opening: &Opening<'_>) -> Result<Opened> {
     let (planned, group) = (opening.route, opening.on_device.hardware_group);
     let jpeg = open_backend(opening, Backend::Hardware)?;
     let side = opening.on_device.picture_pixels.isqrt() as u32;
