@@ -29,6 +29,7 @@ use source::source;
 
 mod document;
 mod equivalents;
+mod nearest;
 mod node;
 mod source;
 

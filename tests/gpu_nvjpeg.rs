@@ -483,7 +483,7 @@ fn a_loaders_rows_have_room_for_what_states_take_themselves() {
             builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
         for batch in &loader {
             for record in batch.unwrap().samples() {
-                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.cpu_fallback);
+                assert_eq!(record.outcome, Outcome::Decoded(route), "{:?}", record.cpu_fallback);
             }
         }
         drop(loader);

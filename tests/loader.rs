@@ -12,7 +12,7 @@ use feedwater::geometry::{Roi, Size};
 use feedwater::image::HostImage;
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::{Chain, Operator};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{Last, OnError, Route};
 use feedwater::random::SampleRng;
 use feedwater::source::{Memory, Page, Source};
 
@@ -130,7 +130,7 @@ fn labels_and_records_belong_to_their_sample() {
         let batch = batch.unwrap();
         for (label, sample) in batch.labels().iter().zip(batch.samples()) {
             assert_eq!(*label, sample.index as i64);
-            assert_eq!(sample.outcome, Outcome::Cpu);
+            assert_eq!(sample.outcome, Outcome::Decoded(Route::Cpu));
             let header =
                 feedwater::header::Header::parse(&images[sample.index as usize].0).unwrap();
             assert_eq!(sample.size, header.size);

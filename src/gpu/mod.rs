@@ -31,7 +31,7 @@ pub use stream::{Event, Stream};
 #[doc(hidden)]
 pub use foreign::Element;
 #[doc(hidden)]
-pub use kernel::{Kernel, compiler};
+pub use kernel::{BLOCK, Kernel, compiler};
 #[doc(hidden)]
 pub use pool::{ALIGN_BYTES, DevicePool, PinnedBuffer, PinnedPool, Pool};
 #[doc(hidden)]

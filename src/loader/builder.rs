@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
 use crate::op::{Chain, Placement};
@@ -11,8 +11,6 @@ use crate::plan::{Count, DeviceFacts, Last, OnError, Plan, Route, Settings, Shar
 use crate::source::{Source, Subset};
 use crate::tensor::{DType, Layout};
 
-use super::origin::Locate;
-use super::resolve::EVERY;
 use super::{Loader, LoaderState};
 
 /// Where a loader may run.
@@ -26,6 +24,9 @@ pub enum DeviceChoice {
     /// On the GPU of that number; an error where there is none.
     Gpu(usize),
 }
+
+/// Says where the file has the key that an error names, given the settings as they are now.
+pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
 /// A loader that is being described. Every method sets the field of the same name in [`Settings`].
 pub struct LoaderBuilder {
@@ -371,7 +372,9 @@ impl LoaderBuilder {
     /// is the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         let facts = match (self.device, self.find_device()) {
-            (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(EVERY.into()) },
+            (DeviceChoice::Gpu(_), Err(_)) => {
+                DeviceFacts::Gpu { nvjpeg: Ok(Route::all_on_device().collect()) }
+            }
             (_, found) => found?.1,
         };
         self.make_plan(facts).map_err(self.locator())

@@ -29,11 +29,15 @@ mod look;
 mod metrics;
 mod order;
 mod origin;
+mod pipeline;
 mod policy;
 mod prefetcher;
 mod process;
 mod profile;
+mod reader;
+mod record;
 mod resolve;
+mod slot;
 mod state;
 mod stats;
 mod stopper;
@@ -42,15 +46,18 @@ mod views;
 mod watch;
 
 pub use balance::RouteReport;
-pub use batch::{Batch, Outcome, SampleRecord};
+pub use batch::Batch;
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use epoch::{Batches, Epoch};
 pub use prefetcher::PrefetcherReport;
 pub use profile::ConsumerSpan;
+pub use record::{Outcome, SampleRecord};
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 pub use stopper::Stopper;
 
+#[doc(hidden)]
+pub use device::offered;
 #[doc(hidden)]
 pub use large::{LargeImages, Room};
 #[doc(hidden)]

@@ -28,8 +28,7 @@ use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 use super::Loader;
 use super::cache::Caches;
 use super::order::{EpochOrder, Order};
-use super::stats::push_latest;
-use super::tuning::DECISIONS;
+use super::stats::{DECISIONS, push_latest};
 
 /// Epoch, batch of the epoch, place in the batch.
 type Place = (u32, u64, usize);

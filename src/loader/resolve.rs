@@ -5,11 +5,11 @@ use std::thread::available_parallelism;
 
 use crate::error::{Error, Result};
 use crate::footprint::Available;
-use crate::gpu::nvjpeg::{self, Backend};
 use crate::gpu::{self, Device, Runtime};
-use crate::plan::{DeviceFacts, Environment, Facts, Plan, Route};
+use crate::plan::{DeviceFacts, Environment, Facts, Plan};
 
 use super::builder::{DeviceChoice, LoaderBuilder};
+use super::device::offered_routes;
 use super::look::Looks;
 
 /// What a builder becomes before anything is started.
@@ -92,25 +92,11 @@ impl LoaderBuilder {
             }
             (Err(error), _) => return Err(error),
         };
-        let nvjpeg = offered(&device).map_err(|error| error.to_string());
+        let nvjpeg = offered_routes(&device).map_err(|error| error.to_string());
         let (major, minor) = device.capability();
         let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
         Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
     }
-}
-
-/// The routes of nvJPEG that a machine is taken to offer which is not there.
-pub(super) const EVERY: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
-
-/// The routes that nvJPEG offers on a device.
-fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
-    let offered = nvjpeg::known_backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
-    let route = |backend| match backend {
-        Backend::Hardware => Route::NvjpegHardware,
-        Backend::GpuHybrid => Route::NvjpegGpu,
-        Backend::Hybrid => Route::NvjpegHybrid,
-    };
-    Ok(offered.map(|(backend, _)| route(backend)).collect())
 }
 
 /// Opens a device that kernels can be compiled for.

@@ -108,8 +108,8 @@ impl FloatsParams {
 /// A kernel's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// All of it. A kernel is `fused(const Sample* samples, int count, int width, int height)`, for blocks
-    /// of [`BLOCK`] pixels and a grid that covers `width` x `height` x `count`; the other one
+    /// All of it. A kernel is `fused(const Sample* samples, int count, int width, int height)`, for a grid that covers
+    /// `width` x `height` x `count`; the other one
     /// `tiled(const Sample* samples, int count, int width, int height, int shared_bytes)`, whose blocks share the
     /// tensor out.
     pub source: String,
@@ -130,9 +130,6 @@ impl KernelText {
 
 /// SHA-256 of the texts in `kernels/` with which this crate was built, in hex.
 pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
-
-/// Columns and rows of a block of the kernel's threads.
-pub const BLOCK: Size = Size::new(32, 8);
 
 /// The text of the kernel that evaluates `operators`, first to last, over a leaf, and stores the tensor.
 pub fn kernel_text(

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use feedwater_insight::model::slots;
 use serde::Serialize;
 
 use crate::error::{Asked, Error, Result};
@@ -16,8 +17,10 @@ use crate::op::{AnyOperator, Chain, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod available;
+mod bounds;
 mod budget;
 mod count;
+mod counts;
 mod device;
 mod memory;
 mod need;
@@ -26,22 +29,26 @@ mod route;
 mod sample;
 mod settings;
 mod shard;
+mod shard_from;
 mod shuffle;
 
-pub(crate) use available::RECORD_BYTES;
+pub use bounds::Bounds;
 pub use budget::Reduction;
-pub use count::{Bounds, Count};
+pub use count::Count;
 pub use device::{DevicePlan, RoutePlan};
+pub(crate) use memory::RECORD_BYTES;
 pub use offload::Offload;
+pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
-pub use shard::{Shard, ShardFrom};
+pub use shard::Shard;
+pub use shard_from::ShardFrom;
 pub use shuffle::Shuffle;
 
 #[doc(hidden)]
-pub use budget::Counts;
+pub use counts::Counts;
 #[doc(hidden)]
 pub use device::{DeviceSplit, LAUNCH_BLOCKS, rows};
 #[doc(hidden)]
@@ -113,7 +120,7 @@ pub enum DeviceFacts {
     None(String),
     /// There is one.
     Gpu {
-        /// The routes that nvJPEG offers on it (`hardware` only where there are engines), or why it offers none.
+        /// The routes whose decoders it has (`hardware` only where there are engines), or why it has none.
         nvjpeg: Result<Vec<Route>, String>,
     },
 }
@@ -213,7 +220,7 @@ impl Plan {
             dtype,
             layout: settings.output.layout,
         };
-        let prefetch = count::most_ahead(settings.loader.prefetch, shape.bytes());
+        let prefetch = bounds::most_ahead(settings.loader.prefetch, shape.bytes());
         let mut plan = Self {
             settings: settings.clone(),
             shard: Shard::resolve(&settings.loader, &facts.environment)?,
@@ -262,7 +269,12 @@ impl Plan {
 
     /// Slots in the ring of batches: those ahead of the consumer, and the one that it has.
     pub fn slots(&self) -> usize {
-        self.prefetch + 1
+        slots(self.prefetch)
+    }
+
+    /// What the footprint says of its slots.
+    fn slots_note(&self) -> String {
+        format!("{}, {} ahead + 1", self.shape, self.prefetch)
     }
 
     /// The routes by which images may be decoded where decoding is on the GPU, those of the settings that the
@@ -272,7 +284,7 @@ impl Plan {
             (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered) }) => Route::ALL
                 .into_iter()
                 .filter(|route| self.settings.decode.routes.contains(route))
-                .filter(|route| *route == Route::Cpu || offered.contains(route))
+                .filter(|route| !route.on_device() || offered.contains(route))
                 .collect(),
             _ => vec![Route::Cpu],
         }

@@ -8,7 +8,7 @@ use crate::header::Header;
 use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Place, Plan, Route};
+use super::{Place, Plan};
 
 /// What is done to one sample: numbers only. Kept with a page and filled anew for each sample, so that
 /// nothing is allocated once the tables have their size.
@@ -45,6 +45,13 @@ pub struct SampleStep {
     pub input: Roi,
     /// The window of its output that is wanted.
     pub output: Roi,
+}
+
+impl SamplePlan {
+    /// Bytes of memory that its tables hold.
+    pub fn table_bytes(&self) -> u64 {
+        (self.table.capacity() * size_of::<i32>()) as u64
+    }
 }
 
 impl Plan {
@@ -121,9 +128,7 @@ impl Plan {
     fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
-                device.has(Route::Cpu)
-                    || device.has(Route::NvjpegHardware)
-                        && Route::NvjpegHardware.takes(header, 2).is_ok()
+                device.has_any(|route| route.reduces() && route.takes(header, 2).is_ok())
             })
     }
 

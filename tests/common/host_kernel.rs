@@ -14,7 +14,8 @@ use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use feedwater::geometry::Size;
-use feedwater::op::kernel_text::{BLOCK, KernelText};
+use feedwater::gpu::BLOCK;
+use feedwater::op::kernel_text::KernelText;
 
 /// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
 /// Bytes are read as words there, so the compiler must not conclude anything from types.
@@ -121,9 +122,9 @@ impl HostKernel {
         // SAFETY: the entry's signature is the one above; kernels/fused.cu declares it.
         let launch = unsafe { self.library.get::<Launch>(b"fused__host\0") };
         let launch = launch.expect("a compiled kernel has the entry");
-        let (gx, gy) = (size.width.div_ceil(BLOCK.width), size.height.div_ceil(BLOCK.height));
+        let (gx, gy) = (size.width.div_ceil(BLOCK.0), size.height.div_ceil(BLOCK.1));
         // SAFETY: the four arguments have the kernel's types; the caller answers for the rest.
-        unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, BLOCK.width, BLOCK.height, 1) };
+        unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, BLOCK.0, BLOCK.1, 1) };
     }
 
     /// The same with the tiled kernel.

@@ -241,7 +241,9 @@ impl Report {
         let takes = |route: &&Route| route.takes(header, 1).is_ok();
         let route = Route::ALL.iter().find(takes).unwrap_or(&Route::Cpu);
         *self.routes.entry(route.name()).or_default() += 1;
-        if let (Route::Cpu, Err(why)) = (route, Route::NvjpegHybrid.takes(header, 1)) {
+        // The last of the device's routes takes most.
+        let last = Route::all_on_device().last();
+        if let (false, Some(Err(why))) = (route.on_device(), last.map(|it| it.takes(header, 1))) {
             *self.cpu_because.entry(why).or_default() += 1;
         }
     }

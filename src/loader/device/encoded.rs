@@ -1,7 +1,7 @@
 //! Where workers of a device read files to.
 
 use crate::error::DataError;
-use crate::loader::cache::Filled;
+use crate::loader::reader::Filled;
 use crate::source::{HostPage, Page};
 
 /// Where a source puts a file: into the page where it fits, else into ordinary memory.

@@ -13,11 +13,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
 use feedwater::file;
 use feedwater::plan::{Count, Place, Route};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::doctor::warn_without_simd;
@@ -70,37 +71,54 @@ pub struct Options {
 }
 
 /// By what images are decoded in a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// The GPU's JPEG engines alone
-    NvjpegHardware,
-    /// Kernels of the GPU alone, entropy decoding included
-    NvjpegGpu,
-    /// Entropy decoding on the CPU, the rest on the GPU
-    NvjpegHybrid,
-    /// libjpeg-turbo on the CPU
-    Cpu,
-    /// All that the settings allow, by measured queue times
+    /// One route alone.
+    Route(Route),
+    /// All that the settings allow, by measured queue times.
     Balanced,
 }
 
 impl By {
-    const ALL: [By; 5] =
-        [By::NvjpegHardware, By::NvjpegGpu, By::NvjpegHybrid, By::Cpu, By::Balanced];
+    const ALL: [By; Route::ALL.len() + 1] = {
+        let mut all = [By::Balanced; Route::ALL.len() + 1];
+        let mut at = 0;
+        while at < Route::ALL.len() {
+            all[at] = By::Route(Route::ALL[at]);
+            at += 1;
+        }
+        all
+    };
 
     fn route(self) -> Option<Route> {
         match self {
-            By::NvjpegHardware => Some(Route::NvjpegHardware),
-            By::NvjpegGpu => Some(Route::NvjpegGpu),
-            By::NvjpegHybrid => Some(Route::NvjpegHybrid),
-            By::Cpu => Some(Route::Cpu),
+            By::Route(route) => Some(route),
             By::Balanced => None,
         }
     }
 
     fn name(self) -> &'static str {
         self.route().map_or("balanced", Route::name)
+    }
+}
+
+impl ValueEnum for By {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help =
+            self.route().map_or("All that the settings allow, by measured queue times", |route| {
+                route.about().trim_end_matches('.')
+            });
+        Some(PossibleValue::new(self.name()).help(help))
+    }
+}
+
+impl Serialize for By {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
     }
 }
 
@@ -208,13 +226,14 @@ impl Ways {
     /// Why a case cannot be.
     fn reason_against(&self, by: By, set: &Set) -> Option<String> {
         match (by.route(), &self.on_cpu) {
-            (Some(Route::Cpu), Some(_)) => None,
+            (Some(route), Some(_)) if !route.on_device() => None,
             (_, Some(why)) => Some(why.clone()),
             (Some(route), None) if !self.routes.contains(&route) => {
                 Some(format!("decode.routes leaves {} out", route.name()))
             }
-            (Some(Route::NvjpegHardware | Route::NvjpegGpu), None) if set.progressive => {
-                Some("it takes baseline JPEGs only, and these are progressive".into())
+            (Some(route), None) => {
+                let why = route.takes(set.example.as_ref()?, 1).err()?;
+                Some(format!("it does not take these JPEGs: {why}"))
             }
             _ => None,
         }

@@ -10,8 +10,8 @@ use feedwater::storage::Storage;
 use serde::Serialize;
 
 use super::super::{CommandError, DeviceOption, doctor};
-use super::host::Made;
 use super::kernels::{KernelRow, Kernels};
+use super::made::Made;
 use super::routes::{self, RouteRow};
 use super::table::{line, milli};
 

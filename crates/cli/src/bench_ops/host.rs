@@ -15,7 +15,9 @@ use feedwater::source::{HostPage, Source};
 use feedwater::transform::{EncodedImage, FullDecoder, HostTransform};
 
 use super::super::CommandError;
-use super::table::{Measured, Part, Row};
+use super::made::{Made, megapixels, operator_name};
+use super::measured::{Measured, Row};
+use super::table::Part;
 
 /// What was measured of a step, sample by sample.
 struct Step {
@@ -38,14 +40,6 @@ pub struct Bench<'a> {
     image_megapixels: f64,
     left_out: u64,
     first_fault: Option<String>,
-}
-
-/// What the CPU made of a sample.
-pub struct Made {
-    pub sample: SamplePlan,
-    /// What enters each operator, then what leaves the last.
-    pub images: Vec<HostImage>,
-    pub tensor: Vec<u8>,
 }
 
 const READ: usize = 0;
@@ -227,16 +221,6 @@ impl<'a> Bench<'a> {
             rows: rows.collect(),
         })
     }
-}
-
-/// How the step of an operator is called.
-pub fn operator_name(place: usize, name: &str) -> String {
-    format!("chain[{place}] {name}")
-}
-
-/// Millions of pixels.
-pub fn megapixels(size: Size) -> f64 {
-    size.pixels() as f64 * 1e-6
 }
 
 /// The value that this part of all do not exceed; `sorted` is not empty.

@@ -38,6 +38,8 @@ use host::Bench;
 mod device;
 mod host;
 mod kernels;
+mod made;
+mod measured;
 mod routes;
 mod table;
 

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use feedwater::Result;
 use feedwater::config::Pipeline;
 use feedwater::gpu::Device;
-use feedwater::gpu::nvjpeg::{self, Backend};
-use feedwater::loader::DeviceChoice;
+use feedwater::loader::{DeviceChoice, offered};
 use feedwater::measure::DeviceTime;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, Route};
@@ -35,20 +34,8 @@ pub fn measure(
     samples: u64,
     image_megapixels: f64,
 ) -> Vec<RouteRow> {
-    let backends = nvjpeg::backends(device);
-    let routes = [
-        (Route::NvjpegHardware, Backend::Hardware),
-        (Route::NvjpegGpu, Backend::GpuHybrid),
-        (Route::NvjpegHybrid, Backend::Hybrid),
-    ];
-    let row = |(route, backend): (Route, Backend)| {
-        let offered = match &backends {
-            Err(error) => Err(error.to_string()),
-            Ok(all) => match all.iter().find(|(it, _)| *it == backend) {
-                Some((_, found)) => found.clone(),
-                None => Err("nvJPEG does not have it".into()),
-            },
-        };
+    let row = |route: Route| {
+        let offered = offered(device, route).map_err(|error| error.to_string()).flatten();
         let allowed = match pipeline.settings.decode.routes.contains(&route) {
             true => offered,
             false => Err(format!("decode.routes leaves {} out", route.name())),
@@ -74,7 +61,7 @@ pub fn measure(
             }
         }
     };
-    routes.map(row).into()
+    Route::all_on_device().map(row).collect()
 }
 
 /// What the device's streams say of decoding by one route.

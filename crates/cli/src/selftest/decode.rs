@@ -68,7 +68,7 @@ pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
 }
 
 fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Check> {
-    let reduces = matches!(route, Route::NvjpegHardware | Route::Cpu);
+    let reduces = route.reduces();
     let names = SORTS.iter().map(|sort| sort.name).chain(reduces.then_some("prescale"));
     let name = |what: &str| format!("gpu/decode/route={}/{what}", route.name());
     if let Err(why) = gpu.offers(route) {
@@ -141,9 +141,9 @@ impl Compared {
 
     /// What libjpeg-turbo decodes has its bits.
     fn bound(&self, route: Route) -> Bound {
-        match (route, self.left) {
-            (Route::Cpu, _) | (_, Some(_)) => Bound { most: 0, mean: 0.0 },
-            _ => BOUND,
+        match (route.on_device(), self.left) {
+            (true, None) => BOUND,
+            _ => Bound { most: 0, mean: 0.0 },
         }
     }
 
@@ -164,7 +164,7 @@ fn went(
 ) -> Result<Option<&'static str>, String> {
     let SampleRecord { index, outcome, cpu_fallback, .. } = *record;
     match (route.takes(header, 1), cpu_fallback) {
-        (Ok(()), None) if outcome == Outcome::of(route) => Ok(None),
+        (Ok(()), None) if outcome == Outcome::Decoded(route) => Ok(None),
         (Err(why), Some(told)) if why == told => Ok(Some(why)),
         (_, told) => {
             let told = told.map_or(String::new(), |told| format!(" ({told})"));
@@ -190,7 +190,7 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
         let given = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
-        let other = given.records.iter().find(|record| record.outcome != Outcome::of(route));
+        let other = given.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
             return Err(format!("to {width}x{height}: image {index} went by {outcome}"));
@@ -202,7 +202,7 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
         return Err("the decoder reduces nothing on the CPU".into());
     }
     let exact = Bound { most: 0, mean: 0.0 };
-    let found = difference.within(if route == Route::Cpu { exact } else { BOUND_REDUCED })?;
+    let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
     Ok(format!("{found}; without reduction it would be {most} levels and {mean:.3}"))
 }

@@ -37,7 +37,7 @@ fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
         return ["odd", "damaged"].map(|what| Check::skip(name(what), why.clone())).into();
     }
     let way = |builder| gpu.on_route(builder, route);
-    let bound = if route == Route::Cpu { EXACT } else { BOUND };
+    let bound = if route.on_device() { BOUND } else { EXACT };
     vec![
         Check::new(name("odd"), odd_on_gpu(way, bound)),
         Check::new(name("damaged"), damaged_on_gpu(way, bound, OnError::Skip)),
@@ -105,7 +105,8 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
         all.add(difference);
     }
     let found = all.within(bound)?;
-    let by_cpu = given.records.iter().filter(|it| it.outcome == Outcome::Cpu).count();
+    let by_cpu =
+        given.records.iter().filter(|it| it.outcome == Outcome::Decoded(Route::Cpu)).count();
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 

@@ -117,7 +117,10 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let limit = small_limit(make)?;
     let make = || make().device_memory(Some(limit)).epochs(Some(1));
     let calm = epoch(make())?;
-    let other = calm.records.iter().find(|record| record.outcome != Outcome::NvjpegHardware);
+    let other = calm
+        .records
+        .iter()
+        .find(|record| record.outcome != Outcome::Decoded(Route::NvjpegHardware));
     if let Some(record) = other {
         return Err(format!("image {} went by {}", record.index, record.outcome.name()));
     }

@@ -22,6 +22,7 @@ mod kernels;
 mod life;
 mod loaders;
 mod memory;
+pub mod on_gpu;
 mod operators;
 mod throughput;
 
@@ -118,7 +119,7 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
         report.add(operators::checks())?;
     }
     let found = gpu::Gpu::find(&Runtime::default());
-    gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
+    on_gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
     let (rates, failed) = match wanted(Group::Throughput) {
         true => throughput::measure(found.as_ref().ok()),
         false => (Vec::new(), Vec::new()),

@@ -9,8 +9,8 @@ use feedwater::decode::Decoders;
 use feedwater::geometry::Roi;
 use feedwater::gpu::nvjpeg::Backend;
 use feedwater::header::Header;
-use feedwater_cli::selftest::gpu::{self, Gpu};
-use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard};
+use feedwater_cli::selftest::gpu::Gpu;
+use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard, on_gpu};
 
 const SUCCESS: i32 = 0;
 const BAD_JPEG: i32 = 3;
@@ -161,7 +161,7 @@ fn detail<'a>(checks: &'a [Check], name: &str) -> &'a str {
 fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
     let machine = machine(Schedule::Lazy);
     let mut checks = Vec::new();
-    let told = gpu::checks(
+    let told = on_gpu::checks(
         &Ok(found()),
         true,
         |_| true,
