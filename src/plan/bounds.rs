@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::error::{Error, Result};
 
 use super::count::MOST;
-use super::{Count, DevicePlan, Facts, Route, Settings};
+use super::{Count, DevicePlan, Facts, Settings};
 
 /// Between what a number may move; where it is set, all three are the same.
 ///
@@ -114,10 +114,12 @@ struct Room {
 fn room(limit: usize, device: Option<&DevicePlan>) -> Result<Room> {
     let (others, besides) = match device {
         None => (0, ""),
-        Some(device) if device.has_any(Route::batches) => {
-            (2, " besides the launcher and the thread that feeds the JPEG engines")
-        }
-        Some(_) => (1, " besides the launcher"),
+        Some(device) => match device.gatherers() {
+            0 => (1, " besides the launcher"),
+            gatherers => {
+                (1 + gatherers, " besides the launcher and the thread that feeds the JPEG engines")
+            }
+        },
     };
     match limit.checked_sub(others) {
         None | Some(0) => {

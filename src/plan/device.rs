@@ -198,6 +198,11 @@ impl DevicePlan {
         self.routes.iter().any(|it| property(it.route))
     }
 
+    /// Threads that gather images, one for each route that batches.
+    pub fn gatherers(&self) -> usize {
+        self.routes.iter().filter(|it| it.route.batches()).count()
+    }
+
     /// Bytes of one block of launch parameters.
     pub fn launch_bytes(&self) -> usize {
         aligned(self.tables_of(self.group))

@@ -4,7 +4,7 @@ use crate::footprint::{Footprint, Memory};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
 use super::need::sum;
-use super::{CacheSettings, Facts, Place, Plan, Route, SampleRoom, Shuffle};
+use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 
 /// Name of the source's row. Its memory is in use before the loader is built.
 pub(super) const SOURCE: &str = "source";
@@ -27,9 +27,9 @@ const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    // The thread that gathers images for one call makes those that are refused.
-    let gathers = plan.device.as_ref().is_some_and(|it| it.has_any(Route::batches));
-    let workers = plan.workers.most as u64 + u64::from(gathers);
+    // The threads that gather images for one call make those that are refused.
+    let gatherers = plan.device.as_ref().map_or(0, DevicePlan::gatherers);
+    let workers = (plan.workers.most + gatherers) as u64;
     let SampleRoom { share, large } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
