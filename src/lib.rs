@@ -106,7 +106,7 @@ pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model, profile};
 
 #[doc(no_inline)]
-pub use error::{Reason, SampleError};
+pub use error::{ConfigError, Reason, SampleError};
 #[doc(no_inline)]
 pub use explain::Report;
 #[doc(no_inline)]

@@ -225,7 +225,7 @@ impl Operator for Drawing {
 fn an_operator_that_draws_at_random_is_refused_by_name() {
     let resize = || Chain::new().then(Resize::to(32, 32));
     let refused = |chain: Chain| match Preprocessor::builder(chain).build().unwrap_err() {
-        Error::Config { key, problem, .. } => (key, problem),
+        Error::Config(error) => (error.key, error.problem),
         other => panic!("{other:?}"),
     };
     let flip = |horizontal, vertical| Flip { horizontal, vertical };

@@ -394,7 +394,7 @@ mod tests {
     #[test]
     fn more_bytes_and_pixels_than_there_can_be_are_refused() {
         let key = |settings: Settings| match settings.check() {
-            Err(Error::Config { key, .. }) => key,
+            Err(Error::Config(error)) => error.key,
             other => panic!("{other:?}"),
         };
         let cache = |cache| Settings { cache, ..Settings::default() };

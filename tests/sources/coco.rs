@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
 use feedwater::config::Pipeline;
-use feedwater::error::{Error, Reason};
+use feedwater::error::{ConfigError, Error, Reason};
 use feedwater::geometry::{BoundingBox, Orientation, Size, View};
 use feedwater::source::{Coco, CocoSettings, HostPage, Source, WhyLeftOut};
 use proptest::prelude::*;
@@ -354,7 +354,9 @@ fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_anno
         assert_eq!(one.as_ref().ok(), two.as_ref().ok());
         one
     };
-    let Err(Error::Config { key, problem, .. }) = open() else { panic!("there is no such folder") };
+    let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
+        panic!("there is no such folder")
+    };
     assert_eq!(key, "source.images");
     for tried in ["train".into(), root.path().to_path_buf(), root.path().join("marks")] {
         assert!(problem.contains(tried.to_str().unwrap()), "{problem}");
@@ -365,7 +367,9 @@ fn the_folder_of_the_images_is_relative_to_the_pipeline_file_or_else_to_the_anno
     put("train");
     assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder comes first");
     fs::remove_file(at("train")).unwrap();
-    let Err(Error::Config { key, problem, .. }) = open() else { panic!("no image is there") };
+    let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
+        panic!("no image is there")
+    };
     assert!(key == "source.images" && problem.contains(&at("train")), "{problem}");
 }
 

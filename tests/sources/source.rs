@@ -68,7 +68,7 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
 /// The words of a refusal, and its key.
 fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     match Directory::with(root.path(), settings) {
-        Err(Error::Config { key, problem, .. }) => (key, problem),
+        Err(Error::Config(error)) => (error.key, error.problem),
         other => panic!("{:?}", other.err()),
     }
 }

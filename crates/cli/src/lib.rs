@@ -160,7 +160,7 @@ impl From<Error> for Failure {
             text = format!("{text}\n{}", location.excerpt()).trim_end().into();
         }
         match error {
-            Error::Config { .. } => Failure::Misused(text),
+            Error::Config(_) => Failure::Misused(text),
             _ => Failure::Failed(text),
         }
     }
@@ -168,14 +168,14 @@ impl From<Error> for Failure {
 
 /// An error about settings, some of which options took the place of: each pair is a key and the option's name.
 fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> Failure {
-    let Error::Config { mut key, mut problem, at } = error else { return error.into() };
+    let Error::Config(mut error) = error else { return error.into() };
     for (setting, option) in given {
-        problem = problem.replace(setting, option);
-        if key == *setting {
-            key = (*option).into();
+        error.problem = error.problem.replace(setting, option);
+        if error.key == *setting {
+            error.key = (*option).into();
         }
     }
-    Error::Config { key, problem, at }.into()
+    Error::Config(error).into()
 }
 
 /// Runs the command that the arguments name.

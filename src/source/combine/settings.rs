@@ -241,12 +241,11 @@ impl Any for Joined {
 /// An error of a part, with the part's place in its key.
 fn within(error: Error, part: &str) -> Error {
     match error {
-        Error::Config { key, problem, at } => {
-            let key = match key.strip_prefix("source") {
-                Some(rest) => format!("source.{part}{rest}"),
-                None => key,
-            };
-            Error::Config { key, problem, at }
+        Error::Config(mut error) => {
+            if let Some(rest) = error.key.strip_prefix("source") {
+                error.key = format!("source.{part}{rest}");
+            }
+            Error::Config(error)
         }
         error => error,
     }

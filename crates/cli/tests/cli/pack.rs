@@ -276,7 +276,7 @@ fn a_source_that_has_changed_since_is_refused_with_the_sample_before_anything_is
             let source = Directory::open(data.path()).unwrap();
             let error = pack(&source, root.path(), &settings, |_| panic!("{what}: it goes on"));
             let error = error.unwrap_err();
-            assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+            assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
             let text = error.to_string();
             for word in words.iter().chain(&["--overwrite"]) {
                 assert!(text.contains(word), "{what}: {word}: {text}");
@@ -343,7 +343,7 @@ fn manifests_of_other_versions_are_told_apart() {
     fs::write(&path, json.to_string()).unwrap();
     verify(root.path(), |_| {}).unwrap();
     let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
-    assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+    assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
     let overwrite = Settings { overwrite: true, ..same };
     assert_eq!(pack(&source(), root.path(), &overwrite, |_| {}).unwrap(), manifest);
 }
@@ -362,7 +362,7 @@ fn shards_that_are_gone_or_foreign_are_told_before_anything_is_written() {
     let overwrite = Settings { overwrite: true, ..settings.clone() };
     for settings in [settings, overwrite] {
         let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
-        assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+        assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
     }
     assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
 }
