@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use feedwater::geometry::Size;
 use feedwater::image::{HostImage, PixelType};
 use feedwater::loader::Loader;
-use feedwater::op::{self, Chain, FieldError, Operator};
+use feedwater::op::{self, Chain, Cuda, FieldError, Operator};
 use feedwater::random::SampleRng;
 use feedwater::source::Directory;
 
@@ -30,9 +30,11 @@ struct PosterizeParams {
 
 impl Operator for Posterize {
     const NAME: &'static str = "posterize";
-    const TYPE: &'static str = "Posterize";
+    type Params = PosterizeParams;
     // `at(x, y)` of the image that leaves, from `src.at(x, y)` of the image that enters.
-    const CUDA: &'static str = "
+    const CUDA: Option<Cuda> = Some(Cuda::new(
+        "Posterize",
+        "
 struct PosterizeParams {
     int mask, unused;
 };
@@ -48,8 +50,8 @@ template <class Src> struct Posterize {
         return out;
     }
 };
-";
-    type Params = PosterizeParams;
+",
+    ));
 
     fn check(&self) -> Result<(), FieldError> {
         if !(1..=8).contains(&self.bits) {
@@ -84,12 +86,6 @@ template <class Src> struct Posterize {
                 out.set_pixel(x, y, src.pixel(x, y).map(|byte| byte & params.mask as u8));
             }
         }
-    }
-
-    fn examples() -> Vec<Self> {
-        [(1, 1.0), (4, 0.5), (8, 1.0)]
-            .map(|(bits, probability)| Posterize { bits, probability })
-            .to_vec()
     }
 }
 
@@ -148,8 +144,8 @@ mod tests {
 
     #[test]
     fn reference_and_kernel_text_give_the_same_bits() {
-        for op in Posterize::examples() {
-            check(&[Arc::new(op)], DType::U8);
+        for (bits, probability) in [(1, 1.0), (4, 0.5), (8, 1.0)] {
+            check(&[Arc::new(Posterize { bits, probability })], DType::U8);
         }
     }
 

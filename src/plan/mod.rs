@@ -12,7 +12,7 @@ use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint};
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{AnyOperator, Chain, Placement};
+use crate::op::{AnyOperator, Chain, ChainStep, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod available;
@@ -290,12 +290,11 @@ fn place(
     decode: &DecodeSettings,
     device: &DeviceFacts,
 ) -> Result<(Place, Vec<Place>)> {
-    let asked: Vec<(String, &str, Placement)> =
-        std::iter::once(("decode".to_string(), "decode", decode.placement))
-            .chain(chain.steps().iter().enumerate().map(|(number, step)| {
-                (format!("chain[{number}]"), step.operator.name(), step.placement)
-            }))
-            .collect();
+    let mut asked = vec![("decode".to_string(), "decode", decode.placement)];
+    for (number, step) in chain.steps().iter().enumerate() {
+        let (key, name) = (format!("chain[{number}]"), step.operator.name());
+        asked.push((key.clone(), name, own_placement(step, &key)?));
+    }
     let nvjpeg = match device {
         DeviceFacts::None(why) => {
             if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
@@ -318,13 +317,14 @@ fn place(
             Placement::Auto => Place::Gpu,
             Placement::Gpu if before_cpu => {
                 let (cpu_key, cpu_name, _) = &asked[last_cpu.expect("before_cpu says there is one")];
-                return Err(Error::config(
-                    "chain",
-                    format!(
-                        "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the \
-                         gpu once: put {cpu_name} on gpu or {name} on cpu"
-                    ),
-                ));
+                let way_out = match last_cpu.is_some_and(|last| is_cpu_only(chain, last)) {
+                    true => format!("{cpu_name} has no CUDA text: put {name} on cpu"),
+                    false => format!("put {cpu_name} on gpu or {name} on cpu"),
+                };
+                let problem = format!(
+                    "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the gpu once: {way_out}"
+                );
+                return Err(Error::config("chain", problem));
             }
             Placement::Gpu => Place::Gpu,
         });
@@ -334,6 +334,24 @@ fn place(
     }
     let decode = places.remove(0);
     Ok((decode, places))
+}
+
+/// Where a step asks to be: an operator without CUDA text can only be on the CPU.
+fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
+    match (step.operator.cuda(), step.placement) {
+        (None, Placement::Gpu) => {
+            let name = step.operator.name();
+            let problem = format!("is gpu, and {name} has no CUDA text; write cpu or auto");
+            Err(Error::config(format!("{key}.placement"), problem))
+        }
+        (None, Placement::Auto) => Ok(Placement::Cpu),
+        (_, asked) => Ok(asked),
+    }
+}
+
+/// Whether the step before this place, of decoding and the chain, is an operator without CUDA text.
+fn is_cpu_only(chain: &Chain, place: usize) -> bool {
+    place > 0 && chain.steps()[place - 1].operator.cuda().is_none()
 }
 
 /// The error of a placement on what this machine does not have.
@@ -369,6 +387,11 @@ impl fmt::Display for Plan {
         }
         for step in &self.steps {
             writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
+        }
+        if let Some(last) = self.steps.iter().rposition(|step| step.operator.cuda().is_none()) {
+            let name = self.steps[last].operator.name();
+            let before = "decoding and the operators before it are on the cpu with it";
+            writeln!(f, "{:<8}{name} (chain[{last}]) has no CUDA text; {before}", "reason")?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;

@@ -6,7 +6,10 @@ use std::path::Path;
 use std::{env, fs};
 
 use feedwater::error::Error;
-use feedwater::op::{self, Chain};
+use feedwater::geometry::Size;
+use feedwater::image::HostImage;
+use feedwater::op::{self, Chain, Operator};
+use feedwater::random::SampleRng;
 use feedwater::source::{FileList, Memory};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
@@ -105,4 +108,29 @@ pub fn with_a_file(open: impl Fn() -> Result<FileList, Error>) -> Result<FileLis
     file.parent().map(fs::create_dir_all).transpose().unwrap();
     fs::write(file, "").unwrap();
     open()
+}
+
+/// An operator for the CPU alone: bytes become 255 less them.
+#[derive(Clone, Copy, Debug)]
+pub struct Invert;
+
+impl Operator for Invert {
+    const NAME: &'static str = "invert";
+    type Params = ();
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, ()) {
+        (input, ())
+    }
+
+    fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
+        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+            panic!("invert takes bytes")
+        };
+        let window = out.window();
+        for y in window.y..window.bottom() {
+            for x in window.x..window.right() {
+                out.set_pixel(x, y, src.pixel(x, y).map(|byte| 255 - byte));
+            }
+        }
+    }
 }

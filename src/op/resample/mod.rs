@@ -30,7 +30,7 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image, PixelType};
 use crate::tensor::CHANNELS;
 
-use super::{Bounds, Wanted};
+use super::{Bounds, Cuda, FastPath, Fusion, Tiling, Wanted};
 
 pub use fast::Resampler;
 
@@ -106,8 +106,9 @@ pub const PRECISION_BITS: u32 = 22;
 /// What is added to a sum so that the shift rounds.
 pub const HALF: i32 = 1 << (PRECISION_BITS - 1);
 
-/// The operator's CUDA text, for every operator that resamples.
-pub(super) const CUDA: &str = include_str!("../../../kernels/resample.cu");
+/// The form on the GPU of every operator that resamples.
+pub(super) const CUDA: Cuda =
+    Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
 impl Params {
     /// The resampling of a box of the input to a whole output; nothing is wanted of it yet.
@@ -308,6 +309,19 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
         }
     }
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
+}
+
+/// What operators that resample have in common on the CPU.
+pub(super) struct Fast;
+
+impl FastPath<Params> for Fast {
+    fn apply(&self, params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        apply(params, table, src, out);
+    }
+
+    fn fusion(&self, params: &Params) -> Fusion {
+        Fusion::Resample(*params)
+    }
 }
 
 /// The same with [`Resampler`].
