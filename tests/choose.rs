@@ -47,17 +47,11 @@ impl Source for Held {
     fn location(&self, index: u64) -> String {
         self.pictures.location(index)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.pictures.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.pictures.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        "held".into()
-    }
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
         self.pictures.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.pictures)
     }
 }
 

@@ -389,14 +389,8 @@ impl Source for Stalled {
         let _free = changed.wait_while(free.lock().unwrap(), |free| !*free).unwrap();
         self.0.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 

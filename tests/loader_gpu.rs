@@ -20,7 +20,7 @@ use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::measure::trace_bytes;
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Place, Route};
-use feedwater::source::{Memory, Page, Source};
+use feedwater::source::{Heads, Hints, Memory, Page, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::Value;
 use simulated::pictures::libjpeg;
@@ -60,18 +60,21 @@ impl Source for SlowShuffled {
         self.0.read(index, page, limit)
     }
 
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
+    // Headers cannot be read alone.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
     }
 
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
     }
+}
 
+impl Hints for SlowShuffled {
     fn slow_shuffled(&self) -> Option<String> {
         Some("read it in order".into())
     }

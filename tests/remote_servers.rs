@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use feedwater::gpu::kernel::override_cache_directory;
 use feedwater::source::{
-    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings,
+    Directory, FileList, Hints, HostPage, RemoteReads, Source, TfRecord, TfRecordSettings,
+    WebDataset, WebDatasetSettings,
 };
 use feedwater::storage::{self, File, StorageSettings};
 

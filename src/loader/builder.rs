@@ -82,7 +82,8 @@ impl LoaderBuilder {
     /// [`Error::Config`] where there are none.
     pub fn first_samples_cached(mut self, samples: u64) -> Result<Self> {
         let samples = samples.min(self.source.len());
-        let bytes = samples.saturating_mul(self.source.largest_bytes() + 64);
+        let largest = self.source.largest_bytes().unwrap_or_else(|| self.looks().largest_bytes());
+        let bytes = samples.saturating_mul(largest + 64);
         self.source = Arc::new(Subset::take(self.source, samples)?);
         self.settings.cache.encoded = Some(bytes.max(1 << 20));
         Ok(self)
@@ -400,10 +401,11 @@ impl LoaderBuilder {
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
-        let Looks { picture, looked, all } =
-            Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
+        let looks = self.looks();
+        let largest = self.source.largest_bytes().unwrap_or_else(|| looks.largest_bytes());
+        let Looks { picture, looked, all } = looks;
         Facts {
-            largest_bytes: self.source.largest_bytes(),
+            largest_bytes: largest,
             picture,
             looked,
             looked_at_all: all,
@@ -417,6 +419,10 @@ impl LoaderBuilder {
             remote: self.source.is_remote(),
             device,
         }
+    }
+
+    fn looks(&self) -> Looks {
+        Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict)
     }
 
     /// Files that have samples, where the order depends on them.

@@ -78,6 +78,11 @@ impl Looks {
         let picture = largest.map_or(Size::default(), |it| it.header.size);
         Self { picture, looked, all: spread == len }
     }
+
+    /// Bytes of the largest sample that was looked at.
+    pub fn largest_bytes(&self) -> u64 {
+        self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
+    }
 }
 
 /// How many samples of a source are looked at, and by how many threads.

@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Configured, Expected, HostPage, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
+use super::{
+    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Source, WhyLeftOut,
+};
 use super::{file, left_out, settings};
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage::{self, Stamp};
@@ -282,13 +284,44 @@ impl Source for Directory {
         }
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        match self.stamps.get(index as usize) {
-            Some(stamp) => Some(stamp.to_string()),
-            None => file::version(&self.path(index)),
-        }
+    fn describe(&self) -> String {
+        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
+        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        (!self.stamps.is_empty()).then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        self.stamps.is_empty().then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for Directory {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let stamp = *self.stamps.get(index as usize)?;
+        Some(file::expect(self.path(index), Some(stamp), limit))
+    }
+}
+
+impl Heads for Directory {
     fn read_head(
         &self,
         index: u64,
@@ -296,46 +329,37 @@ impl Source for Directory {
         most: usize,
         limit: u64,
     ) -> Result<u64, Fault> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.path(index), page, most, limit)
     }
+}
 
-    fn has_heads(&self) -> bool {
-        self.stamps.is_empty()
-    }
-
-    fn is_remote(&self) -> bool {
-        !self.stamps.is_empty()
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let stamp = *self.stamps.get(index as usize)?;
-        Some(file::expect(self.path(index), Some(stamp), limit))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl Hints for Directory {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn memory_bytes(&self) -> u64 {
         let stamps = self.stamps.capacity() * size_of::<Stamp>();
         (self.names.capacity() + self.ends.capacity() * size_of::<u64>() + stamps) as u64
     }
+}
 
+impl Identity for Directory {
+    fn version(&self, index: u64) -> Option<String> {
+        match self.stamps.get(index as usize) {
+            Some(stamp) => Some(stamp.to_string()),
+            None => file::version(&self.path(index)),
+        }
+    }
+}
+
+impl Notes for Directory {
     fn left_out(&self) -> Vec<LeftOut> {
         self.left_out.clone()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.warning.iter().cloned().collect()
-    }
-
-    fn describe(&self) -> String {
-        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
-        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Expected, HostPage, Page, Source};
+use super::{Expected, HostPage, Page};
 use crate::error::{Fault, Reason};
 use crate::storage::{self, Fetch, File, Stamp};
 
@@ -31,23 +31,8 @@ pub fn version(path: &Path) -> Option<String> {
     storage::stamp(path).ok().map(|stamp| stamp.to_string())
 }
 
-/// [`Source::read_head`] of a source whose samples are files: this one is at `path`. A source without heads has objects, which
-/// are read whole, as one request each.
-pub fn read_head(
-    source: &impl Source,
-    (index, path): (u64, &Path),
-    page: &mut HostPage,
-    most: usize,
-    limit: u64,
-) -> Result<u64, Fault> {
-    match source.has_heads() {
-        true => read_first(path, page, most, limit),
-        false => source.read(index, page, limit).map(|()| page.bytes().len() as u64),
-    }
-}
-
 /// Reads the first bytes of a local file, and gives the length of the whole file.
-fn read_first(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Result<u64, Fault> {
+pub fn read_head(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Result<u64, Fault> {
     let file = File::open(path).map_err(unreadable)?;
     let bytes = file.stamp().map_err(unreadable)?.len;
     check_size(bytes, limit)?;

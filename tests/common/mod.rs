@@ -3,14 +3,15 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::{env, fs};
 
-use feedwater::error::Error;
+use feedwater::error::{Error, Fault};
 use feedwater::geometry::Size;
 use feedwater::image::HostImage;
 use feedwater::op::{self, Chain, Operator};
 use feedwater::random::SampleRng;
-use feedwater::source::{FileList, Memory};
+use feedwater::source::{FileList, Memory, Page, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// Pixels with gradients, edges and noise, the same for the same arguments.
@@ -132,5 +133,26 @@ impl Operator for Invert {
                 out.set_pixel(x, y, src.pixel(x, y).map(|byte| 255 - byte));
             }
         }
+    }
+}
+
+/// A source over another: the four required methods, and `inner`.
+pub struct Wrapping(pub Arc<dyn Source>);
+
+impl Source for Wrapping {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), Fault> {
+        self.0.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.0)
     }
 }

@@ -148,7 +148,7 @@ fn the_footprint_has_what_is_fetched_ahead() {
     let footprint = rows(Directory::open(local.path()).unwrap(), settings());
     assert!(footprint.row("read ahead").is_none() && footprint.row("connections").is_none());
     let source = || Directory::open("s3://footprint").unwrap();
-    let largest = source().largest_bytes();
+    let largest = source().largest_bytes().unwrap();
     let ahead = |storage: StorageSettings| {
         let footprint = rows(source(), storage);
         let row = footprint.row("read ahead").unwrap().clone();

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
-use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
+use super::{
+    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Source, file,
+    settings,
+};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::geometry::Size;
@@ -135,6 +138,10 @@ impl Coco {
         storage::join(&self.folder, Path::new(name))
     }
 
+    fn is_at_url(&self) -> bool {
+        self.len() > 0 && storage::is_url(&self.path(0))
+    }
+
     fn before(&self, index: u64) -> Option<&Image> {
         index.checked_sub(1).map(|before| &self.images[before as usize])
     }
@@ -205,41 +212,47 @@ impl Source for Coco {
         file::read(&self.path(index), page, limit)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
-    }
-
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, Fault> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
-    }
-
-    fn has_heads(&self) -> bool {
-        !self.is_remote()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.len() > 0 && storage::is_url(&self.path(0))
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(path, None, limit))
+    fn describe(&self) -> String {
+        format!(
+            "{}: {} images in {}, {} objects of {} categories",
+            Redacted::path(&self.json),
+            self.images.len(),
+            Redacted::path(&self.folder),
+            self.starts.len(),
+            self.categories.len()
+        )
     }
 
     fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
+    fn annotations(&self) -> Option<&dyn Annotations> {
+        Some(self)
     }
 
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.is_at_url().then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        (!self.is_at_url()).then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl Annotations for Coco {
     fn objects(&self, index: u64) -> Vec<Object> {
         let start = self.before(index).map_or(0, |image| image.end);
         let end = self.images[index as usize].end;
@@ -257,9 +270,30 @@ impl Source for Coco {
         let size = self.images[index as usize].size;
         Canvas { frame: self.coordinates, size: (size.pixels() > 0).then_some(size) }
     }
+}
 
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl RemoteReads for Coco {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(path, None, limit))
+    }
+}
+
+impl Heads for Coco {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, Fault> {
+        file::read_head(&self.path(index), page, most, limit)
+    }
+}
+
+impl Hints for Coco {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
@@ -273,15 +307,16 @@ impl Source for Coco {
         let categories = names.map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
         (images + annotations + categories) as u64
     }
+}
 
-    fn describe(&self) -> String {
-        format!(
-            "{}: {} images in {}, {} objects of {} categories",
-            Redacted::path(&self.json),
-            self.images.len(),
-            Redacted::path(&self.folder),
-            self.starts.len(),
-            self.categories.len()
-        )
+impl Identity for Coco {
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
+    }
+}
+
+impl Notes for Coco {
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
     }
 }

@@ -9,7 +9,9 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
-use super::{Configured, Expected, HostPage, Page, Source, file, settings};
+use super::{
+    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Source, file, settings,
+};
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage;
 
@@ -229,10 +231,43 @@ impl Source for FileList {
         file::read(&self.path(index), page, limit)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
+    fn describe(&self) -> String {
+        let classes = match self.classes.len() {
+            0 => String::new(),
+            classes => format!(" in {classes} classes"),
+        };
+        format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
     }
 
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.remote.then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        (!self.remote).then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for FileList {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(path, None, limit))
+    }
+}
+
+impl Heads for FileList {
     fn read_head(
         &self,
         index: u64,
@@ -240,28 +275,13 @@ impl Source for FileList {
         most: usize,
         limit: u64,
     ) -> Result<u64, Fault> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.path(index), page, most, limit)
     }
+}
 
-    fn has_heads(&self) -> bool {
-        !self.is_remote()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.remote
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(path, None, limit))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl Hints for FileList {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -270,13 +290,11 @@ impl Source for FileList {
         let classes: usize = self.classes.iter().map(class).sum();
         (self.paths.capacity() + numbers + classes) as u64
     }
+}
 
-    fn describe(&self) -> String {
-        let classes = match self.classes.len() {
-            0 => String::new(),
-            classes => format!(" in {classes} classes"),
-        };
-        format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
+impl Identity for FileList {
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
     }
 }
 

@@ -125,20 +125,8 @@ impl<S: Source> Source for Failing<S> {
             false => Err(Fault::new(feedwater::error::Reason::Unreadable, "taken away")),
         }
     }
-    fn version(&self, index: u64) -> Option<String> {
-        self.0.version(index)
-    }
-    fn classes(&self) -> &[String] {
-        self.0.classes()
-    }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 
@@ -387,14 +375,8 @@ impl Source for Meanwhile<'_> {
         }
         self.0.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 
