@@ -96,6 +96,7 @@ pub mod ring;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+pub mod testing;
 #[doc(hidden)]
 pub mod transform;
 #[doc(hidden)]

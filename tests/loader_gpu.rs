@@ -22,6 +22,7 @@ use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Place, Route};
 use feedwater::source::{Heads, Hints, Memory, Page, Source};
 use feedwater::tensor::{DType, Layout};
+use feedwater::testing::check_operator;
 use serde_json::Value;
 use simulated::pictures::libjpeg;
 use simulated::{Schedule, Simulated, exclusive};
@@ -139,6 +140,13 @@ fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu(
     // Nothing is left for the GPU.
     let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
     assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
+}
+
+#[test]
+fn the_harness_for_operators_compares_the_device_too() {
+    let _machine = machine();
+    let report = check_operator(op::Flip { horizontal: 0.5, vertical: 0.5 }).unwrap();
+    assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
 
 /// More images than pages, and more batches ahead than pages hold: each page goes round while the work on it is still

@@ -1,14 +1,10 @@
 //! Reference, fast path and kernel text (compiled for the host) give the same bits: every operator, chains,
 //! element types, layouts, orientations, and images that are random, extreme, odd or tiny.
 
-#[path = "common/host_kernel.rs"]
-mod host_kernel;
-#[path = "common/parity.rs"]
-mod parity;
-
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use feedwater::geometry::{Orientation, Size};
+use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::image::{Image, PixelType};
 use feedwater::op::resample::{self, Filter};
 use feedwater::op::{self, AnyOperator, CenterCrop, Flip, Normalize, RandomCrop};
@@ -16,33 +12,22 @@ use feedwater::op::{RandomResizedCrop, Resize, Wanted};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
-
-use parity::Case;
+use feedwater::testing::{Case, extreme_images, random_image};
 
 type Operators = Vec<Arc<dyn AnyOperator>>;
 
 /// Sides of images: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-fn random_picture(size: Size, seed: u64) -> Image<u8> {
-    let mut rng = SampleRng::new(SampleKey { seed, epoch: 7, index: size.pixels() }, 1);
-    let data = (0..3 * size.pixels()).map(|_| rng.bits() as u8).collect();
-    Image::from_data(size.window(), data)
-}
+/// Keeps its objects, as hundreds of texts are compiled.
+static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
+    HostCompiler::keeping_in(folder).expect("the target directory can be written")
+});
 
-fn extreme_pictures(size: Size) -> Vec<Image<u8>> {
-    let picture = |value: fn(u64, Size) -> bool| {
-        let data = (0..3 * size.pixels()).map(|at| if value(at, size) { 255 } else { 0 }).collect();
-        Image::from_data(size.window(), data)
-    };
-    vec![
-        picture(|_, _| false),
-        picture(|_, _| true),
-        picture(|at, size| {
-            (at / 3 % u64::from(size.width) + at / 3 / u64::from(size.width)) % 2 == 0
-        }),
-        picture(|at, size| at / 3 == size.pixels() / 2),
-    ]
+/// A comparison that cannot be made fails too.
+fn check(case: Case<'_>) {
+    case.check().unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Case<'a> {
@@ -55,6 +40,7 @@ fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Cas
         dtype: if last_pixels(operators) == PixelType::U8 { DType::U8 } else { DType::F32 },
         layout: Layout::Nchw,
         key: SampleKey { seed: 11, epoch: 1, index: 3 },
+        compiler: Some(&COMPILER),
     }
 }
 
@@ -99,34 +85,34 @@ fn drawn(seed: u64) -> Operators {
 fn every_operator_alone_on_every_size() {
     for op in op::examples() {
         for (width, height) in SIZES {
-            let picture = random_picture(Size::new(width, height), 1);
+            let picture = random_image(Size::new(width, height), 1);
             for index in 0..4 {
                 let key = SampleKey { seed: 2, epoch: 0, index };
-                Case { key, ..case(std::slice::from_ref(&op), &picture) }.check();
+                check(Case { key, ..case(std::slice::from_ref(&op), &picture) });
             }
         }
     }
 }
 
 #[test]
-fn every_operator_on_extreme_pictures() {
+fn every_operator_on_extreme_images() {
     for op in op::examples() {
-        for picture in extreme_pictures(Size::new(43, 30)) {
-            case(std::slice::from_ref(&op), &picture).check();
+        for picture in extreme_images(Size::new(43, 30)) {
+            check(case(std::slice::from_ref(&op), &picture));
         }
     }
 }
 
 #[test]
 fn every_operator_and_chain_in_every_element_type_and_layout() {
-    let picture = random_picture(Size::new(50, 37), 3);
+    let picture = random_image(Size::new(50, 37), 3);
     let mut chains: Vec<Operators> = op::examples().into_iter().map(|op| vec![op]).collect();
     chains.extend([Operators::new(), training(), evaluation()]);
     for chain in &chains {
         let pixels = last_pixels(chain);
         for dtype in DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok()) {
             for layout in Layout::ALL {
-                Case { dtype, layout, ..case(chain, &picture) }.check();
+                check(Case { dtype, layout, ..case(chain, &picture) });
             }
         }
     }
@@ -136,11 +122,11 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
 fn chains_on_every_size_and_orientation() {
     for chain in [training(), evaluation()] {
         for (width, height) in SIZES {
-            let picture = random_picture(Size::new(width, height), 4);
+            let picture = random_image(Size::new(width, height), 4);
             for exif in 1..=8 {
                 let key = SampleKey { seed: 5, epoch: 0, index: exif.into() };
                 let orientation = Orientation::from_exif(exif);
-                Case { orientation, key, ..case(&chain, &picture) }.check();
+                check(Case { orientation, key, ..case(&chain, &picture) });
             }
         }
     }
@@ -151,15 +137,15 @@ fn chains_that_nobody_wrote() {
     for seed in 0..12 {
         let chain = drawn(seed);
         for (width, height) in [(31, 29), (7, 40)] {
-            let picture = random_picture(Size::new(width, height), seed);
-            Case { orientation: Orientation::from_exif(6), ..case(&chain, &picture) }.check();
+            let picture = random_image(Size::new(width, height), seed);
+            check(Case { orientation: Orientation::from_exif(6), ..case(&chain, &picture) });
         }
     }
 }
 
 #[test]
 fn the_host_may_run_the_first_operators() {
-    let picture = random_picture(Size::new(50, 37), 6);
+    let picture = random_image(Size::new(50, 37), 6);
     let chain: Operators = vec![
         Arc::new(RandomCrop { padding: [3; 4], ..RandomCrop::to(40, 30) }),
         Arc::new(Normalize::IMAGENET),
@@ -167,7 +153,7 @@ fn the_host_may_run_the_first_operators() {
         Arc::new(RandomCrop { fill: [0.5, -1.0, 2.0], padding: [9; 4], ..RandomCrop::to(20, 33) }),
     ];
     for on_host in 0..=chain.len() {
-        Case { on_host, ..case(&chain, &picture) }.check();
+        check(Case { on_host, ..case(&chain, &picture) });
     }
 }
 
@@ -179,8 +165,8 @@ fn resampling_up_and_down_by_large_factors() {
         for (from, to) in [((997, 3), (5, 11)), ((2, 1009), (3, 4)), ((3, 2), (101, 89))] {
             let op: Operators = vec![Arc::new(Resize { filter, ..Resize::to(to.0, to.1) })];
             let size = Size::new(from.0, from.1);
-            for picture in extreme_pictures(size).iter().chain([&random_picture(size, 8)]) {
-                case(&op, picture).check();
+            for picture in extreme_images(size).iter().chain([&random_image(size, 8)]) {
+                check(case(&op, picture));
             }
         }
     }
@@ -189,11 +175,11 @@ fn resampling_up_and_down_by_large_factors() {
 #[test]
 fn a_picture_that_the_decoder_reduced() {
     for reduction in [2, 4, 8] {
-        let picture = random_picture(Size::new(47, 35), 9);
+        let picture = random_image(Size::new(47, 35), 9);
         for index in 0..20 {
             let key = SampleKey { seed: 10, epoch: 0, index };
             for chain in [training(), evaluation()] {
-                Case { reduction, key, ..case(&chain, &picture) }.check();
+                check(Case { reduction, key, ..case(&chain, &picture) });
             }
         }
     }
@@ -208,10 +194,10 @@ fn training_in_its_real_size() {
         Arc::new(Normalize::IMAGENET),
     ];
     for (size, samples) in [(Size::new(500, 375), 4), (Size::new(1531, 1024), 1)] {
-        let picture = random_picture(size, 12);
+        let picture = random_image(size, 12);
         for index in 0..samples {
             let key = SampleKey { seed: 13, epoch: 0, index };
-            Case { dtype: DType::F16, key, ..case(&chain, &picture) }.check();
+            check(Case { dtype: DType::F16, key, ..case(&chain, &picture) });
         }
     }
 }
@@ -220,7 +206,7 @@ fn training_in_its_real_size() {
 #[test]
 fn tiles_that_are_cropped_padded_and_mirrored() {
     let (width, height) = (29, 23);
-    let picture = random_picture(Size::new(width, height), 14);
+    let picture = random_image(Size::new(width, height), 14);
     let crops: [Arc<dyn AnyOperator>; 6] = [
         Arc::new(op::Crop { x: 0, y: 0, width: 9, height: 30 }),
         Arc::new(op::Crop { x: 13, y: 11, width: 9, height: 9 }),
@@ -245,7 +231,7 @@ fn tiles_that_are_cropped_padded_and_mirrored() {
                 crops[(place + 1) % crops.len()].clone(),
             ];
             let layout = if place % 2 == 0 { Layout::Nchw } else { Layout::Nhwc };
-            Case { dtype: DType::BF16, layout, ..case(&chain, &picture) }.check();
+            check(Case { dtype: DType::BF16, layout, ..case(&chain, &picture) });
         }
     }
 }
@@ -261,8 +247,8 @@ fn extreme_reductions() {
                 Arc::new(Resize { filter, ..Resize::to(to.0, to.1) }),
                 Arc::new(Normalize::IMAGENET),
             ];
-            let picture = random_picture(Size::new(from.0, from.1), 15);
-            Case { dtype: DType::F16, layout: Layout::Nhwc, ..case(&op, &picture) }.check();
+            let picture = random_image(Size::new(from.0, from.1), 15);
+            check(Case { dtype: DType::F16, layout: Layout::Nhwc, ..case(&op, &picture) });
         }
     }
 }

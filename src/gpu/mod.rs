@@ -9,6 +9,7 @@
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
 //! * cudarc's slices over memory of our pools (`foreign.rs`);
+//! * kernel texts that were compiled for the host, and pages that cannot be read, for comparisons (`host_kernel.rs`);
 //! * nvJPEG's allocator callbacks, which come back from C with a pointer of ours (`nvjpeg/allocator.rs`).
 
 #![allow(unsafe_code)]
@@ -42,6 +43,8 @@ pub use transfer::{Staged, Upload, copy, fill, read_back};
 mod arena;
 mod cache;
 mod foreign;
+#[doc(hidden)]
+pub mod host_kernel;
 #[doc(hidden)]
 pub mod kernel;
 #[doc(hidden)]
