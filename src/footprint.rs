@@ -15,6 +15,7 @@ mod size;
 /// Where bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Memory {
     /// Ordinary host memory.
     Host,
@@ -37,6 +38,7 @@ impl Memory {
 
 /// One sort of buffer: what it is, how large one is, how many there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Row {
     /// Where it lies.
     pub memory: Memory,

@@ -136,6 +136,7 @@ pub struct DLManagedTensorVersioned {
 
 /// On which stream the consumer will use a batch that lives on the device. For one on the host it says nothing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum ConsumerStream {
     /// The legacy default stream. The standard wants it assumed where none is named.
     #[default]

@@ -15,6 +15,7 @@ use super::{Bounds, Cuda, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Trace,
 /// Where an operator (or the decoder) runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Placement {
     /// On the host.
     Cpu,
@@ -33,6 +34,7 @@ pub struct Chain {
 
 /// One operator of a chain.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ChainStep {
     /// Where it shall run.
     pub placement: Placement,

@@ -148,6 +148,7 @@ pub const MAX_PARAMS_BYTES: usize = 96;
 
 /// A field of an operator that cannot be: its name (`std[1]`) and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldError {
     /// The field, as in TOML.
     pub field: String,

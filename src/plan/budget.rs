@@ -38,6 +38,7 @@ pub struct Counts {
 
 /// What there is less of than without the limits of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reduction {
     /// What it is: `prefetch`.
     pub name: &'static str,

@@ -126,6 +126,7 @@ impl Default for DeviceFacts {
 
 /// What is done, where, and with how much memory.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Plan {
     /// The settings, as given.
     pub settings: Settings,
@@ -164,6 +165,7 @@ pub struct Plan {
 
 /// One operator with its place.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PlannedStep {
     /// What it does.
     pub operator: Arc<dyn AnyOperator>,

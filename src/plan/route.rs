@@ -7,6 +7,7 @@ use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
 /// One way from a JPEG's bytes to pixels on the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Route {
     /// The GPU's JPEG engines; many images in one call.
     Hardware,

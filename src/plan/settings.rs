@@ -89,6 +89,7 @@ impl Default for LoaderSettings {
 /// What happens to the samples that do not fill the last batch of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Last {
     /// They are left out; with several shards, so is what would give one shard more samples than another.
     #[default]
@@ -103,6 +104,7 @@ pub enum Last {
 /// What happens when a sample cannot be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]

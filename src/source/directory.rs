@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Source, WhyLeftOut,
+    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed, Source, WhyLeftOut,
 };
 use super::{file, left_out, settings};
 use crate::error::{Error, Fault, Redacted, Result};
@@ -253,6 +253,8 @@ impl Listing<'_> {
         Ok(found)
     }
 }
+
+impl Sealed for Directory {}
 
 impl Configured for Directory {
     const KEY: &'static str = "directory";

@@ -42,6 +42,7 @@ pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
 pub(crate) use combine::JOINED;
+pub(crate) use sealed::Sealed;
 
 mod abilities;
 mod combine;
@@ -217,8 +218,13 @@ pub(crate) fn own_label(source: &dyn Source, index: u64) -> Option<i64> {
     Some(source.label(index)).filter(|&label| label != NO_LABEL)
 }
 
-/// Where a source puts encoded bytes: memory that was taken before.
-pub trait Page {
+/// Keeps [`Page`] and [`Configured`] to the types of this crate.
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Where a source puts encoded bytes: memory that was taken before. The loader has such pages; sources only write to them.
+pub trait Page: Sealed {
     /// Room for `len` bytes; earlier bytes are gone.
     ///
     /// # Errors
@@ -227,6 +233,8 @@ pub trait Page {
     /// Keeps the first `len` bytes of the space.
     fn truncate(&mut self, len: usize);
 }
+
+impl Sealed for HostPage {}
 
 impl dyn Page + '_ {
     /// Room for `len` bytes of a sample that may have at most `limit`.

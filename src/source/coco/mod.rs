@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::{
-    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Source, file,
+    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Sealed, Source, file,
     settings,
 };
 use crate::annotation::{Canvas, Frame, Object};
@@ -74,6 +74,7 @@ pub struct CocoSettings {
 
 /// A sort of object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Category {
     /// Its id in the file: any number.
     pub id: i64,
@@ -174,6 +175,8 @@ impl CocoSettings {
         Err(Error::config("source.images", problem))
     }
 }
+
+impl Sealed for Coco {}
 
 impl Configured for Coco {
     const KEY: &'static str = "coco";

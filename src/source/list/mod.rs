@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
 use super::{
-    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Source, file, settings,
+    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Sealed, Source, file, settings,
 };
 use crate::error::{Error, Fault, Redacted, Result};
 use crate::storage;
@@ -85,6 +85,7 @@ pub struct FileListSettings {
 /// What a list is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ListFormat {
     /// By the ending of its name.
     #[default]
@@ -199,6 +200,8 @@ fn is_missing(path: &Path) -> bool {
     let missing = [ErrorKind::NotFound, ErrorKind::NotADirectory];
     fs::metadata(path).is_err_and(|error| missing.contains(&error.kind()))
 }
+
+impl Sealed for FileList {}
 
 impl Configured for FileList {
     const KEY: &'static str = "list";

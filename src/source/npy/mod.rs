@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::records::{Wrong, expand};
-use super::{Configured, Hints, Identity, Page, Source, file, settings};
+use super::{Configured, Hints, Identity, Page, Sealed, Source, file, settings};
 use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -77,6 +77,8 @@ enum Channels {
     /// Three planes.
     First,
 }
+
+impl Sealed for Npy {}
 
 impl Configured for Npy {
     const KEY: &'static str = "npy";

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
-use super::{Configured, Hints, LabelSort, Page, Source, file};
+use super::{Configured, Hints, LabelSort, Page, Sealed, Source, file};
 use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::storage;
 
@@ -88,6 +88,8 @@ impl Default for ParquetSettings {
         Self { image: "image".into(), label: "label".into(), labels: LabelSort::Auto, cache_bytes: 256 << 20 }
     }
 }
+
+impl Sealed for Parquet {}
 
 impl Configured for Parquet {
     const KEY: &'static str = "parquet";

@@ -23,8 +23,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Configured, Expected, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Source,
-    file,
+    Configured, Expected, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed,
+    Source, file,
 };
 use crate::error::{Error, Fault, Reason, Redacted, Result};
 use crate::header::PnmHead;
@@ -431,6 +431,8 @@ impl<F: Format> Notes for Records<F> {
         self.left_out.clone()
     }
 }
+
+impl<F: Format> Sealed for Records<F> {}
 
 impl<F: Format> Configured for Records<F> {
     const KEY: &'static str = F::KEY;
