@@ -5,10 +5,9 @@
 
 use feedwater::error::Fault;
 use feedwater::geometry::Size;
-use feedwater::header::PnmHead;
 use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
-use feedwater::source::{Page, Source};
+use feedwater::source::{Page, PnmHead, Source};
 
 /// Frames of a camera, of which each is another part of a gradient.
 struct Camera {

@@ -97,6 +97,7 @@ pub enum Error {
 
 /// A setting that asks for something.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)]
 #[non_exhaustive]
 pub struct Asked {
     /// The key, as in TOML: `chain[2].placement`.

@@ -107,6 +107,8 @@ pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model, profile};
 
 #[doc(no_inline)]
+pub use config::Pipeline;
+#[doc(no_inline)]
 pub use error::{ConfigError, Reason, SampleError};
 #[doc(no_inline)]
 pub use explain::Report;
@@ -122,7 +124,7 @@ pub use loader::{
     Stopper,
 };
 #[doc(no_inline)]
-pub use op::{Chain, Placement};
+pub use op::{Chain, Operator, Placement};
 #[doc(no_inline)]
 pub use plan::Plan;
 pub use preprocessor::{Preprocessor, PreprocessorBuilder};

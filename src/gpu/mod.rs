@@ -22,17 +22,17 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub use foreign::{BorrowedSlice, restoring_context};
-pub use pool::DeviceBuffer;
-pub use probe::{DeviceReport, LibraryReport, Probe, probe};
+pub use kernel::compile;
 pub use stream::{Event, Stream};
 
 #[doc(hidden)]
-pub use foreign::Element;
+pub use foreign::{BorrowedSlice, Element, restoring_context};
 #[doc(hidden)]
 pub use kernel::{Kernel, compiler};
 #[doc(hidden)]
-pub use pool::{ALIGN_BYTES, DevicePool, PinnedBuffer, PinnedPool, Pool};
+pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
+#[doc(hidden)]
+pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 #[doc(hidden)]
 pub use slot::TensorSlot;
 #[doc(hidden)]
@@ -213,6 +213,7 @@ impl Drop for Device {
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a driver that works. Zero devices are no error here.
+#[doc(hidden)]
 pub fn device_count() -> Result<usize> {
     library::open(library::Name::Driver, None)?;
     match result::init() {

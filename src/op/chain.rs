@@ -130,23 +130,23 @@ pub trait AnyOperator: Sealed + fmt::Debug + Send + Sync {
     fn pixels(&self, input: PixelType) -> Result<PixelType, String>;
     /// [`Operator::fixed_output`].
     fn fixed_output(&self, input: Option<Size>) -> Option<Size>;
-    /// [`Spatial::table_len`].
+    /// [`Spatial::table_len`](super::Spatial::table_len).
     fn table_len(&self, bounds: Bounds) -> usize;
     /// [`Operator::prepare`].
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes);
     /// [`Operator::is_random`].
     fn is_random(&self) -> bool;
-    /// [`Spatial::demand`]; the window itself where pixels stay.
+    /// [`Spatial::demand`](super::Spatial::demand); the window itself where pixels stay.
     fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi;
-    /// [`Spatial::set_table`].
+    /// [`Spatial::set_table`](super::Spatial::set_table).
     fn set_table(&self, params: &mut ParamBytes, address: u64);
-    /// [`Spatial::trace`].
+    /// [`Spatial::trace`](super::Spatial::trace).
     fn trace(&self, params: &ParamBytes, trace: &mut Trace);
     /// [`Operator::reference`].
     fn reference(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage);
-    /// [`FastPath::apply`], or the reference.
+    /// [`FastPath::apply`](super::FastPath::apply), or the reference.
     fn apply(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage);
-    /// [`FastPath::fusion`].
+    /// [`FastPath::fusion`](super::FastPath::fusion).
     fn fusion(&self, params: &ParamBytes) -> Fusion;
 }
 

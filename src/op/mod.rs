@@ -18,7 +18,9 @@ use crate::geometry::{Roi, Size, View};
 use crate::image::{HostImage, PixelType};
 use crate::random::{SampleKey, SampleRng};
 
-pub use abilities::{Cuda, FastPath, Fusion, Spatial, Tiling};
+pub use abilities::{Cuda, FastPath, Spatial};
+#[doc(hidden)]
+pub use abilities::{Fusion, Tiling};
 pub use chain::{Chain, Placement};
 pub use resample::Filter;
 
@@ -43,9 +45,11 @@ macro_rules! operators {
         )+
 
         /// Names of the built-in operators, as in TOML.
+        #[doc(hidden)]
         pub const NAMES: &[&str] = &[$($type::NAME),+];
 
         /// Reads the settings of the built-in operator of that name; `None` where there is none.
+        #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             name: &str,
             settings: D,
@@ -57,6 +61,7 @@ macro_rules! operators {
         }
 
         /// The examples of every built-in operator.
+        #[doc(hidden)]
         pub fn examples() -> Vec<Arc<dyn AnyOperator>> {
             let mut all: Vec<Arc<dyn AnyOperator>> = Vec::new();
             $(all.extend(<$type as Examples>::examples().into_iter().map(|it| Arc::new(it) as _));)+

@@ -29,33 +29,34 @@ mod shard;
 mod shuffle;
 
 pub(crate) use available::RECORD_BYTES;
-pub use budget::Reduction;
-pub use count::{Bounds, Count};
-pub use device::{DevicePlan, RoutePlan};
-pub use offload::Offload;
+pub use count::Count;
 pub use route::Route;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
-pub use shard::{Shard, ShardFrom};
-pub use shuffle::Shuffle;
+pub use shard::ShardFrom;
 
 #[doc(hidden)]
-pub use budget::Counts;
+pub use budget::{Counts, Reduction};
 #[doc(hidden)]
-pub use device::{DeviceSplit, LAUNCH_BLOCKS, rows};
+pub use count::Bounds;
+#[doc(hidden)]
+pub use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
 #[doc(hidden)]
 pub use need::{Looked, SampleMemory, SampleRoom};
 #[doc(hidden)]
+pub use offload::Offload;
+#[doc(hidden)]
 pub use sample::{SamplePlan, SampleStep};
 #[doc(hidden)]
-pub use shard::Environment;
+pub use shard::{Environment, Shard};
 #[doc(hidden)]
-pub use shuffle::Windows;
+pub use shuffle::{Shuffle, Windows};
 
 /// Where something runs, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[doc(hidden)]
 pub enum Place {
     /// On the host.
     Cpu,
@@ -166,6 +167,7 @@ pub struct Plan {
 /// One operator with its place.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
+#[doc(hidden)]
 pub struct PlannedStep {
     /// What it does.
     pub operator: Arc<dyn AnyOperator>,

@@ -138,7 +138,7 @@ impl dyn Source + '_ {
         self.remote()?.expect(index, limit)
     }
 
-    /// Whether [`read_head`](Self::read_head) reads less than the whole sample.
+    /// Whether `read_head` reads less than the whole sample.
     pub fn has_heads(&self) -> bool {
         self.heads().is_some()
     }

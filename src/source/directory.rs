@@ -28,10 +28,10 @@ mod classes;
 /// * The samples of a class are the images in its folder, and then those of its sub-folders, each level in the byte order of
 ///   names. Links are followed; a link to a folder above itself is not.
 /// * An image is a regular file whose name ends in one of `extensions`. Other files, pipes and the like, and files beside the
-///   class folders are left out and counted ([`Source::left_out`]). What an image is decoded as is known by content.
+///   class folders are left out and counted ([`Notes::left_out`]). What an image is decoded as is known by content.
 /// * A class without images is an error, unless `allow_empty` says otherwise: it would shift the labels of those after it.
 /// * Names that begin with a dot are not seen.
-/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Source::warnings`]).
+/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
 /// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
 ///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
 pub struct Directory {

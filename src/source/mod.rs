@@ -8,22 +8,23 @@ use serde::{Deserialize, Deserializer};
 
 use crate::error::{Fault, Result, reserve};
 
+pub use crate::header::PnmHead;
+
 pub use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 #[cfg(feature = "beton")]
 pub use beton::BetonSettings;
 #[cfg(feature = "coco")]
 pub use coco::{Category, CocoSettings};
-pub use combine::{
-    Arrangement, Chosen, Combined, Concat, FilterSettings, InTurn, Mixture, PartSettings, Repeat,
-    Repeated, Selection, Subset, Weighted,
-};
+pub use combine::{Arrangement, Combined, Concat, Mixture, Repeat, Subset};
+#[doc(hidden)]
+pub use combine::{Chosen, FilterSettings, InTurn, PartSettings, Repeated, Selection, Weighted};
 pub use detect::detect;
 pub use directory::DirectorySettings;
 pub(crate) use file::check_size;
 pub use label::LabelSort;
+pub use left_out::{LeftOut, WhyLeftOut};
 #[doc(hidden)]
-pub use left_out::left_out_lines;
-pub use left_out::{LeftOut, LeftOuts, WhyLeftOut};
+pub use left_out::{LeftOuts, left_out_lines};
 pub use list::{FileListSettings, ListFormat};
 #[cfg(feature = "lmdb")]
 pub use lmdb::{LmdbSettings, LmdbValues};
@@ -68,6 +69,7 @@ macro_rules! sources {
         )+
 
         /// The keys of `[source]`, one for each source.
+        #[doc(hidden)]
         pub const KEYS: &[&str] =
             &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
@@ -251,7 +253,7 @@ impl dyn Page + '_ {
     ///
     /// # Errors
     ///
-    /// Those of [`space_within`](Self::space_within).
+    /// Those of `space_within`.
     pub fn fill(&mut self, bytes: &[u8], limit: u64) -> Result<(), Fault> {
         self.space_within(bytes.len() as u64, limit)?.copy_from_slice(bytes);
         Ok(())

@@ -25,7 +25,7 @@ use pool::Pool;
 /// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
 ///   out and counts them). An image's `file_name` is relative to the folder `images`. That folder must be there, with at least
 ///   one of the images; an image that is not there is a sample that cannot be read.
-/// * [`Source::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
+/// * [`Annotations::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
 ///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
 ///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
 ///   [`Coco::categories`] the ids.

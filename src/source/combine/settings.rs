@@ -125,7 +125,7 @@ impl FilterSettings {
 }
 
 impl SourceSettings {
-    /// Sources mixed by weights, see [`Weighted`](super::Weighted); `samples` is the length.
+    /// Sources mixed by weights, see [`Mixture`]; `samples` is the length.
     pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
         Self(Arc::new(Joined::Mixture { parts, samples }))
     }
