@@ -18,7 +18,7 @@ use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
 use feedwater::plan::{DeviceFacts, Facts, Plan, Route, SamplePlan, Settings};
 use feedwater::random::SampleKey;
-use feedwater::source::{Directory, HostPage, Source};
+use feedwater::source::{Directory, Hints, HostPage, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 criterion_group!(benches, decode, header, host, webp::decoders);
@@ -89,7 +89,7 @@ fn host(criterion: &mut Criterion) {
         let source = Directory::open(common::set(images, (size.width, size.height)))
             .expect("the set was just made");
         let facts = Facts {
-            largest_bytes: source.largest_bytes(),
+            largest_bytes: source.largest_bytes().unwrap_or_default(),
             image: size,
             device: DeviceFacts::Gpu { nvjpeg: Ok(Route::ALL.into()) },
             ..Facts::default()

@@ -12,7 +12,7 @@ use feedwater::geometry::Roi;
 use feedwater::header::{Header, JpegLayout};
 use feedwater::source::{
     Beton, Coco, Configured, FileList, FileListSettings, HostPage, ListFormat, Lmdb, LmdbSettings,
-    Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
+    Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, Source, TfRecord, WebDataset,
 };
 
 /// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
@@ -153,12 +153,13 @@ fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
             Ok(source) => source,
             Err(error) => return error.to_string(),
         };
+        let source: &dyn Source = &source;
         let mut page = HostPage::default();
         let mut outcome = format!("{} samples", source.len());
         for index in 0..source.len().min(64) {
             let _ = (source.label(index), source.location(index));
             match source.read(index, &mut page, 1 << 30) {
-                Ok(()) => assert!(page.bytes().len() as u64 <= source.largest_bytes()),
+                Ok(()) => assert!(Some(page.bytes().len() as u64) <= source.largest_bytes()),
                 Err(fault) => outcome = fault.to_string(),
             }
         }

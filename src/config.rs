@@ -170,7 +170,7 @@ impl Origin {
     /// The error with the place of its key in the file, unless the program has changed that setting since.
     fn locate(&self, error: Error, settings: &Settings) -> Error {
         let key = match &error {
-            Error::Config { key, .. } => key,
+            Error::Config(error) => &error.key,
             Error::Unavailable { asked: Some(asked), .. } => &asked.key,
             _ => return self.document.locate(error),
         };

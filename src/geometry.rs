@@ -4,7 +4,9 @@ mod view;
 
 use std::fmt;
 
-pub use view::{Axis, BoundingBox, View};
+#[doc(hidden)]
+pub use view::Axis;
+pub use view::{BoundingBox, View};
 
 /// Width and height of an image in pixels, in that order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -96,6 +96,7 @@ pub mod ring;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+pub mod testing;
 #[doc(hidden)]
 pub mod transform;
 #[doc(hidden)]
@@ -106,7 +107,9 @@ pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model, profile};
 
 #[doc(no_inline)]
-pub use error::{Reason, SampleError};
+pub use config::Pipeline;
+#[doc(no_inline)]
+pub use error::{ConfigError, Reason, SampleError};
 #[doc(no_inline)]
 pub use explain::Report;
 #[doc(no_inline)]
@@ -121,7 +124,7 @@ pub use loader::{
     Stopper,
 };
 #[doc(no_inline)]
-pub use op::{Chain, Placement};
+pub use op::{Chain, Operator, Placement};
 #[doc(no_inline)]
 pub use plan::Plan;
 pub use preprocessor::{Preprocessor, PreprocessorBuilder};

@@ -47,17 +47,11 @@ impl Source for Held {
     fn location(&self, index: u64) -> String {
         self.images.location(index)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.images.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.images.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        "held".into()
-    }
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.images.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.images)
     }
 }
 

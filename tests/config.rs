@@ -3,7 +3,6 @@
 use std::fs;
 use std::ops::Range;
 
-use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::op::Placement;
 use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
@@ -13,6 +12,7 @@ use feedwater::source::{
 };
 use feedwater::storage::{Storage, StorageSettings};
 use feedwater::tensor::{DType, Layout};
+use feedwater::{ConfigError, Error};
 use proptest::prelude::*;
 
 /// The file that the documentation shows.
@@ -177,7 +177,7 @@ fn former_names_of_decode_routes_are_accepted() {
 
 /// Key and problem, without the place.
 fn said(error: &Error) -> String {
-    let Error::Config { key, problem, .. } = error else { panic!("{error:?}") };
+    let Error::Config(ConfigError { key, problem, .. }) = error else { panic!("{error:?}") };
     format!("{key}: {problem}")
 }
 
@@ -494,7 +494,7 @@ fn an_empty_path_is_an_error_with_its_key_and_not_the_folder_of_the_file() {
         ("[[source.concat]]\nlist = \"\"\n", "source.concat[0].list"),
         ("[source]\nlist = \"a\"\n[storage]\ncache_directory = \"\"\n", "storage.cache_directory"),
     ] {
-        let Err(Error::Config { key, .. }) = Pipeline::from_toml(text, "base") else {
+        let Err(Error::Config(ConfigError { key, .. })) = Pipeline::from_toml(text, "base") else {
             panic!("{text}")
         };
         assert_eq!(key, expected);

@@ -14,7 +14,7 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (3, &["plan"]),
     (4, &["source", "transform", "tune"]),
     (5, &["loader", "preprocessor"]),
-    (6, &["config", "handoff"]),
+    (6, &["config", "handoff", "testing"]),
 ];
 
 /// Imports within a floor: who, from whom, and why.

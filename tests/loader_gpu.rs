@@ -13,16 +13,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{evaluation, jpegs, training};
+use common::{Invert, evaluation, jpegs, training};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::measure::trace_bytes;
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{Last, OnError, Route};
-use feedwater::source::{Memory, Page, Source};
+use feedwater::plan::{Last, OnError, Place, Route};
+use feedwater::source::{Heads, Hints, Memory, Page, Source};
 use feedwater::tensor::{DType, Layout};
+use feedwater::testing::check_operator;
 use serde_json::Value;
 use simulated::images::libjpeg;
 use simulated::{Schedule, Simulated, exclusive, runtime};
@@ -61,18 +62,21 @@ impl Source for SlowShuffled {
         self.0.read(index, page, limit)
     }
 
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
+    // Headers cannot be read alone.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
     }
 
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
     }
+}
 
+impl Hints for SlowShuffled {
     fn slow_shuffled(&self) -> Option<String> {
         Some("read it in order".into())
     }
@@ -117,6 +121,33 @@ fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
 /// Every route alone, and all of them.
 fn routes() -> Vec<Vec<Route>> {
     Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
+}
+
+#[test]
+fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(1));
+    let chain = || {
+        Chain::new()
+            .then(op::Resize::to(24, 16))
+            .then(Invert)
+            .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(op::Normalize::IMAGENET)
+    };
+    let loader = same(|| builder(jpegs(10), chain()), "resize, invert, flip, normalize");
+    assert_eq!((loader.plan().decode, loader.plan().cpu_steps()), (Place::Cpu, 2));
+    let text = loader.plan().to_string();
+    assert!(text.contains("invert (chain[1]) has no CUDA text"), "{text}");
+    // Nothing is left for the GPU.
+    let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
+    assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
+}
+
+#[test]
+fn the_harness_for_operators_compares_the_device_too() {
+    let _machine = machine();
+    let report = check_operator(op::Flip { horizontal: 0.5, vertical: 0.5 }).unwrap();
+    assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
 
 /// More images than pages, and more batches ahead than pages hold: each page goes round while the work on it is still

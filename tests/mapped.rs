@@ -399,7 +399,7 @@ fn samples<S: Configured>(
     let last = source.len() - 1;
     let fault = source.read(last, &mut page, 1 << 30).unwrap_err();
     fs::write(path, bytes).unwrap();
-    (all, source.memory_bytes(), fault.reason)
+    (all, (&source as &dyn Source).memory_bytes(), fault.reason)
 }
 
 fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {

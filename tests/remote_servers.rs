@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::source::{
-    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings,
+    Directory, FileList, Hints, HostPage, RemoteReads, Source, TfRecord, TfRecordSettings,
+    WebDataset, WebDatasetSettings,
 };
 use feedwater::storage::{Storage, StorageSettings};
 

@@ -13,7 +13,7 @@ use feedwater::error::Reason;
 use feedwater::loader::Loader;
 use feedwater::op::{Chain, Resize};
 use feedwater::source::{
-    HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
+    Hints, HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
 };
 use feedwater::storage::unpacked::{Limits, Listed, Packing, Unpacker};
 use feedwater::storage::{File, Storage};

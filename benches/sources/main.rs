@@ -89,7 +89,7 @@ fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, 
     let order = Order::new(source.len(), arguments.shuffled);
     let next = AtomicU64::new(0);
     let work = || {
-        let mut page = HostPage::with_capacity(source.largest_bytes() as usize);
+        let mut page = HostPage::with_capacity(source.largest_bytes().unwrap_or_default() as usize);
         let (mut bytes, mut sum) = (0, 0u64);
         loop {
             let first = next.fetch_add(RUN, Ordering::Relaxed);

@@ -9,6 +9,7 @@
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
 //! * cudarc's slices over memory of our pools (`foreign.rs`);
+//! * kernel texts that were compiled for the host, and pages that cannot be read, for comparisons (`host_kernel.rs`);
 //! * nvJPEG's allocator callbacks, which come back from C with a pointer of ours (`nvjpeg/allocator.rs`).
 
 #![allow(unsafe_code)]
@@ -21,19 +22,19 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub use foreign::{BorrowedSlice, restoring_context};
+pub use kernel::compile;
 pub use library::Name as LibraryName;
-pub use pool::DeviceBuffer;
-pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
 #[doc(hidden)]
-pub use foreign::Element;
+pub use foreign::{BorrowedSlice, Element, restoring_context};
 #[doc(hidden)]
 pub use kernel::{BLOCK, Kernel, compiler};
 #[doc(hidden)]
-pub use pool::{ALIGN_BYTES, DevicePool, PinnedBuffer, PinnedPool, Pool};
+pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
+#[doc(hidden)]
+pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 #[doc(hidden)]
 pub use slot::TensorSlot;
 #[doc(hidden)]
@@ -44,6 +45,8 @@ pub use transfer::{Staged, Upload, copy, fill, read_back};
 mod arena;
 mod cache;
 mod foreign;
+#[doc(hidden)]
+pub mod host_kernel;
 #[doc(hidden)]
 pub mod kernel;
 mod library;
@@ -229,6 +232,7 @@ impl Drop for Device {
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a driver that works. Zero devices are no error here.
+#[doc(hidden)]
 pub fn device_count(runtime: &Runtime) -> Result<usize> {
     library::open(runtime, LibraryName::Driver, None)?;
     match result::init() {

@@ -80,7 +80,8 @@ impl LoaderBuilder {
     /// [`Error::Config`](crate::Error::Config) where there are none.
     pub fn first_samples_cached(mut self, samples: u64) -> Result<Self> {
         let samples = samples.min(self.source.len());
-        let bytes = samples.saturating_mul(self.source.largest_bytes() + 64);
+        let largest = self.source.largest_bytes().unwrap_or_else(|| self.looks().largest_bytes());
+        let bytes = samples.saturating_mul(largest + 64);
         self.source = Arc::new(Subset::take(self.source, samples)?);
         self.settings.cache.encoded = Some(bytes.max(1 << 20));
         Ok(self)

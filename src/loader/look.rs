@@ -79,6 +79,11 @@ impl Looks {
         let image = largest.map_or(Size::default(), |it| it.header.size);
         Self { image, looked, all: spread == len }
     }
+
+    /// Bytes of the largest sample that was looked at.
+    pub fn largest_bytes(&self) -> u64 {
+        self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
+    }
 }
 
 /// How many samples of a source are looked at, and by how many threads.

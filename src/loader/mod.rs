@@ -45,23 +45,26 @@ mod tuning;
 mod views;
 mod watch;
 
-pub use balance::RouteReport;
 pub use batch::Batch;
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use epoch::{Batches, Epoch};
-pub use prefetcher::PrefetcherReport;
-pub use profile::ConsumerSpan;
 pub use record::{Outcome, SampleRecord};
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 pub use stopper::Stopper;
 
 #[doc(hidden)]
+pub use balance::RouteReport;
+#[doc(hidden)]
 pub use device::offered;
 #[doc(hidden)]
 pub use large::{LargeImages, Room};
 #[doc(hidden)]
 pub use order::{EpochOrder, Extent, Order, Position};
+#[doc(hidden)]
+pub use prefetcher::PrefetcherReport;
+#[doc(hidden)]
+pub use profile::ConsumerSpan;
 
 use cache::Caches;
 use controls::Controls;
@@ -305,7 +308,7 @@ impl Loader {
     }
 
     /// What is known to be wrong with the libraries that this loader uses, or was asked to, what looks like a mistake in the
-    /// source ([`Source::warnings`]), what makes the source slow in the order that was asked for, that a consumer waits for a batch
+    /// source ([`Notes::warnings`](crate::source::Notes::warnings)), what makes the source slow in the order that was asked for, that a consumer waits for a batch
     /// while all are held, and what went wrong so far while files behind URLs were kept on disk; with the way out, for people.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;

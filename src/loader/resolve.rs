@@ -40,10 +40,11 @@ impl LoaderBuilder {
     }
 
     fn facts(&self, device: DeviceFacts) -> Facts {
-        let Looks { image, looked, all } =
-            Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
+        let looks = self.looks();
+        let largest = self.source.largest_bytes().unwrap_or_else(|| looks.largest_bytes());
+        let Looks { image, looked, all } = looks;
         Facts {
-            largest_bytes: self.source.largest_bytes(),
+            largest_bytes: largest,
             image,
             looked,
             looked_at_all: all,
@@ -57,6 +58,10 @@ impl LoaderBuilder {
             remote: self.source.is_remote(),
             device,
         }
+    }
+
+    pub(super) fn looks(&self) -> Looks {
+        Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict)
     }
 
     /// Files that have samples, where the order depends on them.

@@ -14,7 +14,7 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::image::PixelType;
 use crate::tensor::{DType, Layout};
 
-use super::{AnyOperator, ParamBytes, Tiling};
+use super::{AnyOperator, Cuda, ParamBytes, Tiling};
 
 /// What is at the bottom of a kernel's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -138,9 +138,13 @@ pub fn kernel_text(
     dtype: DType,
     layout: Layout,
 ) -> KernelText {
-    let chain = operators
+    let forms: Vec<Cuda> = operators
         .iter()
-        .fold(leaf.cuda_type().to_string(), |src, op| format!("{}<{src}>", op.cuda_type()));
+        .map(|op| op.cuda().expect("a plan leaves operators without CUDA text on the CPU"))
+        .collect();
+    let chain = forms
+        .iter()
+        .fold(leaf.cuda_type().to_string(), |src, form| format!("{}<{src}>", form.type_name));
     let sample_bytes = size_of::<u64>()
         + leaf.params_bytes()
         + operators.iter().map(|op| op.params_bytes()).sum::<usize>();
@@ -151,9 +155,9 @@ pub fn kernel_text(
         let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
     };
     add("image", include_str!("../../kernels/image.cu"));
-    for (place, op) in operators.iter().enumerate() {
-        if operators[..place].iter().all(|before| before.cuda() != op.cuda()) {
-            add(&op.cuda_type().to_lowercase(), op.cuda());
+    for (place, form) in forms.iter().enumerate() {
+        if forms[..place].iter().all(|before| before.text != form.text) {
+            add(&form.type_name.to_lowercase(), form.text);
         }
     }
     add("store", include_str!("../../kernels/store.cu"));
@@ -164,7 +168,7 @@ pub fn kernel_text(
     );
     add("chain", &types);
     add("fused", include_str!("../../kernels/fused.cu"));
-    let tiled = is_tiled(operators);
+    let tiled = is_tiled(&forms);
     if tiled {
         add("pieces", include_str!("../../kernels/pieces.cu"));
         add("matrix", include_str!("../../kernels/matrix.cu"));
@@ -195,9 +199,9 @@ pub fn write_sample<'a>(
 }
 
 /// Whether nothing but operators that follow come after the last one that resamples.
-fn is_tiled(operators: &[&dyn AnyOperator]) -> bool {
-    let last = operators.iter().rposition(|op| op.tiling() == Tiling::Resamples);
-    last.is_some_and(|last| operators[last + 1..].iter().all(|op| op.tiling() == Tiling::Follows))
+fn is_tiled(forms: &[Cuda]) -> bool {
+    let last = forms.iter().rposition(|form| form.tiling == Tiling::Resamples);
+    last.is_some_and(|last| forms[last + 1..].iter().all(|form| form.tiling == Tiling::Follows))
 }
 
 const fn out_type(dtype: DType) -> &'static str {

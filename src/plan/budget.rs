@@ -10,6 +10,7 @@ use super::{Bounds, Count, Counts, Facts, Plan, Route, memory};
 
 /// What there is less of than without the limits of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reduction {
     /// What it is: `prefetch`.
     pub name: &'static str,

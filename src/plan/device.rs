@@ -21,6 +21,7 @@ use super::{Counts, Facts, Place, Plan, Route};
 
 /// The device's part of a plan.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DevicePlan {
     /// Where samples may go over to the device, as it is planned first; never empty.
     pub splits: Vec<DeviceSplit>,
@@ -60,6 +61,7 @@ pub struct DeviceSplit {
 
 /// A route with what is kept for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RoutePlan {
     /// The route.
     pub route: Route,

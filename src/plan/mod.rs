@@ -13,7 +13,7 @@ use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint};
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{AnyOperator, Chain, Placement};
+use crate::op::{AnyOperator, Chain, ChainStep, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod available;
@@ -32,37 +32,38 @@ mod shard;
 mod shard_from;
 mod shuffle;
 
-pub use bounds::Bounds;
-pub use budget::Reduction;
 pub use count::Count;
-pub use device::{DevicePlan, RoutePlan};
 pub(crate) use memory::RECORD_BYTES;
-pub use offload::Offload;
 pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
-pub use shard::Shard;
 pub use shard_from::ShardFrom;
-pub use shuffle::Shuffle;
 
+#[doc(hidden)]
+pub use bounds::Bounds;
+#[doc(hidden)]
+pub use budget::Reduction;
 #[doc(hidden)]
 pub use counts::Counts;
 #[doc(hidden)]
-pub use device::{DeviceSplit, LAUNCH_BLOCKS, rows};
+pub use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
 #[doc(hidden)]
 pub use need::{Looked, SampleMemory, SampleRoom};
 #[doc(hidden)]
+pub use offload::Offload;
+#[doc(hidden)]
 pub use sample::{SamplePlan, SampleStep};
 #[doc(hidden)]
-pub use shard::Environment;
+pub use shard::{Environment, Shard};
 #[doc(hidden)]
-pub use shuffle::Windows;
+pub use shuffle::{Shuffle, Windows};
 
 /// Where something runs, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[doc(hidden)]
 pub enum Place {
     /// On the host.
     Cpu,
@@ -133,6 +134,7 @@ impl Default for DeviceFacts {
 
 /// What is done, where, and with how much memory.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Plan {
     /// The settings, as given.
     pub settings: Settings,
@@ -171,6 +173,8 @@ pub struct Plan {
 
 /// One operator with its place.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
+#[doc(hidden)]
 pub struct PlannedStep {
     /// What it does.
     pub operator: Arc<dyn AnyOperator>,
@@ -302,12 +306,11 @@ fn place(
     decode: &DecodeSettings,
     device: &DeviceFacts,
 ) -> Result<(Place, Vec<Place>)> {
-    let asked: Vec<(String, &str, Placement)> =
-        std::iter::once(("decode".to_string(), "decode", decode.placement))
-            .chain(chain.steps().iter().enumerate().map(|(number, step)| {
-                (format!("chain[{number}]"), step.operator.name(), step.placement)
-            }))
-            .collect();
+    let mut asked = vec![("decode".to_string(), "decode", decode.placement)];
+    for (number, step) in chain.steps().iter().enumerate() {
+        let (key, name) = (format!("chain[{number}]"), step.operator.name());
+        asked.push((key.clone(), name, own_placement(step, &key)?));
+    }
     let nvjpeg = match device {
         DeviceFacts::None(why) => {
             if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
@@ -330,13 +333,14 @@ fn place(
             Placement::Auto => Place::Gpu,
             Placement::Gpu if before_cpu => {
                 let (cpu_key, cpu_name, _) = &asked[last_cpu.expect("before_cpu says there is one")];
-                return Err(Error::config(
-                    "chain",
-                    format!(
-                        "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the \
-                         gpu once: put {cpu_name} on gpu or {name} on cpu"
-                    ),
-                ));
+                let way_out = match last_cpu.is_some_and(|last| is_cpu_only(chain, last)) {
+                    true => format!("{cpu_name} has no CUDA text: put {name} on cpu"),
+                    false => format!("put {cpu_name} on gpu or {name} on cpu"),
+                };
+                let problem = format!(
+                    "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the gpu once: {way_out}"
+                );
+                return Err(Error::config("chain", problem));
             }
             Placement::Gpu => Place::Gpu,
         });
@@ -346,6 +350,24 @@ fn place(
     }
     let decode = places.remove(0);
     Ok((decode, places))
+}
+
+/// Where a step asks to be: an operator without CUDA text can only be on the CPU.
+fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
+    match (step.operator.cuda(), step.placement) {
+        (None, Placement::Gpu) => {
+            let name = step.operator.name();
+            let problem = format!("is gpu, and {name} has no CUDA text; write cpu or auto");
+            Err(Error::config(format!("{key}.placement"), problem))
+        }
+        (None, Placement::Auto) => Ok(Placement::Cpu),
+        (_, asked) => Ok(asked),
+    }
+}
+
+/// Whether the step before this place, of decoding and the chain, is an operator without CUDA text.
+fn is_cpu_only(chain: &Chain, place: usize) -> bool {
+    place > 0 && chain.steps()[place - 1].operator.cuda().is_none()
 }
 
 /// The error of a placement on what this machine does not have.
@@ -381,6 +403,11 @@ impl fmt::Display for Plan {
         }
         for step in &self.steps {
             writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
+        }
+        if let Some(last) = self.steps.iter().rposition(|step| step.operator.cuda().is_none()) {
+            let name = self.steps[last].operator.name();
+            let before = "decoding and the operators before it are on the cpu with it";
+            writeln!(f, "{:<8}{name} (chain[{last}]) has no CUDA text; {before}", "reason")?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;

@@ -21,6 +21,7 @@ macro_rules! routes {
         /// One way from a JPEG's bytes to pixels on the device.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
         #[serde(rename_all = "kebab-case")]
+        #[non_exhaustive]
         pub enum Route {
             $($(#[doc = $about])+ $(#[serde($($serde)+)])* $route),+
         }

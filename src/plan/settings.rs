@@ -91,6 +91,7 @@ impl Default for LoaderSettings {
 /// What happens to the samples that do not fill the last batch of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Last {
     /// They are left out; with several shards, so is what would give one shard more samples than another.
     #[default]
@@ -105,6 +106,7 @@ pub enum Last {
 /// What happens when a sample cannot be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]
@@ -406,7 +408,7 @@ mod tests {
     #[test]
     fn more_bytes_and_pixels_than_there_can_be_are_refused() {
         let key = |settings: Settings| match settings.check() {
-            Err(Error::Config { key, .. }) => key,
+            Err(Error::Config(error)) => error.key,
             other => panic!("{other:?}"),
         };
         let cache = |cache| Settings { cache, ..Settings::default() };

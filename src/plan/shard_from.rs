@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 /// many there are: set `WORLD_SIZE` to the job's `completions`, or write `loader.world`. PMIx has no variable for the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ShardFrom {
     /// The launcher whose variables are set; the whole set where there is none.
     #[default]

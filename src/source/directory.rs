@@ -8,7 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Configured, Expected, HostPage, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
+use super::{
+    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed, Source, WhyLeftOut,
+};
 use super::{file, left_out, settings};
 use crate::error::{Error, DataError, Redacted, Result};
 use crate::storage::{self, Stamp, Storage};
@@ -26,10 +28,10 @@ mod classes;
 /// * The samples of a class are the images in its folder, and then those of its sub-folders, each level in the byte order of
 ///   names. Links are followed; a link to a folder above itself is not.
 /// * An image is a regular file whose name ends in one of `extensions`. Other files, pipes and the like, and files beside the
-///   class folders are left out and counted ([`Source::left_out`]). What an image is decoded as is known by content.
+///   class folders are left out and counted ([`Notes::left_out`]). What an image is decoded as is known by content.
 /// * A class without images is an error, unless `allow_empty` says otherwise: it would shift the labels of those after it.
 /// * Names that begin with a dot are not seen.
-/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Source::warnings`]).
+/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
 /// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
 ///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
 pub struct Directory {
@@ -268,6 +270,8 @@ impl Listing<'_> {
     }
 }
 
+impl Sealed for Directory {}
+
 impl Configured for Directory {
     const KEY: &'static str = "directory";
     type Settings = DirectorySettings;
@@ -302,13 +306,44 @@ impl Source for Directory {
         }
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        match self.stamps.get(index as usize) {
-            Some(stamp) => Some(stamp.to_string()),
-            None => file::version(&self.path(index)),
-        }
+    fn describe(&self) -> String {
+        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
+        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        (!self.stamps.is_empty()).then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        self.stamps.is_empty().then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for Directory {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let stamp = *self.stamps.get(index as usize)?;
+        Some(file::expect(&self.storage, self.path(index), Some(stamp), limit))
+    }
+}
+
+impl Heads for Directory {
     fn read_head(
         &self,
         index: u64,
@@ -316,28 +351,13 @@ impl Source for Directory {
         most: usize,
         limit: u64,
     ) -> Result<u64, DataError> {
-        file::read_head(&self.storage, self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.storage, &self.path(index), page, most, limit)
     }
+}
 
-    fn has_heads(&self) -> bool {
-        self.stamps.is_empty()
-    }
-
-    fn is_remote(&self) -> bool {
-        !self.stamps.is_empty()
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let stamp = *self.stamps.get(index as usize)?;
-        Some(file::expect(&self.storage, self.path(index), Some(stamp), limit))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl Hints for Directory {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn storages(&self) -> Vec<Storage> {
@@ -348,18 +368,24 @@ impl Source for Directory {
         let stamps = self.stamps.capacity() * size_of::<Stamp>();
         (self.names.capacity() + self.ends.capacity() * size_of::<u64>() + stamps) as u64
     }
+}
 
+impl Identity for Directory {
+    fn version(&self, index: u64) -> Option<String> {
+        match self.stamps.get(index as usize) {
+            Some(stamp) => Some(stamp.to_string()),
+            None => file::version(&self.path(index)),
+        }
+    }
+}
+
+impl Notes for Directory {
     fn left_out(&self) -> Vec<LeftOut> {
         self.left_out.clone()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.warning.iter().cloned().collect()
-    }
-
-    fn describe(&self) -> String {
-        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
-        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Expected, HostPage, Page, Source};
+use super::{Expected, HostPage, Page};
 use crate::error::{DataError, Reason};
 use crate::storage::{self, Fetch, Stamp, Storage};
 
@@ -37,24 +37,8 @@ pub fn version(path: &Path) -> Option<String> {
     storage::stamp(path).ok().map(|stamp| stamp.to_string())
 }
 
-/// [`Source::read_head`] of a source whose samples are files: this one is at `path`. A source without heads has objects, which
-/// are read whole, as one request each.
-pub fn read_head(
-    storage: &Storage,
-    source: &impl Source,
-    (index, path): (u64, &Path),
-    page: &mut HostPage,
-    most: usize,
-    limit: u64,
-) -> Result<u64, DataError> {
-    match source.has_heads() {
-        true => read_first(storage, path, page, most, limit),
-        false => source.read(index, page, limit).map(|()| page.bytes().len() as u64),
-    }
-}
-
 /// Reads the first bytes of a local file, and gives the length of the whole file.
-fn read_first(
+pub fn read_head(
     storage: &Storage,
     path: &Path,
     page: &mut HostPage,

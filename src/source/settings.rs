@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::Source;
+use super::{Sealed, Source};
 use crate::error::{Error, Redacted, Result};
 use crate::storage::{self, Storage};
 
 /// A source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings beside it.
-pub trait Configured: Source + Sized + 'static {
+pub trait Configured: Source + Sealed + Sized + 'static {
     /// The key.
     const KEY: &'static str;
     /// What stands beside the key; what is left out has its default.

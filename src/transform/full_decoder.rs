@@ -6,7 +6,7 @@ use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::Image;
 use crate::op::resample::{self, Resampler};
-use crate::op::{Bounds, Operator, Resize, Wanted};
+use crate::op::{Bounds, Operator, Resize, Spatial, Wanted};
 use crate::random::{SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
 

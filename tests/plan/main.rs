@@ -6,7 +6,7 @@ mod memory;
 mod placement;
 mod sample;
 
-use common::{evaluation, jpeg, training};
+use common::{Invert, evaluation, jpeg, training};
 use feedwater::error::{Error, Reason};
 use feedwater::footprint::{Available, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};

@@ -141,7 +141,7 @@ fn the_footprint_has_what_is_fetched_ahead() {
     let footprint = rows(Directory::open(local.path()).unwrap());
     assert!(footprint.row("read ahead").is_none() && footprint.row("connections").is_none());
     let source = |storage: &Storage| directory("s3://footprint", storage).unwrap();
-    let largest = source(&USUAL).largest_bytes();
+    let largest = source(&USUAL).largest_bytes().unwrap();
     let ahead = |settings: StorageSettings| {
         let footprint = rows(source(&storage(&settings)));
         let row = footprint.row("read ahead").unwrap().clone();

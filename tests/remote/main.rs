@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 use feedwater::error::Reason;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::{
-    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings, WhyLeftOut,
+    Directory, FileList, Hints, HostPage, Notes, RemoteReads, Source, TfRecord, TfRecordSettings,
+    WebDataset, WebDatasetSettings, WhyLeftOut,
 };
 use feedwater::storage::{Storage, StorageSettings};
 
@@ -149,7 +149,7 @@ fn a_directory_in_a_bucket_is_what_it_is_on_a_disk() {
             );
             assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
         }
-        assert_eq!(remote.largest_bytes(), 3);
+        assert_eq!(remote.largest_bytes(), Some(3));
         let counts = |source: &Directory| -> Vec<_> {
             source.left_out().into_iter().map(|it| (it.why, it.kind, it.count)).collect()
         };
@@ -201,7 +201,7 @@ fn a_list_may_lie_behind_a_url_and_name_others() {
     server.put("/lists/train.txt", format!("images/a b.jpg\t3\n{other}\t4\nmissing.jpg\t5\n"));
     for file in [server.url("/lists/train.txt"), "s3://lists/train.txt".into()] {
         let source = list(&file, &USUAL).unwrap();
-        assert!(source.is_remote());
+        assert!(source.remote().is_some());
         let labels: Vec<i64> = (0..source.len()).map(|index| source.label(index)).collect();
         assert_eq!(labels, [3, 4, 5]);
         assert_eq!((read(&source, 0).unwrap(), read(&source, 1).unwrap()), (vec![1], vec![2]));

@@ -10,7 +10,7 @@ use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
-use feedwater::source::{Configured, HostPage, Npy, NpySettings, Source};
+use feedwater::source::{Configured, Hints, HostPage, Npy, NpySettings, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -118,7 +118,7 @@ fn what_numpy_wrote_is_read_sample_for_sample() {
         assert_eq!(source.location(2), format!("{}[2]", path.display()));
         assert_eq!(source.describe(), format!("{}: {samples} samples", path.display()));
         let bytes = expected.len() as u64 / samples + "P6\n7 5\n255\n".len() as u64;
-        assert_eq!(source.largest_bytes(), bytes);
+        assert_eq!(source.largest_bytes(), Some(bytes));
         assert!(source.memory_bytes() < 1000, "no table: {}", source.memory_bytes());
         let mut page = HostPage::default();
         assert!(source.read(0, &mut page, bytes).is_ok());
@@ -170,7 +170,7 @@ fn several_stacks_and_several_files_of_labels_follow_one_another() {
     assert_eq!(read(&source, 3).unwrap().1, golden("rgb-1.raw")[315..]);
     assert!(source.location(4).ends_with("b.npy[0]"), "{}", source.location(4));
     assert_eq!(source.describe(), format!("{} and 1 more: 7 samples", at("a.npy").display()));
-    assert_eq!(source.largest_bytes(), 11 + 105);
+    assert_eq!(source.largest_bytes(), Some(11 + 105));
     let source = Npy::open(&[at("b.npy"), at("a*.npy")], &NpySettings::default()).unwrap();
     assert_eq!((source.len(), read(&source, 0).unwrap().0), (7, Size::new(9, 6)));
 }

@@ -164,7 +164,7 @@ impl From<Error> for CommandError {
             text = format!("{text}\n{}", location.excerpt()).trim_end().into();
         }
         match error {
-            Error::Config { .. } => CommandError::Misused(text),
+            Error::Config(_) => CommandError::Misused(text),
             _ => CommandError::Failed(text),
         }
     }
@@ -172,14 +172,14 @@ impl From<Error> for CommandError {
 
 /// An error about settings, some of which options took the place of: each pair is a key and the option's name.
 fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
-    let Error::Config { mut key, mut problem, at } = error else { return error.into() };
+    let Error::Config(mut error) = error else { return error.into() };
     for (setting, option) in given {
-        problem = problem.replace(setting, option);
-        if key == *setting {
-            key = (*option).into();
+        error.problem = error.problem.replace(setting, option);
+        if error.key == *setting {
+            error.key = (*option).into();
         }
     }
-    Error::Config { key, problem, at }.into()
+    Error::Config(error).into()
 }
 
 /// Runs the command that the arguments name.

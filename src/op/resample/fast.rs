@@ -282,7 +282,7 @@ mod tests {
     use super::*;
     use crate::geometry::Size;
     use crate::image::{HostImage, Image, PixelType};
-    use crate::op::{Bounds, Operator, RandomResizedCrop, Resize, Wanted};
+    use crate::op::{Bounds, Operator, RandomResizedCrop, Resize, Spatial, Wanted};
 
     const FILTERS: [Filter; 6] = [
         Filter::Nearest,
@@ -436,7 +436,11 @@ mod tests {
         }
     }
 
-    fn check_bounds<O: Operator<Params = Params>>(op: &O, size: Size, bounds: Bounds) {
+    fn check_bounds<O: Operator<Params = Params> + Spatial<Params>>(
+        op: &O,
+        size: Size,
+        bounds: Bounds,
+    ) {
         let wanted = bounds.wanted.expect("the test wants a window");
         let rng = &mut crate::random::SampleRng::new(Default::default(), 0);
         let (out, mut params) = op.prepare(size, rng);

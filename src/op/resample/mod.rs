@@ -27,7 +27,7 @@ use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::tensor::CHANNELS;
 
-use super::{Bounds, Wanted};
+use super::{Bounds, Cuda, FastPath, Fusion, Tiling, Wanted};
 
 pub use fast::Resampler;
 pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
@@ -41,8 +41,9 @@ mod ring;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
-/// The operator's CUDA text, for every operator that resamples.
-pub(super) const CUDA: &str = include_str!("../../../kernels/resample.cu");
+/// The form on the GPU of every operator that resamples.
+pub(super) const CUDA: Cuda =
+    Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
 /// Appends the table for the wanted window and writes its offsets into `params`; gives the window of the
 /// input that it reads.
@@ -154,6 +155,19 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
         }
     }
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
+}
+
+/// What operators that resample have in common on the CPU.
+pub(super) struct Fast;
+
+impl FastPath<Params> for Fast {
+    fn apply(&self, params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        apply(params, table, src, out);
+    }
+
+    fn fusion(&self, params: &Params) -> Fusion {
+        Fusion::Resample(*params)
+    }
 }
 
 /// The same with [`Resampler`].

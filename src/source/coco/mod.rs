@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
-use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
+use super::{
+    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Sealed, Source, file,
+    settings,
+};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, DataError, Redacted, Result};
 use crate::geometry::Size;
@@ -22,7 +25,7 @@ use pool::Pool;
 /// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
 ///   out and counts them). An image's `file_name` is relative to the folder `images`. That folder must be there, with at least
 ///   one of the images; an image that is not there is a sample that cannot be read.
-/// * [`Source::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
+/// * [`Annotations::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
 ///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
 ///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
 ///   [`Coco::categories`] the ids.
@@ -72,6 +75,7 @@ pub struct CocoSettings {
 
 /// A sort of object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Category {
     /// Its id in the file: any number.
     pub id: i64,
@@ -149,6 +153,10 @@ impl Coco {
         storage::join(&self.folder, Path::new(name))
     }
 
+    fn is_at_url(&self) -> bool {
+        self.len() > 0 && storage::is_url(&self.path(0))
+    }
+
     fn before(&self, index: u64) -> Option<&Image> {
         index.checked_sub(1).map(|before| &self.images[before as usize])
     }
@@ -181,6 +189,8 @@ impl CocoSettings {
         Err(Error::config("source.images", problem))
     }
 }
+
+impl Sealed for Coco {}
 
 impl Configured for Coco {
     const KEY: &'static str = "coco";
@@ -219,41 +229,47 @@ impl Source for Coco {
         file::read(&self.storage, &self.path(index), page, limit)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
-    }
-
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        file::read_head(&self.storage, self, (index, &self.path(index)), page, most, limit)
-    }
-
-    fn has_heads(&self) -> bool {
-        !self.is_remote()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.len() > 0 && storage::is_url(&self.path(0))
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
+    fn describe(&self) -> String {
+        format!(
+            "{}: {} images in {}, {} objects of {} categories",
+            Redacted::path(&self.json),
+            self.images.len(),
+            Redacted::path(&self.folder),
+            self.starts.len(),
+            self.categories.len()
+        )
     }
 
     fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
+    fn annotations(&self) -> Option<&dyn Annotations> {
+        Some(self)
     }
 
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.is_at_url().then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        (!self.is_at_url()).then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl Annotations for Coco {
     fn objects(&self, index: u64) -> Vec<Object> {
         let start = self.before(index).map_or(0, |image| image.end);
         let end = self.images[index as usize].end;
@@ -271,9 +287,30 @@ impl Source for Coco {
         let size = self.images[index as usize].size;
         Canvas { frame: self.coordinates, size: (size.pixels() > 0).then_some(size) }
     }
+}
 
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl RemoteReads for Coco {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
+    }
+}
+
+impl Heads for Coco {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, DataError> {
+        file::read_head(&self.storage, &self.path(index), page, most, limit)
+    }
+}
+
+impl Hints for Coco {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
@@ -291,15 +328,16 @@ impl Source for Coco {
         let categories = names.map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
         (images + annotations + categories) as u64
     }
+}
 
-    fn describe(&self) -> String {
-        format!(
-            "{}: {} images in {}, {} objects of {} categories",
-            Redacted::path(&self.json),
-            self.images.len(),
-            Redacted::path(&self.folder),
-            self.starts.len(),
-            self.categories.len()
-        )
+impl Identity for Coco {
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
+    }
+}
+
+impl Notes for Coco {
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
     }
 }

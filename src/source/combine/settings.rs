@@ -126,7 +126,7 @@ impl FilterSettings {
 }
 
 impl SourceSettings {
-    /// Sources mixed by weights, see [`Weighted`](super::Weighted); `samples` is the length.
+    /// Sources mixed by weights, see [`Mixture`]; `samples` is the length.
     pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
         Self(Arc::new(Joined::Mixture { parts, samples }))
     }
@@ -243,12 +243,11 @@ impl Any for Joined {
 /// An error of a part, with the part's place in its key.
 fn within(error: Error, part: &str) -> Error {
     match error {
-        Error::Config { key, problem, at } => {
-            let key = match key.strip_prefix("source") {
-                Some(rest) => format!("source.{part}{rest}"),
-                None => key,
-            };
-            Error::Config { key, problem, at }
+        Error::Config(mut error) => {
+            if let Some(rest) = error.key.strip_prefix("source") {
+                error.key = format!("source.{part}{rest}");
+            }
+            Error::Config(error)
         }
         error => error,
     }

@@ -7,7 +7,9 @@ use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
-use super::{Configured, Expected, HostPage, Page, Source, file, settings};
+use super::{
+    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Sealed, Source, file, settings,
+};
 use crate::error::{Error, DataError, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -82,6 +84,7 @@ pub struct FileListSettings {
 /// What a list is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ListFormat {
     /// By the ending of its name.
     #[default]
@@ -209,6 +212,8 @@ impl FileList {
     }
 }
 
+impl Sealed for FileList {}
+
 impl Configured for FileList {
     const KEY: &'static str = "list";
     type Settings = FileListSettings;
@@ -244,10 +249,43 @@ impl Source for FileList {
         file::read(&self.storage, &self.path(index), page, limit)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
+    fn describe(&self) -> String {
+        let classes = match self.classes.len() {
+            0 => String::new(),
+            classes => format!(" in {classes} classes"),
+        };
+        format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
     }
 
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.remote.then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        (!self.remote).then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for FileList {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
+    }
+}
+
+impl Heads for FileList {
     fn read_head(
         &self,
         index: u64,
@@ -255,28 +293,13 @@ impl Source for FileList {
         most: usize,
         limit: u64,
     ) -> Result<u64, DataError> {
-        file::read_head(&self.storage, self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.storage, &self.path(index), page, most, limit)
     }
+}
 
-    fn has_heads(&self) -> bool {
-        !self.is_remote()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.remote
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl Hints for FileList {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn storages(&self) -> Vec<Storage> {
@@ -289,13 +312,11 @@ impl Source for FileList {
         let classes: usize = self.classes.iter().map(class).sum();
         (self.paths.capacity() + numbers + classes) as u64
     }
+}
 
-    fn describe(&self) -> String {
-        let classes = match self.classes.len() {
-            0 => String::new(),
-            classes => format!(" in {classes} classes"),
-        };
-        format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
+impl Identity for FileList {
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
     }
 }
 

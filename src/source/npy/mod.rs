@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::records::{FileError, expand};
-use super::{Configured, Page, Source, file, settings};
+use super::{Configured, Hints, Identity, Page, Sealed, Source, file, settings};
 use crate::error::{Error, DataError, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
@@ -78,6 +78,8 @@ enum Channels {
     /// Three planes.
     First,
 }
+
+impl Sealed for Npy {}
 
 impl Configured for Npy {
     const KEY: &'static str = "npy";
@@ -151,10 +153,6 @@ impl Source for Npy {
         format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        Some(self.stack(index).stamp.to_string())
-    }
-
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let stack = self.stack(index);
         let (head, bytes) = (stack.head(), stack.bytes());
@@ -169,9 +167,28 @@ impl Source for Npy {
         }
     }
 
-    fn largest_bytes(&self) -> u64 {
+    /// The first file, and how many files and samples there are.
+    fn describe(&self) -> String {
+        let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
+        match more {
+            0 => format!("{first}: {} samples", self.len()),
+            _ => format!("{first} and {more} more: {} samples", self.len()),
+        }
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+}
+
+impl Hints for Npy {
+    fn largest_bytes(&self) -> Option<u64> {
         let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
-        bytes.max().unwrap_or(0)
+        bytes.max()
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
@@ -190,14 +207,11 @@ impl Source for Npy {
         let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
         (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + files + labels
     }
+}
 
-    /// The first file, and how many files and samples there are.
-    fn describe(&self) -> String {
-        let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
-        match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
-        }
+impl Identity for Npy {
+    fn version(&self, index: u64) -> Option<String> {
+        Some(self.stack(index).stamp.to_string())
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
-use super::{Configured, LabelSort, Page, Source, file};
+use super::{Configured, Hints, LabelSort, Page, Sealed, Source, file};
 use crate::error::{Error, DataError, Reason, Redacted, Result};
 use crate::storage::{self, Storage};
 
@@ -89,6 +89,8 @@ impl Default for ParquetSettings {
         Self { image: "image".into(), label: "label".into(), labels: LabelSort::Auto, cache_bytes: 256 << 20 }
     }
 }
+
+impl Sealed for Parquet {}
 
 impl Configured for Parquet {
     const KEY: &'static str = "parquet";
@@ -196,20 +198,36 @@ impl Source for Parquet {
         })
     }
 
+    /// The first file, and how many files and samples there are.
+    fn describe(&self) -> String {
+        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
+        match more {
+            0 => format!("{first}: {} samples", self.len()),
+            _ => format!("{first} and {more} more: {} samples", self.len()),
+        }
+    }
+
     fn classes(&self) -> &[String] {
         &self.classes
     }
 
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Hints for Parquet {
     /// Of pages evenly spread, and of the files that rows name.
-    fn largest_bytes(&self) -> u64 {
-        *self.largest_bytes.get_or_init(|| {
+    fn largest_bytes(&self) -> Option<u64> {
+        let largest = self.largest_bytes.get_or_init(|| {
             let inside = self.images.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
             if !self.paths.is_empty() && inside == 0 {
                 let path = |index| self.path(index).unwrap_or_default();
                 return file::largest(&self.storage, self.len(), path);
             }
             inside
-        })
+        });
+        Some(*largest)
     }
 
     fn storages(&self) -> Vec<Storage> {
@@ -239,14 +257,5 @@ impl Source for Parquet {
                  images anew with feedwater pack"
             )
         })
-    }
-
-    /// The first file, and how many files and samples there are.
-    fn describe(&self) -> String {
-        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
-        match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
-        }
     }
 }

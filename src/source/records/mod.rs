@@ -22,7 +22,10 @@ use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, file};
+use super::{
+    Configured, Expected, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed,
+    Source, file,
+};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::header::PnmHead;
 use crate::source::largest::largest;
@@ -355,27 +358,48 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        Some(self.shards[self.find(index).0].stamp.to_string())
+    /// The first file, how many files and samples there are, and how many files are compressed.
+    fn describe(&self) -> String {
+        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
+        let what = match more {
+            0 => format!("{first}: {} samples", self.len()),
+            _ => format!("{first} and {more} more: {} samples", self.len()),
+        };
+        match self.packed() {
+            0 => what,
+            packed => format!("{what}, {packed} files compressed"),
+        }
     }
 
-    fn is_remote(&self) -> bool {
-        self.remote
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.remote.then_some(self)
     }
 
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl<F: Format> RemoteReads for Records<F> {
     fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
         match F::head(self.find(index).1.crc) {
             Some(head) => self.expect_after(head.bytes(), index, limit),
             None => self.expect_after(&[], index, limit),
         }
     }
+}
 
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl<F: Format> Hints for Records<F> {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
@@ -397,19 +421,6 @@ impl<F: Format> Source for Records<F> {
         (within + shards) as u64 + files + unpacker
     }
 
-    /// The first file, how many files and samples there are, and how many files are compressed.
-    fn describe(&self) -> String {
-        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
-        let what = match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
-        };
-        match self.packed() {
-            0 => what,
-            packed => format!("{what}, {packed} files compressed"),
-        }
-    }
-
     fn file_ends(&self) -> Vec<u64> {
         self.shards.iter().map(|shard| shard.end).collect()
     }
@@ -424,6 +435,20 @@ impl<F: Format> Source for Records<F> {
         ))
     }
 }
+
+impl<F: Format> Identity for Records<F> {
+    fn version(&self, index: u64) -> Option<String> {
+        Some(self.shards[self.find(index).0].stamp.to_string())
+    }
+}
+
+impl<F: Format> Notes for Records<F> {
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
+    }
+}
+
+impl<F: Format> Sealed for Records<F> {}
 
 impl<F: Format> Configured for Records<F> {
     const KEY: &'static str = F::KEY;
