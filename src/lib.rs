@@ -42,6 +42,7 @@
 //! | name the data | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
 //! | join, mix and choose samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
 //! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
+//! | compare all forms of an operator of your own | [`testing`] |
 //! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
 //! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
 //! | make the tensor of one image, for inference | [`Preprocessor`] |
