@@ -468,7 +468,7 @@ fn what_a_caller_gets_wrong_is_said_before_nvjpeg_is_called() {
     };
     let host = Jpeg::open(setup.stream.device(), Backend::Hybrid, &source).unwrap();
     let error = BatchDecoder::new(&host, 1, IMAGE).unwrap_err().to_string();
-    assert!(error.contains("the host backend decodes single images"), "{error}");
+    assert!(error.contains("the nvjpeg-hybrid backend decodes single images"), "{error}");
     drop((source, host, small, unused, setup));
     assert_clean(&machine, "callers");
 }

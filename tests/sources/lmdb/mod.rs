@@ -287,7 +287,7 @@ fn the_settings_say_which_keys_are_samples_and_what_their_values_are() {
     assert_eq!(count("*", &["__*__"]), 12 + 12 + 1);
     assert_eq!(count("*", &["label-*", "__*", "num-samples"]), 12);
     assert_eq!(count("image-000?", &["*-0005"]), 9);
-    let nothing = LmdbSettings { keys: "image-*".into(), ..Default::default() };
+    let nothing = LmdbSettings { keys: "photo-*".into(), ..Default::default() };
     let words = open(&bytes, &nothing).err().unwrap().to_string();
     assert!(words.starts_with("source.lmdb: no samples in 1 files"), "{words}");
 
