@@ -134,7 +134,7 @@ fn ranks_without_a_report_are_known() {
 fn ranks_that_are_alike_are_not_slow() {
     let ranks = ranks(4, &[]);
     assert_eq!((ranks.slowest, ranks.cost), (None, None));
-    assert!(ranks.verdict.starts_with("4 ranks, and none is slower"), "{}", ranks.verdict);
+    assert!(ranks.verdict.starts_with("4 ranks, none slower"), "{}", ranks.verdict);
 }
 
 #[test]
@@ -196,10 +196,7 @@ fn fewer_workers_are_named_where_stages_take_as_long() {
     let reports: Vec<_> =
         (0..3).map(|it| report(it, 3, if it == 1 { few } else { all }, None)).collect();
     let verdict = Ranks::merge(&reports).unwrap().verdict;
-    assert!(
-        verdict.starts_with("rank 1 is the slowest: it has 1 worker, the usual rank 4"),
-        "{verdict}"
-    );
+    assert!(verdict.starts_with("rank 1 is the slowest: it has 1 worker"), "{verdict}");
 }
 
 #[test]
