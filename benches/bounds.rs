@@ -1,7 +1,7 @@
-//! Predicted against resident memory over hostile mixtures of files: each case a process of its own.
+//! Predicted and resident memory for hostile mixtures of files; each case is a process of its own.
 //!
-//! `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of files, is at most the sum of the plan's rows
-//! and a fiftieth. `tests/bounds/` holds the same over allocations that are counted, whatever the machine.
+//! `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of files, is at most 2 % above the sum of
+//! the plan's rows. `tests/bounds/` tests the same with counted allocations, independent of the machine.
 
 #[path = "../tests/bounds/files.rs"]
 mod files;
@@ -24,13 +24,13 @@ struct Arguments {
     /// Threads of the loader
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// This process is a case: runs it on this directory
+    /// Runs as a case on this directory
     #[arg(long, hide = true)]
     case: Option<std::path::PathBuf>,
-    /// Images are flipped before they are cropped, so that windows are stored
+    /// Flips images before they are cropped, so that windows are stored
     #[arg(long, hide = true)]
     stored: bool,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A case in a process of its own, whose peak is its own.
+/// Runs a case in its own process, for a peak of its own.
 fn child(set: &Path, arguments: &Arguments, stored: bool) -> Value {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.arg("--case").arg(set).arg("--threads").arg(arguments.threads.to_string());

@@ -42,7 +42,7 @@ fn loader(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The time of so many epochs.
+/// Time of this number of epochs.
 fn epochs_of(
     dir: &std::path::Path,
     chain: &Chain,
@@ -69,7 +69,7 @@ fn epochs_of(
     begin.elapsed()
 }
 
-/// The shorter side to 256, the middle 224x224, ImageNet normalize.
+/// Resizes the shorter side to 256, crops the middle 224x224, and normalizes for ImageNet.
 fn evaluation() -> Chain {
     Chain::new()
         .then(op::Resize::shorter(256))
