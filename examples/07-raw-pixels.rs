@@ -1,5 +1,4 @@
-//! A source of your own whose images are pixels already: each gets a PNM header of a few bytes before its pixels, and
-//! goes through the chain as a file would.
+//! A custom source of raw pixels: each image gets a PNM header of a few bytes, and passes the chain like a file.
 //!
 //! `cargo run --release --example 07-raw-pixels`
 
@@ -10,7 +9,7 @@ use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
 use feedwater::source::{Page, Source};
 
-/// Frames of a camera, of which each is another part of a gradient.
+/// Frames of a camera, each with a different part of a gradient.
 struct Camera {
     frames: u64,
     size: Size,
@@ -35,7 +34,7 @@ impl Source for Camera {
         format!("frame {index}")
     }
 
-    // May be called from many threads at once, with different pages.
+    // Called from many threads at once, with different pages.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let bytes = self.largest_bytes();
         if bytes > limit {

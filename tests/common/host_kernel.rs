@@ -1,8 +1,8 @@
-//! Kernel texts compiled for the host and run there: the bits that the device must give.
+//! Compiles kernel texts for the host and runs them: the device must give the same bits.
 //!
-//! `compile` gives a shared object with an entry for each kernel of the text,
-//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
-//! that grid and block, whose `params` are what `cuLaunchKernel` takes. `tiled__host` likewise.
+//! `compile` creates a shared object with an entry for each kernel of the text,
+//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with this grid and
+//! block, whose `params` have the layout of `cuLaunchKernel`. `tiled__host` is similar.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -16,8 +16,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use feedwater::geometry::Size;
 use feedwater::op::kernel_text::{BLOCK, KernelText};
 
-/// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
-/// Bytes are read as words there, so the compiler must not conclude anything from types.
+/// Guarantees of CUDA that a host compiler does not give by default: no contraction to fused multiply-add. The kernels read bytes
+/// as words, so strict aliasing must be off.
 const OPTIONS: [&str; 9] = [
     "-x",
     "c++",
@@ -30,10 +30,9 @@ const OPTIONS: [&str; 9] = [
     "-Wall",
 ];
 
-/// Compiles the text to a shared object, or finds it compiled by an earlier run.
+/// Compiles the text to a shared object, unless an earlier run has.
 ///
-/// The compiler is `$CXX`, or `c++`. Without one this panics with the way out: a test that cannot compare
-/// must fail.
+/// The compiler is `$CXX`, or `c++`. Without one this panics with instructions: a test that cannot compare must fail.
 pub fn compile(text: &KernelText) -> PathBuf {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
@@ -44,7 +43,7 @@ pub fn compile(text: &KernelText) -> PathBuf {
     if done.exists() {
         return done;
     }
-    // Written apart and renamed, as other tests may want the same kernel at the same time.
+    // Written to a temporary name and renamed, because other tests may compile the same kernel at the same time.
     let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let source = directory.join(format!("{unique}.cu"));
     let object = directory.join(format!("{unique}.so"));
@@ -64,47 +63,47 @@ pub fn compile(text: &KernelText) -> PathBuf {
 }
 
 fn directory() -> PathBuf {
-    // Cargo names a directory for integration tests and benches, but not for examples.
+    // Cargo sets a directory for integration tests and benches, but not for examples.
     let base = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = base.join("feedwater-host-kernels");
     std::fs::create_dir_all(&directory).expect("the target directory can be written");
     directory
 }
 
-/// The launch of a tiled kernel: its blocks and threads, and the shared memory of a block.
+/// Launch of a tiled kernel: its blocks and threads, and the shared memory per block.
 #[derive(Clone, Copy, Debug)]
 pub struct Tiles {
-    /// Tiles side by side.
+    /// Number of tiles side by side.
     pub columns: u32,
-    /// Tiles one below the other.
+    /// Number of tiles one below the other.
     pub rows: u32,
-    /// Threads of a block.
+    /// Threads per block.
     pub threads: u32,
-    /// Shared memory of a block, at most 48 KiB.
+    /// Shared memory per block in bytes, at most 48 KiB.
     pub shared_bytes: u32,
 }
 
 type Launch = unsafe extern "C" fn(*mut *mut c_void, u32, u32, u32, u32, u32, u32);
 
-/// A compiled kernel in this process.
+/// Compiled kernel, loaded into this process.
 pub struct HostKernel {
     library: libloading::Library,
 }
 
 impl HostKernel {
-    /// Compiles and loads.
+    /// Compiles and loads a kernel.
     pub fn new(text: &KernelText) -> Self {
         Self::load(&compile(text))
     }
 
-    /// Loads what [`compile`] gave.
+    /// Loads the result of [`compile`].
     pub fn load(path: &Path) -> Self {
         // SAFETY: the object was compiled from a kernel text, which has no initialisers and no destructors.
         let library = unsafe { libloading::Library::new(path) }.expect("a compiled kernel loads");
         Self { library }
     }
 
-    /// Launches it for `count` samples of `size`, whose parameters begin at `samples`.
+    /// Launches the kernel for `count` samples of `size`, whose parameters begin at `samples`.
     ///
     /// # Safety
     /// The parameters must be those of the kernel's text, and every address in them valid for the launch.
@@ -122,11 +121,11 @@ impl HostKernel {
         let launch = unsafe { self.library.get::<Launch>(b"fused__host\0") };
         let launch = launch.expect("a compiled kernel has the entry");
         let (gx, gy) = (size.width.div_ceil(BLOCK.width), size.height.div_ceil(BLOCK.height));
-        // SAFETY: the four arguments have the kernel's types; the caller answers for the rest.
+        // SAFETY: the four arguments have the kernel's types; the caller guarantees the rest.
         unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, BLOCK.width, BLOCK.height, 1) };
     }
 
-    /// The same with the tiled kernel.
+    /// Launches the tiled kernel.
     ///
     /// # Safety
     /// As [`HostKernel::launch`]; the text must have that kernel.
@@ -145,7 +144,7 @@ impl HostKernel {
         // SAFETY: the entry's signature is the one above; kernels/tile.cu declares it.
         let launch = unsafe { self.library.get::<Launch>(b"tiled__host\0") };
         let launch = launch.expect("a compiled kernel has the entry");
-        // SAFETY: the five arguments have the kernel's types; the caller answers for the rest.
+        // SAFETY: the five arguments have the kernel's types; the caller guarantees the rest.
         unsafe { launch(params.as_mut_ptr(), columns, rows, count as u32, threads, 1, 1) };
     }
 }

@@ -1,5 +1,5 @@
-//! The parity check: for one image and one chain, the reference, the fast path and the kernel text
-//! compiled for the host must give the same bits. Works for any operators, a user's own included.
+//! Parity check: for one image and one chain, the reference, the fast path and the kernel text compiled for the host must give
+//! the same bits. Works for any operators, including custom ones.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -16,29 +16,29 @@ use feedwater::tensor::{DType, Layout, TensorShape};
 
 use super::host_kernel::{HostKernel, Tiles};
 
-/// One comparison.
+/// Comparison of one image and one chain.
 #[derive(Clone)]
 pub struct Case<'a> {
-    /// The chain, first to last.
+    /// Operators of the chain, in order.
     pub operators: &'a [Arc<dyn AnyOperator>],
-    /// How many of the operators run on the host before the kernel does the rest.
+    /// Number of operators that run on the host before the kernel.
     pub on_host: usize,
-    /// The image as it is stored.
+    /// Stored image.
     pub stored: &'a Image<u8>,
-    /// How it stands upright.
+    /// Orientation of the stored image.
     pub orientation: Orientation,
-    /// A decoder reduced the image by this factor after the operators saw its size.
+    /// Reduction by the decoder, after the operators saw the full size.
     pub reduction: u32,
     /// Element type of the tensor.
     pub dtype: DType,
     /// Memory order of the tensor.
     pub layout: Layout,
-    /// The sample's randomness.
+    /// Seed of the sample's random choices.
     pub key: SampleKey,
 }
 
-/// The kernels of a text: a thread per pixel; tiles as a device makes them; small tiles, with so little shared memory that
-/// their columns go in strips, or that the widest do not fit.
+/// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory for one strip
+/// of columns, or for the widest rows.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
@@ -46,20 +46,20 @@ const LAUNCHES: [Option<Tiles>; 4] = [
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
-/// With so much shared memory, pixels lie as they do in a loader's pages: rows begin at multiples of 16 bytes.
+/// Shared memory, in bytes, of the launch whose pixels are stored as in a loader's pages: rows begin at multiples of 16 bytes.
 const PITCHED: u32 = 56 << 10;
 
-/// One operator's share of a sample.
+/// Part of one operator in a sample.
 struct Step {
     params: ParamBytes,
     table: Vec<i32>,
-    /// The window that it gives.
+    /// Output window.
     output: Roi,
     pixels: PixelType,
 }
 
 impl Case<'_> {
-    /// Panics with the case where the three disagree, or where the chain takes no bytes.
+    /// Panics with the case if the three disagree, or if the chain does not accept bytes.
     pub fn check(&self) {
         let (first, mut steps) = self.plan();
         let upright = self.upright();
@@ -93,7 +93,7 @@ impl Case<'_> {
         }
     }
 
-    /// Asks the operators forwards and backwards, as the plan does; gives the window to decode too.
+    /// Plans the operators forwards and backwards, as the loader does; also returns the window to decode.
     fn plan(&self) -> (Roi, Vec<Step>) {
         let stored = self.stored.window().size();
         let decoded = self.orientation.upright_size(stored);
@@ -116,7 +116,7 @@ impl Case<'_> {
             let reduction = if place == 0 { self.reduction } else { 1 };
             let step = &mut steps[place];
             step.output = output;
-            // An operator's table begins where it appends, whatever is there.
+            // An operator's table begins where it appends, whatever precedes it.
             let wanted = Wanted { input: sizes[place], reduction, output };
             let mut table = vec![i32::MIN; 5];
             output = op.demand(&mut step.params, wanted, &mut table);
@@ -140,8 +140,8 @@ impl Case<'_> {
         upright
     }
 
-    /// The image's window and what every operator makes of it by the reference, with which the fast path
-    /// is compared on the way, on exactly that window and on a larger one.
+    /// Returns the image's window and the reference result of every operator. Also compares the fast path, on exactly that window
+    /// and on a larger one.
     fn run(&self, steps: &[Step], upright: &Image<u8>, first: Roi) -> Vec<HostImage> {
         let mut images = vec![HostImage::U8(cut(upright, first))];
         for (place, (op, step)) in self.operators.iter().zip(steps).enumerate() {
@@ -173,7 +173,7 @@ impl Case<'_> {
         out.to_vec()
     }
 
-    /// Two samples in one launch, which differ in nothing but where they are stored.
+    /// Launches two samples that differ only in how they are stored.
     fn launch(
         &self,
         text: &KernelText,
@@ -188,7 +188,7 @@ impl Case<'_> {
         let mut samples = vec![0u64; 2 * text.sample_bytes.div_ceil(8)];
         let samples = bytemuck::cast_slice_mut::<_, u8>(&mut samples);
 
-        // Rows in memory are farther apart than they are long.
+        // Gap between rows in memory.
         const GAP: usize = 5;
         let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
         let window = leaf.window();
@@ -230,7 +230,7 @@ impl Case<'_> {
         match tiles {
             // SAFETY: the parameters were just written for this text; pixels, tables and tensors outlive the call.
             None => unsafe { kernel.launch(samples, 2, size) },
-            // SAFETY: as above; the text has that kernel, or no tiles would be given.
+            // SAFETY: as above; the text has the tiled kernel if tiles are given.
             Some(tiles) => unsafe { kernel.launch_tiled(samples, 2, size, tiles) },
         }
         let tensors = bytemuck::cast_slice::<_, u8>(&tensors);
@@ -262,7 +262,7 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows that begin `pitch` bytes apart. They end where a page ends, and whoever reads the next one dies.
+/// Rows that begin `pitch` bytes apart. They end at a page boundary, and reading beyond it crashes.
 fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
     let window = image.window();
     let mut rows = Guarded::new(pitch as usize * window.height as usize);
@@ -272,7 +272,7 @@ fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
     rows
 }
 
-/// Bytes before a page that cannot be read. Where their number is a multiple of 16, so is their address.
+/// Bytes before an unreadable page. If their number is a multiple of 16, so is their address.
 struct Guarded {
     mapping: *mut u8,
     mapped: usize,
@@ -285,7 +285,7 @@ impl Guarded {
         let mapped = len.next_multiple_of(PAGE) + PAGE;
         let (access, kind) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a new mapping, which nothing else knows of.
+        // SAFETY: a new mapping without other users.
         let mapping = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, kind, -1, 0) };
         assert_ne!(mapping, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
         let mapping = mapping.cast::<u8>();
@@ -297,19 +297,19 @@ impl Guarded {
     }
 
     fn as_ptr(&self) -> *const u8 {
-        // SAFETY: within the mapping, whose readable part is at least that long.
+        // SAFETY: within the mapping, whose readable part is at least this long.
         unsafe { self.mapping.add(self.mapped - self.len) }
     }
 
     fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the readable part's end; the mapping is this value's alone.
+        // SAFETY: the end of the readable part; this value owns the mapping.
         unsafe { std::slice::from_raw_parts_mut(self.as_ptr().cast_mut(), self.len) }
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, with a page more, and unmapped once.
+        // SAFETY: mapped by `new`, with one more page, and unmapped once.
         unsafe { libc::munmap(self.mapping.cast(), self.mapped + 4096) };
     }
 }
