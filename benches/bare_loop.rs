@@ -170,7 +170,7 @@ impl Clocks {
 fn processor_seconds() -> f64 {
     /// `USER_HZ`, the unit of the times in `/proc`.
     const TICKS_PER_SECOND: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").expect("Linux tells a process its times");
+    let text = std::fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     // The program's name, in parentheses, may contain spaces; after it user time is field 12 and system time 13.
     let (_, fields) = text.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
@@ -202,7 +202,7 @@ impl Set {
     }
 
     fn builder(&self, prescale: bool) -> LoaderBuilder {
-        let source = Directory::open(&self.dir).expect("the set is there");
+        let source = Directory::open(&self.dir).expect("the set exists");
         Loader::builder(source, common::training())
             .device(DeviceChoice::Cpu)
             .batch(self.batch)
@@ -213,20 +213,20 @@ impl Set {
 
     fn loader(&self, first_epoch: u32, prescale: bool) -> Rate {
         let builder = self.builder(prescale).start_epoch(first_epoch).epochs(Some(self.epochs));
-        let loader = builder.build().expect("the settings can be");
+        let loader = builder.build().expect("the settings are valid");
         let clocks = Clocks::start();
         let mut images = 0;
         for _ in 0..self.epochs {
             for batch in &loader {
-                images += batch.expect("the images are sound").len();
+                images += batch.expect("the images are intact").len();
             }
         }
         clocks.rate(images)
     }
 
     fn bare_loop(&self, first_epoch: u32) -> Rate {
-        let source = Directory::open(&self.dir).expect("the set is there");
-        let plan = self.builder(false).plan().expect("the settings can be");
+        let source = Directory::open(&self.dir).expect("the set exists");
+        let plan = self.builder(false).plan().expect("the settings are valid");
         let jobs: Vec<Job> = (first_epoch..first_epoch + self.epochs)
             .flat_map(|epoch| (0..source.len()).map(move |index| (epoch, index)))
             .map(|(epoch, index)| Job::new(source.path(index), &plan, epoch, index))
@@ -257,8 +257,8 @@ struct Job {
 
 impl Job {
     fn new(path: PathBuf, plan: &Plan, epoch: u32, index: u64) -> Self {
-        let bytes = std::fs::read(&path).expect("the set is there");
-        let header = Header::parse(&bytes).expect("the images are sound");
+        let bytes = std::fs::read(&path).expect("the set exists");
+        let header = Header::parse(&bytes).expect("the images are intact");
         let mut sample = SamplePlan::default();
         let key = SampleKey { seed: SEED, epoch, index };
         plan.sample(key, &header, &mut sample).expect("the images are of ordinary size");
@@ -338,8 +338,8 @@ impl Bare {
 
 fn read(path: &Path, into: &mut Vec<u8>) {
     into.clear();
-    let mut file = File::open(path).expect("the set is there");
-    file.read_to_end(into).expect("the set is there");
+    let mut file = File::open(path).expect("the set exists");
+    file.read_to_end(into).expect("the set exists");
 }
 
 /// Expands pixels to red, green, blue, and an unused byte.

@@ -4,7 +4,7 @@
 //! cargo bench --bench cache -- [--images 512] [--rounds 3] [--threads 2] [--megabytes 40] [--json]
 //! ```
 //!
-//! Each case is a process of its own: an epoch that fills the cache, then two that are timed together. The images come from files
+//! Each case runs in its own process: an epoch that fills the cache, then two that are timed together. The images come from files
 //! in the page cache, or from the same files behind a simulated disk that does one read at a time with a fixed rate. The
 //! simulated disk stands for any source that is slower than decoding, not for the behaviour of a real disk. Cases with half of
 //! the set in the cache test the memory: resident bytes against the footprint.
@@ -133,7 +133,7 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     let (encoded, decoded) = (files_bytes(&dir), arguments.images * 3 * 500 * 375);
     // A little more than the set, for the table and block padding.
     let all = |bytes: u64| Some(bytes + bytes / 16 + (1 << 20));
-    let folder = Directory::open(&dir).expect("the set is there");
+    let folder = Directory::open(&dir).expect("the set exists");
     let folder: Arc<dyn Source> = match source {
         "slow disk" => Arc::new(SlowDisk::new(folder, arguments.megabytes)),
         _ => Arc::new(folder),
@@ -153,12 +153,15 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         "decoded, presize 256" => builder.cache_decoded(all(decoded)).presize(Some(256)),
         _ => builder,
     };
-    let loader = builder.build().expect("the settings can be");
+    let loader = builder.build().expect("the settings are valid");
     let epochs = |count: u32| {
         let begin = Instant::now();
         let mut images = 0;
         for _ in 0..count {
-            images += (&loader).into_iter().map(|it| it.expect("it is sound").len()).sum::<usize>();
+            images += (&loader)
+                .into_iter()
+                .map(|it| it.expect("the sample is intact").len())
+                .sum::<usize>();
         }
         images as f64 / begin.elapsed().as_secs_f64()
     };
@@ -221,7 +224,7 @@ impl Source for SlowDisk {
 
 /// Bytes of all files below a directory.
 fn files_bytes(dir: &Path) -> u64 {
-    let entries = fs::read_dir(dir).expect("the set is there").filter_map(Result::ok);
+    let entries = fs::read_dir(dir).expect("the set exists").filter_map(Result::ok);
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     let bytes = |path: &PathBuf| match path.is_dir() {
         true => files_bytes(path),
@@ -232,7 +235,7 @@ fn files_bytes(dir: &Path) -> u64 {
 
 /// A row of `/proc/self/status`, in bytes.
 fn status(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("Linux tells a process its memory");
+    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024

@@ -103,7 +103,7 @@ fn host(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let index = number % images;
                 number += 1;
-                source.read(index, &mut page, u64::MAX).expect("the file is there");
+                source.read(index, &mut page, u64::MAX).expect("the file exists");
                 let header = Header::parse(page.bytes()).expect("it is an image");
                 header.verify(page.bytes()).expect("it is whole");
                 let key = SampleKey { seed: 1, epoch: number as u32, index };
@@ -150,8 +150,8 @@ fn png(size: Size) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, size.width, size.height);
     encoder.set_color(png::ColorType::Rgb);
-    let mut writer = encoder.write_header().expect("memory takes any header");
+    let mut writer = encoder.write_header().expect("writing to memory succeeds");
     writer.write_image_data(&pixels(size)).expect("the pixels fill the size");
-    writer.finish().expect("memory takes any end");
+    writer.finish().expect("writing to memory succeeds");
     bytes
 }

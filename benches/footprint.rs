@@ -1,4 +1,4 @@
-//! Predicted and actual memory, and the time to the first batch; each case is a process of its own.
+//! Predicted and actual memory, and the time to the first batch; each case runs in its own process.
 //!
 //! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1 to 4
 //! batches prefetched, and four sets of images. The memory bars always fail the bench, the bar for the time only with `--check`.
@@ -270,7 +270,8 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
                     report.met &= is_kept;
                     [of("predicted"), of("peak")].map(mib)
                 });
-                let free = |at: usize| found["free"][at].as_i64().expect("free bytes are told");
+                let free =
+                    |at: usize| found["free"][at].as_i64().expect("the free bytes are reported");
                 let [first, second] = [free(0) - free(1), free(1) - free(2)];
                 report.met &= second <= 0;
                 let [driver, grown, again] = [
@@ -345,14 +346,14 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
 /// Plan for the hypothetical machine.
 fn absent(set: &Path, batch: usize, prefetch: usize) -> Plan {
     let builder = builder(set, batch, prefetch).device(DeviceChoice::Gpu(0));
-    builder.workers(ABSENT_WORKERS).plan().expect("the settings can be")
+    builder.workers(ABSENT_WORKERS).plan().expect("the settings are valid")
 }
 
 fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
     let source: Arc<dyn Source> = if set.is_dir() {
-        Arc::new(Directory::open(set).expect("the set is there"))
+        Arc::new(Directory::open(set).expect("the set exists"))
     } else {
-        Arc::new(FileList::open(set).expect("the list is there"))
+        Arc::new(FileList::open(set).expect("the list exists"))
     };
     LoaderBuilder::new(source, common::training())
         .batch(batch)
@@ -373,7 +374,7 @@ fn first_batch(arguments: &Arguments, on: On) -> f64 {
         let begin = Instant::now();
         let mut child = case.start();
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let line = lines.next().expect("a case tells its first batch").expect("it is text");
+        let line = lines.next().expect("a case reports its first batch").expect("it is text");
         let seconds = begin.elapsed().as_secs_f64();
         assert_eq!(line, FIRST_BATCH);
         child.kill().and_then(|()| child.wait()).expect("the case can be ended");
@@ -432,14 +433,14 @@ fn run_case(arguments: &Arguments, set: &Path) {
         .decode(decode)
         .epochs(Some(epochs))
         .build()
-        .expect("the settings can be");
-    let free = || device.iter().map(|it| it.memory_bytes().expect("the device is there").0);
+        .expect("the settings are valid");
+    let free = || device.iter().map(|it| it.memory_bytes().expect("the device is available").0);
     let mut free_bytes: Vec<u64> = free().collect();
     let mut after_epoch = Vec::new();
     let mut first = true;
     for _ in 0..epochs {
         for batch in &loader {
-            batch.expect("the images are sound");
+            batch.expect("the images are intact");
             if std::mem::take(&mut first) {
                 println!("{FIRST_BATCH}");
                 std::io::stdout().flush().expect("the parent listens");
@@ -464,7 +465,7 @@ fn run_case(arguments: &Arguments, set: &Path) {
 
 /// A row of `/proc/self/status`, in bytes.
 fn status(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("Linux tells a process its memory");
+    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024

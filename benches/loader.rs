@@ -50,7 +50,7 @@ fn epochs_of(
     prescale: bool,
     epochs: u64,
 ) -> Duration {
-    let source = Directory::open(dir).expect("the set is there");
+    let source = Directory::open(dir).expect("the set exists");
     let loader = Loader::builder(source, chain.clone())
         .device(DeviceChoice::Cpu)
         .batch(64)
@@ -59,11 +59,11 @@ fn epochs_of(
         .prescale(prescale)
         .epochs(Some(epochs as u32))
         .build()
-        .expect("the settings can be");
+        .expect("the settings are valid");
     let begin = Instant::now();
     for _ in 0..epochs {
         for batch in &loader {
-            batch.expect("the images are sound");
+            batch.expect("the images are intact");
         }
     }
     begin.elapsed()

@@ -26,12 +26,12 @@ fn main() {
     calls();
     let dir = common::set(IMAGES, common::SIZES[0]);
     let photographs = || {
-        let source = Directory::open(&dir).expect("the set is there");
+        let source = Directory::open(&dir).expect("the set exists");
         Loader::builder(source, common::training())
     };
     set("photographs of 500x375", photographs, 375.0 / 2.0, 1, Some(BAR));
     let raw = || {
-        let source = Memory::new(tiny()).expect("the samples are sound");
+        let source = Memory::new(tiny()).expect("the samples are intact");
         Loader::builder(source, Chain::new().then(Crop { x: 0, y: 0, width: 32, height: 32 }))
     };
     set("raw samples of 32x32", raw, 0.0, 50, None);
@@ -151,11 +151,11 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
             .trace(trace)
             .epochs(Some(epochs + 1))
             .build()
-            .expect("the settings can be");
+            .expect("the settings are valid");
         let mut warm = None;
         for _ in 0..=epochs {
             for batch in &loader {
-                batch.expect("the samples are sound");
+                batch.expect("the samples are intact");
             }
             warm.get_or_insert_with(|| (loader.measured(), processor_seconds()));
         }

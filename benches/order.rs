@@ -111,19 +111,19 @@ fn builder(window: Option<u64>) -> LoaderBuilder {
 }
 
 fn state(window: Option<u64>) -> LoaderState {
-    builder(window).build().expect("the loader is right").state()
+    builder(window).build().expect("the loader is valid").state()
 }
 
 fn first_batch(builder: LoaderBuilder) {
-    let loader = builder.build().expect("the loader is right");
+    let loader = builder.build().expect("the loader is valid");
     let batch = loader.into_iter().next().expect("there are batches");
-    black_box(batch.expect("every image is good").len());
+    black_box(batch.expect("every image is intact").len());
 }
 
 /// Runs `work` and prints a row of the table.
 fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
     // Resets the peak (proc(5)).
-    fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process reset its own peak");
+    fs::write("/proc/self/clear_refs", "5").expect("a process can reset its own peak");
     let before = kibibytes("VmRSS");
     let (begin, worked) = (Instant::now(), processor_seconds());
     work();
@@ -134,14 +134,14 @@ fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
 
 /// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths of a second (proc(5)).
 fn processor_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|it| it.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
 fn kibibytes(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
     number.expect("a number of kB")

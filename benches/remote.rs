@@ -211,11 +211,11 @@ fn loader(connections: usize) -> f64 {
 
 fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
     // Each settings change creates a new client, without open connections.
-    storage::configure(&StorageSettings::default()).expect("settings that can be");
+    storage::configure(&StorageSettings::default()).expect("valid settings");
     let settings = StorageSettings { connections, ..Default::default() };
     let settings = StorageSettings { retries: settings.retries + 1, ..settings };
-    storage::configure(&settings).expect("settings that can be");
-    let source = Directory::open(format!("s3://{BUCKET}")).expect("the bucket is there");
+    storage::configure(&settings).expect("valid settings");
+    let source = Directory::open(format!("s3://{BUCKET}")).expect("the bucket exists");
     let settings = feedwater::plan::Settings { storage: settings, ..Default::default() };
     let loader = Loader::builder(source, Chain::new().then(Resize::to(32, 32)))
         .settings(settings)
@@ -226,7 +226,7 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
     // The plan inspects a few images one by one before the threads start.
-    loader.build().expect("a loader that can be")
+    loader.build().expect("a valid loader")
 }
 
 /// Starts a proxy that delays data from clients, one whole request at a time, but not data from the server.
@@ -260,7 +260,7 @@ fn proxy(server: SocketAddr) -> SocketAddr {
 }
 
 fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(server).expect("the server is there");
+    let stream = TcpStream::connect(server).expect("the server accepts connections");
     stream.set_nodelay(true).expect("a socket");
     stream
 }

@@ -5,7 +5,7 @@
 //! cargo bench --bench scale -- [--formats tfrecord,recordio,webdataset,list,directory] [--cache DIR] [--samples 10000000]
 //! ```
 //!
-//! Each row is a process of its own and is measured once. It shows seconds of wall time, seconds of processor time (in steps of
+//! Each row runs in its own process and is measured once. It shows seconds of wall time, seconds of processor time (in steps of
 //! 0.01 s, mostly independent of other load), and the peak memory that it added (from the kernel), without the memory that the
 //! source reports. The files are in the page cache; rows "from the disk" start with tables that are not. Sets are created once
 //! and cached: about 4 GB, and ten million names.
@@ -135,10 +135,10 @@ fn case(what: &str, source: &str) -> Value {
 fn run(what: &str, source: &str) -> Value {
     let text = format!("[source]\n{source}\n");
     // Resets the peak (proc(5)).
-    fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process reset its own peak");
+    fs::write("/proc/self/clear_refs", "5").expect("a process can reset its own peak");
     let before = kibibytes("VmRSS");
     let begin = Instant::now();
-    let pipeline = Pipeline::from_toml(&text, "").expect("the settings are right");
+    let pipeline = Pipeline::from_toml(&text, "").expect("the settings are valid");
     let source = pipeline.source.open().unwrap_or_else(|error| panic!("{error}"));
     let open = begin.elapsed().as_secs_f64();
     let (samples, held) = (source.len(), source.memory_bytes());
@@ -164,7 +164,7 @@ fn start(source: &dyn Source) {
     let settings = LoaderSettings { batch: 256, shuffle: true, seed: 1, ..Default::default() };
     let shard = Shard { rank: RANK, world: WORLD, from: "settings" };
     let order = Order::new(source.len(), &settings, &shard, &source.file_ends());
-    let order = order.expect("the settings are right").begin_at(3, source.len() / 2 + 12_345);
+    let order = order.expect("the settings are valid").begin_at(3, source.len() / 2 + 12_345);
     let epoch = order.epoch(3);
     let indices = (0..FIRST).map(|number| epoch.at(number / 256, (number % 256) as usize).index);
     let indices: Vec<u64> = indices.collect();
@@ -190,21 +190,21 @@ fn first_batch(source: Arc<dyn Source>) {
     let chain = Chain::new().then(CenterCrop { width: 1, height: 1 });
     let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     let loader = builder.shuffle(true).seed(1).shard(RANK, WORLD).resume(state).build();
-    let batch = loader.expect("the loader is right").into_iter().next().expect("there are batches");
-    black_box(batch.expect("every image is good").len());
+    let batch = loader.expect("the loader is valid").into_iter().next().expect("there are batches");
+    black_box(batch.expect("every image is intact").len());
 }
 
 /// Paths of the tables beside the files of a set.
 fn tables(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the set is there");
+    let entries = fs::read_dir(folder).expect("the set exists");
     let paths = entries.map(|entry| entry.expect("the set can be listed").path());
     paths.filter(|path| path.extension().is_some_and(|it| it == "feedwater1")).collect()
 }
 
 /// Removes a file from the page cache.
 fn evict(path: &Path) {
-    let file = fs::File::open(path).expect("the table is there");
-    file.sync_all().expect("the disk takes it");
+    let file = fs::File::open(path).expect("the table exists");
+    file.sync_all().expect("the table can be synced");
     let input = format!("if={}", path.display());
     let done =
         Command::new("dd").args([&input, "iflag=nocache", "count=0", "status=none"]).status();
@@ -213,14 +213,14 @@ fn evict(path: &Path) {
 
 /// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths of a second (proc(5)).
 fn processor_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|it| it.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
 fn kibibytes(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
     number.expect("a number of kB")

@@ -120,7 +120,7 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     for _ in 0..rounds {
         for ((workers, prefetch), rates) in &mut fixed {
             let loader = builder(case).workers(*workers).prefetch(*prefetch).build();
-            let loader = loader.expect("the settings can be");
+            let loader = loader.expect("the settings are valid");
             epochs(&loader, case, 0.2, |_| false);
             rates.push(epochs(&loader, case, seconds, |_| false));
         }
@@ -136,11 +136,11 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
         let loader = builder(case).workers(workers).prefetch(prefetch).build();
-        let loader = loader.expect("the settings can be");
+        let loader = loader.expect("the settings are valid");
         epochs(&loader, case, 0.2, |_| false);
         again.push(epochs(&loader, case, seconds, |_| false));
         let loader = builder(case).auto_workers().auto_prefetch().build();
-        let loader = loader.expect("the settings can be");
+        let loader = loader.expect("the settings are valid");
         epochs(&loader, case, 60.0, Loader::is_settled);
         chosen.push(epochs(&loader, case, seconds, |_| false));
         choice = loader.choice().to_string();
@@ -155,7 +155,7 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
 
 fn builder(case: &Case) -> LoaderBuilder {
     let dir = common::set(IMAGES, common::SIZES[0]);
-    let source = Late(Directory::open(&dir).expect("the set is there"), case.read);
+    let source = Late(Directory::open(&dir).expect("the set exists"), case.read);
     let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
     builder.batch(BATCH).shuffle(true)
 }
@@ -171,7 +171,7 @@ fn epochs(loader: &Loader, case: &Case, seconds: f64, enough: impl Fn(&Loader) -
     let (begin, mut images) = (Instant::now(), 0);
     loop {
         for batch in loader {
-            images += batch.expect("the images are sound").len();
+            images += batch.expect("the images are intact").len();
             match case.step {
                 Step::Nothing => {}
                 Step::Sleeps(time) => thread::sleep(time),

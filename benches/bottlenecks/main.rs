@@ -106,7 +106,7 @@ fn main() {
             let text = serde_json::to_string(&saved).expect("JSON is text");
             let name = case.name.replace(", ", "-").replace(' ', "-");
             let path = folder.join(format!("{name}.json"));
-            std::fs::write(path, text + "\n").expect("the folder can be written");
+            std::fs::write(path, text + "\n").expect("the folder is writable");
         }
         all.push(line);
     }
@@ -200,7 +200,7 @@ impl Consumer<'_> {
     /// Runs an epoch, or the part before `end`.
     fn epoch(&mut self, end: Option<Instant>) {
         for batch in self.loader {
-            let batch = batch.expect("every sample can be used");
+            let batch = batch.expect("every sample is usable");
             (self.case.step)(self.batch, batch.len());
             if let Some(callback) = self.case.callback {
                 let _span = self.loader.span("metrics");

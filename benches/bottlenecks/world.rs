@@ -82,7 +82,7 @@ impl World {
         let read = |file| fs::read(file).expect("the set is complete");
         let images: Vec<Vec<u8>> = files.iter().map(read).collect();
         let samples = (0..self.images).map(|index| (images[(index % 16) as usize].clone(), 0));
-        let memory = Memory::new(samples.collect()).expect("there are samples");
+        let memory = Memory::new(samples.collect()).expect("there is at least one sample");
         let channels = match self.disk {
             Disk::Channels(channels, _) => vec![Instant::now(); channels],
             _ => Vec::new(),
@@ -102,7 +102,7 @@ impl World {
         settings.cache.encoded = setting.encoded;
         settings.cache.decoded = setting.decoded;
         let builder = LoaderBuilder::new(Arc::new(self.source()), chain).settings(settings);
-        builder.device(DeviceChoice::Cpu).build().expect("the case is a loader")
+        builder.device(DeviceChoice::Cpu).build().expect("the settings are valid")
     }
 }
 
@@ -132,7 +132,7 @@ impl Source for Slow {
             Disk::Latency(time) => thread::sleep(time(index)),
             Disk::Channels(_, time) => {
                 let mut free_at = self.free_at.lock().expect("no reader panics");
-                let first = free_at.iter_mut().min().expect("there is a channel");
+                let first = free_at.iter_mut().min().expect("there is at least one channel");
                 let served = (*first).max(Instant::now()) + time;
                 *first = served;
                 drop(free_at);

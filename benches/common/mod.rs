@@ -19,7 +19,7 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     let settings = synth::Settings { images, width, height, ..Default::default() };
     if synth::complete(&dir, &settings).is_none() {
         eprintln!("making {images} images of {width}x{height} in {}", dir.display());
-        synth::write(&dir, &settings, |_| ()).expect("the target directory can be written");
+        synth::write(&dir, &settings, |_| ()).expect("the target directory is writable");
     }
     for index in 0..images {
         fs::read(dir.join(settings.file(index))).expect("the set is complete");
@@ -31,7 +31,7 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
 pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let lines = images.iter().map(|image| format!("{}\t0\n", image.display()));
-    fs::write(&file, lines.collect::<String>()).expect("the target directory can be written");
+    fs::write(&file, lines.collect::<String>()).expect("the target directory is writable");
     file
 }
 

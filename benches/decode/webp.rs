@@ -59,13 +59,15 @@ fn compare(name: &str, size: Size, file: &[u8]) {
         let row = &mut |_: u32, row: &[u8]| {
             black_box(row);
         };
-        decoder.decode(black_box(file), &header, size.window(), 1, row).expect("the file is sound");
+        decoder
+            .decode(black_box(file), &header, size.window(), 1, row)
+            .expect("the file is intact");
     };
     let mut buffer = vec![0; 3 * size.pixels() as usize];
     let mut image_webp = || {
         let mut decoder =
-            WebPDecoder::new(Cursor::new(black_box(file))).expect("the file is sound");
-        decoder.read_image(black_box(&mut buffer)).expect("the file is sound");
+            WebPDecoder::new(Cursor::new(black_box(file))).expect("the file is intact");
+        decoder.read_image(black_box(&mut buffer)).expect("the file is intact");
     };
     let images = (ROUND_PIXELS / size.pixels()).max(1);
     let of = |decode: &mut dyn FnMut()| {

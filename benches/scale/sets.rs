@@ -23,8 +23,8 @@ pub fn make(format: &str, folder: &Path, samples: u64) -> String {
     if !complete.exists() {
         eprintln!("making {}", folder.display());
         let _ = fs::remove_dir_all(folder);
-        write(format, folder, samples).expect("the set can be written");
-        File::create(complete).expect("the set can be written");
+        write(format, folder, samples).expect("the set is writable");
+        File::create(complete).expect("the set is writable");
     }
     let path = if format == "list" { folder.join("list.txt") } else { folder.into() };
     format!("{format} = {:?}", path.display().to_string())

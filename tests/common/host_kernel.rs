@@ -47,7 +47,7 @@ pub fn compile(text: &KernelText) -> PathBuf {
     let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
     let source = directory.join(format!("{unique}.cu"));
     let object = directory.join(format!("{unique}.so"));
-    std::fs::write(&source, &text.source).expect("the target directory can be written");
+    std::fs::write(&source, &text.source).expect("the target directory is writable");
     let output = Command::new(&compiler).args(OPTIONS).arg(&source).arg("-o").arg(&object).output();
     let Output { status, stderr, .. } = output.unwrap_or_else(|error| {
         panic!(
@@ -57,8 +57,8 @@ pub fn compile(text: &KernelText) -> PathBuf {
     });
     let log = String::from_utf8_lossy(&stderr);
     assert!(status.success() && log.is_empty(), "{compiler} on {}:\n{log}", text.name);
-    std::fs::rename(&object, &done).expect("the target directory can be written");
-    std::fs::remove_file(&source).expect("the target directory can be written");
+    std::fs::rename(&object, &done).expect("the target directory is writable");
+    std::fs::remove_file(&source).expect("the target directory is writable");
     done
 }
 
@@ -66,7 +66,7 @@ fn directory() -> PathBuf {
     // Cargo sets a directory for integration tests and benches, but not for examples.
     let base = option_env!("CARGO_TARGET_TMPDIR").map_or_else(std::env::temp_dir, PathBuf::from);
     let directory = base.join("feedwater-host-kernels");
-    std::fs::create_dir_all(&directory).expect("the target directory can be written");
+    std::fs::create_dir_all(&directory).expect("the target directory is writable");
     directory
 }
 

@@ -64,7 +64,7 @@ impl Case<'_> {
         let (first, mut steps) = self.plan();
         let upright = self.upright();
         let images = self.run(&steps, &upright, first);
-        let last = images.last().expect("the image itself is there");
+        let last = images.last().expect("the first image exists");
         let expected = self.store(last);
         let size = last.window().size();
 

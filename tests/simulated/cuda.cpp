@@ -1,14 +1,14 @@
 // A simulated CUDA driver: a test double for the API and the order of events, never for speed.
 //
 // Streams are queues whose operations run later: when the host waits for them, or when the scheduler selects them. A missing wait
-// therefore causes a wrong result. With `lazy` operations run as late as possible; with `eager` immediately; with `random` any stream
-// may run ahead after any call, depending on a seed.
+// therefore causes a wrong result. With `lazy` operations run as late as possible; with `eager` immediately; with `random` any
+// stream may run ahead after any call, depending on a seed.
 //
-// Each stream has its own clock, which events with time stamps record (machine.h). Such events are only for measuring: waiting for
-// one is a misuse.
+// Each stream has its own clock, which events with time stamps record (machine.h). Such events are only for measuring: waiting
+// for one is a misuse.
 //
-// "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared objects from the simulated
-// compiler (nvrtc.cpp). Every call is counted and can be made to fail.
+// "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared objects from the
+// simulated compiler (nvrtc.cpp). Every call is counted and can be made to fail.
 #include "machine.h"
 
 #define ENTER(name)                                            \
@@ -468,8 +468,8 @@ API void sim_counts(SimCounts* out) {
     *out = told();
 }
 
-// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and SIM_COUNTS names a file for the counters when the
-// process ends.
+// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and SIM_COUNTS names a file for the counters when
+// the process ends.
 static struct Environment {
     Environment() {
         char name[64];

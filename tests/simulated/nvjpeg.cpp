@@ -3,15 +3,15 @@
 //
 // Pixels come from the test's decoder, or from a pattern. Data move as in nvJPEG, so touching a buffer too early causes a wrong
 // image:
-// * HYBRID: the host phase puts the pixels into the page-locked buffer, the transfer copies it to the device buffer in stream order,
-//   and the device phase writes the destination.
-// * GPU_HYBRID: the transfer copies the file to the device buffer, in stream order if the file is in page-locked memory; the device
-//   phase decodes the content of the device buffer at that time.
+// * HYBRID: the host phase puts the pixels into the page-locked buffer, the transfer copies it to the device buffer in stream
+//   order, and the device phase writes the destination.
+// * GPU_HYBRID: the transfer copies the file to the device buffer, in stream order if the file is in page-locked memory; the
+//   device phase decodes the content of the device buffer at that time.
 // * HARDWARE: like the engines of Hopper, decodes and writes the destination during the call, regardless of the stream; with
 //   sim_nvjpeg_set_hopper(0), in stream order.
 //
-// It has known bugs of the real library: a state whose image failed returns the pixels of the previous image; a bitstream that did
-// not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly; with
+// It has known bugs of the real library: a state whose image failed returns the pixels of the previous image; a bitstream that
+// did not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly; with
 // sim_nvjpeg_set_lenient(1) decoding on the device does not report a broken file, and returns the pixels that it has. Destroying
 // objects that the device still uses, and calls that would crash the real library, are counted as misuse.
 #define SIM_NVJPEG
