@@ -1,5 +1,5 @@
-// A simulated NVML: one device on the bus, with readings that a test sets. Every call is counted and can be made to fail, like the
-// driver's. Readings that are not set are unsupported.
+// A simulated NVML: one device on the bus, with readings that a test sets. Every call is counted and can be made to fail, like
+// the driver's. Readings that are not set are unsupported.
 #define SIM_NVJPEG
 #include "simulated.h"
 

@@ -108,12 +108,12 @@ const HUGE: f64 = 24.0;
 /// Finds the bottleneck of a model, in this order:
 ///
 /// 1. The consumer, if it hardly ever waits. If the named parts of its steps take a large share of the time, the batches are too
-/// small.
+///    small.
 /// 2. Contention, if removing it speeds up the pipeline more than any other change here.
 /// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other change here.
 /// 4. Too small batches, if handing them over and the named parts of the consumer's steps take a large share of the time.
 /// 5. The part with the smallest capacity bound, if the throughput is close to that bound. For workers and processors, the stage
-/// that takes most of their time.
+///    that takes most of their time.
 /// 6. Otherwise the ring or variance: the ring, if a longer one would help even without variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;

@@ -66,7 +66,7 @@ struct Simulation<'a> {
     idle: VecDeque<u32>,
     /// Workers that wait for a page.
     for_page: VecDeque<u32>,
-    /// Workers that wait for the first place of a batch.
+    /// Workers that wait for the first sample of a batch.
     for_slot: VecDeque<u32>,
     free_pages: u32,
     free_slots: u32,

@@ -10,7 +10,7 @@ mod device;
 mod processor;
 mod stage;
 
-/// Measurements of a loader over a period, with its settings. Times are in seconds.
+/// Measurements of a loader over a period of time, with its settings. Times are in seconds.
 ///
 /// Counts, shares and means cover this period. Maxima (memory, [`Latency::max`]) and the example images cover the time since the
 /// loader was built.
