@@ -72,7 +72,7 @@ pub enum Disk {
     /// Number of concurrent reads, and the time of each. As on a real disk, the time of a channel does not depend on when threads
     /// wake up: a waiting read starts as soon as the channel is free.
     Channels(usize, Duration),
-    /// Delay of the first worker's reads by this factor.
+    /// Delay of each read, and the factor by which the first worker's reads are slower.
     Straggler(Duration, u32),
 }
 

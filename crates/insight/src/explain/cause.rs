@@ -102,7 +102,7 @@ const CONTENDED: f64 = 1.25;
 const NEAR: f64 = 0.95;
 /// Share of the time spent on fixed costs per batch from which batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
-/// Ratio of decoded to output pixels from which images are huge.
+/// Ratio of image to output pixels from which images are huge.
 const HUGE: f64 = 24.0;
 
 /// Finds the bottleneck of a model, in this order:

@@ -203,8 +203,8 @@ impl ReadScaling {
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
         let most = self.rates.iter().map(|it| it.1).fold(alone, f64::max);
-        // If the last doubling of threads still gained much, the storage is not saturated. Otherwise it serves as many reads at a
-        // time as its largest rate exceeds that of one thread.
+        // If the last doubling of threads still gained much, the storage is not saturated. Otherwise the number of reads that it
+        // serves at a time is its largest rate divided by that of one thread.
         if let [.., (few, before), (many, after)] = self.rates.as_slice() {
             let threads = f64::from(*many) / f64::from(*few);
             if after / before > 0.5 * (1.0 + threads) {
