@@ -200,7 +200,7 @@ impl Straggling {
 fn who(rank: u64, slow: usize) -> String {
     match slow {
         1 => format!("rank {rank} is the slowest"),
-        _ => format!("rank {rank} is the slowest of {slow} that are slow"),
+        _ => format!("rank {rank} is the slowest of {slow} slow ranks"),
     }
 }
 
