@@ -1,14 +1,13 @@
-//! The loader against a bare loop, in one run: does being exact, ordered and bounded cost speed?
+//! The loader against a bare loop, in one run: do exactness, order and bounded memory cost speed?
 //!
-//! `cargo bench --bench bare_loop`. The bare loop is what one would write without a loader and without asking for
-//! Pillow's bits: threads that read a file, decode the crop's window with libjpeg-turbo, resize it with
-//! `fast_image_resize` (u8x4, SIMD), mirror and normalize into a batch of their own. It has the same number of
-//! threads, the same images, the same windows and mirrorings, and an advantage: headers are parsed and windows
-//! drawn before the clock starts. Both sides take their memory before the clock starts.
+//! `cargo bench --bench bare_loop`. The bare loop is the code that one would write without a loader and without Pillow's exact
+//! results: threads that read a file, decode the crop's window with libjpeg-turbo, resize it with `fast_image_resize` (u8x4,
+//! SIMD), mirror and normalize into a batch of their own. It has the same number of threads, the same images, windows and
+//! mirrorings, and an advantage: headers are parsed and windows drawn before the clock starts. Both sides allocate before the
+//! clock starts.
 //!
-//! Rounds alternate; what counts is the median of each round's ratio. On a machine that does other things too,
-//! images per second of processor time say what images per second of wall time cannot: they count the work and
-//! not the waiting.
+//! Rounds alternate, and the median of their ratios counts. On a machine with other load, images per second of processor time are
+//! more reliable than images per second of wall time: they exclude waiting.
 
 mod common;
 
@@ -32,9 +31,9 @@ use feedwater::random::SampleKey;
 use feedwater::source::{Directory, Source};
 use serde_json::{Value, json};
 
-/// What the loader must reach of the bare loop's rate.
+/// Smallest ratio of the loader to the bare loop.
 const LOADER_BAR: f64 = 0.95;
-/// What `decode.prescale` must gain on large images.
+/// Smallest gain of `decode.prescale` on large images.
 const PRESCALE_BAR: f64 = 1.2;
 
 const SEED: u64 = 1;
@@ -42,24 +41,24 @@ const SIDE: usize = 224;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Threads of either side
+    /// Threads of each side
     #[arg(long, default_value_t = common::cores())]
     threads: usize,
-    /// Rounds of each size
+    /// Rounds per size
     #[arg(long, default_value_t = 7)]
     rounds: u32,
-    /// Ends with one JSON object on standard output
+    /// Ends the output with one JSON object
     #[arg(long)]
     json: bool,
-    /// Fails where a bar is missed
+    /// Fails if a bar is missed
     #[arg(long)]
     check: bool,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// What a round works on.
+/// Input of a round.
 struct Work {
     size: (u32, u32),
     images: u64,
@@ -101,7 +100,7 @@ fn main() -> ExitCode {
         };
         let (loader, prescale) = (ratio(1, 0, |rate| rate.wall), ratio(2, 1, |rate| rate.wall));
         let by_processor = [ratio(1, 0, |rate| rate.processor), ratio(2, 1, |rate| rate.processor)];
-        // Images that are hardly larger than the crop leave nothing to reduce.
+        // Images hardly larger than the crop cannot be reduced.
         let prescale_bar = (size.0 > 1000).then_some(PRESCALE_BAR);
         met &= loader >= LOADER_BAR && prescale_bar.is_none_or(|bar| prescale >= bar);
         println!("median ratio to the bare loop {loader:.3} (bar {LOADER_BAR})");
@@ -139,7 +138,7 @@ fn report(
 #[derive(Clone, Copy)]
 struct Rate {
     wall: f64,
-    /// Of time that one processor worked.
+    /// Images per second of processor time.
     processor: f64,
 }
 
@@ -149,7 +148,7 @@ impl std::fmt::Display for Rate {
     }
 }
 
-/// Two clocks that run.
+/// Start times of the wall clock and the processor clock.
 struct Clocks {
     wall: Instant,
     processor: f64,
@@ -167,12 +166,12 @@ impl Clocks {
     }
 }
 
-/// Seconds that processors worked for this process, in its own code and in the kernel's.
+/// Processor seconds of this process, in user and kernel mode.
 fn processor_seconds() -> f64 {
-    /// `USER_HZ`, in which Linux counts for programs.
+    /// `USER_HZ`, the unit of the times in `/proc`.
     const TICKS_PER_SECOND: f64 = 100.0;
-    let text = std::fs::read_to_string("/proc/self/stat").expect("Linux tells a process its times");
-    // The program's name, in parentheses, may hold blanks; after it user time is field 12 and system time 13.
+    let text = std::fs::read_to_string("/proc/self/stat").expect("/proc is readable");
+    // The program's name, in parentheses, may contain spaces; after it user time is field 12 and system time 13.
     let (_, fields) = text.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|ticks| ticks.parse::<f64>().expect("ticks are a number")).sum::<f64>()
@@ -187,7 +186,7 @@ struct Set {
 }
 
 impl Set {
-    /// Images per second of the bare loop, the loader, and the loader with prescale. The order turns.
+    /// Images per second of the bare loop, the loader, and the loader with prescale. The order rotates.
     fn round(&self, round: u32) -> [Rate; 3] {
         let first_epoch = round * self.epochs;
         let mut rates = [Rate { wall: 0.0, processor: 0.0 }; 3];
@@ -203,7 +202,7 @@ impl Set {
     }
 
     fn builder(&self, prescale: bool) -> LoaderBuilder {
-        let source = Directory::open(&self.dir).expect("the set is there");
+        let source = Directory::open(&self.dir).expect("the set exists");
         Loader::builder(source, common::training())
             .device(DeviceChoice::Cpu)
             .batch(self.batch)
@@ -214,20 +213,20 @@ impl Set {
 
     fn loader(&self, first_epoch: u32, prescale: bool) -> Rate {
         let builder = self.builder(prescale).start_epoch(first_epoch).epochs(Some(self.epochs));
-        let loader = builder.build().expect("the settings can be");
+        let loader = builder.build().expect("the settings are valid");
         let clocks = Clocks::start();
         let mut images = 0;
         for _ in 0..self.epochs {
             for batch in &loader {
-                images += batch.expect("the images are sound").len();
+                images += batch.expect("the images are intact").len();
             }
         }
         clocks.rate(images)
     }
 
     fn bare_loop(&self, first_epoch: u32) -> Rate {
-        let source = Directory::open(&self.dir).expect("the set is there");
-        let plan = self.builder(false).plan().expect("the settings can be");
+        let source = Directory::open(&self.dir).expect("the set exists");
+        let plan = self.builder(false).plan().expect("the settings are valid");
         let jobs: Vec<Job> = (first_epoch..first_epoch + self.epochs)
             .flat_map(|epoch| (0..source.len()).map(move |index| (epoch, index)))
             .map(|(epoch, index)| Job::new(source.path(index), &plan, epoch, index))
@@ -248,7 +247,7 @@ impl Set {
     }
 }
 
-/// One sample of the bare loop, all decided.
+/// Sample of the bare loop, with all random decisions made.
 struct Job {
     path: PathBuf,
     header: Header,
@@ -258,8 +257,8 @@ struct Job {
 
 impl Job {
     fn new(path: PathBuf, plan: &Plan, epoch: u32, index: u64) -> Self {
-        let bytes = std::fs::read(&path).expect("the set is there");
-        let header = Header::parse(&bytes).expect("the images are sound");
+        let bytes = std::fs::read(&path).expect("the set exists");
+        let header = Header::parse(&bytes).expect("the images are intact");
         let mut sample = SamplePlan::default();
         let key = SampleKey { seed: SEED, epoch, index };
         plan.sample(key, &header, &mut sample).expect("the images are of ordinary size");
@@ -268,7 +267,7 @@ impl Job {
     }
 }
 
-/// A thread of the bare loop with its memory.
+/// Thread of the bare loop with its memory.
 struct Bare {
     file: Vec<u8>,
     decoder: Decoders,
@@ -290,7 +289,7 @@ impl Bare {
             window: Vec::new(),
             resizer: Resizer::new(),
             resized: Image::new(SIDE as u32, SIDE as u32, PixelType::U8x4),
-            // Not zero, so that the memory is taken now.
+            // Not zero, so that the memory is allocated now.
             batch: vec![1.0; batch * 3 * SIDE * SIDE],
             place: 0,
             scale: std.map(|std| 1.0 / (255.0 * std)),
@@ -319,7 +318,7 @@ impl Bare {
         self.store(job.mirrored);
     }
 
-    /// Mirrors and normalizes the resized image into the next place of the batch, plane by plane.
+    /// Mirrors and normalizes the resized image into the next slot of the batch, plane by plane.
     fn store(&mut self, mirrored: bool) {
         let len = 3 * SIDE * SIDE;
         let out = &mut self.batch[self.place * len..][..len];
@@ -341,11 +340,11 @@ impl Bare {
 
 fn read(path: &Path, into: &mut Vec<u8>) {
     into.clear();
-    let mut file = File::open(path).expect("the set is there");
-    file.read_to_end(into).expect("the set is there");
+    let mut file = File::open(path).expect("the set exists");
+    file.read_to_end(into).expect("the set exists");
 }
 
-/// Red, green, blue, and a byte that nobody looks at.
+/// Expands pixels to red, green, blue, and an unused byte.
 fn expand(row: &[u8], out: &mut [u32]) {
     let (last, all) = out.split_last_mut().expect("a window has columns");
     for (pixel, bytes) in all.iter_mut().zip(row.windows(4).step_by(3)) {

@@ -1,7 +1,7 @@
-//! Predicted against resident memory over hostile mixtures of files: each case a process of its own.
+//! Predicted and resident memory for hostile mixtures of files; each case runs in its own process.
 //!
-//! `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of files, is at most the sum of the plan's rows
-//! and a fiftieth. `tests/bounds/` holds the same over allocations that are counted, whatever the machine.
+//! `cargo bench --bench bounds`. The bar: the peak of resident memory, without pages of files, is at most 2 % above the sum of
+//! the plan's rows. `tests/bounds/` tests the same with counted allocations, independent of the machine.
 
 #[path = "../tests/bounds/files.rs"]
 mod files;
@@ -24,13 +24,13 @@ struct Arguments {
     /// Threads of the loader
     #[arg(long, default_value_t = 4)]
     threads: usize,
-    /// This process is a case: runs it on this directory
+    /// Runs as a case on this directory
     #[arg(long, hide = true)]
     case: Option<std::path::PathBuf>,
-    /// Images are flipped before they are cropped, so that windows are stored
+    /// Flips images before they are cropped, so that windows are stored
     #[arg(long, hide = true)]
     stored: bool,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -88,7 +88,7 @@ fn main() -> ExitCode {
     if met { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// A case in a process of its own, whose peak is its own.
+/// Runs a case in its own process, for a peak of its own.
 fn child(set: &Path, arguments: &Arguments, stored: bool) -> Value {
     let mut command = Command::new(std::env::current_exe().expect("this program has a path"));
     command.arg("--case").arg(set).arg("--threads").arg(arguments.threads.to_string());
@@ -105,7 +105,7 @@ fn run(set: &Path, arguments: &Arguments) -> Value {
         chain = chain.then(Flip { horizontal: 0.5, vertical: 0.0 });
     }
     let chain = chain.then(RandomResizedCrop::to(224, 224)).then(Normalize::IMAGENET);
-    let source = Directory::open(set).expect("the set is there");
+    let source = Directory::open(set).expect("the set exists");
     let loader = Loader::builder(source, chain)
         .batch(32)
         .workers(arguments.threads)
@@ -115,14 +115,14 @@ fn run(set: &Path, arguments: &Arguments) -> Value {
         .device(DeviceChoice::Cpu)
         .epochs(Some(2))
         .build()
-        .expect("the settings can be");
+        .expect("the settings are valid");
     for _ in 0..2 {
         for batch in &loader {
-            drop(batch.expect("others take the place of what cannot be used"));
+            drop(batch.expect("unusable samples are replaced"));
         }
     }
     let predicted = loader.footprint().total_bytes(Memory::Host);
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells what is resident");
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let kib = |key: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(key));
         let number = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());

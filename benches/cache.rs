@@ -1,13 +1,13 @@
-//! What the caches give from the second epoch on, and whether they keep to their rows.
+//! Speed of the caches from the second epoch on, and their memory.
 //!
 //! ```text
 //! cargo bench --bench cache -- [--images 512] [--rounds 3] [--threads 2] [--megabytes 40] [--json]
 //! ```
 //!
-//! Each case is a process of its own: an epoch that fills the cache, then two that are timed together. The images come
-//! from files in the page cache, or from the same files behind a disk that is simulated: one read at a time, so many
-//! megabytes a second. The simulated one stands for any source that is slower than decoding, and for no disk's
-//! exact ways. A case with half of the set in the cache is there for its memory: resident bytes against the footprint.
+//! Each case runs in its own process: an epoch that fills the cache, then two that are timed together. The images come from files
+//! in the page cache, or from the same files behind a simulated disk that does one read at a time with a fixed rate. The
+//! simulated disk stands for any source that is slower than decoding, not for the behaviour of a real disk. Cases with half of
+//! the set in the cache test the memory: resident bytes against the footprint.
 
 mod common;
 
@@ -26,24 +26,24 @@ use serde_json::{Value, json};
 
 #[derive(Parser)]
 struct Arguments {
-    /// Images of 500x375.
+    /// Number of images of 500x375.
     #[arg(long, default_value_t = 512)]
     images: u64,
-    /// Times that each case runs; the middle one counts.
+    /// Number of runs per case; the median counts.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     #[arg(long, default_value_t = common::cores())]
     threads: usize,
-    /// Megabytes a second of the simulated disk.
+    /// Rate of the simulated disk in MB/s.
     #[arg(long, default_value_t = 40)]
     megabytes: u64,
-    /// Print one line of JSON too.
+    /// Also print one line of JSON.
     #[arg(long)]
     json: bool,
-    /// What cargo gives to every bench.
+    /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Run this case: the source's and the cache's names.
+    /// Run this case: names of the source and the cache.
     #[arg(long, hide = true, num_args = 2)]
     case: Option<Vec<String>>,
 }
@@ -52,7 +52,7 @@ const SOURCES: [&str; 2] = ["page cache", "slow disk"];
 const CACHES: [&str; 6] =
     ["none", "encoded", "decoded", "decoded, presize 256", "encoded half", "decoded half"];
 
-/// Resident memory may be this much above what the plan says.
+/// Largest excess of resident memory over the plan, in bytes.
 const BAR_BYTES: u64 = 8 << 20;
 
 fn main() {
@@ -74,7 +74,7 @@ fn main() {
     );
     let mut all = Vec::new();
     let mut found: Vec<Vec<Value>> = vec![Vec::new(); SOURCES.len() * CACHES.len()];
-    // Round by round, so that another load on the machine meets all cases alike.
+    // Rounds alternate cases, so that other load on the machine affects all of them alike.
     for _ in 0..arguments.rounds {
         for (number, results) in found.iter_mut().enumerate() {
             let (source, cache) = (SOURCES[number / CACHES.len()], CACHES[number % CACHES.len()]);
@@ -113,7 +113,7 @@ fn main() {
     }
 }
 
-/// Runs a case in a process of its own.
+/// Runs a case in its own process.
 fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
     let program = std::env::current_exe().expect("this program has a path");
     let output = Command::new(program)
@@ -131,9 +131,9 @@ fn start(arguments: &Arguments, source: &str, cache: &str) -> Value {
 fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     let dir = common::set(arguments.images, common::SIZES[0]);
     let (encoded, decoded) = (files_bytes(&dir), arguments.images * 3 * 500 * 375);
-    // A little more than the set, for the table and the ends of blocks.
+    // A little more than the set, for the table and block padding.
     let all = |bytes: u64| Some(bytes + bytes / 16 + (1 << 20));
-    let folder = Directory::open(&dir).expect("the set is there");
+    let folder = Directory::open(&dir).expect("the set exists");
     let folder: Arc<dyn Source> = match source {
         "slow disk" => Arc::new(SlowDisk::new(folder, arguments.megabytes)),
         _ => Arc::new(folder),
@@ -153,12 +153,15 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
         "decoded, presize 256" => builder.cache_decoded(all(decoded)).presize(Some(256)),
         _ => builder,
     };
-    let loader = builder.build().expect("the settings can be");
+    let loader = builder.build().expect("the settings are valid");
     let epochs = |count: u32| {
         let begin = Instant::now();
         let mut images = 0;
         for _ in 0..count {
-            images += (&loader).into_iter().map(|it| it.expect("it is sound").len()).sum::<usize>();
+            images += (&loader)
+                .into_iter()
+                .map(|it| it.expect("the sample is intact").len())
+                .sum::<usize>();
         }
         images as f64 / begin.elapsed().as_secs_f64()
     };
@@ -173,11 +176,11 @@ fn run_case(arguments: &Arguments, source: &str, cache: &str) {
     println!("{report}");
 }
 
-/// Files behind a disk that gives so many bytes a second, to one reader at a time.
+/// Files behind a disk with a fixed rate in bytes per second and one reader at a time.
 struct SlowDisk {
     folder: Directory,
     bytes_per_second: f64,
-    /// When the disk is free again.
+    /// Time at which the disk is free again.
     free: Mutex<Instant>,
 }
 
@@ -215,7 +218,7 @@ impl Source for SlowDisk {
 
 /// Bytes of all files below a directory.
 fn files_bytes(dir: &Path) -> u64 {
-    let entries = fs::read_dir(dir).expect("the set is there").filter_map(Result::ok);
+    let entries = fs::read_dir(dir).expect("the set exists").filter_map(Result::ok);
     let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     let bytes = |path: &PathBuf| match path.is_dir() {
         true => files_bytes(path),
@@ -226,7 +229,7 @@ fn files_bytes(dir: &Path) -> u64 {
 
 /// A row of `/proc/self/status`, in bytes.
 fn status(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("Linux tells a process its memory");
+    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024

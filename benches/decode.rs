@@ -1,10 +1,9 @@
-//! Decoding on the CPU, one thread: whole images, windows and reductions; and what is left for the CPU where the GPU
-//! decodes.
+//! Decoding on the CPU, one thread: whole images, windows and reductions; and the CPU's work for images that the GPU decodes.
 //!
-//! `cargo bench --bench decode`. Throughput counts stored pixels, also where only a part of them is decoded, so
-//! that rates of one size compare as images per second do.
+//! `cargo bench --bench decode`. Throughput counts stored pixels, even if only a part is decoded, so that rates of one image size
+//! compare like images per second.
 //!
-//! `cargo bench --bench decode -- webp-decoders` compares libwebp, which decodes here, with the crate `image-webp`, by turns.
+//! `cargo bench --bench decode -- webp-decoders` compares libwebp, which the crate uses, with `image-webp`, in turns.
 
 mod common;
 #[path = "decode/webp.rs"]
@@ -82,8 +81,8 @@ fn header(criterion: &mut Criterion) {
     }
 }
 
-/// What a CPU thread does for an image that the GPU decodes, but for the calls of CUDA: it reads the file (from the page
-/// cache), parses its header, verifies its markers and plans its sample. All threads together have 60 us.
+/// Work of a CPU thread for an image that the GPU decodes, without CUDA calls: it reads the file (from the page cache), parses
+/// its header, verifies its markers and plans its sample. The budget of all threads together is 60 us.
 fn host(criterion: &mut Criterion) {
     for (size, images) in [(PHOTO, 64u64), (LARGE, 16)] {
         let source = Directory::open(common::set(images, (size.width, size.height)))
@@ -104,7 +103,7 @@ fn host(criterion: &mut Criterion) {
             bencher.iter(|| {
                 let index = number % images;
                 number += 1;
-                source.read(index, &mut page, u64::MAX).expect("the file is there");
+                source.read(index, &mut page, u64::MAX).expect("the file exists");
                 let header = Header::parse(page.bytes()).expect("it is an image");
                 header.verify(page.bytes()).expect("it is whole");
                 let key = SampleKey { seed: 1, epoch: number as u32, index };
@@ -115,7 +114,7 @@ fn host(criterion: &mut Criterion) {
     }
 }
 
-/// Waves with noise over them: about 0.6 bytes per pixel as a JPEG, near ImageNet's 0.56.
+/// Waves with noise: about 0.6 bytes per pixel as a JPEG, near ImageNet's 0.56.
 fn pixels(size: Size) -> Vec<u8> {
     let mut state = 1u32;
     let mut noise = || {
@@ -151,8 +150,8 @@ fn png(size: Size) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, size.width, size.height);
     encoder.set_color(png::ColorType::Rgb);
-    let mut writer = encoder.write_header().expect("memory takes any header");
+    let mut writer = encoder.write_header().expect("writing to memory succeeds");
     writer.write_image_data(&pixels(size)).expect("the pixels fill the size");
-    writer.finish().expect("memory takes any end");
+    writer.finish().expect("writing to memory succeeds");
     bytes
 }

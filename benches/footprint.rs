@@ -1,34 +1,33 @@
-//! Memory as predicted against memory as taken, and the time to the first batch: each case a process of its own.
+//! Predicted and actual memory, and the time to the first batch; each case runs in its own process.
 //!
-//! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1
-//! to 4 batches ahead, and four sets of images. The memory bars fail the bench always, the bar for the time only with
-//! `--check`.
+//! `cargo bench --bench footprint`. The job is the training chain with f16 output, for batches of 64, 256 and 1024, 1 to 4
+//! batches prefetched, and four sets of images. The memory bars always fail the bench, the bar for the time only with `--check`.
 //!
-//! On the CPU, which is used where there is no GPU:
+//! On the CPU, which is used without a GPU:
 //!
 //! * the peak of resident memory (VmHWM) is within 32 MiB of the sum of the plan's rows;
-//! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (A worker's scratch is as
-//!   large as its largest sample so far, which with a few large images comes late);
-//! * the first batch of 2,000 files is there 0.5 s after the start of the process.
+//! * resident memory does not grow from epoch 2 to epoch 20, with 500x375 and with 2048x1536. (The scratch memory of a worker
+//!   grows to its largest sample so far; with few large images that comes late);
+//! * the first batch of 2,000 files is ready 0.5 s after the start of the process.
 //!
 //! On a GPU:
 //!
-//! * what is in use of the device's and of the page-locked pool is never more than predicted, and never less than the
-//!   rows that are not nvJPEG's: how much of its own rows nvJPEG uses is known afterwards only. Where the CPU decodes
-//!   and the GPU does the rest there are no such rows, and `peak == predicted`;
-//! * free device memory is the same after epoch 1 and after epoch 2. Between start and the end of epoch 1 the driver
-//!   may load code; that, and what it keeps for itself, is shown apart. Other programs must leave the device alone.
+//! * the use of the device pool and of the page-locked pool is never above the prediction, and never below the rows without
+//!   nvJPEG's: how much of its rows nvJPEG uses is known only afterwards. If the CPU decodes and the GPU does the rest, nvJPEG
+//!   has no rows, and `peak == predicted`;
+//! * free device memory is the same after epoch 1 and after epoch 2. Between the start and the end of epoch 1 the driver may load
+//!   code; that, and the driver's own memory, are shown separately. No other program may use the device.
 //!
-//! Where there is no GPU the plan is asked what it would take of one, and the answers are printed as what they are:
-//! predictions, of which `peak == predicted` has not been seen. The case of the project's target must stay below it.
+//! Without a GPU, the plan predicts the memory on one. The output says that these are predictions, for which `peak == predicted`
+//! is unverified. The case of the project's target must stay below its bar.
 //!
-//! What is bounded so that all of it takes minutes and less than 2 GB on a CPU: the output is f16; an epoch has no more samples
-//! than [`SETS`] says, and the last batch may be partial, so that a batch of 1024 has all its memory, which is touched
-//! at start, but not always 1024 images. There are four images of 48 megapixels, which take long to make; in the
-//! list they come twice. The mix has seven images of 3 megapixels and one of 48 among 64, the largest among those that
-//! the plan looks at. Were it not, the plan would be smaller, and a GPU would leave that image to the CPU.
+//! To take minutes and less than 2 GB on a CPU, the bench is limited: the output is f16; an epoch has at most as many samples as
+//! [`SETS`] says; and the last batch may be partial, so that a batch of 1024 has all its memory, which is touched at start, but
+//! not always 1024 images. The set of 48 megapixels has four images, which take long to make, and lists each twice. The mix has
+//! seven images of 3 megapixels and one of 48 among 64, the largest among those that the plan inspects. Otherwise the plan would
+//! be smaller, and a GPU would leave that image to the CPU.
 //!
-//! What other libraries take for the same job is a column of the table of `benches/peers/run.py`.
+//! The table of `benches/peers/run.py` has a column for the memory of other libraries.
 
 mod common;
 
@@ -49,20 +48,20 @@ use feedwater::source::{Directory, FileList, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::{Value, json};
 
-/// Most bytes between the prediction and the peak, either way.
+/// Largest difference in bytes between the prediction and the peak, in either direction.
 const BAR_BYTES: u64 = 32 << 20;
-/// Most bytes of growth after epoch 2: what an allocator may need for its own bookkeeping.
+/// Largest growth in bytes after epoch 2, for the bookkeeping of the allocator.
 const GROWTH_BAR_BYTES: u64 = 1 << 20;
-/// Most seconds from the start of a process to its first batch.
+/// Longest time in seconds from the start of a process to its first batch.
 const FIRST_BATCH_BAR_SECONDS: f64 = 0.5;
-/// Device memory of [`TARGET`], the context apart.
+/// Largest device memory of [`TARGET`] in bytes, without the context.
 const TARGET_BAR_BYTES: u64 = 300 << 20;
-/// Batch and batches ahead for which there is a bar, with images of 500x375.
+/// Batch and prefetch for which there is a bar, with images of 500x375.
 const TARGET: (usize, usize) = (256, 2);
-/// Workers of the machine with a GPU that is not there.
+/// Workers of the hypothetical machine with a GPU.
 const ABSENT_WORKERS: usize = 16;
 
-/// Name, samples of an epoch.
+/// Name, and samples of an epoch.
 const SETS: [(&str, usize); 4] =
     [("500x375", 1024), ("2048x1536", 128), ("8000x6000", 8), ("mix", 256)];
 
@@ -71,19 +70,19 @@ struct Arguments {
     /// Threads of the loader
     #[arg(long, default_value_t = common::cores())]
     threads: usize,
-    /// Where to run; auto is the GPU where there is one, else the CPU
+    /// Device to run on; auto is the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: On,
-    /// Batches of 256 only, 1 and 4 ahead, and fewer epochs
+    /// Only batches of 256, 1 and 4 prefetched, and fewer epochs
     #[arg(long)]
     quick: bool,
-    /// Ends with one JSON object on standard output
+    /// Ends the output with one JSON object
     #[arg(long)]
     json: bool,
-    /// Fails where the first batch is late, too
+    /// Also fails if the first batch is late
     #[arg(long)]
     check: bool,
-    /// This process is a case: runs it on this directory or list
+    /// Runs as a case on this directory or list
     #[arg(long, hide = true)]
     case: Option<PathBuf>,
     #[arg(long, hide = true, default_value_t = 64)]
@@ -92,15 +91,15 @@ struct Arguments {
     prefetch: usize,
     #[arg(long, hide = true, default_value_t = 1)]
     epochs: u32,
-    /// The CPU decodes, wherever the operators run
+    /// Decodes on the CPU, wherever the operators run
     #[arg(long, hide = true)]
     decode_on_cpu: bool,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Where cases run.
+/// Device of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 enum On {
     #[default]
@@ -150,10 +149,10 @@ fn main() -> ExitCode {
     if met && (in_time || !arguments.check) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// What a run has come to.
+/// Result of a run.
 #[derive(Default)]
 struct Report {
-    /// The bars of memory.
+    /// Whether the bars of memory are met.
     met: bool,
     cases: Vec<Value>,
     growth: Vec<Value>,
@@ -163,7 +162,7 @@ struct Report {
 /// Sets with their lists.
 type Sets = [(&'static str, PathBuf)];
 
-/// The list of a set with so many samples; its images are made where they are not there.
+/// List of a set with this number of samples; creates missing images.
 fn list(name: &str, samples: usize) -> PathBuf {
     let of = |images: u64, size| common::images(images, size);
     let [small, medium] = common::SIZES;
@@ -185,7 +184,7 @@ fn list(name: &str, samples: usize) -> PathBuf {
     common::list(&format!("footprint-{name}.tsv"), &images)
 }
 
-/// Batches and batches ahead.
+/// Batch sizes and prefetches.
 fn shapes(arguments: &Arguments) -> Vec<(usize, usize)> {
     let (batches, ahead): (&[usize], &[usize]) =
         if arguments.quick { (&[256], &[1, 4]) } else { (&[64, 256, 1024], &[1, 2, 3, 4]) };
@@ -254,7 +253,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
     );
     for (name, set) in sets {
         for (batch, prefetch) in shapes(arguments) {
-            // Where the CPU decodes too, once for each batch.
+            // A second run per batch decodes on the CPU.
             for decode_on_cpu in [false, true] {
                 if decode_on_cpu && prefetch != 1 {
                     continue;
@@ -271,7 +270,8 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
                     report.met &= is_kept;
                     [of("predicted"), of("peak")].map(mib)
                 });
-                let free = |at: usize| found["free"][at].as_i64().expect("free bytes are told");
+                let free =
+                    |at: usize| found["free"][at].as_i64().expect("the free bytes are reported");
                 let [first, second] = [free(0) - free(1), free(1) - free(2)];
                 report.met &= second <= 0;
                 let [driver, grown, again] = [
@@ -300,7 +300,7 @@ fn on_gpu(arguments: &Arguments, sets: &Sets) -> Report {
     report
 }
 
-/// What plans take of a GPU that this machine does not have.
+/// Prints the predictions for a GPU that this machine does not have.
 fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
     println!(
         "\nThere is no GPU here. PREDICTED, not measured, for one with all routes and {ABSENT_WORKERS} workers:\n"
@@ -343,17 +343,17 @@ fn predictions(arguments: &Arguments, sets: &Sets, report: &mut Report) {
     print!("{}", plan.footprint);
 }
 
-/// The plan of a machine that is not there.
+/// Plan for the hypothetical machine.
 fn absent(set: &Path, batch: usize, prefetch: usize) -> Plan {
     let builder = builder(set, batch, prefetch).device(DeviceChoice::Gpu(0));
-    builder.workers(ABSENT_WORKERS).plan().expect("the settings can be")
+    builder.workers(ABSENT_WORKERS).plan().expect("the settings are valid")
 }
 
 fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
     let source: Arc<dyn Source> = if set.is_dir() {
-        Arc::new(Directory::open(set).expect("the set is there"))
+        Arc::new(Directory::open(set).expect("the set exists"))
     } else {
-        Arc::new(FileList::open(set).expect("the list is there"))
+        Arc::new(FileList::open(set).expect("the list exists"))
     };
     LoaderBuilder::new(source, common::training())
         .batch(batch)
@@ -364,7 +364,7 @@ fn builder(set: &Path, batch: usize, prefetch: usize) -> LoaderBuilder {
         .output(DType::F16, Layout::Nchw)
 }
 
-/// Seconds from the start of a process to its first batch: the best of five, as others use the machine too.
+/// Seconds from the start of a process to its first batch: the best of five, because other programs use the machine too.
 fn first_batch(arguments: &Arguments, on: On) -> f64 {
     let set = common::set(2000, common::SIZES[0]);
     let threads = arguments.threads;
@@ -374,7 +374,7 @@ fn first_batch(arguments: &Arguments, on: On) -> f64 {
         let begin = Instant::now();
         let mut child = case.start();
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
-        let line = lines.next().expect("a case tells its first batch").expect("it is text");
+        let line = lines.next().expect("a case reports its first batch").expect("it is text");
         let seconds = begin.elapsed().as_secs_f64();
         assert_eq!(line, FIRST_BATCH);
         child.kill().and_then(|()| child.wait()).expect("the case can be ended");
@@ -421,7 +421,7 @@ impl Case<'_> {
 
 const FIRST_BATCH: &str = "first batch";
 
-/// A case: epochs, then a report.
+/// Runs a case: epochs, then a report.
 fn run_case(arguments: &Arguments, set: &Path) {
     let Arguments { threads, batch, prefetch, epochs, device: on, decode_on_cpu, .. } = *arguments;
     let device = (on == On::Gpu).then(|| Device::open(0).expect("there is a GPU"));
@@ -433,14 +433,14 @@ fn run_case(arguments: &Arguments, set: &Path) {
         .decode(decode)
         .epochs(Some(epochs))
         .build()
-        .expect("the settings can be");
-    let free = || device.iter().map(|it| it.memory_bytes().expect("the device is there").0);
+        .expect("the settings are valid");
+    let free = || device.iter().map(|it| it.memory_bytes().expect("the device is available").0);
     let mut free_bytes: Vec<u64> = free().collect();
     let mut after_epoch = Vec::new();
     let mut first = true;
     for _ in 0..epochs {
         for batch in &loader {
-            batch.expect("the images are sound");
+            batch.expect("the images are intact");
             if std::mem::take(&mut first) {
                 println!("{FIRST_BATCH}");
                 std::io::stdout().flush().expect("the parent listens");
@@ -465,13 +465,13 @@ fn run_case(arguments: &Arguments, set: &Path) {
 
 /// A row of `/proc/self/status`, in bytes.
 fn status(key: &str) -> u64 {
-    let text = fs::read_to_string("/proc/self/status").expect("Linux tells a process its memory");
+    let text = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let kib = line.and_then(|line| line.trim().strip_suffix("kB")).map(str::trim);
     kib.and_then(|kib| kib.parse::<u64>().ok()).expect("the row is a number of kB") * 1024
 }
 
-/// Bytes in one unit, for columns.
+/// Formats bytes in MiB for a column.
 fn mib(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }

@@ -42,7 +42,7 @@ fn loader(criterion: &mut Criterion) {
     group.finish();
 }
 
-/// The time of so many epochs.
+/// Time of this number of epochs.
 fn epochs_of(
     dir: &std::path::Path,
     chain: &Chain,
@@ -50,7 +50,7 @@ fn epochs_of(
     prescale: bool,
     epochs: u64,
 ) -> Duration {
-    let source = Directory::open(dir).expect("the set is there");
+    let source = Directory::open(dir).expect("the set exists");
     let loader = Loader::builder(source, chain.clone())
         .device(DeviceChoice::Cpu)
         .batch(64)
@@ -59,17 +59,17 @@ fn epochs_of(
         .prescale(prescale)
         .epochs(Some(epochs as u32))
         .build()
-        .expect("the settings can be");
+        .expect("the settings are valid");
     let begin = Instant::now();
     for _ in 0..epochs {
         for batch in &loader {
-            batch.expect("the images are sound");
+            batch.expect("the images are intact");
         }
     }
     begin.elapsed()
 }
 
-/// The shorter side to 256, the middle 224x224, ImageNet normalize.
+/// Resizes the shorter side to 256, crops the middle 224x224, and normalizes for ImageNet.
 fn evaluation() -> Chain {
     Chain::new()
         .then(op::Resize::shorter(256))

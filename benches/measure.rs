@@ -1,9 +1,9 @@
-//! What measuring costs: each call, all calls that a sample makes, and their share of the time that a sample takes.
+//! Cost of measuring: each call, all calls per sample, and their share of the time of a sample.
 //!
-//! `cargo bench --bench measure`. Nothing switches the counting off, so its share is an estimate: the calls of a sample, made
-//! here as a worker makes them, against the processor time that the loader and its consumer take for a sample. Photographs of
-//! 500x375 have a bar of 1 %; tiny raw samples, which cost nearly nothing and of which few are timed, show the worst case and
-//! have none. The trace can be switched off: epochs with and without it run by turns, and their processor times are compared.
+//! `cargo bench --bench measure`. Counting cannot be switched off, so its share is an estimate: the calls of a sample, made here
+//! as a worker makes them, divided by the processor time of the loader and its consumer per sample. Photographs of 500x375 have a
+//! bar of 1 %. Tiny raw samples, which cost almost nothing and of which few are timed, are the worst case and have no bar. The
+//! trace can be switched off: epochs with and without it run in turns, and their processor times are compared.
 
 mod common;
 
@@ -17,27 +17,27 @@ use feedwater::source::{Directory, Memory};
 
 const IMAGES: u64 = 512;
 const BATCH: usize = 64;
-/// Spans of the trace that is measured.
+/// Capacity of the measured trace, in spans.
 const SPANS: usize = 65536;
-/// Of the processor time of a photograph.
+/// Largest share of the processor time of a photograph.
 const BAR: f64 = 0.01;
 
 fn main() {
     calls();
     let dir = common::set(IMAGES, common::SIZES[0]);
     let photographs = || {
-        let source = Directory::open(&dir).expect("the set is there");
+        let source = Directory::open(&dir).expect("the set exists");
         Loader::builder(source, common::training())
     };
     set("photographs of 500x375", photographs, 375.0 / 2.0, 1, Some(BAR));
     let raw = || {
-        let source = Memory::new(tiny()).expect("the samples are sound");
+        let source = Memory::new(tiny()).expect("the samples are intact");
         Loader::builder(source, Chain::new().then(Crop { x: 0, y: 0, width: 32, height: 32 }))
     };
     set("raw samples of 32x32", raw, 0.0, 50, None);
 }
 
-/// Nanoseconds of each call.
+/// Prints the nanoseconds of each call.
 fn calls() {
     let meters = Meters::new(3);
     let meter = meters.thread("a");
@@ -55,8 +55,8 @@ fn calls() {
     print("ThreadMeter::clock and clocked, short samples", each(|| clocked(&meter)));
     meter.sample_took(Duration::from_millis(2));
     print("ThreadMeter::clock and clocked, long samples", each(|| clocked(&meter)));
-    print("everything of a batch", each(|| one_batch(&meters)));
-    // No worker pays it: who asks for what was measured does.
+    print("all calls per batch", each(|| one_batch(&meters)));
+    // Paid by the reader of the measurements, not by a worker.
     let clocked = meter.on_this_thread();
     print("Meters::snapshot, of one thread", each(|| _ = black_box(meters.snapshot())));
     drop(clocked);
@@ -75,7 +75,7 @@ fn seen() -> Seen {
     Seen { width: 500, height: 375, bytes: 100_000 }
 }
 
-/// What a worker calls for a sample that takes so long, whose decoder gives so many rows to the resampler.
+/// Makes the calls of a worker for a sample that takes `took`, whose decoder passes `rows` rows to the resampler.
 fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.waited_for_room(Stage::HandOver, Duration::ZERO);
     meter.batch(1);
@@ -99,7 +99,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Header, begin, header, 0);
     clocked(&[(Stage::Header, header)]);
     let begin = meter.begin(Stage::Decode);
-    // One in eight rows reads the clock twice, or else all of them together.
+    // One in eight rows, but at least one, reads the clock twice.
     for _ in 0..((rows / 8.0) as u64).max(1) {
         if meter.is_timed() {
             black_box(Instant::now().elapsed());
@@ -110,7 +110,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add_from(Stage::Transform, begin + decode, decode, 0);
     clocked(&[(Stage::Decode, decode), (Stage::Transform, decode)]);
     if meter.is_timed() {
-        // As long as one that is not made of these calls alone.
+        // Reports the time of a normal sample, not of these calls alone.
         meter.sample_took(took);
     }
     meter.sample_ends(sample);
@@ -118,7 +118,7 @@ fn one_sample(meter: &ThreadMeter, took: Duration, rows: f64) {
     meter.add(Stage::HandOver, begin, 0);
 }
 
-/// What a batch calls: two lines of its worker, and those of its consumer.
+/// Makes the calls for a batch: two of its worker, and those of its consumer.
 fn one_batch(meters: &Meters) {
     meters.batch_begun(1);
     meters.batch_done(1, true);
@@ -126,9 +126,9 @@ fn one_batch(meters: &Meters) {
     meters.consumer_has(Instant::now(), true, BATCH as u64);
 }
 
-/// Nanoseconds of a call: the least of some runs.
+/// Nanoseconds per call: the minimum of some runs.
 fn each(mut call: impl FnMut()) -> f64 {
-    // Short runs, of which some are without another program's turn.
+    // Short runs, some of which are not interrupted.
     const CALLS: u32 = 200;
     let mut best = f64::INFINITY;
     for _ in 0..2000 {
@@ -141,7 +141,7 @@ fn each(mut call: impl FnMut()) -> f64 {
     best * 1e9
 }
 
-/// The share of the counting, and what the trace adds.
+/// Prints the share of counting, and the cost of the trace.
 fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, bar: Option<f64>) {
     let run = |trace: usize| {
         let loader = builder()
@@ -151,11 +151,11 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
             .trace(trace)
             .epochs(Some(epochs + 1))
             .build()
-            .expect("the settings can be");
+            .expect("the settings are valid");
         let mut warm = None;
         for _ in 0..=epochs {
             for batch in &loader {
-                batch.expect("the samples are sound");
+                batch.expect("the samples are intact");
             }
             warm.get_or_insert_with(|| (loader.measured(), processor_seconds()));
         }
@@ -184,29 +184,29 @@ fn set(name: &str, builder: impl Fn() -> LoaderBuilder, rows: f64, epochs: u32, 
         + each(|| one_batch(&traced)) / BATCH as f64
         - calls;
     println!(
-        "\n{name}: a sample takes {:.2} us of a processor, {:.2} us of them in stages",
+        "\n{name}: a sample takes {:.2} us of processor time, {:.2} us of it in stages",
         without * 1e-3,
         busy * 1e-3
     );
-    println!("  measuring   {calls:>8.0} ns a sample: {:.2} %", 100.0 * share);
-    println!("  the trace   {trace:>8.0} ns a sample more: {:.2} %", 100.0 * trace / without);
+    println!("  measuring   {calls:>8.0} ns per sample: {:.2} %", 100.0 * share);
+    println!("  the trace   {trace:>8.0} ns more per sample: {:.2} %", 100.0 * trace / without);
     println!(
-        "  epochs with the trace and without, by turns: {:+.2} %",
+        "  epochs with the trace and without, in turns: {:+.2} %",
         100.0 * (with / without - 1.0)
     );
     if let Some(bar) = bar {
-        let held = if share < bar { "held" } else { "MISSED" };
+        let held = if share < bar { "met" } else { "MISSED" };
         println!("  bar of {:.0} %: {held}", 100.0 * bar);
     }
 }
 
-/// Seconds that processors have worked for this process.
+/// Processor seconds of this process.
 fn processor_seconds() -> f64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
 }
 
-/// Raw pixels of 32x32, as the smallest image that there is: a PNM.
+/// Raw pixels of 32x32 in the smallest format, PNM.
 fn tiny() -> Vec<(Vec<u8>, i64)> {
     let one = |seed: u64| {
         let mut bytes = b"P6 32 32 255\n".to_vec();

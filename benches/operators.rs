@@ -1,7 +1,7 @@
-//! What operators cost: on the CPU, one core, every operator's examples by reference and fast path, and
-//! resampling beside `fast_image_resize`, which is within a level of Pillow where ours is exact; on a GPU, where there is
-//! one, every operator's kernel alone for a launch of 64 samples, and the fused kernel of training beside a copy on the
-//! device, as lines of JSON. A simulated device is named as such, and no rate is given for it.
+//! Cost of operators. On the CPU, one core: the examples of every operator with its reference and its fast path, and resampling
+//! compared with `fast_image_resize`, which is within one level of Pillow where ours is exact. On a GPU, if there is one: the
+//! kernel of every operator alone for a launch of 64 samples, and the fused training kernel compared with a copy on the device,
+//! as lines of JSON. A simulated device is reported as such, without rates.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn image(size: Size) -> Image<u8> {
     Image::from_data(size.window(), data)
 }
 
-/// The input of an operator: bytes, or floats where it takes only those.
+/// Input of an operator: bytes, or floats if it supports only those.
 fn input(op: &Arc<dyn AnyOperator>) -> HostImage {
     match op.pixels(PixelType::U8) {
         Ok(_) => HostImage::U8(image(IMAGE)),
@@ -63,19 +63,19 @@ fn operators(criterion: &mut Criterion) {
     }
 }
 
-/// Samples of a launch.
+/// Samples per launch.
 const SAMPLES: usize = 64;
 
 fn operators_on_gpu(criterion: &mut Criterion) {
     let device = match Device::open(0) {
         Ok(device) => device,
-        Err(error) => return eprintln!("operator/device=gpu is left out: {error}"),
+        Err(error) => return eprintln!("operator/device=gpu is skipped: {error}"),
     };
     let mut group = criterion.benchmark_group("operator");
     for (example, op) in op::examples().iter().enumerate() {
         let launch = match Launch::new(&device, op) {
             Ok(launch) => launch,
-            Err(error) => return eprintln!("operator/device=gpu is left out: {error}"),
+            Err(error) => return eprintln!("operator/device=gpu is skipped: {error}"),
         };
         let name =
             format!("op={}/device=gpu/size={IMAGE}/example={example}/samples={SAMPLES}", op.name());
@@ -88,7 +88,7 @@ fn operators_on_gpu(criterion: &mut Criterion) {
     }
 }
 
-/// One operator's kernel with everything that it reads and writes on the device.
+/// Kernel of one operator with its inputs and outputs on the device.
 struct Launch {
     kernel: Kernel,
     stream: Stream,
@@ -159,7 +159,7 @@ impl Launch {
         Ok(launch)
     }
 
-    /// Time of so many launches, one after another.
+    /// Time of this number of launches, one after another.
     fn time(&self, launches: u64) -> feedwater::Result<Duration> {
         let Size { width, height } = self.size;
         let begin = Instant::now();
@@ -172,14 +172,13 @@ impl Launch {
     }
 }
 
-/// The training kernel's time beside that of a copy on the device which moves as many bytes, and what its second start
-/// costs.
+/// Prints the time of the training kernel, that of a copy on the device with as many bytes, and the cost of its second start.
 fn training_on_gpu(_: &mut Criterion) {
     let device = match Device::open(0) {
         Ok(device) => device,
-        Err(error) => return eprintln!("training/device=gpu is left out: {error}"),
+        Err(error) => return eprintln!("training/device=gpu is skipped: {error}"),
     };
-    // What the simulated driver of the tests calls itself.
+    // Name of the tests' simulated driver.
     let simulated = device.name().starts_with("Simulated");
     let samples = if simulated { 16 } else { 256 };
     let measured = || -> feedwater::Result<()> {
@@ -193,7 +192,7 @@ fn training_on_gpu(_: &mut Criterion) {
         Ok(())
     };
     if let Err(error) = measured() {
-        eprintln!("training/device=gpu is left out: {error}");
+        eprintln!("training/device=gpu is skipped: {error}");
     }
 }
 
@@ -208,7 +207,7 @@ fn training_text() -> KernelText {
     kernel_text(Leaf::Roi, &operators, DType::F16, Layout::Nchw)
 }
 
-/// Time to compile and load the kernel, and to load it once it is kept.
+/// Time to compile and load the kernel, and to load it from the cache.
 fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let directory = std::env::temp_dir().join(format!("feedwater-bench-{}", std::process::id()));
     let runtime = device.runtime().clone().with_cache_directory(&directory);
@@ -222,7 +221,7 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let compiled = load()?;
     let kept = (0..5).map(|_| load()).collect::<feedwater::Result<Vec<f64>>>()?;
     let kept = kept.into_iter().fold(f64::INFINITY, f64::min);
-    // A bench's directory that stays behind harms nobody.
+    // A leftover directory of a bench is harmless.
     let _ = std::fs::remove_dir_all(directory);
     println!(
         "{{\"bench\":\"kernel_start\",\"device\":\"{}\",\"simulated\":{simulated},\
@@ -232,7 +231,7 @@ fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     Ok(())
 }
 
-/// The main job's samples on the device: windows as the decoder leaves them, and room for what comes of them.
+/// Samples of the main job on the device: decoded windows, and buffers for the outputs.
 struct Training {
     kernel: Kernel,
     stream: Stream,
@@ -241,7 +240,7 @@ struct Training {
     count: usize,
     _pixels: DeviceBuffer,
     _out: DeviceBuffer,
-    /// Where a copy comes from and goes to: half of the bytes each.
+    /// Source and destination of the copy, each with half of the bytes.
     copied: [DeviceBuffer; 2],
     /// Bytes that a launch for all samples reads and writes, each once.
     bytes: usize,
@@ -341,7 +340,7 @@ impl Training {
             Ok(())
         })?;
         let [from, to] = &self.copied;
-        // A copy of half the bytes reads and writes that many: all of them are moved once.
+        // A copy of half the bytes reads and writes them, so it moves as many bytes as the kernel.
         let copy = self.seconds(simulated, || gpu::copy(&self.stream, from, to, self.bytes / 2))?;
         let rates = if simulated {
             String::from("\"simulated\":true")
@@ -366,7 +365,7 @@ impl Training {
         Ok(())
     }
 
-    /// Seconds of one call's work on the device: the best of some runs of some calls each.
+    /// Device seconds per call: the best of some runs of some calls each.
     fn seconds(
         &self,
         once: bool,

@@ -1,6 +1,6 @@
-//! Orders of ten million samples: what it costs to make one, to walk through it, to take a shard of it and to go on in its
-//! middle. Prints a table; every row is measured once: seconds by the clock, seconds of processors (in steps of a hundredth,
-//! and the same on a machine that does other things too), and the most memory that the row adds while it runs.
+//! Cost of orders of ten million samples: to create one, to iterate over it, to shard it, and to resume in its middle. Prints a
+//! table; each row is measured once. It shows seconds of wall time, seconds of processor time (in steps of 0.01 s, independent of
+//! other load), and the peak memory that the row adds.
 //!
 //! `cargo bench --bench order` (Linux: time and memory are the kernel's own counts; the peak is reset before each row)
 
@@ -20,7 +20,7 @@ const FILES: u64 = 10_000;
 const WINDOW: u64 = 20_000;
 const WORLD: u64 = 8;
 
-/// The same image again and again, in files of equal length. It holds nothing for a sample, as if the index were free.
+/// Source that repeats one image, in files of equal length. It stores nothing per sample, as if the index were free.
 struct Repeated(Vec<u8>);
 
 impl Source for Repeated {
@@ -72,20 +72,20 @@ fn main() {
             Order::new(SAMPLES, &settings, &Shard { rank, world, from: "settings" }, &ends)
                 .expect("the files end where they end")
         };
-        row("make the order, and one epoch of it", &|| {
+        row("create the order, and one epoch of it", &|| {
             black_box(order(0, 1).epoch(3));
         });
         row("all positions of an epoch", &|| walk(&order(0, 1)));
         row("all positions of one shard of 8", &|| walk(&order(3, WORLD)));
-        row("go on in the middle: order and first sample", &|| {
+        row("resume in the middle: order and first sample", &|| {
             let order = order(3, WORLD).begin_at(3, SAMPLES / 2 + 12_345);
             black_box(order.epoch(3).at(0, 0));
         });
-        row("a loader from nothing to its first batch", &|| {
+        row("a loader until its first batch", &|| {
             first_batch(builder(window));
         });
         let half = LoaderState { position: SAMPLES / 2, ..state(window) };
-        row("a loader that goes on in the middle, to its first batch", &|| {
+        row("a loader that resumes in the middle, until its first batch", &|| {
             first_batch(builder(window).resume(half));
         });
     }
@@ -111,19 +111,19 @@ fn builder(window: Option<u64>) -> LoaderBuilder {
 }
 
 fn state(window: Option<u64>) -> LoaderState {
-    builder(window).build().expect("the loader is right").state()
+    builder(window).build().expect("the loader is valid").state()
 }
 
 fn first_batch(builder: LoaderBuilder) {
-    let loader = builder.build().expect("the loader is right");
+    let loader = builder.build().expect("the loader is valid");
     let batch = loader.into_iter().next().expect("there are batches");
-    black_box(batch.expect("every image is good").len());
+    black_box(batch.expect("every image is intact").len());
 }
 
-/// Prints a row of the table.
+/// Runs `work` and prints a row of the table.
 fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
     // Resets the peak (proc(5)).
-    fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process reset its own peak");
+    fs::write("/proc/self/clear_refs", "5").expect("a process can reset its own peak");
     let before = kibibytes("VmRSS");
     let (begin, worked) = (Instant::now(), processor_seconds());
     work();
@@ -132,16 +132,16 @@ fn measure(what: &str, shuffle: &str, work: &dyn Fn()) {
     println!("| {what} | {shuffle} | {seconds:.6} | {worked:.2} | {added:.1} MiB |");
 }
 
-/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths (proc(5)).
+/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths of a second (proc(5)).
 fn processor_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|it| it.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
 fn kibibytes(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
     number.expect("a number of kB")

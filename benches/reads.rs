@@ -1,14 +1,14 @@
-//! Ways to read local files: `pread` in threads, which is what the crate does, against `mmap` and io_uring.
+//! Ways to read local files: `pread` in threads, which the crate uses, against `mmap` and io_uring.
 //!
-//! `cargo bench --bench reads -- --data FOLDER`. Two sets, made where they are not there yet: many files of 50 kB, and
-//! the same bytes as records in a few large files. Every thread takes the next read in a shuffled order that all ways
-//! share, and puts the bytes into memory of its own. `mmap` maps a small file for each read, and a large one once, and
-//! copies out of it; io_uring keeps `depth` reads under way in each thread, small files by open, read and close in the
-//! ring. `+advice` tells the kernel 64 reads ahead what will be read (`posix_fadvise`), for pread.
+//! `cargo bench --bench reads -- --data FOLDER`. Two sets, created if missing: many files of 50 kB, and the same bytes as records
+//! in a few large files. Every thread takes the next read in a shuffled order that all ways share, and puts the bytes into its
+//! own memory. `mmap` maps a small file for each read, and a large one once, and copies out of it. io_uring keeps `depth` reads
+//! in flight in each thread; small files are opened, read and closed in the ring. For pread, `+advice` announces reads to the
+//! kernel 64 in advance (`posix_fadvise`).
 //!
-//! Cold means that the kernel was asked to drop the pages of the files (`posix_fadvise`), while it still knows names and
-//! places of the files; with `--drop-caches`, as root, that it has dropped everything. Ways alternate, round after round; a cell is the
-//! median. What the kernel refuses is skipped with its words.
+//! Cold means that the kernel was asked to drop the pages of the files (`posix_fadvise`), but still has their names and
+//! locations; with `--drop-caches`, as root, that it has dropped everything. Ways alternate, round after round; a cell is the
+//! median. If the kernel rejects a way, it is skipped with the error message.
 #![allow(unsafe_code, reason = "mmap and io_uring have no safe interface")]
 
 mod common;
@@ -33,22 +33,22 @@ mod ways;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Where the files are made, and kept: on the disk that is to be measured
+    /// Folder for the files, on the disk to measure
     #[arg(long)]
     data: Option<PathBuf>,
-    /// Files of 50 kB, and records
+    /// Number of files of 50 kB, and of records
     #[arg(long, default_value_t = 10_000)]
     files: usize,
-    /// Threads, one table each
+    /// Numbers of threads, with one table each
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 16])]
     threads: Vec<usize>,
-    /// Cold reads after all caches of the machine were dropped
+    /// Drop all caches of the machine before cold reads
     #[arg(long)]
     drop_caches: bool,
-    /// Rounds of each cell
+    /// Rounds per cell
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
@@ -58,7 +58,7 @@ const BYTES: usize = 50_000;
 /// Records in a large file.
 const RECORDS: usize = 2500;
 
-/// Thousand reads a second and microseconds of processor time a read, or the kernel's words.
+/// Thousand reads per second and microseconds of processor time per read, or the error message.
 type Cell = Result<(f64, f64), String>;
 
 fn main() -> ExitCode {
@@ -128,7 +128,7 @@ fn run(arguments: &Arguments, data: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Thousand reads a second, and microseconds of processor time a read.
+/// Returns thousand reads per second, and microseconds of processor time per read.
 fn measure(way: Way, reads: &[Read], threads: usize) -> io::Result<(f64, f64)> {
     let next = AtomicUsize::new(0);
     let (begin, busy) = (Instant::now(), cpu_seconds());
@@ -147,7 +147,7 @@ fn measure(way: Way, reads: &[Read], threads: usize) -> io::Result<(f64, f64)> {
     Ok((reads.len() as f64 / wall / 1e3, busy / reads.len() as f64 * 1e6))
 }
 
-/// Has all pages in memory, or none.
+/// Loads all pages into memory, or drops them.
 fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
     if !cold {
         let mut buffer = vec![0; BYTES * 2];
@@ -156,7 +156,7 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
         }
         return Ok(());
     }
-    // Written pages are not dropped.
+    // Modified pages are not dropped, so write them first.
     for read in reads.iter().filter(|read| read.offset == 0) {
         let file = File::open(&read.path)?;
         file.sync_data()?;
@@ -165,7 +165,7 @@ fn prepare(reads: &[Read], cold: bool, all: bool) -> io::Result<()> {
     if all { fs::write("/proc/sys/vm/drop_caches", "3") } else { Ok(()) }
 }
 
-/// The reads of many small files, in the order of all ways.
+/// Reads of many small files, in the common order.
 fn small(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     let folder = data.join(format!("small-{files}"));
     fs::create_dir_all(&folder)?;
@@ -205,12 +205,12 @@ fn large(data: &Path, files: usize) -> io::Result<Vec<Read>> {
     Ok(shuffled(reads))
 }
 
-/// From half to one and a half of the mean.
+/// Length from half to one and a half of the mean.
 fn len(number: usize) -> usize {
     BYTES / 2 + number * 7919 % BYTES
 }
 
-/// Begins with the mark, which the reader sums up.
+/// Content that begins with the mark, which the reader sums up.
 fn content(mark: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len).map(|at| ((at as u64 * (mark + 3)) >> 5) as u8).collect();
     bytes[..8].copy_from_slice(&mark.to_le_bytes());
@@ -237,5 +237,5 @@ fn cpu_seconds() -> f64 {
 
 fn kernel() -> String {
     fs::read_to_string("/proc/sys/kernel/osrelease")
-        .map_or_else(|_| "no Linux".into(), |it| format!("Linux {}", it.trim()))
+        .map_or_else(|_| "not Linux".into(), |it| format!("Linux {}", it.trim()))
 }

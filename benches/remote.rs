@@ -1,15 +1,13 @@
-//! Samples from a server that is 50 ms away, against what the server itself can give over as many connections.
+//! Samples from a server with 50 ms latency, compared with the throughput of the server itself over as many connections.
 //!
-//! `cargo bench --bench remote` measures a server of the tests' own, `tests/servers/run.sh cargo bench --bench remote` an S3
-//! emulator (moto) besides. Latency is added by a proxy on the loopback that holds every request back. The server's own
-//! limit is measured in the same run by a bare loop: as many threads as connections, each of which writes a request, reads
-//! the answer, and writes the next. Rounds alternate, and the best of each is compared: other work on the machine only ever
-//! takes away. The loader decodes and transforms every sample on two threads; the images are small and carry a comment, so
-//! that decoding them takes little and bytes are many.
+//! `cargo bench --bench remote` measures a server of the tests, and `tests/servers/run.sh cargo bench --bench remote` also an S3
+//! emulator (moto). A proxy on the loopback delays every request. The server's limit is measured in the same run by a bare loop:
+//! one thread per connection, which writes a request, reads the answer, and repeats. Rounds alternate, and the best of each are
+//! compared, because other load on the machine can only slow them down. The loader decodes and transforms every sample on two
+//! threads. The images are small with a long comment, so that decoding is cheap and the files are large.
 //!
-//! A second table is of what is fetched ahead: the same loader with a window that it chooses against one with the most there is
-//! room for (`loader.tune = false`), after the batches in which it chooses, with a consumer that takes no time and with one
-//! that takes some.
+//! A second table is about prefetching: the loader with an autotuned window, compared with the largest window (`loader.tune =
+//! false`). It is measured after the batches of the tuning, with a consumer that takes no time and with one that takes some.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -35,7 +33,7 @@ const CONNECTIONS: [usize; 2] = [16, 64];
 const ROUNDS: usize = 3;
 
 fn main() {
-    // `cargo test --benches` asks for nothing.
+    // `cargo test --benches` does not pass `--bench` and runs nothing.
     if !std::env::args().any(|it| it == "--bench") {
         return;
     }
@@ -67,7 +65,7 @@ fn main() {
     }
 }
 
-/// A small image with a long comment behind its first marker.
+/// Small image with a long comment after its first marker.
 fn image(number: u64) -> Vec<u8> {
     let jpeg = common::jpeg(number, 64, 48);
     let mut bytes = jpeg[..2].to_vec();
@@ -100,11 +98,11 @@ fn compare(name: &str, server: SocketAddr) {
     }
 }
 
-/// Where `s3://` leads to.
+/// Directs `s3://` to this server.
 #[allow(unsafe_code)]
 fn endpoint(address: SocketAddr) {
     let url = format!("http://{address}");
-    // The emulator takes longer for requests that are signed, and those of the bare loop are not.
+    // Requests are not signed, like those of the bare loop: the emulator is slower for signed ones.
     let variables = [
         ("AWS_ENDPOINT_URL", url.as_str()),
         ("AWS_REGION", "us-east-1"),
@@ -116,7 +114,7 @@ fn endpoint(address: SocketAddr) {
     }
 }
 
-/// Requests a second of `connections` threads that do nothing else.
+/// Requests per second of `connections` threads that do nothing else.
 fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     let next = AtomicU64::new(0);
     let begin = Instant::now();
@@ -143,7 +141,7 @@ fn bare_loop(server: SocketAddr, connections: usize) -> f64 {
     SAMPLES as f64 / begin.elapsed().as_secs_f64()
 }
 
-/// What is chosen against the most.
+/// Prints the table of autotuned and largest windows.
 fn ahead(server: SocketAddr) {
     println!(
         "{:<10}{:>12}{:>12}{:>14}{:>14}{:>8}{:>12}{:>10}",
@@ -182,7 +180,7 @@ fn ahead(server: SocketAddr) {
     }
 }
 
-/// Samples a second after 64 batches, of 64 more, and the window at the end.
+/// Samples per second of 64 batches after the first 64, and the window at the end.
 fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
     let loader = build(connections, tune, 4);
     let mut begin = Instant::now();
@@ -202,7 +200,7 @@ fn chosen(connections: usize, tune: bool, step: Duration) -> (f64, usize) {
     (rate, loader.read_ahead().expect("the source is remote").window)
 }
 
-/// Samples a second of an epoch; opening the source and the loader is not counted.
+/// Samples per second of an epoch, without opening the source and the loader.
 fn loader(connections: usize) -> f64 {
     let loader = build(connections, true, 1);
     let begin = Instant::now();
@@ -224,11 +222,11 @@ fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
         .tune(tune)
         .epochs(Some(epochs))
         .device(DeviceChoice::Cpu);
-    // A few images are looked at one by one for the plan, before the threads start.
-    loader.build().expect("a loader that can be")
+    // The plan inspects a few images one by one before the threads start.
+    loader.build().expect("a valid loader")
 }
 
-/// Holds back what comes from clients, which is a whole request at a time, and nothing that comes from the server.
+/// Starts a proxy that delays data from clients, one whole request at a time, but not data from the server.
 fn proxy(server: SocketAddr) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -259,12 +257,12 @@ fn proxy(server: SocketAddr) -> SocketAddr {
 }
 
 fn connect(server: SocketAddr) -> TcpStream {
-    let stream = TcpStream::connect(server).expect("the server is there");
+    let stream = TcpStream::connect(server).expect("the server accepts connections");
     stream.set_nodelay(true).expect("a socket");
     stream
 }
 
-/// For everyone to read: the bare loop signs nothing.
+/// Writes a public object, because the bare loop signs nothing.
 fn put(server: SocketAddr, path: &str, body: &[u8]) {
     let mut stream = BufReader::new(connect(server));
     let len = body.len();
@@ -275,7 +273,7 @@ fn put(server: SocketAddr, path: &str, body: &[u8]) {
     assert_eq!(answer(&mut stream, &mut Vec::new()).0, 200, "{path}");
 }
 
-/// The status of an answer, and whether the server closes the connection after it; its body is put into `body`.
+/// Reads an answer with its body; returns the status, and whether the server closes the connection.
 fn answer(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> (u16, bool) {
     let mut line = String::new();
     stream.read_line(&mut line).expect("the server answers");

@@ -1,20 +1,20 @@
-//! Ten million samples in the formats that hold them: the first open, which makes the table where a format has one, and
-//! every later start: open, shuffle, shard, go on in the middle of an epoch, read the first sample.
+//! Ten million samples in the formats that support them: the first open, which creates a table for some formats, and every later
+//! start: open, shuffle, shard, resume in the middle of an epoch, read the first sample.
 //!
 //! ```text
 //! cargo bench --bench scale -- [--formats tfrecord,recordio,webdataset,list,directory] [--cache DIR] [--samples 10000000]
 //! ```
 //!
-//! Each row is a process of its own, and is measured once: seconds by the clock, seconds of processors (in steps of a
-//! hundredth, and much the same on a machine that does other things too), and the most memory that it added while it ran
-//! (the kernel's own peak), without what the source says that it holds. The files are in the page cache; rows that say
-//! "from the disk" begin with tables that are not. Sets are made once and kept: about 4 GB, and ten million names.
+//! Each row runs in its own process and is measured once. It shows seconds of wall time, seconds of processor time (in steps of
+//! 0.01 s, mostly independent of other load), and the peak memory that it added (from the kernel), without the memory that the
+//! source reports. The files are in the page cache; rows "from the disk" start with tables that are not. Sets are created once
+//! and cached: about 4 GB, and ten million names.
 //!
-//! Every image is a gray one of 1x1 in 12 bytes, so that the bytes of a set are those of its format.
+//! Every image is a gray one of 1x1 in 12 bytes, so that the set mostly consists of the overhead of its format.
 //!
 //! * `tfrecord`, `recordio`: 8 files, each sample a record with a label.
-//! * `webdataset`: an archive of an eighth of the samples under 8 names (hard links), each with a table of its own.
-//! * `list`: a text of paths and labels. The paths are those of 1000 files.
+//! * `webdataset`: an archive with an eighth of the samples under 8 names (hard links), each with its own table.
+//! * `list`: a text file of paths and labels. The paths are those of 1000 files.
 //! * `directory`: 1000 classes. The files are hard links to 200.
 
 mod common;
@@ -40,23 +40,23 @@ use serde_json::{Value, json};
 struct Arguments {
     #[arg(long, value_delimiter = ',', default_values = sets::FORMATS)]
     formats: Vec<String>,
-    /// Where sets are made and kept. Default: below the target directory.
+    /// Folder for the sets. Default: below the target directory.
     #[arg(long, default_value = env!("CARGO_TARGET_TMPDIR"))]
     cache: PathBuf,
-    /// How many; 8000 at least, in whole thousands of eights.
+    /// Number of samples; a multiple of 8000.
     #[arg(long, default_value_t = 10_000_000)]
     samples: u64,
-    /// What cargo gives to every bench.
+    /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
-    /// Run this case: what is measured, and the text under `[source]`.
+    /// Run this case: the measurement, and the text under `[source]`.
     #[arg(long, hide = true, num_args = 2)]
     case: Option<Vec<String>>,
 }
 
-/// A start takes less than this.
+/// Longest time of a start.
 const BAR_SECONDS: f64 = 1.0;
-/// And less memory than this beyond what the source holds.
+/// Largest memory of a start in bytes, beyond that of the source.
 const BAR_BYTES: u64 = 100_000_000;
 
 const FIRST: u64 = 1000;
@@ -98,12 +98,12 @@ fn main() {
     let what =
         format!("{BAR_SECONDS} s and {} MB beyond what the source holds", BAR_BYTES / 1_000_000);
     match missed.is_empty() {
-        true => println!("\nEvery start holds the bar of {what}."),
+        true => println!("\nEvery start meets the bar of {what}."),
         false => println!("\nThe bar of {what} is missed by: {}.", missed.join(", ")),
     }
 }
 
-/// What a start is: to the first sample's bytes, or to a loader's first batch.
+/// Kinds of start: to the first sample's bytes, or to a loader's first batch.
 const NAMES: [&str; 2] = ["start: order of 1000, first sample", "start: a loader's first batch"];
 
 /// Prints a row of the table.
@@ -121,7 +121,7 @@ fn row(format: &str, name: &str, report: &Value) -> Value {
     report.clone()
 }
 
-/// A case in a process of its own.
+/// Runs a case in its own process.
 fn case(what: &str, source: &str) -> Value {
     let program = std::env::current_exe().expect("the program has a path");
     let done =
@@ -131,14 +131,14 @@ fn case(what: &str, source: &str) -> Value {
         .unwrap_or_else(|_| panic!("{what} {source}: {}", String::from_utf8_lossy(&done.stderr)))
 }
 
-/// What one process measures of itself.
+/// Measures a case in this process.
 fn run(what: &str, source: &str) -> Value {
     let text = format!("[source]\n{source}\n");
     // Resets the peak (proc(5)).
-    fs::write("/proc/self/clear_refs", "5").expect("Linux lets a process reset its own peak");
+    fs::write("/proc/self/clear_refs", "5").expect("a process can reset its own peak");
     let before = kibibytes("VmRSS");
     let begin = Instant::now();
-    let pipeline = Pipeline::from_toml(&text, "").expect("the settings are right");
+    let pipeline = Pipeline::from_toml(&text, "").expect("the settings are valid");
     let source = pipeline.source.open().unwrap_or_else(|error| panic!("{error}"));
     let open = begin.elapsed().as_secs_f64();
     let (samples, held) = (source.len(), source.memory_bytes());
@@ -159,12 +159,12 @@ fn run(what: &str, source: &str) -> Value {
     })
 }
 
-/// The first thousand samples of a shard from the middle of an epoch on, and the bytes of the first.
+/// Reads the first thousand samples of a shard from the middle of an epoch on, and the bytes of the first one.
 fn start(source: &dyn Source) {
     let settings = LoaderSettings { batch: 256, shuffle: true, seed: 1, ..Default::default() };
     let shard = Shard { rank: RANK, world: WORLD, from: "settings" };
     let order = Order::new(source.len(), &settings, &shard, &source.file_ends());
-    let order = order.expect("the settings are right").begin_at(3, source.len() / 2 + 12_345);
+    let order = order.expect("the settings are valid").begin_at(3, source.len() / 2 + 12_345);
     let epoch = order.epoch(3);
     let indices = (0..FIRST).map(|number| epoch.at(number / 256, (number % 256) as usize).index);
     let indices: Vec<u64> = indices.collect();
@@ -175,7 +175,7 @@ fn start(source: &dyn Source) {
     black_box(labels);
 }
 
-/// The same, by a loader that goes on from a state.
+/// Does the same with a loader that resumes from a state.
 fn first_batch(source: Arc<dyn Source>) {
     let samples = source.len();
     let state = LoaderState {
@@ -190,37 +190,37 @@ fn first_batch(source: Arc<dyn Source>) {
     let chain = Chain::new().then(CenterCrop { width: 1, height: 1 });
     let builder = LoaderBuilder::new(source, chain).device(DeviceChoice::Cpu).workers(2).batch(64);
     let loader = builder.shuffle(true).seed(1).shard(RANK, WORLD).resume(state).build();
-    let batch = loader.expect("the loader is right").into_iter().next().expect("there are batches");
-    black_box(batch.expect("every image is good").len());
+    let batch = loader.expect("the loader is valid").into_iter().next().expect("there are batches");
+    black_box(batch.expect("every image is intact").len());
 }
 
-/// The tables beside the files of a set.
+/// Paths of the tables beside the files of a set.
 fn tables(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the set is there");
+    let entries = fs::read_dir(folder).expect("the set exists");
     let paths = entries.map(|entry| entry.expect("the set can be listed").path());
     paths.filter(|path| path.extension().is_some_and(|it| it == "feedwater1")).collect()
 }
 
-/// Puts a file out of the page cache.
+/// Removes a file from the page cache.
 fn evict(path: &Path) {
-    let file = fs::File::open(path).expect("the table is there");
-    file.sync_all().expect("the disk takes it");
+    let file = fs::File::open(path).expect("the table exists");
+    file.sync_all().expect("the table can be synced");
     let input = format!("if={}", path.display());
     let done =
         Command::new("dd").args([&input, "iflag=nocache", "count=0", "status=none"]).status();
     assert!(done.expect("dd is installed").success());
 }
 
-/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths (proc(5)).
+/// User and system time of the process: fields 14 and 15 of `/proc/self/stat`, in hundredths of a second (proc(5)).
 fn processor_seconds() -> f64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("Linux tells");
+    let stat = fs::read_to_string("/proc/self/stat").expect("/proc is readable");
     let (_, fields) = stat.rsplit_once(')').expect("the name is in parentheses");
     let ticks = fields.split_whitespace().skip(11).take(2);
     ticks.map(|it| it.parse::<f64>().expect("a number of ticks")).sum::<f64>() / 100.0
 }
 
 fn kibibytes(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("Linux tells");
+    let status = fs::read_to_string("/proc/self/status").expect("/proc is readable");
     let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
     let number = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse().ok());
     number.expect("a number of kB")

@@ -1,8 +1,8 @@
-//! What a loader chooses by itself against every fixed setting, on this machine.
+//! Compares autotuning with all fixed settings on this machine.
 //!
-//! `cargo bench --bench tuning [-- --quick | --only WORD]`; `--only` takes the loops with that word in their names. For each
-//! loop (images, reads, step) all fixed workers and prefetches run by turns with a loader that chooses, `ROUNDS` times; of
-//! each the median counts. The bar: what is chosen reaches 95 % of the best fixed setting.
+//! `cargo bench --bench tuning [-- --quick | --only WORD]`; `--only` selects the loops whose names contain that word. For each
+//! loop (images, reads, step), loaders with all fixed workers and prefetches and one with autotuning run in turns, `ROUNDS`
+//! times; medians count. The bar: autotuning reaches 95 % of the best fixed setting.
 
 mod common;
 
@@ -21,23 +21,23 @@ const WORKERS: [usize; 5] = [1, 2, 3, 4, 16];
 const PREFETCH: [usize; 3] = [1, 2, 6];
 const BAR: f64 = 0.95;
 
-/// A loop: how long a read waits besides, and what the consumer does.
+/// Loop: latency of reads, and work of the consumer.
 struct Case {
     name: &'static str,
     read: Duration,
     step: Step,
 }
 
-/// What the consumer does with a batch.
+/// Work of the consumer per batch.
 enum Step {
     Nothing,
-    /// It waits, as one does whose work is on a device.
+    /// Sleeps, as if the work ran on a device.
     Sleeps(Duration),
-    /// It takes a processor.
+    /// Occupies a processor.
     Works(Duration),
 }
 
-/// A directory whose files come later.
+/// Directory whose reads are delayed.
 struct Late(Directory, Duration);
 
 impl Source for Late {
@@ -98,12 +98,12 @@ fn main() {
         }
     }
     match &missed[..] {
-        [] => println!("\nThe bar of {BAR} is held by all."),
+        [] => println!("\nThe bar of {BAR} is met by all."),
         missed => println!("\nThe bar of {BAR} is missed by: {}.", missed.join(", ")),
     }
 }
 
-/// Prints a line, and gives what is chosen by the best fixed setting.
+/// Prints a line, and returns the ratio of autotuning to the best fixed setting.
 fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     let mut fixed: Vec<((usize, usize), Vec<f64>)> = Vec::new();
     for workers in WORKERS {
@@ -114,7 +114,7 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     for _ in 0..rounds {
         for ((workers, prefetch), rates) in &mut fixed {
             let loader = builder(case).workers(*workers).prefetch(*prefetch).build();
-            let loader = loader.expect("the settings can be");
+            let loader = loader.expect("the settings are valid");
             epochs(&loader, case, 0.2, |_| false);
             rates.push(epochs(&loader, case, seconds, |_| false));
         }
@@ -126,15 +126,15 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
     let fixed = fixed.into_iter().map(|(setting, mut rates)| (setting, median(&mut rates)));
     let best = fixed.max_by(|a, b| a.1.total_cmp(&b.1));
     let ((workers, prefetch), _) = best.expect("there are fixed settings");
-    // The best of many is partly luck: it is measured again, by turns with what is chosen.
+    // The best of many is partly luck, so it is measured again, in turns with autotuning.
     let mut again = Vec::new();
     for _ in 0..2 * rounds + 1 {
         let loader = builder(case).workers(workers).prefetch(prefetch).build();
-        let loader = loader.expect("the settings can be");
+        let loader = loader.expect("the settings are valid");
         epochs(&loader, case, 0.2, |_| false);
         again.push(epochs(&loader, case, seconds, |_| false));
         let loader = builder(case).auto_workers().auto_prefetch().build();
-        let loader = loader.expect("the settings can be");
+        let loader = loader.expect("the settings are valid");
         epochs(&loader, case, 60.0, Loader::is_settled);
         chosen.push(epochs(&loader, case, seconds, |_| false));
         choice = loader.choice().to_string();
@@ -149,28 +149,28 @@ fn run(case: &Case, rounds: usize, seconds: f64) -> f64 {
 
 fn builder(case: &Case) -> LoaderBuilder {
     let dir = common::set(IMAGES, common::SIZES[0]);
-    let source = Late(Directory::open(&dir).expect("the set is there"), case.read);
+    let source = Late(Directory::open(&dir).expect("the set exists"), case.read);
     let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
     builder.batch(BATCH).shuffle(true)
 }
 
-/// How long a processor has worked for this thread.
+/// Processor time of this thread.
 fn processor_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Uses batches for so long, or until it is enough; gives the images a second.
+/// Consumes batches until `seconds` have passed or `enough` is true; returns images per second.
 fn epochs(loader: &Loader, case: &Case, seconds: f64, enough: impl Fn(&Loader) -> bool) -> f64 {
     let (begin, mut images) = (Instant::now(), 0);
     loop {
         for batch in loader {
-            images += batch.expect("the images are sound").len();
+            images += batch.expect("the images are intact").len();
             match case.step {
                 Step::Nothing => {}
                 Step::Sleeps(time) => thread::sleep(time),
                 Step::Works(time) => {
-                    // By the processor's time: a step is no shorter for workers that take its processor.
+                    // Uses processor time: workers that compete for the processor must not shorten the step.
                     let begin = processor_time();
                     while processor_time() - begin < time {}
                 }

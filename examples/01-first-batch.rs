@@ -1,4 +1,4 @@
-//! The first batch of a directory with one folder per class: what the loader plans, takes and gives.
+//! Prints the plan, the memory and the first batch of a directory with one folder per class.
 //!
 //! `cargo run --release --example 01-first-batch -- DIRECTORY`
 
@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         );
     }
 
-    // Wherever the batch lives, a copy of it can be had; on the CPU `batch.host()` gives it without one.
+    // Copies the batch from host or device; on the CPU, `batch.host()` returns it without a copy.
     let bytes = batch.to_host()?;
     let values: Vec<f32> = bytemuck::pod_collect_to_vec(&bytes);
     let mean = values.iter().map(|&value| f64::from(value)).sum::<f64>() / values.len() as f64;

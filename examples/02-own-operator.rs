@@ -1,5 +1,5 @@
-//! An operator of one's own: its settings, its reference in Rust and its CUDA text, fused with the built-in ones
-//! into one kernel, and compared bit for bit by the harness that the built-in ones go through.
+//! A custom operator: its settings, its reference in Rust and its CUDA text. It is fused with the built-in operators into one
+//! kernel, and tested bit for bit with the same harness.
 //!
 //! `cargo run --release --example 02-own-operator -- DIRECTORY`, and `cargo test --example 02-own-operator`.
 
@@ -11,16 +11,16 @@ use feedwater::op::{self, Chain, Cuda, FieldError, Operator};
 use feedwater::random::SampleRng;
 use feedwater::source::Directory;
 
-/// Keeps the upper bits of each byte: Pillow's `ImageOps.posterize`, with a probability.
+/// Reduces the number of bits per channel, like Pillow's `ImageOps.posterize`, with a probability.
 #[derive(Clone, Copy, Debug)]
 struct Posterize {
-    /// Bits that are kept, 1 to 8.
+    /// Bits to keep, 1 to 8.
     bits: u32,
     /// Probability, 0 to 1.
     probability: f64,
 }
 
-/// What one sample needs: plain bytes, the same on CPU and GPU, a multiple of 8.
+/// Parameters of one sample: plain bytes, the same on CPU and GPU, with a size that is a multiple of 8.
 #[derive(Clone, Copy, Debug, Pod, Zeroable)]
 #[repr(C)]
 struct PosterizeParams {

@@ -51,7 +51,7 @@ impl Operator for Solarize {
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let directory = std::env::args().nth(1).ok_or("name a directory with one folder per class")?;
 
-    // `cpu` says where each step runs; `auto`, which `then` means, would decide by itself.
+    // `cpu` places each step on the CPU; `then` would use `auto`.
     let chain = Chain::new()
         .then_on(Placement::Cpu, op::Resize::shorter(256))
         .then_on(Placement::Cpu, op::CenterCrop::to(224, 224))
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         for fault in batch.faults() {
             println!("{fault}");
         }
-        // The tensor, without a copy; the slot goes back to the loader when `batch` is dropped.
+        // The tensor without a copy; dropping `batch` returns the slot to the loader.
         let _: Option<&[u8]> = batch.host();
     }
 

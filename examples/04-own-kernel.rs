@@ -1,5 +1,5 @@
-//! A consumer with a kernel of its own: it sums up each channel of each image, in a stream of its own, and the loader
-//! fills the next batches meanwhile. Without a GPU it says so and sums up on the host.
+//! A consumer with its own kernel: it sums up each channel of each image in its own stream, while the loader fills the next
+//! batches. Without a GPU it says so and sums up on the host.
 //!
 //! `cargo run --release --example 04-own-kernel -- DIRECTORY`
 
@@ -14,7 +14,7 @@ use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
 use feedwater::tensor::{CHANNELS, DType, Layout};
 
-/// A block sums up one plane: `blockIdx.x` is the channel, `blockIdx.y` the image.
+/// Each block sums up one plane: `blockIdx.x` is the channel, `blockIdx.y` the image.
 const SUMS: &str = r#"
 extern "C" __global__ void sums(const float* batch, float* out, int pixels) {
     const int plane = blockIdx.y * gridDim.x + blockIdx.x;
@@ -24,10 +24,10 @@ extern "C" __global__ void sums(const float* batch, float* out, int pixels) {
 }
 "#;
 
-/// Threads of a block.
+/// Threads per block.
 const THREADS: u32 = 256;
 
-/// The consumer's side of the device.
+/// The consumer's objects on the device.
 struct Consumer {
     stream: Arc<CudaStream>,
     sums: CudaFunction,
@@ -35,8 +35,8 @@ struct Consumer {
 
 impl Consumer {
     fn new(ordinal: usize) -> Result<Self, Box<dyn std::error::Error>> {
-        // Our loader has opened this device before, so there is a driver: without one cudarc would panic.
-        // The context is the primary one, which the loader uses too.
+        // The loader has opened this device, so a driver exists; without one cudarc would panic. The context is the primary one,
+        // which the loader uses too.
         let context = CudaContext::new(ordinal)?;
         let stream = context.new_stream()?;
         // NVRTC's code for exactly this architecture; kept on disk for the next time.
@@ -45,13 +45,13 @@ impl Consumer {
         Ok(Self { stream, sums })
     }
 
-    /// The sum of each plane. The host waits only here, for the numbers; a consumer that keeps its results on the device
-    /// need not wait at all.
+    /// Returns the sum of each plane. The host waits only for these numbers; a consumer that keeps its results on the device need
+    /// not wait at all.
     #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
     fn sums(&self, batch: Batch) -> Result<Vec<f32>, Box<dyn std::error::Error>> {
         let shape = batch.shape();
         let pixels = shape.width as i32 * shape.height as i32;
-        // From here on our stream waits for the batch, and its slot for our stream.
+        // From here on our stream waits for the batch, and reuse of the slot waits for our stream.
         let tensor = CudaTensor::<f32>::new(batch, &self.stream)?;
         let mut out = self.stream.alloc_zeros::<f32>(shape.batch * CHANNELS)?;
         let config = LaunchConfig {
@@ -62,15 +62,15 @@ impl Consumer {
         let view = tensor.view();
         let mut launch = self.stream.launch_builder(&self.sums);
         launch.arg(&view).arg(&mut out).arg(&pixels);
-        // SAFETY: the arguments have the types of the kernel's; it reads and writes within the two slices.
+        // SAFETY: the arguments have the kernel's types; it reads and writes within the two slices.
         unsafe { launch.launch(config) }?;
-        // The kernel may still run: the slot is filled again behind it.
+        // The kernel may still run: the slot is filled again only after it.
         drop(tensor);
         Ok(self.stream.clone_dtoh(&out)?)
     }
 }
 
-/// The same on the host.
+/// Returns the sum of each plane, on the host.
 fn sums(batch: &Batch) -> Vec<f32> {
     let shape = batch.shape();
     let plane = shape.sample_len() / CHANNELS;
@@ -93,7 +93,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     // `Auto` is the first GPU.
     let consumer = loader.plan().uses_gpu().then(|| Consumer::new(0)).transpose()?;
     if consumer.is_none() {
-        println!("no batches on a GPU, so no kernel: the sums are made on the host");
+        println!("no batches on a GPU, so no kernel: computing the sums on the host");
     }
 
     let (mut totals, mut pixels) = ([0f64; CHANNELS], 0f64);

@@ -1,5 +1,5 @@
-//! A training loop without a model: each step keeps the device, or the CPU, busy for a given time, and in the end
-//! the loop says for what share of its time it had no data to work on.
+//! A training loop without a model: each step keeps the device, or the CPU, busy for a given time. At the end the loop prints the
+//! share of the time in which it had no data.
 //!
 //! `cargo run --release --example 05-training-loop -- DIRECTORY [MILLISECONDS PER STEP] [EPOCHS]`
 
@@ -18,8 +18,8 @@ use feedwater::tensor::{DType, Layout};
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Keeps one multiprocessor busy, and notes when it began and ended. `globaltimer` counts nanoseconds, in steps of up
-/// to a microsecond.
+/// Keeps one multiprocessor busy, and records its begin and end. `globaltimer` counts nanoseconds, in steps of up to a
+/// microsecond.
 const SPIN: &str = r#"
 __device__ unsigned long long now() {
     unsigned long long nanoseconds;
@@ -36,17 +36,16 @@ extern "C" __global__ void spin(unsigned long long* times, int step, unsigned lo
 }
 "#;
 
-/// What stands for the model, on the device: a kernel in a stream of its own. The host puts step after step
-/// into it and waits for none.
+/// Replaces the model on the device: a kernel in its own stream. The host enqueues steps without waiting for them.
 struct OnDevice {
     stream: Arc<CudaStream>,
     ours: Arc<Stream>,
     spin: CudaFunction,
-    /// Begin and end of every step of an epoch; step 0 is its beginning.
+    /// Begin and end of every step of an epoch; step 0 marks its beginning.
     times: CudaSlice<u64>,
 }
 
-/// Seconds that an epoch took, and of these the ones without data.
+/// Seconds of an epoch, in total and without data.
 struct Seconds {
     all: f64,
     waited: f64,
@@ -54,7 +53,7 @@ struct Seconds {
 
 impl OnDevice {
     fn new(steps: u64) -> Result<Self> {
-        // The loader has opened this device before, so there is a driver: without one cudarc would panic.
+        // The loader has opened this device, so a driver exists; without one cudarc would panic.
         let device = Device::open(0)?;
         let context = CudaContext::new(0)?;
         let stream = context.new_stream()?;
@@ -65,14 +64,14 @@ impl OnDevice {
         Ok(Self { stream, ours, spin, times })
     }
 
-    /// Puts a step into the stream.
+    /// Enqueues a step.
     #[allow(unsafe_code, reason = "a launch is as safe as its kernel")]
     fn launch(&mut self, step: usize, time: Duration) -> Result<()> {
         let (step, nanoseconds) = (step as i32, time.as_nanos() as u64);
         let one = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes: 0 };
         let mut launch = self.stream.launch_builder(&self.spin);
         launch.arg(&mut self.times).arg(&step).arg(&nanoseconds);
-        // SAFETY: the arguments have the types of the kernel's; it writes two numbers, for which there is room.
+        // SAFETY: the arguments have the kernel's types; it writes two numbers within the buffer.
         unsafe { launch.launch(one) }?;
         Ok(())
     }
@@ -85,9 +84,9 @@ impl OnDevice {
             batch.on(&self.ours)?;
             steps += 1;
             self.launch(steps, time)?;
-            // Dropped here, while the step is still to come: the slot is filled again behind it.
+            // Dropped before the step has run: the slot is filled again only after it.
         }
-        // Between the end of a step and the beginning of the next the device had no batch.
+        // Between the end of a step and the beginning of the next, the device had no batch.
         let times = self.stream.clone_dtoh(&self.times)?;
         let times = &times[1..2 * (steps + 1)];
         let (gaps, _) = times.as_chunks::<2>();
@@ -97,7 +96,7 @@ impl OnDevice {
     }
 }
 
-/// What stands for the model where batches live on the host: a computation on this thread.
+/// Replaces the model for batches on the host: a computation on this thread.
 fn epoch_on_host(loader: &mut Loader, time: Duration) -> Result<Seconds> {
     let (begin, mut waited) = (Instant::now(), Duration::ZERO);
     let mut batches = loader.epoch();
@@ -147,7 +146,7 @@ fn main() -> Result<()> {
     match device {
         Some(_) => println!("{steps} steps of {milliseconds} ms on the device"),
         None => {
-            println!("{steps} steps of {milliseconds} ms on the CPU, which the loader needs too")
+            println!("{steps} steps of {milliseconds} ms on the CPU, shared with the loader")
         }
     }
     for epoch in 0..epochs {

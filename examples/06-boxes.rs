@@ -1,4 +1,4 @@
-//! Object detection: boxes, categories and masks of COCO that follow the images through crops, mirrorings and resizes.
+//! Object detection: COCO boxes, categories and masks that follow the images through crops, flips and resizes.
 //!
 //! `cargo run --release --example 06-boxes -- instances_train2017.json train2017`
 
@@ -13,7 +13,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (Some(json), Some(images)) = (arguments.next(), arguments.next()) else {
         return Err("name the annotations and the folder of the images".into());
     };
-    // A relative folder would be one beside the annotations.
+    // Makes the folder absolute: a relative one would be relative to the annotations.
     let settings =
         CocoSettings { images: absolute(images)?, skip_empty: true, ..Default::default() };
     let coco = Coco::open(json, &settings)?;
@@ -29,7 +29,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     for (place, index) in batch.indices().enumerate() {
         println!("{}", loader.source().location(index));
         let objects = batch.objects(place);
-        // As DETR has it: boxes of which a quarter is left, without crowds, as parts of the tensor's sides.
+        // As in DETR: boxes with at least a quarter visible, without crowds, as fractions of the tensor's sides.
         for (number, object) in objects.iter().enumerate() {
             if object.crowd || object.visible < 0.25 {
                 continue;

@@ -9,7 +9,7 @@ use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
 use feedwater::source::{Page, PnmHead, Source};
 
-/// Frames of a camera, of which each is another part of a gradient.
+/// Frames of a camera, each with a different part of a gradient.
 struct Camera {
     frames: u64,
     size: Size,
@@ -34,7 +34,7 @@ impl Source for Camera {
         format!("frame {index}")
     }
 
-    // May be called from many threads at once, with different pages.
+    // Called from many threads at once, with different pages.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let head = self.head();
         let head = head.bytes();

@@ -1,4 +1,4 @@
-//! Serves images from several threads with one preprocessor, and says how many a second and what was refused.
+//! Preprocesses images on several threads with one preprocessor, and prints the throughput and the rejected images.
 //!
 //! `cargo run --release --example 08-inference -- DIRECTORY [THREADS]`
 
@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let mut args = std::env::args().skip(1);
     let directory = args.next().ok_or("name a directory of images")?;
     let threads: usize = args.next().map_or(Ok(4), |text| text.parse())?;
-    // Requests of a server would bring these bytes.
+    // A server would receive these bytes in requests.
     let mut paths = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()?;
@@ -34,13 +34,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // One tensor for each thread, which every image fills again.
+                // One tensor per thread, reused for every image.
                 let mut tensor = vec![0f32; preprocessor.shape().sample_len()];
                 while let Some(path) = paths.get(next.fetch_add(1, Ordering::Relaxed)) {
                     let Ok(bytes) = std::fs::read(path) else { continue };
                     match preprocessor.run_into(&bytes, bytemuck::cast_slice_mut(&mut tensor)) {
                         Ok(()) => {
-                            // The model runs here.
+                            // Run the model here.
                             served.fetch_add(1, Ordering::Relaxed);
                         }
                         Err(fault) => {

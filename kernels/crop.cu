@@ -1,4 +1,4 @@
-// A window of the image; outside of it there is a colour. Twin of src/op/crop.rs, shared by every crop.
+// Window of the image, with a fill colour outside of the image. Twin of src/op/crop.rs, shared by every crop.
 struct CropParams {
     int x, y, width, height;        // the window, which may begin left of or above the image
     int src_width, src_height;

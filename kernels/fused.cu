@@ -1,5 +1,5 @@
-// The kernel: one thread per output pixel, blocks of 32 x 8 pixels, one layer of the grid per sample.
-// Above it the host writes the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
+// Fused kernel: one thread per output pixel, blocks of 32 x 8 pixels, one grid layer per sample.
+// The host prepends the types `Pixels` (the chain), `Out`, `Order`, and SAMPLE_BYTES.
 struct Sample {
     Out::type* out;
     Pixels pixels;
@@ -15,8 +15,8 @@ extern "C" __global__ void fused(const Sample* samples, int count, int width, in
 }
 
 #ifndef __CUDACC__
-// The launch, on the host: every thread of every block, one after another. `params` is what cuLaunchKernel
-// takes: the address of each argument.
+// Launch on the host: runs every thread of every block, one after another. `params` has the layout of cuLaunchKernel: the address
+// of each argument.
 extern "C" void fused__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                             unsigned bz) {
     gridDim = {gx, gy, gz};

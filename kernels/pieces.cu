@@ -1,5 +1,5 @@
-// What a tile is made with (tile.cu): phases and barriers, the instructions for four bytes at a time and what stands for
-// them on the host, division, and pixels sixteen at a time, words for each channel.
+// Building blocks of tiles (tile.cu): phases and barriers, instructions on four bytes with their replacements for the host,
+// division, and reading of 16 pixels at a time with one word per channel.
 #ifdef __CUDACC__
 #define EACH_THREAD if (const int thread = threadIdx.x; true)
 #define BARRIER __syncthreads()
@@ -7,7 +7,7 @@
 #define NOT_UNROLLED _Pragma("unroll 1")
 #define UNROLLED _Pragma("unroll")
 #else
-// On the host a phase is a loop over the threads, so a barrier has nothing left to do.
+// On the host a phase is a loop over the threads, so a barrier does nothing.
 #define EACH_THREAD for (int thread = 0; thread < (int)blockDim.x; thread++)
 #define BARRIER (void)0
 #define NOT_INLINE
@@ -19,7 +19,7 @@ __device__ inline int smaller(int a, int b) { return a < b ? a : b; }
 __device__ inline int larger(int a, int b) { return a < b ? b : a; }
 
 #ifdef __CUDACC__
-// `low` and `high`, each clamped to 0..255, as the lowest bytes of a word whose upper half was `above`'s lower one.
+// Clamps `low` and `high` to 0..255, and packs them as the lowest bytes of a word whose upper half is the lower half of `above`.
 __device__ inline unsigned clamped(int low, int high, unsigned above) {
     unsigned word;
     asm("cvt.pack.sat.u8.s32.b32 %0, %1, %2, %3;" : "=r"(word) : "r"(high), "r"(low), "r"(above));
@@ -32,12 +32,12 @@ __device__ inline unsigned picked(unsigned low, unsigned high, unsigned places) 
     return __byte_perm(low, high, places);
 }
 __device__ inline unsigned high_product(unsigned a, unsigned b) { return __umulhi(a, b); }
-// Addresses that come out of memory are not known to be of the device's own.
+// Casts an address from memory to global memory, which the compiler cannot infer.
 template <class T> __device__ inline T* global(T* address) {
     __builtin_assume(__isGlobal(address));
     return address;
 }
-// `offset` bytes into shared memory, where no bit of the offset is set in the address.
+// Adds `offset` bytes to an address in shared memory that has none of the bits of the offset.
 __device__ inline const void* within(const void* shared, unsigned offset) {
     return __cvta_shared_to_generic(__cvta_generic_to_shared(shared) | offset);
 }
@@ -62,7 +62,7 @@ static inline const void* within(const void* shared, unsigned offset) { return (
 static inline unsigned high_product(unsigned a, unsigned b) { return (unsigned)((unsigned long long)a * b >> 32); }
 #endif
 
-// Division of numbers below 2^16 by one of them; exact, as the inverse is over by less than 2^16 parts in 2^32.
+// Division of numbers below 2^16 by one of them. It is exact, because the error of the inverse is less than 2^16 / 2^32.
 struct Divisor {
     int by;
     unsigned inverse;
@@ -74,8 +74,8 @@ struct Quad {
     unsigned r, g, b;
 };
 
-// Four pixels of a row as a word of each channel, one by one. Those that are not from `first` to before `end` are not
-// used, so others are read in their place.
+// Reads four pixels of a row one by one, as one word per channel. Pixels outside of `first..end` are not used, so others are read
+// in their place.
 template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, int x, int y, int first, int end) {
     Quad quad = {0, 0, 0};
     for (int i = 0; i < 4; i++) {
@@ -87,7 +87,7 @@ template <class Src> NOT_INLINE __device__ Quad quad_of_pixels(const Src& src, i
     return quad;
 }
 
-// Sixteen pixels of a row, a plane for each channel.
+// Sixteen pixels of a row, one plane per channel.
 struct alignas(16) Words {
     unsigned of[4];
 };
@@ -100,9 +100,8 @@ struct Sixteen {
     }
 };
 
-// A rectangle of `rows` rows, from row `y` on, and of `count` times sixteen pixels, from pixel `x` on, as fast as the
-// source allows. `start` is a pixel from which on every sixteenth is the best to begin with. What is not from `first` to
-// before `end` is not used.
+// Reader of a rectangle of `rows` rows from row `y` on, and of `count` times 16 pixels from pixel `x` on, as fast as the source
+// allows. Starting at `start`, or a multiple of 16 pixels from it, is fastest. Pixels outside of `first..end` are not used.
 template <class Src> struct Pieces {
     const Src& src;
     int x, y, first, end;
@@ -117,7 +116,7 @@ template <class Src> struct Pieces {
     }
 };
 
-// The 12 bytes of four pixels.
+// Splits the 12 bytes of four pixels into channels.
 __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned high) {
     const Quad quad = {picked(picked(low, middle, 0x0630), high, 0x5210),
                        picked(picked(low, middle, 0x0741), high, 0x6210),
@@ -125,15 +124,14 @@ __device__ inline Quad quad_of_words(unsigned low, unsigned middle, unsigned hig
     return quad;
 }
 
-// Upright pixels come as the 48 bytes that they are: 16 at once where all rows begin at multiples of that, as those of
-// pages do. Where rows begin at any address, words are read where they are aligned and shifted together, up to four
-// bytes more than are needed. Only where any of that is outside of the memory, after the last row or before the first,
-// pixels come one by one.
+// Reads 48 bytes for 16 upright pixels. If all rows begin at multiples of 16 bytes, as in pages, it reads 16 bytes at once.
+// Otherwise it reads aligned words and shifts them together, up to four bytes more than needed. Pixels are read one by one only
+// if any of these bytes are outside of the memory, after the last row or before the first.
 template <> struct Pieces<Roi> {
     const Roi& src;
     int x, y, first, end;
     const unsigned char* pixels;
-    int pitch, whole;           // bytes from a row to the next; rows that can be read in words
+    int pitch, whole;           // bytes per row; rows that can be read in words
     bool aligned;
     static __device__ int start(const Roi& src) { return src.orientation ? 0 : src.x; }
     __device__ Pieces(const Roi& src, int x, int y, int rows, int count, int first, int end)

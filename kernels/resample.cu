@@ -1,8 +1,8 @@
-// Pillow's resampling: for each source row the horizontal sum, rounded to a byte, then the sum of those.
-// Twin of src/op/resample/mod.rs, where the table is described; shared by every operator that resamples.
+// Pillow's resampling: horizontal sums of each source row, rounded to bytes, then vertical sums of those. Twin of
+// src/op/resample/mod.rs, which describes the table; shared by every operator that resamples.
 struct ResampleParams {
     const int* table;
-    int x, y, width, height;            // window of the output for which the table was made
+    int x, y, width, height;            // output window of the table
     int h_bounds, h_coefs, h_taps;      // offsets into the table
     int v_bounds, v_coefs, v_taps;
     int box_x, box_y, box_width, box_height;

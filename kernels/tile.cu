@@ -1,48 +1,48 @@
-// The tiled form of the kernel, for chains in which pixels only move, or are mapped each channel by itself, after the
-// last resampling: a block makes a tile of one sample's tensor. Twin of `Shape::tiles` in src/gpu/kernel.rs.
+// Tiled kernel, for chains that only move pixels or map single channels after the last resampling: each block makes a tile of one
+// sample's tensor. Twin of `Shape::tiles` in src/gpu/kernel.rs.
 //
-// Both passes of a resampling are products of matrices, which the tensor cores make (matrix.cu). A coefficient is 22 bits
-// and a sign. Its three bytes are multiplied apart and put together at the end: the same integers as in resample.cu,
-// modulo 2^32. The highest byte is signed, so a coefficient must be in [-2, 2) once it is scaled back, which the filters'
-// are. A matrix of coefficients is a band; products with what is beside it are products with 0.
+// Both passes of a resampling are matrix products on the tensor cores (matrix.cu). A coefficient has 22 bits and a sign. Its
+// three bytes are multiplied separately and combined at the end, which gives the same integers as resample.cu modulo 2^32. The
+// highest byte is signed, so a coefficient must be in [-2, 2) after scaling back, as those of the filters are. A matrix of
+// coefficients is a band; entries beside it are 0.
 //
-// The threads of a block work in phases with a barrier between them, and all of them walk the same loops:
-//   tables   what becomes of each byte (normalized, converted) and the rows' coefficients go into shared memory;
-//   then, for strips of columns (one, unless the source is so wide that a strip's rows do not fit):
-//   load     up to 32 source rows of the strip's window, split into a plane for each channel, 4 pixels to a word;
-//   sum      along the rows: each source row once per tile; 32 rows by 8 columns at once. Four rows of a column become the
-//            bytes of one word, in a ring of as many words as a block of output rows needs;
-//   store    the blocks of output rows that are complete: sums along the columns, 16 rows by 16 columns at once, the table,
+// The threads of a block work in phases with a barrier between them, and all of them run the same loops:
+//   tables   put the normalized and converted value of each byte, and the rows' coefficients, into shared memory;
+//   then, for strips of columns (one, unless the rows of a strip do not fit because the source is too wide):
+//   load     up to 32 source rows of the strip's window, split into one plane per channel, 4 pixels per word;
+//   sum      along the rows: each source row once per tile, 32 rows by 8 columns at once. Four rows of a column become the
+//            bytes of one word, in a ring with as many words as a block of output rows needs;
+//   store    the complete blocks of output rows: sums along the columns, 16 rows by 16 columns at once, table look-up,
 //            four elements per store.
 //
-// How a tile is made is decided by its sample alone (`Tile::fits`). Where shared memory does not even hold what one row of 16
-// columns needs, and for one tap per axis (nearest), where nothing is gained, its pixels are evaluated one by one as in
-// fused.cu. So one launch takes samples of every size, and an odd one costs only itself.
+// The method is chosen for each sample by itself (`Tile::fits`). Pixels are evaluated one by one as in fused.cu if shared memory
+// is too small for one row of 16 columns, and for one tap per axis (nearest), where tiling gains nothing. So one launch handles
+// samples of every size, and an odd one slows down only itself.
 //
-// What it should cost; counted in the machine code for sm_90 (NVRTC 13.5, 64 registers), measured on no device yet. A
-// multiprocessor begins 128 instructions of threads per cycle. Loading takes 75 for 16 source pixels; the sums along rows
-// 230 for 32 rows by 8 columns, and some 130 more for each further 32 source columns that those need; the rest 370 for 16
-// rows by 16 columns, and 200 more for each further 32 source rows. A warp's share of a tile takes 900 besides, and of
-// every 32 source rows of a strip 110. With these, an average window of 500x375 (318x318; 604 kB with its f16 output) is
-// 52,000 cycles of one multiprocessor, one of 2048x1536 (1303x1303; 5.4 MB) 330,000. An H200 with 132 of them at
-// 1.75 GHz, should it copy at 4.2 TB/s (read and written), copies as many bytes in 33,000 and 300,000. So where every
-// cycle begins all it can, 0.63 and 0.91 of the rate of a copy is the most that can come out, and less in practice.
+// Expected cost, counted in the machine code for sm_90 (NVRTC 13.5, 64 registers) and not yet measured on a device. A
+// multiprocessor issues 128 thread instructions per cycle. Loading takes 75 instructions for 16 source pixels. The sums along
+// rows take 230 for 32 rows by 8 columns, and about 130 more per further 32 source columns. The rest takes 370 for 16 rows by 16
+// columns, and 200 more per further 32 source rows. A warp's share of a tile takes another 900, and 110 per 32 source rows of a
+// strip. So an average window of 500x375 (318x318; 604 kB with its f16 output) takes 52,000 cycles of one multiprocessor, and one
+// of 2048x1536 (1303x1303; 5.4 MB) 330,000. An H200 with 132 multiprocessors at 1.75 GHz that copies 4.2 TB/s (read and written)
+// copies as many bytes in 33,000 and 300,000 cycles. The upper bound is therefore 0.63 and 0.91 of the rate of a copy, with no
+// cycle lost.
 
-// A rectangle of the tensor, half open.
+// Half-open rectangle of the tensor.
 struct Window {
     int left, top, right, bottom;
     __device__ bool has(int x, int y) const { return x >= left && x < right && y >= top && y < bottom; }
 };
 
-// The outputs of one axis of a tile, in the order of the source, and what they read.
+// Outputs of one axis of a tile, in source order, and their inputs.
 struct TileAxis {
     const int* bounds;          // (first, count) of each
     const int* coefs;
-    int taps;                   // coefficients of each, at most
+    int taps;                   // most coefficients per output
     int len;
-    int first, end;             // what all of them read
+    int first, end;             // range of all inputs
     int reach;                  // from the first output's first to the last one's first
-    // Of the outputs from `from` to before `to` of the tensor.
+    // For the outputs `from..to` of the tensor.
     __device__ TileAxis(const ResampleParams& p, bool columns, const Origin& origin, int from, int to)
         : taps(columns ? p.h_taps : p.v_taps), len(to - from), first(0), end(0), reach(0) {
         const int place = origin.at + (origin.step > 0 ? from : 1 - to) - (columns ? p.x : p.y);
@@ -54,21 +54,20 @@ struct TileAxis {
             reach = bounds[2 * len - 2] - first;
         }
     }
-    // What `outputs` of them, one after another, read at most. The centres of taps are evenly spaced; the firsts are
-    // rounded, and those at the border of the source moved by less than all taps.
+    // Largest number of inputs of `outputs` consecutive outputs. The centres of taps are evenly spaced; the first taps are
+    // rounded, and at the border of the source moved by less than the number of taps.
     __device__ int span(int outputs) const {
         if (outputs >= len) return end - first;
         return (outputs - 1) * (reach + 1 + taps) / (len - 1) + 2 + taps;
     }
 };
 
-// How a tile is made, and where its parts lie in shared memory.
+// Plan of a tile, and the layout of its shared memory.
 template <class Src> struct Tile {
     typedef Out::type Element;
     static const int MOST_LOADED = 8, ELEMENT_WORDS = 192 * sizeof(Element);
 
-    // A lane's part of a band of coefficients: where those of its row or column begin, and how many words its own ones are
-    // after them.
+    // A lane's part of a band of coefficients: the first word of its row or column, and the distance of its own words from it.
     struct Band {
         int first, word;
         __device__ Factors at(const Tile& tile, int more, int groups) const {
@@ -88,17 +87,17 @@ template <class Src> struct Tile {
     const ResampleParams& p;
     int width, height;          // of the tensor
     Origin across, down;
-    Window window;              // what comes from the resampled image
+    Window window;              // part that comes from the resampled image
     TileAxis rows;
     int columns;                // of a strip, but for the last: a multiple of 16
-    int block_rows;             // output rows that are made at once: at most 16
+    int block_rows;             // output rows per block: at most 16
     int line;                   // words of a source row, of one channel: 4 more than a multiple of 8
     int stride;                 // words of a row of the ring, of one channel: 8 more than a multiple of 16
-    int column_groups;          // words that a column's taps lie in
-    int row_groups;             // words that a row's taps lie in
+    int column_groups;          // words with the taps of a column
+    int row_groups;             // words with the taps of a row
     int loaded, kept;           // groups of four source rows: loaded at once, and in the ring
 
-    unsigned* shared;           // [3][256] elements, then Factors of 0, [rows][row_groups] Factors, and then, by their places:
+    unsigned* shared;           // [3][256] elements, then Factors of 0, [rows][row_groups] Factors, and then, at these offsets:
     int column_factors;         // [columns][column_groups] Factors
     int planes;                 // [4][3][loaded][line]: row number 4 g + i of channel c at [i][c][g]
     int ring;                   // [kept][3][stride]; of each 16 columns the even ones come first
@@ -125,13 +124,13 @@ template <class Src> struct Tile {
     __device__ TileAxis strip(int left) const {
         return TileAxis(p, true, across, left, smaller(left + columns, window.right));
     }
-    // The first pixel that is loaded for a strip.
+    // First pixel to load for a strip.
     __device__ int start(const TileAxis& strip) const {
         return strip.first - ((strip.first - Pieces<Src>::start(src)) & 15);
     }
 
-    // Shares out shared memory: as few strips as possible, of 32 rows at once; where there is not enough for that, strips
-    // of 16 columns, with fewer and fewer rows. Whether that can be.
+    // Lays out shared memory with as few strips as possible, of 32 rows at once. If it is too small, uses strips of 16 columns
+    // and fewer rows. Returns whether any layout fits.
     __device__ bool fits(int shared_bytes) {
         if (is_empty() || (p.h_taps == 1 && p.v_taps == 1)) return false;
         const TileAxis all(p, true, across, window.left, window.right);
@@ -161,7 +160,7 @@ template <class Src> struct Tile {
         return true;
     }
 
-    // What becomes of each byte, and the rows' coefficients.
+    // Fills in the value of each byte, and the rows' coefficients.
     __device__ void fill_tables(int thread) const {
         NOT_UNROLLED for (int i = thread; i < 256; i += blockDim.x) {
             const Bytes byte = {(unsigned char)i, (unsigned char)i, (unsigned char)i};
@@ -183,7 +182,7 @@ template <class Src> struct Tile {
         }
     }
 
-    // The columns' coefficients, in the order of the tensor.
+    // Fills in the columns' coefficients, in tensor order.
     __device__ void fill_strip(int thread, const TileAxis& strip) const {
         const Divisor by(column_groups);
         const int from = start(strip);
@@ -195,18 +194,18 @@ template <class Src> struct Tile {
         }
     }
 
-    // The group with number `group` of an output's coefficients, where the source is in groups of four from `from` on.
+    // Group number `group` of an output's coefficients, with the source in groups of four from `from` on.
     __device__ static Factors factors_of(const TileAxis& axis, int output, int from, int group) {
         return factors(axis.coefs + (long long)axis.taps * output, axis.bounds[2 * output + 1],
                        4 * group - ((axis.bounds[2 * output] - from) & 3));
     }
 
-    // What a strip is loaded from: all of the tile's rows, `count` pieces of each.
+    // Reader for a strip: all rows of the tile, with `count` pieces each.
     __device__ Pieces<Src> pieces(const TileAxis& strip, int count) const {
         return Pieces<Src>(src, start(strip), rows.first, rows.end - rows.first, count, strip.first, strip.end);
     }
 
-    // `groups` groups of four source rows, from group `first` on, without what is past the last row.
+    // Loads `groups` groups of four source rows from group `first` on, without rows past the last one.
     __device__ void load(int thread, const Pieces<Src>& pieces, const Divisor& by, int first, int groups) const {
         const int count = smaller(4 * groups, rows.end - rows.first - 4 * first), plane = loaded * line;
         NOT_UNROLLED for (int i = thread; i < count * by.by; i += blockDim.x) {
@@ -219,8 +218,8 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the loaded rows, into the ring from group `at` on: the left matrices are rows of pixels, 4 r and 4 r + 1,
-    // and then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column. The right ones are coefficients.
+    // Sums along the loaded rows into the ring, from group `at` on. The left matrices are the pixel rows 4 r and 4 r + 1, and
+    // then 4 r + 2 and 4 r + 3, so that a lane gets four rows of a column. The right matrices are coefficients.
     __device__ void sum(int warp, const TileAxis& strip, int at, int groups) const {
         NOT_UNROLLED for (int column = 8 * warp; column < strip.len; column += blockDim.x / 4) {
             const int last = smaller(column + 7, strip.len - 1);
@@ -285,11 +284,10 @@ template <class Src> struct Tile {
         return k;
     }
 
-    // The place in the ring of a group up to once around from its beginning.
+    // Wraps a group number around the ring, at most once.
     __device__ int around(int group) const { return group < kept ? group : group - kept; }
 
-    // The blocks of output rows from number `begin` to before `end`, of the columns from `left` on. Group `first` is in the
-    // ring from `at` on.
+    // Stores the blocks of output rows `begin..end`, for the columns from `left` on. Group `first` is at `at` in the ring.
     __device__ void store(int warp, const TileAxis& strip, int left, int first, int at, int begin, int end) const {
         const bool aligned = (width | left) % 4 == 0 && (unsigned long long)out % sizeof(Four<Element>) == 0;
         NOT_UNROLLED for (int block = begin, column = 16 * warp; block < end; column += blockDim.x / 2) {
@@ -327,8 +325,8 @@ template <class Src> struct Tile {
         }
     }
 
-    // Sums along the columns of 16 rows by 16 columns. The left matrices are coefficients; the right ones are the even and
-    // the odd columns, so that a lane gets four columns side by side.
+    // Sums along the columns of 16 rows by 16 columns. The left matrices are coefficients. The right matrices are the even and
+    // the odd columns, so that a lane gets four adjacent columns.
     template <bool ONCE>
     __device__ void sum_rows(int steps, int column, const Lanes<Band>& above, const Lanes<Band>& below,
                              const Lanes<int>& source, Lanes<Quads> quads[3]) const {
@@ -371,7 +369,7 @@ template <class Src> struct Tile {
         return k;
     }
 
-    // Four pixels side by side, whose bytes are the words with number `which` of `quads`.
+    // Stores four adjacent pixels, whose bytes are the words with number `which` of `quads`.
     __device__ void store_four(const Lanes<Quads> quads[3], int lane, int which, int x, int row) const {
         Element pixels[3][4];
         for (int channel = 0; channel < 3; channel++)
@@ -379,7 +377,7 @@ template <class Src> struct Tile {
                 pixels[channel][i] = element_at(channel, quads[channel][lane].of[which], i);
         Order::store_four<Out>(out, x, tensor_row(row), width, height, pixels);
     }
-    // The first `count` of them.
+    // Stores the first `count` of them.
     __device__ void store_some(const Lanes<Quads> quads[3], int lane, int which, int x, int row, int count) const {
         NOT_UNROLLED for (int i = 0; i < count; i++) {
             Element pixel[3];
@@ -390,15 +388,15 @@ template <class Src> struct Tile {
     }
     __device__ int tensor_row(int row) const { return down.step > 0 ? window.top + row : window.bottom - 1 - row; }
 
-    // What becomes of byte number `i` of a word. Its place in bytes is cut out of the word at once, and as the table begins
-    // at a multiple of its size, put into the address without adding.
+    // Table value of byte number `i` of a word. The byte offset is extracted from the word directly. The table begins at a
+    // multiple of its size, so the offset is put into the address without an addition.
     __device__ Element element_at(int channel, unsigned word, int i) const {
         const int bits = 8 * i - (sizeof(Element) == 4 ? 2 : sizeof(Element) == 2 ? 1 : 0);
         const unsigned offset = (bits < 0 ? word << -bits : word >> bits) & 255 * (unsigned)sizeof(Element);
         return ((const Element*)within(shared, offset))[256 * channel];
     }
 
-    // All of it, once it fits.
+    // Makes the whole tile, once it fits.
     __device__ void make() const {
         EACH_THREAD fill_tables(thread);
         const int groups = (rows.end - rows.first + 3) / 4, blocks = (rows.len + block_rows - 1) / block_rows;
@@ -427,12 +425,12 @@ template <class Src> struct Tile {
     }
 };
 
-// A pixel by itself: apart, since the threads that make tiles need registers.
+// Evaluates a single pixel; not inlined, to leave registers to the threads that make tiles.
 NOT_INLINE __device__ void store_pixel(const Sample& sample, int x, int y, int width, int height) {
     Order::store<Out>(sample.out, x, y, width, height, sample.pixels.at(x, y));
 }
 
-// One tile: what comes from the resampled image all at once, what does not (or does not fit) pixel by pixel.
+// Makes one tile: pixels of the resampled image together, and others (or tiles that do not fit) pixel by pixel.
 template <class Src>
 __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, const Window& all, int width, int height,
                           unsigned* shared, int shared_bytes) {
@@ -450,7 +448,7 @@ __device__ void make_tile(const Sample& sample, const Resample<Src>& resample, c
     }
 }
 
-// The grid is the tiling: its blocks share out columns and rows, in multiples of 16; a layer is a sample.
+// The grid is the tiling: its blocks divide columns and rows in multiples of 16, and each layer is a sample.
 __device__ inline void tile_of_block(const Sample* samples, int count, int width, int height, unsigned* shared,
                                      int shared_bytes) {
     if ((int)blockIdx.z >= count) return;
@@ -470,8 +468,8 @@ extern "C" __global__ void __launch_bounds__(256, 4) tiled(const Sample* samples
     tile_of_block(samples, count, width, height, shared, shared_bytes);
 }
 #else
-// The launch, on the host: every block, and within it every phase, one after another. Shared memory is filled before each
-// block, so what was not written shows, and watched behind its end.
+// Launch on the host: runs every block, and within it every phase, one after another. Shared memory is filled before each block
+// to reveal reads of unwritten values, and guarded behind its end.
 extern "C" void tiled__host(void** params, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                             unsigned bz) {
     static thread_local struct alignas(16) {

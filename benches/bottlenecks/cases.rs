@@ -1,4 +1,4 @@
-//! The cases.
+//! Cases of the bench.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -7,17 +7,17 @@ use feedwater::explain::Cause;
 
 use super::world::{Disk, Setting, World};
 
-/// A bottleneck that is planted.
+/// Synthetic bottleneck.
 pub struct Case {
     pub name: &'static str,
     pub planted: Cause,
     pub world: World,
     pub setting: Setting,
-    /// What the consumer does with its batch of this number, which has so many samples.
+    /// Work of the consumer for the batch with this number and number of samples.
     pub step: fn(u64, usize),
-    /// What it does besides, once for each batch, and names.
+    /// Named extra work of the consumer per batch.
     pub callback: Option<fn()>,
-    /// The knob that is turned, where it is not the first.
+    /// Knob to change, if it is not the first one of the report.
     pub knob: Option<&'static str>,
 }
 
@@ -45,8 +45,8 @@ const fn ms(milliseconds: u64) -> Duration {
     Duration::from_millis(milliseconds)
 }
 
-/// A number that looks random, of an index: SplitMix64 (Steele et al., 2014). A mere multiplication would be too even: what
-/// is long would never come twice in a row.
+/// Hashes an index: SplitMix64 (Steele et al., 2014). A mere multiplication would be too even: long steps would never come twice
+/// in a row.
 fn mixed(index: u64) -> u64 {
     let mut it = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -54,7 +54,7 @@ fn mixed(index: u64) -> u64 {
     it ^ (it >> 31)
 }
 
-/// Whether a batch has a long step: eight of each 64, anywhere among them.
+/// Whether a batch has a long step: eight of each 64, at random.
 fn is_long(batch: u64) -> bool {
     let begin = batch - batch % 64;
     (begin..begin + 64).filter(|it| mixed(*it) < mixed(batch)).count() < 8
@@ -87,7 +87,7 @@ impl Case {
     }
 }
 
-/// All of them.
+/// Returns all cases.
 pub fn cases() -> Vec<Case> {
     vec![
         case("slow disk", Cause::Reading, (8, 2, 2))

@@ -1,14 +1,13 @@
-//! Bottlenecks that are built on purpose: does the verdict name them, and does a knob gain what it promises?
+//! Synthetic bottlenecks: does the verdict name them, and do knobs gain what the report predicts?
 //!
 //! ```text
 //! cargo bench --bench bottlenecks -- [--seconds 3] [--rounds 3] [--only NAME] [--save DIR] [--verbose] [--json]
 //! ```
 //!
-//! Each case runs a loader with its consumer, asks for the report, turns the knob that the report puts first (or the one that
-//! the case names), runs again and compares: the images per second that were promised with those that were measured. Disks,
-//! networks and steps are threads that sleep, so that they are the same on every machine; decoding is real, and needs a
-//! machine that has nothing else to do. `--save` writes each report with what was measured after it, which
-//! `crates/cli/tests/cli/explain.rs` reads.
+//! Each case runs a loader with its consumer, creates the report, changes the first knob of the report (or the one that the case
+//! names), runs again, and compares predicted with measured images per second. Disks, networks and steps are sleeping threads,
+//! which makes them equal on every machine. Decoding is real and needs an idle machine. `--save` writes each report with the
+//! second measurement, for `crates/cli/tests/cli/explain.rs`.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -30,10 +29,10 @@ use world::Setting;
 
 #[derive(Parser)]
 struct Arguments {
-    /// Seconds that each run is measured; the uneven cases want 6, to see their share of what is long.
+    /// Seconds per measured run; the uneven cases need 6 for enough long reads and steps.
     #[arg(long, default_value_t = 3.0)]
     seconds: f64,
-    /// Times that each case runs; the round whose promise is the middle one counts, and a cause must be named in each.
+    /// Number of runs per case. The round with the median prediction counts, and the cause must be named in every round.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
     /// Only the cases whose names contain this.
@@ -45,23 +44,23 @@ struct Arguments {
     /// Print the report of each run too.
     #[arg(long)]
     verbose: bool,
-    /// Print one line of JSON too.
+    /// Also print one line of JSON.
     #[arg(long)]
     json: bool,
-    /// Given by cargo.
+    /// Passed by cargo.
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// A promise may be off by so much of what is measured.
+/// Largest relative error of a predicted throughput.
 const BAR: f64 = 0.1;
 
 fn main() {
     let arguments = Arguments::parse();
     println!("{}, {} cores, {} s a run\n", common::cpu(), common::cores(), arguments.seconds);
     println!(
-        "{:<24}{:<15}{:<15}{:>7}{:>8}  {:<26}{:>9}{:>9}  ratio  of each round",
-        "case", "planted", "found", "waits", "model", "knob", "promised", "measured"
+        "{:<24}{:<15}{:<15}{:>7}{:>8}  {:<26}{:>9}{:>9}  ratio  ratios of the rounds",
+        "case", "planted", "found", "waits", "model", "knob", "predicted", "measured"
     );
     let (mut named, mut kept, mut promises, mut all) = (0, 0, 0, Vec::new());
     let chosen: Vec<Case> = cases()
@@ -69,7 +68,7 @@ fn main() {
         .filter(|case| arguments.only.as_ref().is_none_or(|only| case.name.contains(only)))
         .collect();
     for case in &chosen {
-        // The machine is not as fast at all times: the round in the middle counts.
+        // The speed of the machine varies, so the median round counts.
         let how = (arguments.seconds, arguments.verbose);
         let mut rounds: Vec<Round> =
             (0..arguments.rounds.max(1)).map(|_| Round::new(case, how)).collect();
@@ -107,12 +106,12 @@ fn main() {
             let text = serde_json::to_string(&saved).expect("JSON is text");
             let name = case.name.replace(", ", "-").replace(' ', "-");
             let path = folder.join(format!("{name}.json"));
-            std::fs::write(path, text + "\n").expect("the folder can be written");
+            std::fs::write(path, text + "\n").expect("the folder is writable");
         }
         all.push(line);
     }
     println!(
-        "\n{named} of {} causes named; {kept} of {promises} promises within {:.0} %",
+        "\n{named} of {} causes identified; {kept} of {promises} predictions within {:.0} %",
         chosen.len(),
         100.0 * BAR
     );
@@ -121,13 +120,13 @@ fn main() {
     }
 }
 
-/// A run as it is, and one with the knob turned.
+/// Measurement as it is, and with the knob changed.
 struct Round {
     report: Report,
     after: Option<Turned>,
 }
 
-/// A knob that was turned; images a second.
+/// Changed knob, with images per second.
 struct Turned {
     setting: String,
     promised: f64,
@@ -149,7 +148,7 @@ impl Round {
         Self { report, after }
     }
 
-    /// What was promised by what was measured; 1 where no knob was named.
+    /// Predicted divided by measured throughput; 1 without a knob.
     fn ratio(&self) -> f64 {
         self.after.as_ref().map_or(1.0, |it| it.promised / it.measured)
     }
@@ -170,13 +169,13 @@ fn measure(case: &Case, setting: &Setting, (seconds, verbose): (f64, bool)) -> R
         consumer.epoch(Some(end));
     }
     let mut profile = loader.profile_since(&begin);
-    // For people, and large.
+    // Only for people, and large.
     profile.timeline.clear();
     profile.data.images.truncate(8);
     let scaling = if setting.caches() {
         None
     } else {
-        // Nobody else reads meanwhile.
+        // Stops all other reads.
         drop(loader);
         let source = case.world.source();
         let len = source.len();
@@ -198,10 +197,10 @@ struct Consumer<'a> {
 }
 
 impl Consumer<'_> {
-    /// An epoch, or what there is time for.
+    /// Runs an epoch, or the part before `end`.
     fn epoch(&mut self, end: Option<Instant>) {
         for batch in self.loader {
-            let batch = batch.expect("every sample can be used");
+            let batch = batch.expect("every sample is usable");
             (self.case.step)(self.batch, batch.len());
             if let Some(callback) = self.case.callback {
                 let _span = self.loader.span("metrics");

@@ -1,4 +1,4 @@
-//! Sources that are as slow as a case wants them, and loaders of them.
+//! Artificially slow sources, and loaders for them.
 
 use std::fs;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use feedwater::source::{Memory, Page, Source};
 
 use super::common;
 
-/// The settings that cases turn.
+/// Settings that the cases change.
 #[derive(Clone, Debug)]
 pub struct Setting {
     pub batch: usize,
@@ -28,7 +28,7 @@ impl Setting {
         Self { batch, workers, prefetch, encoded: None, decoded: None }
     }
 
-    /// The same with a setting that a report has named.
+    /// Returns the settings with one changed as a report says.
     pub fn turn(&self, setting: &str) -> Self {
         let mut turned = self.clone();
         let (key, value) = setting.split_once(" = ").expect("a setting is a key and a value");
@@ -48,13 +48,13 @@ impl Setting {
         turned
     }
 
-    /// Whether the first epochs are another thing than the later ones.
+    /// Whether the first epochs differ from later ones.
     pub fn caches(&self) -> bool {
         self.encoded.is_some() || self.decoded.is_some()
     }
 }
 
-/// Images, where they come from, and what is made of them.
+/// Images, their source, and the chain of operators.
 pub struct World {
     pub images: u64,
     pub size: (u32, u32),
@@ -62,17 +62,17 @@ pub struct World {
     pub disk: Disk,
 }
 
-/// How reads take time.
+/// Timing of reads.
 #[derive(Clone)]
 pub enum Disk {
-    /// None.
+    /// No delay.
     Memory,
-    /// So long for each read, as many at once as there are.
+    /// Delay of each read, with any number of concurrent reads.
     Latency(fn(u64) -> Duration),
-    /// So many reads at a time, each of which takes so long. As a disk's own, a channel's time does not depend on when threads
-    /// wake up: who waits for it is served at once when it is free.
+    /// Number of concurrent reads, and the time of each. As on a real disk, the time of a channel does not depend on when threads
+    /// wake up: a waiting read starts as soon as the channel is free.
     Channels(usize, Duration),
-    /// The first worker's reads take so much longer than the others'.
+    /// Delay of each read, and the factor by which the first worker's reads are slower.
     Straggler(Duration, u32),
 }
 
@@ -82,7 +82,7 @@ impl World {
         let read = |file| fs::read(file).expect("the set is complete");
         let images: Vec<Vec<u8>> = files.iter().map(read).collect();
         let samples = (0..self.images).map(|index| (images[(index % 16) as usize].clone(), 0));
-        let memory = Memory::new(samples.collect()).expect("there are samples");
+        let memory = Memory::new(samples.collect()).expect("there is at least one sample");
         let channels = match self.disk {
             Disk::Channels(channels, _) => vec![Instant::now(); channels],
             _ => Vec::new(),
@@ -102,14 +102,14 @@ impl World {
         settings.cache.encoded = setting.encoded;
         settings.cache.decoded = setting.decoded;
         let builder = LoaderBuilder::new(Arc::new(self.source()), chain).settings(settings);
-        builder.device(DeviceChoice::Cpu).build().expect("the case is a loader")
+        builder.device(DeviceChoice::Cpu).build().expect("the settings are valid")
     }
 }
 
 struct Slow {
     memory: Memory,
     disk: Disk,
-    /// When each channel has served all that was asked for.
+    /// Time at which each channel has served all requests.
     free_at: Mutex<Vec<Instant>>,
 }
 
@@ -132,7 +132,7 @@ impl Source for Slow {
             Disk::Latency(time) => thread::sleep(time(index)),
             Disk::Channels(_, time) => {
                 let mut free_at = self.free_at.lock().expect("no reader panics");
-                let first = free_at.iter_mut().min().expect("there is a channel");
+                let first = free_at.iter_mut().min().expect("there is at least one channel");
                 let served = (*first).max(Instant::now()) + time;
                 *first = served;
                 drop(free_at);

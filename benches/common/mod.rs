@@ -1,4 +1,4 @@
-//! What the benches of the whole loader share: the set of images, the chain, what the machine is.
+//! Shared parts of the loader benches: the image set, the chain, and properties of the machine.
 
 #![allow(dead_code, reason = "each bench uses its own part")]
 
@@ -8,18 +8,18 @@ use std::path::{Path, PathBuf};
 use feedwater::op::{self, Chain};
 use feedwater_tools::synth;
 
-/// Columns and rows of the images: ImageNet's mean size, and a camera's of 3 megapixels.
+/// Width and height of the images: ImageNet's mean size, and 3 megapixels of a camera.
 pub const SIZES: [(u32, u32); 2] = [(500, 375), (2048, 1536)];
 
-/// `images` photo-like JPEGs of that size below the target directory, made where they are not there yet, and in the
-/// page cache.
+/// Returns the directory of `images` photo-like JPEGs of that size, below the target directory and in the page cache. Creates
+/// them if missing.
 pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     let name = format!("synth-{images}-{width}x{height}");
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let settings = synth::Settings { images, width, height, ..Default::default() };
     if synth::complete(&dir, &settings).is_none() {
         eprintln!("making {images} images of {width}x{height} in {}", dir.display());
-        synth::write(&dir, &settings, |_| ()).expect("the target directory can be written");
+        synth::write(&dir, &settings, |_| ()).expect("the target directory is writable");
     }
     for index in 0..images {
         fs::read(dir.join(settings.file(index))).expect("the set is complete");
@@ -27,16 +27,15 @@ pub fn set(images: u64, (width, height): (u32, u32)) -> PathBuf {
     dir
 }
 
-/// A list file below the target directory, for [`FileList`](feedwater::source::FileList): of these images, each of
-/// which may come several times.
+/// Writes a list file for [`FileList`](feedwater::source::FileList) below the target directory; an image may occur several times.
 pub fn list(name: &str, images: &[PathBuf]) -> PathBuf {
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let lines = images.iter().map(|image| format!("{}\t0\n", image.display()));
-    fs::write(&file, lines.collect::<String>()).expect("the target directory can be written");
+    fs::write(&file, lines.collect::<String>()).expect("the target directory is writable");
     file
 }
 
-/// The images of a set that [`set`] makes.
+/// Paths of the images of a set that [`set`] makes.
 pub fn images(images: u64, (width, height): (u32, u32)) -> Vec<PathBuf> {
     let dir = set(images, (width, height));
     let settings = synth::Settings { images, width, height, ..Default::default() };
@@ -59,19 +58,19 @@ pub fn training() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
-/// Threads that can run at once.
+/// Number of threads that can run at once.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// The processor's name, as Linux tells it.
+/// Name of the processor.
 pub fn cpu() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
     name.map_or("unknown", |(_, name)| name).to_string()
 }
 
-/// The middle of the values, or the mean of the two in the middle.
+/// Median; for an even number of values the mean of the two in the middle.
 pub fn median(values: &[f64]) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);

@@ -19,22 +19,22 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{LARGE, PHOTO, pixels};
 
 const NAME: &str = "webp-decoders";
-/// Odd, so that there is a median.
+/// Number of rounds; odd for an exact median.
 const ROUNDS: usize = 21;
-/// Stored pixels that each decoder makes in a round.
+/// Stored pixels that each decoder outputs per round.
 const ROUND_PIXELS: u64 = 12_000_000;
 /// libwebp's default.
 const QUALITY: f32 = 75.0;
 
-/// Prints a table. Criterion measures one thing after another, and so cannot tell a ratio from what the machine did meanwhile.
+/// Prints a table. Criterion measures one thing after another, so its ratios would include changes in the machine's load.
 pub fn decoders(_: &mut Criterion) {
     let mut filters = env::args().skip(1).filter(|it| !it.starts_with('-'));
     if env::args().any(|it| it == "--test") || !filters.all(|filter| NAME.contains(&*filter)) {
         return;
     }
     println!(
-        "{NAME}, one thread, by turns: ms of processor time an image, medians of {ROUNDS} rounds; \
-         ratios of the rounds: median, least, most"
+        "{NAME}, one thread, in turns: ms of processor time per image, medians of {ROUNDS} rounds; \
+         ratios of the rounds: median, min, max"
     );
     println!(
         "{:<28}{:>10}{:>14}{:>9}{:>9}{:>9}",
@@ -66,8 +66,8 @@ fn compare(name: &str, size: Size, file: &[u8]) {
     let mut buffer = vec![0; 3 * size.pixels() as usize];
     let mut image_webp = || {
         let mut decoder =
-            WebPDecoder::new(Cursor::new(black_box(file))).expect("the file is sound");
-        decoder.read_image(black_box(&mut buffer)).expect("the file is sound");
+            WebPDecoder::new(Cursor::new(black_box(file))).expect("the file is intact");
+        decoder.read_image(black_box(&mut buffer)).expect("the file is intact");
     };
     let images = (ROUND_PIXELS / size.pixels()).max(1);
     let of = |decode: &mut dyn FnMut()| {
@@ -76,7 +76,7 @@ fn compare(name: &str, size: Size, file: &[u8]) {
         1e3 * (processor_seconds() - start) / images as f64
     };
     let _warm = [of(&mut libwebp), of(&mut image_webp)];
-    // Who begins alternates as well.
+    // The first decoder of a round alternates as well.
     let rounds: Vec<[f64; 2]> = (0..ROUNDS)
         .map(|round| {
             if round % 2 == 0 {
@@ -105,13 +105,13 @@ fn compare(name: &str, size: Size, file: &[u8]) {
     );
 }
 
-/// Processor time of this thread, which other programs change less than the clock's.
+/// Processor time of this thread, which varies less with other load than wall time.
 fn processor_seconds() -> f64 {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     time.tv_sec as f64 + 1e-9 * time.tv_nsec as f64
 }
 
-/// What `image-webp` writes.
+/// Encodes with `image-webp`.
 pub fn lossless(size: Size) -> Vec<u8> {
     let mut bytes = Vec::new();
     image_webp::WebPEncoder::new(&mut bytes)
@@ -122,19 +122,19 @@ pub fn lossless(size: Size) -> Vec<u8> {
 
 fn lossy(size: Size, pixels: &[u8]) -> Vec<u8> {
     encoded(size, pixels, |rgb, width, height, stride, output| {
-        // SAFETY: as `encoded` says.
+        // SAFETY: see `encoded`.
         unsafe { sys::WebPEncodeRGB(rgb, width, height, stride, QUALITY, output) }
     })
 }
 
 fn lossless_of(size: Size, pixels: &[u8]) -> Vec<u8> {
     encoded(size, pixels, |rgb, width, height, stride, output| {
-        // SAFETY: as `encoded` says.
+        // SAFETY: see `encoded`.
         unsafe { sys::WebPEncodeLosslessRGB(rgb, width, height, stride, output) }
     })
 }
 
-/// `encode` gets `height` rows of `stride` bytes each, and a place for memory of libwebp, whose length it returns.
+/// Calls `encode` with `height` rows of `stride` bytes, and a pointer for libwebp's memory, whose length it returns.
 fn encoded(
     size: Size,
     pixels: &[u8],
@@ -145,9 +145,9 @@ fn encoded(
     let mut output = ptr::null_mut();
     let length = encode(pixels.as_ptr(), width, height, 3 * width, &mut output);
     assert!(length > 0 && !output.is_null(), "libwebp encodes any RGB of {size}");
-    // SAFETY: libwebp allocated `length` bytes, which nobody else has.
+    // SAFETY: libwebp allocated `length` bytes, which nothing else uses.
     let bytes = unsafe { slice::from_raw_parts(output, length) }.to_vec();
-    // SAFETY: its own memory, once.
+    // SAFETY: frees libwebp's memory, once.
     unsafe { sys::WebPFree(output.cast()) };
     bytes
 }

@@ -1,8 +1,8 @@
 """NVIDIA DALI: reader, decoder, resize, crop_mirror_normalize in one pipeline.
 
-Two forms are tried: `image_random_crop` and `resize`, which decodes the crop's window only, and `image` and
-`random_resized_crop`, which decodes all. On a GPU the share of the hardware engines and the number of threads are searched as
-well. The order is that of `shuffle_after_epoch`: a whole shuffle, without the buffer that `random_shuffle` fills first."""
+Two pipelines are tried: `image_random_crop` and `resize`, which decode only the crop's window, and `image` and
+`random_resized_crop`, which decode the whole image. On a GPU the hardware engines' share and the number of threads are searched
+too. The order is that of `shuffle_after_epoch`: a full shuffle, without the buffer that `random_shuffle` fills first."""
 
 import sys
 
@@ -13,7 +13,7 @@ HARDWARE_LOADS = [0.0, 0.12, 0.3, 0.65, 0.9, 1.0]
 
 
 def candidates(device, cores):
-    """What is tried; the fastest is kept."""
+    """Settings to try; the fastest wins."""
     threads = sorted({max(1, cores // 2), cores, 2 * cores})
     forms = ["image_random_crop", "image"]
     loads = HARDWARE_LOADS if device == "gpu" else [None]
@@ -22,7 +22,7 @@ def candidates(device, cores):
 
 
 def peer(job):
-    """Versions, and what makes an epoch's batches."""
+    """Returns versions, and a function that makes one epoch's batches."""
     import nvidia.dali as dali
     from nvidia.dali import fn, types
 
@@ -51,7 +51,7 @@ def peer(job):
         batches = -(-pipe.epoch_size("reader") // job["batch"])
 
         def epoch():
-            # `run` waits for the batch, so nothing is left to wait for at the end.
+            # `run` waits for the batch, so no final synchronization is needed.
             for _ in range(batches):
                 images, _ = pipe.run()
                 sizes = images.shape()

@@ -1,8 +1,8 @@
-"""The job that every peer does, and how a peer written in Python is measured.
+"""The job of every peer, and the measurement of peers in Python.
 
 The job: every JPEG of a folder with one sub-folder per class, in a random order, through RandomResizedCrop 224 (bilinear,
-antialiased), a horizontal flip of every other image, ImageNet's normalization, into f16 NCHW batches which are dropped. An
-epoch to warm up, then epochs until SECONDS have passed."""
+antialiased), a horizontal flip of every other image, ImageNet's normalization, into f16 NCHW batches, which are dropped. One
+warm-up epoch, then epochs until SECONDS have passed."""
 
 import json
 import os
@@ -20,17 +20,17 @@ SECONDS = 3.0
 
 
 def command(peer, job):
-    """How a peer's process is started."""
+    """Returns the command of a peer's process."""
     return [sys.executable, os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{peer}.py"), json.dumps(job)]
 
 
 def result(stdout):
-    """What a peer has told at its end."""
+    """Parses the result that a peer prints last."""
     return json.loads(stdout.strip().splitlines()[-1])
 
 
 def main(peer):
-    """Does the job of the command line with `peer(job)`, which gives a peer's versions and a function that makes one epoch's
+    """Runs the job of the command line with `peer(job)`, which returns the peer's versions and a function that makes one epoch's
     batches: an iterator of (shape, name of the element type)."""
     import measure
 

@@ -1,4 +1,4 @@
-"""What a process tree and the machine have used, read the same way for every peer. Linux only; standard library only."""
+"""Resource use of a process tree and the machine, measured identically for every peer. Linux and standard library only."""
 
 import ctypes
 import os
@@ -10,7 +10,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def descendants(root):
-    """The process ids of a process and of everything that it started and that still runs."""
+    """Returns the ids of a process and its running descendants."""
     children = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -26,7 +26,7 @@ def descendants(root):
 
 
 def tree_cpu_seconds(root):
-    """Processor seconds of a process, of what it started, and of what of that has ended and was waited for."""
+    """Returns the processor seconds of a process and its descendants, including ended ones that were waited for."""
     total = 0
     for process in descendants(root):
         fields = _stat(process)
@@ -36,7 +36,7 @@ def tree_cpu_seconds(root):
 
 
 def tree_memory_bytes(root):
-    """Resident memory of a process tree: proportional set sizes, so that shared pages count once."""
+    """Returns the resident memory of a process tree: proportional set sizes, which count shared pages once."""
     total = 0
     for process in descendants(root):
         try:
@@ -44,44 +44,44 @@ def tree_memory_bytes(root):
                 lines = dict(line.split(":", 1) for line in file if ":" in line)
             total += int(lines["Pss"].split()[0]) << 10
         except (OSError, KeyError, ValueError):
-            pass  # It has ended since.
+            pass  # It has ended.
     return total
 
 
 def machine_busy_seconds():
-    """Processor seconds that all processes of the machine have used together since it started."""
+    """Returns the processor seconds of all processes since the machine started."""
     with open("/proc/stat", encoding="ascii") as file:
         user, nice, system, _idle, _iowait, irq, softirq = (int(it) for it in file.readline().split()[1:8])
     return (user + nice + system + irq + softirq) / TICKS
 
 
 def children_cpu_seconds():
-    """Processor seconds of all that this process started and has waited for."""
+    """Returns the processor seconds of the child processes that this process has waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 class DeviceMemory:
-    """Memory in use on GPU 0, by everything that runs there, as NVML tells it."""
+    """Memory in use on GPU 0 by all processes, from NVML."""
 
     def __init__(self):
         self._library = ctypes.CDLL("libnvidia-ml.so.1")
         self._device = ctypes.c_void_p()
         if self._library.nvmlInit_v2() or self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._device)):
-            raise OSError("NVML does not open GPU 0")
+            raise OSError("NVML cannot open GPU 0")
 
     def used_bytes(self):
-        """Bytes in use now."""
+        """Returns the bytes in use."""
         memory = (ctypes.c_ulonglong * 3)()  # total, free, used
         if self._library.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)):
-            raise OSError("NVML does not tell the memory of GPU 0")
+            raise OSError("NVML cannot read the memory of GPU 0")
         return memory[2]
 
 
 class Peaks:
-    """The most memory that a process tree, and the GPU beyond what was in use before, had while the block ran.
+    """Peak memory of a process tree, and of the GPU beyond its earlier use, while the block runs.
 
-    Host memory is looked at often in the beginning and then once a second, since looking costs the tree time; device memory
+    Samples host memory often at the beginning and then once a second, because sampling slows the tree down; device memory
     fifty times a second."""
 
     def __init__(self, device_memory):
@@ -92,12 +92,12 @@ class Peaks:
         self.device_bytes = 0
 
     def watch(self, root):
-        """Starts to look at a process tree."""
+        """Starts to sample a process tree."""
         self._thread = threading.Thread(target=self._look, args=(root,))
         self._thread.start()
 
     def stop(self):
-        """Ends looking."""
+        """Stops sampling."""
         self._over.set()
         self._thread.join()
 
@@ -112,7 +112,7 @@ class Peaks:
 
 
 def context_bytes(device_memory):
-    """Device memory of a CUDA context with nothing in it: what any program on the GPU pays."""
+    """Returns the device memory of an empty CUDA context, which every program on the GPU needs."""
     read, write = os.pipe()
     gone, leave = os.pipe()
     before = device_memory.used_bytes()
@@ -137,7 +137,7 @@ def context_bytes(device_memory):
 
 
 def _stat(process):
-    """The fields of /proc/PID/stat after the name: state, parent, ...; None where the process has ended."""
+    """Returns the fields of /proc/PID/stat after the name: state, parent, ...; None if the process has ended."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as file:
             return file.read().rpartition(")")[2].split()

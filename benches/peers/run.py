@@ -2,9 +2,9 @@
 
     python3 benches/peers/run.py                 # see README.md beside this file
 
-First every peer's settings are searched, one short run each; then the peers take turns, round after round, with the best
-settings of each, and what counts is the median over the rounds, and of each round's ratio for the ratios. Every run is a
-process of its own. A peer that is not installed, or that fails, is named in the table with the reason."""
+First it searches the settings of every peer, with one short run each. Then the peers take turns, round after round, with their
+best settings. Figures are medians over the rounds, and ratios are medians of the ratios of each round. Every run is a process of
+its own. The table names peers that are not installed or fail, with the reason."""
 
 import argparse
 import json
@@ -27,7 +27,7 @@ MODULES = {"torchvision": ["torch", "torchvision"], "dali": ["nvidia.dali"]}
 REPOSITORY = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 SIZES = {"500x375": (500, 375, 1), "2048x1536": (2048, 1536, 8)}
 
-# Column, key of a run, unit, digits, whether more is better.
+# Column, key of a run, unit, digits, whether higher is better.
 COLUMNS = [
     ("images/s", "images_per_second", 1, 0, True),
     ("CPU s/1000", "cpu_seconds_per_1000_images", 1, 3, False),
@@ -46,7 +46,7 @@ def main():
     print(f"{platform.machine()}, {processor()}, {os.cpu_count()} cores, Linux {platform.release()}, Python "
           f"{platform.python_version()}; device {device}, batch {batch}")
     if device_memory:
-        print(f"a CUDA context with nothing in it takes {context / 2**20:.0f} MiB, which the table leaves out")
+        print(f"an empty CUDA context takes {context / 2**20:.0f} MiB, which the table excludes")
     reports = []
     with tempfile.TemporaryDirectory() as scratch:
         for name, data in datasets(options):
@@ -59,7 +59,7 @@ def main():
 
 
 def compare(name, base, options, device_memory, context):
-    """One set: search, rounds, table."""
+    """Measures one set: search, rounds, table."""
     print(f"\n{name}", flush=True)
     absent, best, search = {}, {}, {}
     for peer in options.peers:
@@ -83,7 +83,7 @@ def compare(name, base, options, device_memory, context):
             absent[peer] = tried[0][1]["reason"]
     rounds = []
     for number in range(options.rounds):
-        # The order turns.
+        # The order rotates.
         peers = list(best)[number % len(best):] + list(best)[:number % len(best)] if best else []
         runs = {}
         for peer in peers:
@@ -99,7 +99,7 @@ def compare(name, base, options, device_memory, context):
 
 
 def measured(peer, job, options, device_memory, context):
-    """One run in a process of its own; a `reason` instead of figures where it failed."""
+    """Runs a peer in its own process; returns figures, or a `reason` if it failed."""
     module = PEERS[peer]
     own = hasattr(module, "command")
     argv = module.command(job) if own else the_job.command(f"{peer}_peer", job)
@@ -113,7 +113,7 @@ def measured(peer, job, options, device_memory, context):
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-            code = f"no end after {options.timeout} s"
+            code = f"timeout after {options.timeout} s"
         finally:
             peaks.stop()
         wall = time.monotonic() - begin
@@ -121,7 +121,7 @@ def measured(peer, job, options, device_memory, context):
         stderr.seek(0)
         said, complaint = stdout.read(), stderr.read().strip().splitlines()
     if code != 0:
-        return {"reason": f"exit {code}: {complaint[-1] if complaint else 'it said nothing'}"}
+        return {"reason": f"exit {code}: {complaint[-1] if complaint else 'no message'}"}
     result = module.result(said, job) if own else the_job.result(said)
     shape = [job["batch"], 3, the_job.SIDE, the_job.SIDE]
     if (result["shape"][1:], result["dtype"]) != (shape[1:], "float16"):
@@ -135,7 +135,7 @@ def measured(peer, job, options, device_memory, context):
 
 
 def table(best, rounds, absent, device):
-    """The medians, and feedwater's ratio to each peer."""
+    """Prints the medians, and feedwater's ratio to each peer."""
     columns = [it for it in COLUMNS if it[1] != "device_bytes" or device == "gpu"]
     print(f"{'':<34}" + "".join(f"{title:>15}" for title, *_ in columns) + f"{'imports s':>11}{'others':>8}")
     for peer, settings in best.items():
@@ -152,17 +152,17 @@ def table(best, rounds, absent, device):
         print(f"{'feedwater / ' + peer:<34}{cells}")
     for peer, reason in absent.items():
         print(f"{peer:<34}skipped: {reason}")
-    print(f"medians of {len(rounds)} rounds; others: cores that other programs of the machine kept busy", flush=True)
+    print(f"medians of {len(rounds)} rounds; others: cores used by other programs", flush=True)
 
 
 def ratio(rounds, peer, key):
-    """The median over the rounds of feedwater's figure by the peer's."""
+    """Returns the median over the rounds of feedwater's figure divided by the peer's."""
     ratios = [runs["feedwater"][key] / runs[peer][key] for runs in rounds if runs[peer][key]]
     return f"{statistics.median(ratios):.3f}" if ratios else "-"
 
 
 def unavailable(peer, options):
-    """Why a peer cannot run here, or None: its modules are imported in a process of their own."""
+    """Returns why a peer cannot run here, or None; imports its modules in a process of their own."""
     if peer == "feedwater":
         return feedwater_peer.unavailable(options.feedwater)
     imports = "; ".join(f"import {module}" for module in MODULES[peer])
@@ -171,7 +171,7 @@ def unavailable(peer, options):
 
 
 def datasets(options):
-    """Name and folder of each set: the user's, or photo-like JPEGs that feedwater makes once."""
+    """Returns name and folder of each set: the user's, or photo-like JPEGs that feedwater creates once."""
     if options.data:
         return [(options.data, os.path.abspath(options.data))]
     sets = []
@@ -187,7 +187,7 @@ def datasets(options):
 
 
 def open_device(options):
-    """GPU 0's memory, or None for the CPU."""
+    """Returns GPU 0's memory, or None for the CPU."""
     if options.device == "cpu":
         return None
     try:
@@ -195,46 +195,46 @@ def open_device(options):
     except OSError as error:
         if options.device == "gpu":
             sys.exit(f"no GPU: {error}")
-        print(f"no GPU, the CPU paths are compared: {error}")
+        print(f"no GPU, comparing the CPU paths: {error}")
         return None
 
 
 def processor():
-    """The processor's name."""
+    """Returns the processor's name."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         return next((line.split(": ", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
 
 
 def words(settings):
-    """Settings in one line."""
+    """Formats settings in one line."""
     return ", ".join(f"{key} {value}" for key, value in settings.items() if value is not None)
 
 
 def arguments():
-    """The command line."""
+    """Parses the command line."""
     target = os.environ.get("CARGO_TARGET_DIR", os.path.join(REPOSITORY, "target"))
     parser = argparse.ArgumentParser(description="feedwater and its peers on the same job; see README.md beside this file")
-    parser.add_argument("--data", help="a folder with one sub-folder of JPEGs per class, instead of images that are made")
-    parser.add_argument("--images", type=int, default=2000, help="images of 500x375; of 2048x1536 an eighth")
+    parser.add_argument("--data", help="a folder with one sub-folder of JPEGs per class, instead of synthetic images")
+    parser.add_argument("--images", type=int, default=2000, help="number of images of 500x375; of 2048x1536 an eighth of it")
     parser.add_argument("--sets", type=lambda it: it.split(","), default=list(SIZES), help=",".join(SIZES))
-    parser.add_argument("--cache", default=os.path.join(target, "peers"), help="where images are kept")
+    parser.add_argument("--cache", default=os.path.join(target, "peers"), help="folder for the images")
     parser.add_argument("--feedwater", default=os.path.join(target, "release", "feedwater"), help="the program")
     parser.add_argument("--peers", type=lambda it: it.split(","), default=list(PEERS), help=",".join(PEERS))
     parser.add_argument("--device", choices=["auto", "cpu", "gpu"], default="auto")
     parser.add_argument("--batch", type=int, help="default: 256 on a GPU, 64 on the CPU")
-    parser.add_argument("--epochs", type=int, help="measured epochs of a run; default: until 3 seconds have passed")
+    parser.add_argument("--epochs", type=int, help="measured epochs per run; default: until 3 seconds have passed")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--timeout", type=float, default=600, help="seconds after which a run counts as failed")
-    parser.add_argument("--json", metavar="FILE", help="every figure of every round")
+    parser.add_argument("--json", metavar="FILE", help="write every figure of every round to FILE")
     options = parser.parse_args()
     for name in options.peers:
         if name not in PEERS:
-            parser.error(f"--peers: {name} is none of {', '.join(PEERS)}")
+            parser.error(f"--peers: {name} is not one of {', '.join(PEERS)}")
     for name in options.sets:
         if name not in SIZES:
-            parser.error(f"--sets: {name} is none of {', '.join(SIZES)}")
+            parser.error(f"--sets: {name} is not one of {', '.join(SIZES)}")
     if not options.data and not os.access(options.feedwater, os.X_OK):
-        parser.error(f"no program at {options.feedwater}, which makes the images: cargo build --release -p feedwater-cli, or --feedwater")
+        parser.error(f"no program at {options.feedwater}, which creates the images: cargo build --release -p feedwater-cli, or --feedwater")
     return options
 
 

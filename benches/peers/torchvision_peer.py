@@ -1,7 +1,7 @@
 """torchvision: ImageFolder, DataLoader with worker processes, v2 transforms.
 
-On the CPU two ways are tried: images that Pillow decodes and crops, and tensors that torchvision's own `decode_image` makes.
-On a GPU workers read files, and `decode_jpeg(device="cuda")` decodes a whole batch; crops and the rest run there."""
+On the CPU two ways are tried: Pillow decodes and crops, or torchvision's own `decode_image` makes tensors. On a GPU workers read
+files, and `decode_jpeg(device="cuda")` decodes a whole batch; crops and the rest run on the GPU too."""
 
 import sys
 
@@ -11,14 +11,14 @@ NAME = "torchvision"
 
 
 def candidates(device, cores):
-    """What is tried; the fastest is kept."""
+    """Settings to try; the fastest wins."""
     workers = sorted({max(1, cores // 2), cores, 2 * cores})
     ways = ["cuda"] if device == "gpu" else ["pillow", "tensor"]
     return [{"way": way, "workers": count} for way in ways for count in workers]
 
 
 def peer(job):
-    """Versions, and what makes an epoch's batches."""
+    """Returns versions, and a function that makes one epoch's batches."""
     import PIL
     import torch
     import torchvision
@@ -59,14 +59,14 @@ def peer(job):
 
 
 def decode(path):
-    """A file as a tensor of bytes, decoded by torchvision itself."""
+    """Decodes a file with torchvision into a tensor of bytes."""
     import torchvision
 
     return torchvision.io.decode_image(path, mode=torchvision.io.ImageReadMode.RGB)
 
 
 def files(samples):
-    """A batch of encoded files stays a list: they differ in length."""
+    """Collates encoded files as a list, because their lengths differ."""
     return [data for data, _ in samples], [label for _, label in samples]
 
 

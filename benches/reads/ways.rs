@@ -1,4 +1,4 @@
-//! One thread's part of each way to read.
+//! Implementation of each way to read, for one thread.
 
 use std::collections::HashMap;
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use io_uring::{IoUring, opcode, types};
 
-/// Reads that the kernel is told of beforehand.
+/// Number of reads announced to the kernel in advance.
 const AHEAD: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -23,7 +23,7 @@ pub enum Way {
     Uring(u32),
 }
 
-/// Bytes of a file that begin with a mark.
+/// Range of a file that begins with a mark.
 pub struct Read {
     pub path: PathBuf,
     pub offset: u64,
@@ -49,7 +49,7 @@ impl Read {
     }
 }
 
-/// Takes reads until there are none; the sum of the marks that were read.
+/// Does reads until none are left; returns the sum of the marks.
 pub fn run(way: Way, reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     match way {
         Way::Pread => pread(reads, next, false),
@@ -105,7 +105,7 @@ fn mark(bytes: &[u8]) -> u64 {
     bytes.first_chunk().map_or(0, |it| u64::from_le_bytes(*it))
 }
 
-/// A file in memory.
+/// Memory-mapped file.
 struct Map {
     start: *mut libc::c_void,
     len: usize,
@@ -133,7 +133,7 @@ impl Map {
 
 impl Drop for Map {
     fn drop(&mut self) {
-        // SAFETY: what `new` mapped; no slice of it outlives `self`.
+        // SAFETY: mapped by `new`; no slice of it outlives `self`.
         unsafe { libc::munmap(self.start, self.len) };
     }
 }
@@ -161,7 +161,7 @@ fn mmap(reads: &[Read], next: &AtomicUsize) -> io::Result<u64> {
     Ok(sum)
 }
 
-/// What a place of the ring is at.
+/// State of a slot of the ring.
 #[derive(Clone, Copy)]
 enum Step {
     Idle,
@@ -174,7 +174,7 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     let mut ring = IoUring::new(depth)?;
     let mut open: HashMap<&Path, File> = HashMap::new();
     let longest = reads.iter().map(|it| it.len).max().unwrap_or(0);
-    // Neither vector grows while the ring has addresses in it.
+    // Neither vector is resized while the ring has addresses in it.
     let mut buffers: Vec<Vec<u8>> = (0..depth).map(|_| vec![0; longest]).collect();
     let mut names: Vec<CString> = vec![CString::default(); depth as usize];
     let mut steps = vec![Step::Idle; depth as usize];
@@ -247,7 +247,7 @@ fn uring(reads: &[Read], next: &AtomicUsize, depth: u32) -> io::Result<u64> {
     }
 }
 
-/// Reads may still be under way: their memory must outlive the ring, and so is not given back.
+/// Reads may still be in flight, and their memory must outlive the ring, so it is leaked.
 fn finish(ring: IoUring, buffers: Vec<Vec<u8>>, error: io::Error) -> io::Result<u64> {
     drop(ring);
     std::mem::forget(buffers);
@@ -262,7 +262,7 @@ fn read_entry(file: i32, read: &Read, buffer: &mut [u8], place: usize) -> io_uri
 }
 
 fn push(ring: &mut IoUring, entry: io_uring::squeue::Entry) -> io::Result<()> {
-    // SAFETY: the names and buffers that entries point to live, unmoved, until their completion was seen: a place
-    // takes the next read only then.
+    // SAFETY: the names and buffers that entries point to live, unmoved, until their completion was seen: a slot takes the next
+    // read only then.
     unsafe { ring.submission().push(&entry) }.map_err(io::Error::other)
 }

@@ -7,24 +7,24 @@ use std::thread;
 
 pub const FORMATS: [&str; 5] = ["tfrecord", "recordio", "webdataset", "list", "directory"];
 
-/// Gray, 1x1.
+/// Gray image of 1x1.
 pub const IMAGE: &[u8] = b"P5\n1 1\n255\n\x80";
 
 const FILES: u64 = 8;
 const CLASSES: u64 = 1000;
-/// Files that the names of a list lead to, and those that a folder's names are links to: ext4 allows 65 000 links.
+/// Number of distinct files that the paths of a list or folder point to: ext4 allows 65 000 links per file.
 const LISTED: u64 = 1000;
 const LINKED: u64 = 200;
 
-/// Makes the set, if it is not there; gives the text under `[source]` that means it.
+/// Creates the set if it is missing; returns its text under `[source]`.
 pub fn make(format: &str, folder: &Path, samples: u64) -> String {
-    assert_eq!(samples % (FILES * CLASSES), 0, "whole thousands of eights");
+    assert_eq!(samples % (FILES * CLASSES), 0, "a multiple of {FILES} * {CLASSES}");
     let complete = folder.with_extension("complete");
     if !complete.exists() {
         eprintln!("making {}", folder.display());
         let _ = fs::remove_dir_all(folder);
-        write(format, folder, samples).expect("the set can be written");
-        File::create(complete).expect("the set can be written");
+        write(format, folder, samples).expect("the set is writable");
+        File::create(complete).expect("the set is writable");
     }
     let path = if format == "list" { folder.join("list.txt") } else { folder.into() };
     format!("{format} = {:?}", path.display().to_string())
@@ -43,7 +43,7 @@ fn write(format: &str, folder: &Path, samples: u64) -> Result<()> {
     }
 }
 
-/// Every file by a thread of its own: `record` makes the next of a file's samples, of this label.
+/// Writes each file in its own thread; `record` appends the next sample, with this label.
 fn files(folder: &Path, ending: &str, per: u64, record: fn(&mut Vec<u8>, u64)) -> Result<()> {
     thread::scope(|scope| {
         let writer = |number| {
@@ -70,7 +70,7 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(1 << 20, File::create(path)?))
 }
 
-/// A `tf.train.Example` with an image and a label, between its checksums.
+/// Appends a `tf.train.Example` with an image and a label, between its checksums.
 fn tfrecord(out: &mut Vec<u8>, label: u64) {
     let mut integer = vec![(label & 0x7f) as u8 | 0x80, (label >> 7) as u8];
     integer = field(3, &field(1, &integer));
@@ -89,12 +89,12 @@ fn tfrecord(out: &mut Vec<u8>, label: u64) {
     }
 }
 
-/// A protocol buffer's field of fewer than 128 bytes.
+/// Field of a protocol buffer with fewer than 128 bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2, bytes.len() as u8], bytes].concat()
 }
 
-/// One part: magic, length, MXNet's header (flag, label, two numbers), and the image, padded to four bytes.
+/// Appends one part: magic, length, MXNet's header (flag, label, two numbers), and the image, padded to four bytes.
 fn recordio(out: &mut Vec<u8>, label: u64) {
     let len = 24 + IMAGE.len() as u32;
     out.extend_from_slice(&0xced7_230a_u32.to_le_bytes());
@@ -106,7 +106,7 @@ fn recordio(out: &mut Vec<u8>, label: u64) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// An archive, and links to it.
+/// Writes an archive, and links to it.
 fn webdataset(folder: &Path, per: u64) -> Result<()> {
     let first = folder.join(name(0, ".tar"));
     let mut archive = tar::Builder::new(create(&first)?);

@@ -1,7 +1,7 @@
-"""The formats: what feedwater calls each, how its own tools write it, and how its own reader reads it.
+"""The formats: their name in feedwater, and how their own tools write and read them.
 
-A reader takes the files that are its part and calls `sample(bytes)` with every image's encoded bytes, in the fastest way
-that the format's own library has to give them away. Run as a program this file is one reader: see `run.py`.
+A reader reads its part of the files and calls `sample(bytes)` with the encoded bytes of every image, in the fastest way that the
+format's own library offers. Run as a program, this file is one reader: see `run.py`.
 """
 
 import functools
@@ -18,8 +18,8 @@ SHARDS = 4
 
 
 class Format:
-    """`key`: feedwater's source. `modules`: what writer and reader import. `threads`: the reader has threads of its own;
-    else several threads are several processes, with some of the files each, as a DataLoader's workers."""
+    """`key`: feedwater's source. `modules`: imports of writer and reader. `threads`: whether the reader has its own threads;
+    if not, it runs as several processes with a part of the files each, like a DataLoader's workers."""
 
     def __init__(self, name, source, modules, write, read, threads=False, shuffled=False):
         self.name, self.source, self.modules = name, source, modules
@@ -73,7 +73,7 @@ def write_tfrecord(folder, images):
 
 
 def read_tfrecord(folder, sample, worker, workers, order):
-    """Batches of 64, parsed together: the way that the library's guide recommends."""
+    """Batches of 64, parsed together, as the library's guide recommends."""
     import tensorflow as tf
 
     spec = {"image/encoded": tf.io.FixedLenFeature([], tf.string), "image/class/label": tf.io.FixedLenFeature([], tf.int64)}
@@ -129,7 +129,7 @@ def write_lmdb(folder, images):
 
 
 def read_lmdb(folder, sample, worker, workers, order):
-    """In order with a cursor, in another order by key; each value is copied into a bytes object."""
+    """Sequentially with a cursor, shuffled by key; each value is copied into a bytes object."""
     import lmdb
 
     with lmdb.open(folder, readonly=True, lock=False, readahead=False) as environment, environment.begin() as transaction:
@@ -149,7 +149,7 @@ def read_lmdb(folder, sample, worker, workers, order):
 
 
 def write_parquet(folder, images):
-    """As Hugging Face's `datasets` writes images: a structure of bytes and path, 100 rows a group."""
+    """As Hugging Face's `datasets` writes images: a structure of bytes and path, 100 rows per group."""
     import pyarrow
     import pyarrow.parquet
 
@@ -225,7 +225,7 @@ def read_npy(folder, sample, worker, workers, order):
 
 
 def stand_in():
-    """ffcv imports torch for its loader, which neither writing nor reading of files needs."""
+    """Replaces torch, which ffcv imports for its loader; writing and reading files do not need it."""
     import unittest.mock
 
     try:
@@ -256,8 +256,8 @@ def write_ffcv(folder, images):
 
 @functools.cache
 def ffcv_opened(path):
-    """The images' pointers, what its compiled code needs for reading, and a function that reads some of them: sums up
-    their bytes and copies each to the same memory, with what its decoder of raw images copies with."""
+    """Returns the images' pointers, the arguments of its compiled code, and a function that reads some of them: it sums up their
+    bytes and copies each to the same memory with the copy function of its decoder of raw images."""
     stand_in()
     import numba
     import numpy
@@ -285,8 +285,8 @@ def ffcv_opened(path):
 
 
 def read_ffcv(folder, sample, worker, workers, order):
-    """What its decoders are given, the sample's memory in the mapped file, copied in its compiled code: all samples in one
-    call, but in a pass that looks at each. Opened once."""
+    """Copies the input of its decoders, the sample's memory in the mapped file, in its compiled code: all samples in one call, or
+    one by one in a pass that verifies. Opened once."""
     pointers, state, copied, page = ffcv_opened(f"{folder}/train.beton")
     mine = pointers[part(order(list(range(len(pointers)))), worker, workers)]
     if not sample.verify:
@@ -312,7 +312,7 @@ FORMATS = {
 
 
 def far(items):
-    """The order of `main.rs --shuffled`: steps near the golden section of the length."""
+    """Returns items in the order of `main.rs --shuffled`: steps near the golden section of the length."""
     import math
 
     step = max(1, int(len(items) * 0.618))
@@ -322,7 +322,7 @@ def far(items):
 
 
 class Counter:
-    """What a reader gives: how much, and in a pass that verifies the sum of the checksums."""
+    """Counts samples and bytes, and sums up checksums in a pass that verifies."""
 
     def __init__(self, verify):
         self.samples, self.bytes, self.sum, self.verify = 0, 0, 0, verify
@@ -339,7 +339,7 @@ class Counter:
 
 
 def work(job, worker, workers, ready, results):
-    """One worker: a pass to warm up, then passes until the time is over."""
+    """Runs one worker: a warm-up pass, then passes until the time is over."""
     read, order = FORMATS[job["format"]].read, far if job["shuffled"] else list
     counter = Counter(job["verify"])
     if job["verify"]:
@@ -376,7 +376,7 @@ def main():
             process.join()
     total = {key: sum(it[key] for it in parts) for key in parts[0] if key != "seconds"}
     if "seconds" in parts[0]:
-        # Workers end on their own: the rate is the sum of theirs.
+        # Workers end at different times, so the rate is the sum of their rates.
         total["rate"] = sum(it["samples"] / it["seconds"] for it in parts)
         total["seconds"] = max(it["seconds"] for it in parts)
     print(json.dumps(total))

@@ -1,8 +1,8 @@
-//! Raw reads of one source: the samples' encoded bytes into memory, without decoding. `run.py` beside this file drives it
-//! and each format's own reader in turn.
+//! Raw reads of one source: encoded samples into memory, without decoding. `run.py` beside this file runs it and each format's
+//! own reader in turns.
 //!
-//! `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. Ends with one JSON object on standard
-//! output. `--verify` reads every sample once and sums up their checksums (CRC-32), so that two readers can be compared.
+//! `cargo bench --bench sources -- --source 'tfrecord = "FOLDER"' --threads 2`. The output ends with one JSON object. `--verify`
+//! reads every sample once and sums up their checksums (CRC-32), to compare two readers.
 
 use std::fs;
 use std::process::ExitCode;
@@ -17,27 +17,27 @@ use serde_json::json;
 
 #[derive(Parser)]
 struct Arguments {
-    /// The text under `[source]` of a pipeline file, other sections after it where they are wanted
+    /// Text under `[source]` of a pipeline file, optionally followed by other sections
     #[arg(long)]
     source: String,
-    /// Threads that read
+    /// Number of reading threads
     #[arg(long, default_value_t = 1)]
     threads: u64,
-    /// Every sample once, far from one another, instead of in the order of the source
+    /// Reads samples in a scattered order instead of that of the source
     #[arg(long)]
     shuffled: bool,
-    /// Passes are made until this many seconds are over
+    /// Repeats passes for this number of seconds
     #[arg(long, default_value_t = 1.0)]
     seconds: f64,
-    /// One pass that sums up checksums
+    /// Runs one pass that sums up checksums
     #[arg(long)]
     verify: bool,
-    /// Given by cargo
+    /// Passed by cargo
     #[arg(long, hide = true)]
     bench: bool,
 }
 
-/// Samples that a thread takes at a time: some neighbours, as a reader of shards does.
+/// Consecutive samples that a thread takes at a time, as a reader of shards does.
 const RUN: u64 = 16;
 
 fn main() -> ExitCode {
@@ -67,7 +67,7 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
             json!({"samples": source.len(), "bytes": bytes, "sum": sum, "open_seconds": open_seconds}),
         );
     }
-    // Files, tables and pages into memory.
+    // Warms up: files, tables and pages come into memory.
     pass(&*source, arguments, false)?;
     let (begin, busy) = (Instant::now(), cpu_seconds());
     let (mut samples, mut bytes) = (0, 0);
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
     }))
 }
 
-/// Every sample once: their bytes, and the sum of their checksums where that is asked for.
+/// Reads every sample once; returns the bytes, and the sum of the checksums if requested.
 fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, u64), String> {
     let order = Order::new(source.len(), arguments.shuffled);
     let next = AtomicU64::new(0);
@@ -120,14 +120,14 @@ fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, 
     Ok(all)
 }
 
-/// Every index once.
+/// Permutation of the indices.
 struct Order {
     len: u64,
     step: u64,
 }
 
 impl Order {
-    /// Far from one another: steps of a number that has no common divisor with the length, near its golden section.
+    /// Scattered order: steps of a number that is coprime to the length and near its golden section.
     fn new(len: u64, shuffled: bool) -> Self {
         let golden = (len as f64 * 0.618) as u64;
         let coprime = (golden.max(1)..).find(|&step| divisor(step, len) == 1);

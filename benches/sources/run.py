@@ -3,12 +3,12 @@
     cargo bench --no-run --bench sources           # prints the program's path
     python benches/sources/run.py --program PATH   # in an environment that has the readers
 
-Sets are made once, by each format's own writer, from JPEGs of 500x375 (of NumPy raw images of 224x224). First both
+Sets are created once, by each format's own writer, from JPEGs of 500x375 (for NumPy from raw images of 224x224). First both
 readers read every sample, and the sums of their checksums must be equal; then they take turns, round after round. Figures
-are medians over the rounds; ratios are medians of each round's ratio. On a machine that does other things too the ratio of
-processor time counts. Several threads are threads in feedwater and TensorFlow, and processes in the other readers, which
-do not give their samples away here: that is an advantage of theirs. A reader that is not installed, or a format that this
-build of feedwater does not have, is named with the reason. `--python FORMAT=PATH` takes another interpreter for a format.
+are medians over the rounds; ratios are medians of each round's ratio. On a machine with other load the ratio of processor time
+counts. Several threads are threads in feedwater and TensorFlow, and processes in the other readers. These do not pass their
+samples on here, which is an advantage for them. Readers that are not installed, and formats that this build of feedwater does not
+support, are named with the reason. `--python FORMAT=PATH` selects another interpreter for a format.
 """
 
 import argparse
@@ -68,14 +68,14 @@ HEAD = (f"{'':<15}{'order':<10}{'threads':<9}{'samples/s':>10}{'MB/s':>8}{'its o
 
 
 def row(it):
-    """One line of the table."""
+    """Prints one line of the table."""
     own, other = it["feedwater"], it["reader"]
     return (f"{it['format']:<15}{it['order']:<10}{it['threads']:<9}{own['rate']:>10.0f}{own['mb']:>8.0f}{other['rate']:>10.0f}"
             f"{other['mb']:>8.0f}{it['ratio']:>8.2f}{own['cpu']:>9.1f}{other['cpu']:>9.1f}{it['cpu_ratio']:>8.2f}")
 
 
 def compare(form, python, folder, shuffled, threads, options):
-    """The rounds of one row."""
+    """Measures the rounds of one row."""
     rounds = []
     for number in range(options.rounds):
         turns = [lambda: own(form, folder, options, threads, shuffled),
@@ -99,14 +99,14 @@ def compare(form, python, folder, shuffled, threads, options):
 
 
 def figures(report):
-    """Samples a second, MB a second, microseconds of processor time a sample."""
+    """Returns samples per second, MB per second, and microseconds of processor time per sample."""
     rate = report.get("rate") or report["samples"] / report["seconds"]
     return {"rate": rate, "mb": rate * report["bytes"] / report["samples"] / 1e6,
             "cpu": report["cpu_seconds"] / report["samples"] * 1e6}
 
 
 def own(form, folder, options, threads, shuffled, verify=False):
-    """A run of feedwater."""
+    """Runs feedwater."""
     argv = [options.program, "--source", form.source.format(folder=folder), "--threads", str(threads),
             "--seconds", str(options.seconds)]
     argv += ["--shuffled"] if shuffled else []
@@ -115,7 +115,7 @@ def own(form, folder, options, threads, shuffled, verify=False):
 
 
 def reader(form, python, folder, options, threads, shuffled, verify=False):
-    """A run of the format's own reader."""
+    """Runs the format's own reader."""
     job = {"format": form.name, "folder": folder, "threads": threads, "shuffled": shuffled, "seconds": options.seconds,
            "verify": verify}
     report = said([python, os.path.join(HERE, "formats.py"), json.dumps(job)])
@@ -123,7 +123,7 @@ def reader(form, python, folder, options, threads, shuffled, verify=False):
 
 
 def said(argv):
-    """The JSON object that a program ends with."""
+    """Runs a program and returns the JSON object that it prints last."""
     environment = os.environ | {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(argv, capture_output=True, text=True, env=environment)
     lines = done.stderr.strip().splitlines()
@@ -133,18 +133,18 @@ def said(argv):
 
 
 def verified(form, python, folder, options):
-    """Why the two cannot be compared, or None: every sample is read by both."""
+    """Returns why the two cannot be compared, or None; both read every sample."""
     try:
         mine = own(form, folder, options, 1, False, verify=True)
         other = reader(form, python, folder, options, 1, False, verify=True)
     except RuntimeError as error:
         return str(error)
     same = all(mine[key] == other[key] for key in ("samples", "bytes", "sum"))
-    return None if same else f"the readers do not agree: {mine} and {other}"
+    return None if same else f"the readers disagree: {mine} and {other}"
 
 
 def unavailable(form, python):
-    """Why the format's own tools do not run, or None."""
+    """Returns why the format's own tools do not run, or None."""
     imports = "; ".join(f"import {module}" for module in form.modules)
     if "ffcv" in imports:
         imports = f"import formats; formats.stand_in(); {imports}"
@@ -153,7 +153,7 @@ def unavailable(form, python):
 
 
 def written(form, python, folder, options):
-    """Makes a set with the format's own writer; the reason where it cannot."""
+    """Creates a set with the format's own writer; returns the reason if it fails."""
     shutil.rmtree(folder, ignore_errors=True)
     os.makedirs(folder)
     program = ("import sys, formats, run; "
@@ -167,12 +167,12 @@ def written(form, python, folder, options):
 
 
 def images_folder(options):
-    """Where the images are that all formats hold."""
+    """Returns the folder of the images that all formats contain."""
     return os.path.join(options.cache, f"images-{options.images}")
 
 
 def kept(folder):
-    """Label and bytes of each image."""
+    """Returns label and bytes of each image."""
     images = []
     for name in sorted(os.listdir(folder)):
         with open(os.path.join(folder, name), "rb") as file:
@@ -181,7 +181,7 @@ def kept(folder):
 
 
 def make(options):
-    """Photo-like JPEGs of 500x375: smooth shapes and noise."""
+    """Creates photo-like JPEGs of 500x375: smooth shapes and noise."""
     import numpy
     import PIL.Image
 
@@ -203,29 +203,29 @@ def make(options):
 
 
 def processor():
-    """The processor's name."""
+    """Returns the processor's name."""
     with open("/proc/cpuinfo", encoding="utf-8") as file:
         return next((line.split(": ", 1)[1].strip() for line in file if line.startswith("model name")), "unknown")
 
 
 def arguments():
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(description="feedwater's sources against each format's own reader")
-    parser.add_argument("--program", required=True, help="the bench program, as cargo bench --no-run --bench sources names it")
-    parser.add_argument("--cache", required=True, help="where sets are made and kept")
+    parser.add_argument("--program", required=True, help="path of the bench program, printed by cargo bench --no-run --bench sources")
+    parser.add_argument("--cache", required=True, help="folder for the sets")
     parser.add_argument("--formats", type=lambda it: it.split(","), default=list(formats.FORMATS),
                         help=",".join(formats.FORMATS))
     parser.add_argument("--images", type=int, default=4000)
     parser.add_argument("--threads", type=lambda it: [int(one) for one in it.split(",")], default=[1, 2])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=1.0, help="of each run")
-    parser.add_argument("--python", action="append", default=[], metavar="FORMAT=PATH", help="the interpreter of a format")
-    parser.add_argument("--json", metavar="FILE", help="every row")
+    parser.add_argument("--seconds", type=float, default=1.0, help="seconds per run")
+    parser.add_argument("--python", action="append", default=[], metavar="FORMAT=PATH", help="Python interpreter for a format")
+    parser.add_argument("--json", metavar="FILE", help="write every row to FILE")
     options = parser.parse_args()
     options.python = dict(it.split("=", 1) for it in options.python)
     for name in [*options.formats, *options.python]:
         if name not in formats.FORMATS:
-            parser.error(f"{name} is none of {', '.join(formats.FORMATS)}")
+            parser.error(f"{name} is not one of {', '.join(formats.FORMATS)}")
     options.cache = os.path.abspath(options.cache)
     return options
 

@@ -22,31 +22,31 @@ use crate::transform::{EncodedImage, HostTransform};
 use super::error::{Difference, Form, ParityError};
 use super::values::{Found, of_images, of_tensors};
 
-/// One comparison.
+/// Comparison of one image and one chain.
 #[derive(Clone)]
 pub struct Case<'a> {
-    /// The chain, first to last.
+    /// Operators of the chain, in order.
     pub operators: &'a [Arc<dyn AnyOperator>],
-    /// How many of the operators run on the host before the kernel does the rest.
+    /// Number of operators that run on the host before the kernel.
     pub on_host: usize,
-    /// The image as it is stored.
+    /// Stored image.
     pub stored: &'a Image<u8>,
-    /// How it stands upright.
+    /// Orientation of the stored image.
     pub orientation: Orientation,
-    /// A decoder reduced the image by this factor after the operators saw its size.
+    /// Reduction by the decoder, after the operators saw the full size.
     pub reduction: u32,
     /// Element type of the tensor.
     pub dtype: DType,
     /// Memory order of the tensor.
     pub layout: Layout,
-    /// The sample's randomness.
+    /// Seed of the sample's random choices.
     pub key: SampleKey,
     /// What compiles the kernels' text for the host; `None` where kernels are not compared.
     pub compiler: Option<&'a HostCompiler>,
 }
 
-/// The kernels of a text: a thread per pixel; tiles as a device makes them; small tiles, with so little shared memory that
-/// their columns go in strips, or that the widest do not fit.
+/// Launches of a kernel: one thread per pixel; tiles as on a device; and small tiles with too little shared memory for one strip
+/// of columns, or for the widest rows.
 const LAUNCHES: [Option<Tiles>; 4] = [
     None,
     Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
@@ -54,7 +54,7 @@ const LAUNCHES: [Option<Tiles>; 4] = [
     Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
 ];
 
-/// With so much shared memory, pixels lie as they do in a loader's pages: rows begin at multiples of 16 bytes.
+/// Shared memory, in bytes, of the launch whose pixels are stored as in a loader's pages: rows begin at multiples of 16 bytes.
 const PITCHED: u32 = 56 << 10;
 
 /// Values between the rows of an image where they do not.
@@ -64,7 +64,7 @@ const GAP: usize = 5;
 struct Step {
     params: ParamBytes,
     table: Vec<i32>,
-    /// The window that it gives.
+    /// Output window.
     output: Roi,
     pixels: PixelType,
 }
@@ -115,7 +115,7 @@ impl Case<'_> {
             let reduction = if place == 0 { self.reduction } else { 1 };
             let step = &mut steps[place];
             step.output = output;
-            // An operator's table begins where it appends, whatever is there.
+            // An operator's table begins where it appends, whatever precedes it.
             let wanted = Wanted { input: sizes[place], reduction, output };
             let mut table = vec![i32::MIN; 5];
             output = op.demand(&mut step.params, wanted, &mut table);
@@ -349,7 +349,7 @@ fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
     out
 }
 
-/// Rows that begin `pitch` bytes apart. They end where a page ends, and whoever reads the next one dies.
+/// Rows that begin `pitch` bytes apart. They end at a page boundary, and reading beyond it crashes.
 fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
     let window = image.window();
     let mut rows = Guarded::new(pitch as usize * window.height as usize);

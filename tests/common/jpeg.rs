@@ -1,7 +1,7 @@
-//! JPEGs of random coefficients: valid files of every sampling, coding process and scan order, made without a
-//! forward transform. Harder on a decoder than photographs, since neighbouring blocks have nothing in common.
+//! JPEGs of random coefficients: valid files of every sampling, coding process and scan order, made without a forward transform.
+//! They are harder to decode than photographs, because neighbouring blocks are unrelated.
 
-/// What to make.
+/// Properties of a file.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub width: u16,
@@ -11,24 +11,24 @@ pub struct Recipe {
     /// Identifiers of the components.
     pub ids: [u8; 4],
     pub scans: Scans,
-    /// MCUs between restart markers, 0 for none.
+    /// MCUs between restart markers; 0 for none.
     pub restart: u16,
     pub adobe: Option<u8>,
     pub seed: u64,
 }
 
-/// How the coefficients are spread over scans.
+/// Distribution of the coefficients over scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scans {
     /// One baseline scan of all components.
     Interleaved,
-    /// One baseline scan for each component.
+    /// One baseline scan per component.
     Separate,
     /// Progressive: DC, two bands of AC for each component, the last bit of DC.
     Progressive,
     /// Progressive, but only the DC scan.
     OnlyDc,
-    /// Progressive, with so many scans of the same coefficients.
+    /// Progressive, with this number of scans of the same coefficients.
     Repeated(usize),
 }
 
@@ -46,7 +46,7 @@ impl Recipe {
         }
     }
 
-    /// The file.
+    /// Writes the file.
     pub fn make(&self) -> Vec<u8> {
         let mut out = vec![0xFF, 0xD8];
         if let Some(transform) = self.adobe {
@@ -147,7 +147,7 @@ impl Recipe {
         bits.flush();
     }
 
-    /// The coefficients of one block in zigzag order; the same whichever scan asks.
+    /// Coefficients of one block in zigzag order, equal for all scans.
     fn block(&self, component: usize, x: u32, y: u32) -> [i32; 64] {
         let place = u64::from(x) << 32 | u64::from(y) << 8 | component as u64;
         let mut state = self.seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ place;

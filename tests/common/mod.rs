@@ -14,7 +14,7 @@ use feedwater::random::SampleRng;
 use feedwater::source::{FileList, Memory, Page, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
-/// Pixels with gradients, edges and noise, the same for the same arguments.
+/// Returns pixels with gradients, edges and noise, equal for equal arguments.
 pub fn image(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut noise = || {
@@ -36,17 +36,17 @@ pub fn image(seed: u64, width: u32, height: u32) -> Vec<u8> {
     pixels
 }
 
-/// A baseline JPEG of [`image`], 4:2:0, quality 90.
+/// Encodes [`image`] as a baseline JPEG, 4:2:0, quality 90.
 pub fn jpeg(seed: u64, width: u32, height: u32) -> Vec<u8> {
     encode(seed, width, height, false)
 }
 
-/// The same as a progressive JPEG.
+/// Encodes [`image`] as a progressive JPEG.
 pub fn progressive(seed: u64, width: u32, height: u32) -> Vec<u8> {
     encode(seed, width, height, true)
 }
 
-/// [`image`] as a PNG.
+/// Encodes [`image`] as a PNG.
 pub fn png(seed: u64, width: u32, height: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
@@ -66,7 +66,7 @@ fn encode(seed: u64, width: u32, height: u32, progressive: bool) -> Vec<u8> {
     bytes
 }
 
-/// `count` JPEGs of differing sizes in memory; the label is the index.
+/// Returns `count` JPEGs of different sizes in memory; the label is the index.
 pub fn jpegs(count: u64) -> Vec<(Vec<u8>, i64)> {
     (0..count)
         .map(|seed| {
@@ -75,12 +75,12 @@ pub fn jpegs(count: u64) -> Vec<(Vec<u8>, i64)> {
         .collect()
 }
 
-/// [`jpegs`] as a source.
+/// Returns [`jpegs`] as a source.
 pub fn memory(count: u64) -> Memory {
     Memory::new(jpegs(count)).unwrap()
 }
 
-/// Random crop to 24x20, flip, normalize.
+/// Chain: random crop to 24x20, flip, normalize.
 pub fn training() -> Chain {
     Chain::new()
         .then(op::RandomResizedCrop::to(24, 20))
@@ -88,7 +88,7 @@ pub fn training() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
-/// Shorter side to 26, centre crop to 22x22, normalize.
+/// Chain: shorter side to 26, centre crop to 22x22, normalize.
 pub fn evaluation() -> Chain {
     Chain::new()
         .then(op::Resize::shorter(26))
@@ -96,7 +96,7 @@ pub fn evaluation() -> Chain {
         .then(op::Normalize::IMAGENET)
 }
 
-/// Opens a list; where none of its files is there, makes the first one, which the error names, without bytes, and opens the list
+/// Opens a list. If none of its files exist, creates the first one, which the error names, as an empty file, and opens the list
 /// again.
 pub fn with_a_file(open: impl Fn() -> Result<FileList, Error>) -> Result<FileList, Error> {
     let opened = open();

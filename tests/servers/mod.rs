@@ -1,5 +1,5 @@
-//! A server on the loopback that does what it is told: objects by path, in the ways of HTTP and of S3 (`GET` and `HEAD`
-//! with `Range` and `If-Match`, `ListObjectsV2`), and faults that are written down for single requests.
+//! Scripted server on the loopback: objects by path, with HTTP and S3 (`GET` and `HEAD` with `Range` and `If-Match`,
+//! `ListObjectsV2`), and failures that are set for single requests.
 
 #![allow(dead_code)]
 
@@ -12,28 +12,28 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What goes wrong with one request.
+/// Failure of one request.
 #[derive(Clone, Copy, Debug)]
 pub enum Fault {
-    /// This status, without an object.
+    /// Answers with this status, without an object.
     Status(u16),
-    /// The connection ends before an answer.
+    /// Closes the connection before an answer.
     Close,
-    /// The connection ends after this many bytes of the body.
+    /// Closes the connection after this many bytes of the body.
     Cut(usize),
-    /// Nothing is answered, and the connection stays.
+    /// Never answers, but keeps the connection open.
     Hang,
-    /// The answer begins after this time.
+    /// Delays the answer by this time.
     Late(Duration),
-    /// The body comes in pieces of this many bytes, with this time between them.
+    /// Sends the body in pieces of this many bytes, with this time between them.
     Slow(usize, Duration),
-    /// The body has this many bytes less, and the head says so.
+    /// Sends a body that is shorter by this many bytes, with a matching length in the head.
     Short(usize),
-    /// The head says another range than the one that was asked for.
+    /// Sends a head with another range than requested.
     OtherRange,
-    /// This byte of the body has other bits.
+    /// Flips the bits of this byte of the body.
     Flipped(usize),
-    /// Another answer: a status, more lines of the head (each with `\r\n`), and a body.
+    /// Sends another answer: a status, more lines of the head (each with `\r\n`), and a body.
     Other(u16, &'static str, &'static str),
 }
 
@@ -60,44 +60,44 @@ struct State {
     names_in_a_page: Option<usize>,
 }
 
-/// Requests that are answered once so many of them wait.
+/// Requests that are answered only when enough of them wait.
 struct Gathers {
-    /// That are answered before.
+    /// Requests that are answered before.
     free: usize,
     count: usize,
     until: Instant,
 }
 
 impl Shared {
-    /// Whether fewer requests wait, and have ever waited, than are to.
+    /// Whether requests must still gather.
     fn has_to_gather(&self) -> bool {
         let most = self.most_in_flight.load(Ordering::SeqCst);
         let mut state = self.state.lock().unwrap();
-        // Once is enough: later requests may be of another test.
+        // Once is enough: later requests may belong to another test.
         let gathers = &mut state.gathers;
         gathers.take_if(|it| most >= it.count || Instant::now() >= it.until);
         gathers.is_some()
     }
 }
 
-/// A request that came.
+/// Received request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
     pub method: String,
-    /// Without what stands behind `?`.
+    /// Path without the query.
     pub path: String,
     pub range: Option<Range<usize>>,
-    /// Lines of the head: names in small letters, and values.
+    /// Lines of the head: names in lower case, and values.
     pub head: Vec<(String, String)>,
 }
 
 impl Server {
-    /// A server without objects.
+    /// Starts a server without objects.
     pub fn start() -> Self {
         Self::start_with(serve)
     }
 
-    /// One that speaks TLS, with a certificate of `tests/golden/tls`.
+    /// Starts a TLS server with a certificate of `tests/golden/tls`.
     pub fn start_tls(certificate: &str) -> Self {
         let tls = Arc::new(tls(certificate));
         Self::start_with(move |stream, shared| {
@@ -111,7 +111,7 @@ impl Server {
         let address = listener.local_addr().unwrap();
         let state = Arc::new(Shared::default());
         let (shared, serve) = (state.clone(), Arc::new(serve));
-        // It ends with the process.
+        // The thread ends with the process.
         thread::spawn(move || {
             for stream in listener.incoming().flatten() {
                 let (shared, serve) = (shared.clone(), serve.clone());
@@ -122,56 +122,56 @@ impl Server {
         Self { address, state }
     }
 
-    /// `http://127.0.0.1:…` and this path.
+    /// URL `http://127.0.0.1:…` with this path.
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// Has this object from now on, under a path that begins with `/`.
+    /// Adds an object; its path begins with `/`.
     pub fn put(&self, path: &str, bytes: impl Into<Vec<u8>>) {
         self.lock().objects.insert(path.into(), Arc::new(bytes.into()));
     }
 
-    /// Treats the next requests for this path in these ways, one after another.
+    /// Applies these failures to the next requests for this path, one after another.
     pub fn fail(&self, path: &str, faults: impl IntoIterator<Item = Fault>) {
         self.lock().faults.entry(path.into()).or_default().extend(faults);
     }
 
-    /// Waits so long before every answer.
+    /// Delays every answer by this time.
     pub fn latency(&self, latency: Duration) {
         self.lock().latency = latency;
     }
 
-    /// Answers none of the requests after the next `free` ones until `count` of them wait at the same time: so whether that many
-    /// come does not depend on how fast they come. Where they never do, all are answered after a minute.
+    /// Answers the next `free` requests, and then none until `count` requests wait at the same time, so that a test does not
+    /// depend on how fast they arrive. After a minute all are answered.
     pub fn gather(&self, free: usize, count: usize) {
         let until = Instant::now() + Duration::from_secs(60);
         self.state.most_in_flight.store(0, Ordering::SeqCst);
         self.lock().gathers = Some(Gathers { free, count, until });
     }
 
-    /// Does not know `Range`.
+    /// Ignores `Range`.
     pub fn whole_files_only(&self) {
         self.lock().whole_files_only = true;
     }
 
-    /// Lists so many names at once.
+    /// Limits the names per page of a listing.
     pub fn names_in_a_page(&self, names: usize) {
         self.lock().names_in_a_page = Some(names);
     }
 
-    /// The requests for paths that begin so, since the last call of `forget`.
+    /// Requests for paths with this prefix, since the last call of `forget`.
     pub fn log(&self, prefix: &str) -> Vec<Request> {
         self.lock().log.iter().filter(|it| it.path.starts_with(prefix)).cloned().collect()
     }
 
-    /// Takes the requests for paths that begin so out of the log.
+    /// Removes the requests for paths with this prefix from the log.
     pub fn forget(&self, prefix: &str) {
         self.lock().log.retain(|it| !it.path.starts_with(prefix));
         self.state.most_in_flight.store(0, Ordering::SeqCst);
     }
 
-    /// The most requests that waited at the same time for their answer to begin.
+    /// Most requests that waited for their answer at the same time.
     pub fn most_in_flight(&self) -> usize {
         self.state.most_in_flight.load(Ordering::SeqCst)
     }
@@ -213,7 +213,7 @@ fn serve(stream: impl Read + Write, shared: &Shared) {
             thread::sleep(Duration::from_millis(1));
         }
         thread::sleep(latency);
-        // Before the answer, after which the client may come with the next one at once.
+        // Before the answer: the client may send its next request right after it.
         shared.in_flight.fetch_sub(1, Ordering::SeqCst);
         if !send(reader.get_mut(), &request, answer, fault) {
             return;
@@ -353,7 +353,7 @@ impl State {
     }
 }
 
-/// Whether the connection goes on.
+/// Sends an answer; returns whether the connection stays open.
 fn send(stream: &mut impl Write, request: &Request, answer: Answer, fault: Option<Fault>) -> bool {
     let Answer { mut status, mut head, body, part } = answer;
     let mut body = body[part].to_vec();

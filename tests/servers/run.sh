@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests against real servers on the loopback: moto (an S3 emulator from PyPI) and Python's HTTP server. Installs moto into
-# target/servers on first use; without Python or without a way to PyPI it says so and ends well, for it then tests nothing.
+# Tests with real servers on the loopback: moto (an S3 emulator from PyPI) and Python's HTTP server. Installs moto into
+# target/servers on first use. Without Python or access to PyPI it prints that tests are skipped, and succeeds.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

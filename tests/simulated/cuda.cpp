@@ -1,20 +1,20 @@
 // A simulated CUDA driver: a test double for the API and the order of events, never for speed.
 //
-// Streams are queues whose operations run later: when the host waits for them, or when the scheduler picks them.
-// So a missing wait shows as a wrong result. Under `lazy` nothing runs before it must; under `eager` everything
-// runs at once; under `random` any stream may run ahead after any call, by a seed.
+// Streams are queues whose operations run later: when the host waits for them, or when the scheduler selects them. A missing wait
+// therefore causes a wrong result. With `lazy` operations run as late as possible; with `eager` immediately; with `random` any
+// stream may run ahead after any call, depending on a seed.
 //
-// Each stream has a clock of its own, which events with time stamps take (machine.h). Such events are there to measure: to
-// wait for one is a fault.
+// Each stream has its own clock, which events with time stamps record (machine.h). Such events are only for measuring: waiting
+// for one is a misuse.
 //
-// "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared
-// objects that the simulated compiler (nvrtc.cpp) made. Every call is counted and can be made to fail.
+// "Device" memory is host memory, poisoned when allocated and guarded behind its end. Kernels are shared objects from the
+// simulated compiler (nvrtc.cpp). Every call is counted and can be made to fail.
 #include "machine.h"
 
 #define ENTER(name)                                            \
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     if (int code = enter(name)) return code;
-// Destroys even when it is made to fail, as the driver does when it reports an earlier error.
+// Destroys even if the call is made to fail, like the driver when it reports an earlier error.
 #define ENTER_DESTROY(name)                                    \
     std::lock_guard<std::recursive_mutex> guard(mutex);        \
     int injected = enter(name);
@@ -22,7 +22,7 @@
     if (current != &context || counts.contexts == 0) return INVALID_CONTEXT;
 #define STREAM(handle)                                         \
     Stream* stream = stream_of(handle);                        \
-    /* What a real driver does with a stream that is gone is undefined. */ \
+    /* A real driver's behaviour for a destroyed stream is undefined. */ \
     if (!stream) {                                             \
         counts.misused++;                                      \
         return INVALID_HANDLE;                                 \
@@ -53,13 +53,13 @@ API int cuDeviceGetName(char* name, int bytes, int) {
 
 API int cuDeviceGetAttribute(int* value, int attribute, int) {
     ENTER("cuDeviceGetAttribute")
-    switch (attribute) {                   // as an H200's
+    switch (attribute) {                   // of an H200
         case 16: *value = 132; break;      // multiprocessors
-        case 33: *value = 0x1b; break;     // its place on the PCI bus, here and in nvml.cpp
+        case 33: *value = 0x1b; break;     // PCI bus id, here and in nvml.cpp
         case 34: *value = 3; break;
         case 50: *value = 2; break;
         case 75: *value = 9; break;        // compute capability 9.0
-        case 81: *value = 228 << 10; break;// shared memory of a multiprocessor
+        case 81: *value = 228 << 10; break;// shared memory per multiprocessor
         default: *value = 0;
     }
     return SUCCESS;
@@ -78,7 +78,7 @@ API int cuDevicePrimaryCtxRelease_v2(int) {
     if (--counts.contexts == 0) {
         drain_all();
         if (context_used) {
-            fprintf(stderr, "simulated driver: nvJPEG's context is destroyed under it\n");
+            fprintf(stderr, "simulated driver: nvJPEG's context is destroyed while in use\n");
             counts.misused++;
         }
     }
@@ -95,7 +95,7 @@ API int cuThreadExchangeStreamCaptureMode(int* mode) {
     return SUCCESS;
 }
 
-// Another thread captures a graph in the global mode: what is called from a thread of that mode is refused, and counted.
+// While another thread captures a graph in the global mode, calls from threads in that mode fail and are counted.
 API void sim_capture(int wanted) { capturing = wanted; }
 
 API int cuCtxSynchronize() {
@@ -140,7 +140,7 @@ API int cuMemFreeHost(void* pointer) {
     return code ? code : injected;
 }
 
-// Page-locked sources are read when the copy runs, others when the call is made: as the driver does.
+// Reads page-locked sources when the copy runs, and others during the call, like the driver.
 API int cuMemcpyHtoDAsync_v2(unsigned long long target, const void* source, size_t bytes, void* handle) {
     ENTER("cuMemcpyHtoDAsync")
     NEED_CONTEXT
@@ -227,7 +227,7 @@ API int cuStreamWaitEvent(void* handle, void* event, unsigned) {
     auto found = events.find(event);
     if (found == events.end()) return INVALID_HANDLE;
     if (found->second->timed) counts.timed_waits++;
-    // What was recorded last before this call counts, not what will be.
+    // Uses the last record before this call, not later ones.
     if (found->second->recorded > 0) stream->queue.push_back({{}, found->second, {}, found->second->recorded});
     schedule();
     return SUCCESS;
@@ -278,7 +278,7 @@ API int cuEventRecord(void* event, void* handle) {
     return SUCCESS;
 }
 
-// As the driver's. That the two marks are of one stream, in this order, is this crate's own rule.
+// Like the driver's. Requiring both events in one stream, in this order, is this crate's own rule.
 API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
     ENTER("cuEventElapsedTime")
     NEED_CONTEXT
@@ -290,14 +290,14 @@ API int cuEventElapsedTime(float* milliseconds, void* begin, void* end) {
         if (event->reached < event->recorded) return NOT_READY;
     unsigned long long first = from->second->time(from->second->recorded), last = to->second->time(to->second->recorded);
     if (from->second->stream != to->second->stream || last < first) {
-        fprintf(stderr, "simulated driver: time between marks of two streams, or backwards\n");
+        fprintf(stderr, "simulated driver: elapsed time between events of two streams, or in reverse order\n");
         counts.misused++;
     }
     *milliseconds = (double(last) - double(first)) * 1e-6;
     return SUCCESS;
 }
 
-// A host that polls sees one more operation done with each look, so that polling ends.
+// Each query completes one more operation, so that polling ends.
 API int cuEventQuery(void* event) {
     ENTER("cuEventQuery")
     BESIDE_A_CAPTURE
@@ -355,8 +355,8 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
     if (found == modules.end()) return INVALID_HANDLE;
     void* host = dlsym(found->second.library, (std::string(name) + "__host").c_str());
     if (!host) return NOT_FOUND;
-    // The kernels of this crate: const Sample* samples, int count, int width, int height, and int shared_bytes where
-    // they are tiled. Another one says what it has: sizes and a zero.
+    // Kernels of this crate have the arguments const Sample* samples, int count, int width, int height, and int shared_bytes if
+    // tiled. Others declare their argument sizes, ended by a zero.
     std::vector<size_t> param_bytes = {8, 4, 4, 4};
     if (!strcmp(name, "tiled")) param_bytes.push_back(4);
     if (auto* sizes = (const unsigned*)dlsym(found->second.library, (std::string(name) + "__param_bytes").c_str()))
@@ -370,7 +370,7 @@ API int cuModuleGetFunction(void** out, void* handle, const char* name) {
 API int cuFuncSetAttribute(void* handle, int attribute, int value) {
     ENTER("cuFuncSetAttribute")
     NEED_CONTEXT
-    // The most dynamic shared memory of a block: what a Hopper device gives.
+    // Largest dynamic shared memory per block, as on Hopper.
     if (attribute != 8 || value < 0 || value > 227 << 10) return INVALID_VALUE;
     ((Function*)handle)->most_shared = value;
     return SUCCESS;
@@ -401,7 +401,7 @@ API int cuLaunchKernel(void* handle, unsigned gx, unsigned gy, unsigned gz, unsi
     if (!gx || !gy || !gz || gy > 65535 || gz > 65535 || bx * by * bz == 0 || bx * by * bz > 1024) return INVALID_VALUE;
     Function* function = (Function*)handle;
     if ((int)shared_bytes > function->most_shared) return INVALID_VALUE;
-    // The arguments are copied now; what they point to is read when the kernel runs.
+    // Arguments are copied now; memory that they point to is read when the kernel runs.
     auto copies = std::make_shared<std::vector<std::vector<char>>>();
     for (size_t i = 0; i < function->param_bytes.size(); i++)
         copies->emplace_back((char*)params[i], (char*)params[i] + function->param_bytes[i]);
@@ -430,7 +430,7 @@ API int cuGetErrorName(int code, const char** text) {
 
 API int cuGetErrorString(int code, const char** text) { return cuGetErrorName(code, text); }
 
-// ---- the test's side ----
+// ---- functions for tests ----
 
 API void sim_reset() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
@@ -468,8 +468,8 @@ API void sim_counts(SimCounts* out) {
     *out = told();
 }
 
-// For processes of their own: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and where SIM_COUNTS names a file,
-// the counts are there when the process ends.
+// For child processes: SIM_FAIL is a call to sim_fail ("cuLaunchKernel 5 719"), and SIM_COUNTS names a file for the counters when
+// the process ends.
 static struct Environment {
     Environment() {
         char name[64];
@@ -504,13 +504,13 @@ API void sim_memory_limit(unsigned long long bytes) {
     memory_limit = bytes;
 }
 
-// A kernel that faults: every later wait reports it.
+// Simulates a kernel that faulted: every later wait reports it.
 API void sim_lose_device(int code) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     sticky = code;
 }
 
-// Work that takes so long and does nothing, such as a training step.
+// Enqueues work that takes this time and does nothing, such as a training step.
 API int sim_work(void* handle, unsigned long long nanoseconds) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     STREAM(handle)
@@ -519,7 +519,7 @@ API int sim_work(void* handle, unsigned long long nanoseconds) {
     return SUCCESS;
 }
 
-// ---- the simulated nvJPEG's side ----
+// ---- functions for the simulated nvJPEG ----
 
 API int sim_enter(const char* name) {
     ENTER(name)
@@ -536,8 +536,8 @@ API void sim_destroyed_in_use() {
     counts.destroyed_in_use++;
 }
 
-// A call that the real library does not survive, or answers with wrong pixels.
-// nvJPEG has CUDA's runtime inside, which does not survive the end of the context: it must be kept, and is not counted.
+// Counts a call that would crash the real library, or return wrong pixels.
+// nvJPEG contains CUDA's runtime, which does not survive the end of the context. The context must be kept, and is not counted.
 API void sim_context_used() {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     context_used = true;
@@ -554,7 +554,7 @@ API int sim_pinned(const void* bytes, size_t count) {
     return within(pinned_memory, bytes, count);
 }
 
-// Runs ahead of every stream, as engines do that do not keep their order.
+// Runs ahead of every stream, like engines that ignore stream order.
 API void sim_run_now(void (*function)(void*), void* data) {
     std::lock_guard<std::recursive_mutex> guard(mutex);
     function(data);

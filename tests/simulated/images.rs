@@ -1,4 +1,4 @@
-//! Files as far as the simulated nvJPEG looks at them, and what it decodes of them.
+//! Files for the simulated nvJPEG, and the pixels that it decodes from them.
 
 use feedwater::decode::Decoders;
 use feedwater::geometry::{Roi, Size};
@@ -6,12 +6,12 @@ use feedwater::header::Header;
 
 use super::Simulated;
 
-/// The frame header of a baseline file with three components, 4:2:0, then `tag`.
+/// Returns the frame header of a baseline file with three components, 4:2:0, followed by `tag`.
 pub fn file(size: Size, tag: u8) -> Vec<u8> {
     file_with(size, 0xc0, &[0x22, 0x11, 0x11], tag)
 }
 
-/// The same with another frame and with other components: of each how it is sampled, horizontal * 16 + vertical.
+/// Returns the same with another frame and other components, given by their sampling: horizontal * 16 + vertical.
 pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     let (width, height) = ((size.width as u16).to_be_bytes(), (size.height as u16).to_be_bytes());
     let mut bytes = vec![0xff, 0xd8, 0xff, frame, 0, 8 + 3 * sampling.len() as u8, 8];
@@ -25,12 +25,12 @@ pub fn file_with(size: Size, frame: u8, sampling: &[u8], tag: u8) -> Vec<u8> {
     bytes
 }
 
-/// What the simulated nvJPEG decodes without a decoder set: a pattern of the file's bytes and the position.
+/// Returns the pixels of the simulated nvJPEG without a decoder: a pattern of the file's bytes and the position.
 pub fn pattern(bytes: &[u8], window: Roi) -> Vec<u8> {
     reduced_pattern(bytes, 1, window)
 }
 
-/// The same of an image whose sides are divided.
+/// Returns the pattern of an image with divided sides.
 pub fn reduced_pattern(bytes: &[u8], reduction: u32, window: Roi) -> Vec<u8> {
     let sum =
         bytes.iter().fold(0u32, |sum, byte| sum.wrapping_mul(31).wrapping_add((*byte).into()));
@@ -44,7 +44,7 @@ pub fn reduced_pattern(bytes: &[u8], reduction: u32, window: Roi) -> Vec<u8> {
     rgb
 }
 
-/// The rows of `inner` out of the pixels of `outer`.
+/// Cuts the rows of `inner` out of the pixels of `outer`.
 pub fn cut(pixels: &[u8], outer: Roi, inner: Roi) -> Vec<u8> {
     let (x, y) = ((inner.x - outer.x) as usize, (inner.y - outer.y) as usize);
     let (pitch, row) = (3 * outer.width as usize, 3 * inner.width as usize);
@@ -52,14 +52,14 @@ pub fn cut(pixels: &[u8], outer: Roi, inner: Roi) -> Vec<u8> {
     rows.flat_map(|it| it[3 * x..][..row].to_vec()).collect()
 }
 
-/// Nothing is left, and nothing was done wrong.
+/// Asserts that nothing is alive, and that nothing was misused.
 pub fn assert_clean(machine: &Simulated, what: &str) {
     let counts = machine.counts();
-    assert_eq!(counts.live(), 0, "{what}: something is left: {counts:?}");
+    assert_eq!(counts.live(), 0, "{what}: leaked: {counts:?}");
     assert_eq!(counts.faults(), 0, "{what}: {counts:?}");
 }
 
-/// The mocked nvJPEG decodes as libjpeg-turbo does.
+/// Decoder for the simulated nvJPEG that uses libjpeg-turbo.
 pub unsafe extern "C" fn libjpeg(
     bytes: *const u8,
     count: usize,
@@ -71,7 +71,7 @@ pub unsafe extern "C" fn libjpeg(
     rgb: *mut u8,
 ) -> i32 {
     const BAD_JPEG: i32 = 3;
-    // SAFETY: nvjpeg.cpp passes that many bytes, and room for that many pixels.
+    // SAFETY: nvjpeg.cpp passes this many bytes, and a buffer for this many pixels.
     let (bytes, rgb) = unsafe {
         let rgb = std::slice::from_raw_parts_mut(rgb, (3 * width * height) as usize);
         (std::slice::from_raw_parts(bytes, count), rgb)

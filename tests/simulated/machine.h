@@ -1,4 +1,4 @@
-// The simulated machine: memory, the queues of its streams, and what picks their operations. Part of cuda.cpp.
+// The simulated machine: memory, the queues of its streams, and their scheduler. Part of cuda.cpp.
 #pragma once
 #include "simulated.h"
 
@@ -29,16 +29,16 @@ enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NO_DEVICE = 100, INVAL
 constexpr size_t GUARD_BYTES = 64;
 constexpr unsigned char POISON = 0xCD, GUARD = 0xA5;
 
-// What an operation takes of its stream's time, in nanoseconds: numbers to calculate with, not a machine's.
-constexpr unsigned long long COPY_NS = 1;              // a byte that is copied or set
-constexpr unsigned long long KERNEL_NS = 1000;         // a layer of a kernel's grid
-constexpr unsigned long long DECODE_NS = 5000;         // an operation of nvJPEG
+// Time of an operation in its stream, in nanoseconds: arbitrary constants, not measurements.
+constexpr unsigned long long COPY_NS = 1;              // per byte copied or set
+constexpr unsigned long long KERNEL_NS = 1000;         // per layer of a kernel's grid
+constexpr unsigned long long DECODE_NS = 5000;         // per operation of nvJPEG
 
 struct Event {
     unsigned long long recorded = 0, reached = 0;
     bool timed = false;
-    const struct Stream* stream = nullptr;             // where it was recorded last
-    std::vector<unsigned long long> times;             // of its stream, when each record was reached
+    const struct Stream* stream = nullptr;             // of the last record
+    std::vector<unsigned long long> times;             // of its stream, at each record
 
     void reach(unsigned long long generation, unsigned long long time) {
         if (times.size() < generation) times.resize(generation);
@@ -53,14 +53,14 @@ typedef std::shared_ptr<Event> EventRef;
 
 struct Operation {
     std::function<void()> run;             // empty for a wait
-    EventRef wait, record;                 // which event it waits for or records
+    EventRef wait, record;                 // event that it waits for or records
     unsigned long long generation = 0;
-    void* module = nullptr;                // whose code a kernel is
+    void* module = nullptr;                // module of a kernel
     unsigned long long cost = 0;           // nanoseconds
 };
 
-// A stream has a time of its own: that of its operations one after another, and of what it waits for. So times do not
-// depend on the schedule; that the host takes time too is left out.
+// Each stream has its own clock, which adds up the times of its operations and advances to those of events it waits for. So times
+// do not depend on the schedule. The time of the host is not simulated.
 struct Stream {
     std::deque<Operation> queue;
     unsigned long long time = 0;
@@ -75,7 +75,7 @@ struct Function {
     void (*host)(void**, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned);
     std::vector<size_t> param_bytes;
     void* module;
-    int most_shared = 48 << 10;           // dynamic shared memory of a block, in bytes
+    int most_shared = 48 << 10;           // dynamic shared memory per block, in bytes
 };
 
 struct Failure {
@@ -104,7 +104,7 @@ std::atomic<bool> capturing{false};
 thread_local char thread_stream;           // its address is the handle of the thread's default stream
 std::set<void*> thread_streams;
 
-// What is told of the counts: the context that is kept for nvJPEG is not left behind by anybody.
+// Counters as reported to tests: the context that is kept for nvJPEG does not count as a leak.
 SimCounts told() {
     SimCounts it = counts;
     if (context_used && it.contexts > 0) it.contexts--;
@@ -137,7 +137,7 @@ void run_head(Stream& stream) {
 void reach(const EventRef& event, unsigned long long generation);
 void schedule();
 
-// One more operation of this stream, after what it waits for; others may run ahead.
+// Enqueues an operation in this stream, after its waits; other streams may run ahead.
 void advance(Stream& stream) {
     if (!runnable(stream)) {
         EventRef event = stream.queue.front().wait;
@@ -153,7 +153,7 @@ void reach(const EventRef& event, unsigned long long generation) {
         for (auto& [handle, stream] : streams)
             for (auto& operation : stream.queue)
                 if (operation.record == event && operation.generation == generation) holder = &stream;
-        if (!holder) return;               // its stream is gone, with its work done
+        if (!holder) return;               // the stream is destroyed, after its work was done
         advance(*holder);
     }
 }
@@ -166,7 +166,7 @@ void drain_all() {
     for (auto& [handle, stream] : streams) drain(stream);
 }
 
-// What the scheduler does after a call that is no wait.
+// Runs the scheduler after a call that does not wait.
 void schedule() {
     if (mode == SIM_EAGER) return drain_all();
     if (mode != SIM_RANDOM) return;
@@ -210,7 +210,7 @@ int allocate(std::map<uintptr_t, size_t>& memory, void** pointer, size_t bytes, 
     return SUCCESS;
 }
 
-// Waits for everything, as cudaFree does.
+// Waits for all streams, as cudaFree does.
 int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count) {
     auto found = memory.find((uintptr_t)pointer);
     if (found == memory.end()) return INVALID_VALUE;
@@ -227,8 +227,8 @@ int release(std::map<uintptr_t, size_t>& memory, void* pointer, SimMemory& count
     return SUCCESS;
 }
 
-// What comes next in the legacy default stream waits for the default streams of all threads. That they wait for
-// it in turn is left out: nobody may rely on it.
+// The next operation of the legacy default stream waits for the default streams of all threads. The reverse is not simulated, so
+// that no code relies on it.
 Stream* legacy_stream() {
     Stream& legacy = streams[nullptr];
     for (void* handle : thread_streams) {

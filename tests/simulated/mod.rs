@@ -1,7 +1,7 @@
-//! Simulated CUDA libraries: built with the machine's C++ compiler and put in the place of the real ones.
+//! Simulated CUDA libraries: built with the machine's C++ compiler, and loaded instead of the real ones.
 //!
-//! [`exclusive`] gives a test the simulated machine for itself, freshly reset. It stands for the API and the
-//! order of events, never for speed; what it does is written at the top of each source.
+//! [`exclusive`] gives a test exclusive use of the simulated machine after a reset. It simulates the API and the order of events,
+//! not speed; the top of each source describes its behaviour.
 
 #![allow(unsafe_code, dead_code)]
 
@@ -18,7 +18,7 @@ use feedwater::gpu::{LibraryName, Runtime, Stream};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
 
-/// The libraries, the test's side of them, and the order in which tests have the machine.
+/// The libraries, their test functions, and the lock that serializes tests.
 struct Libraries {
     runtime: Runtime,
     directory: PathBuf,
@@ -29,36 +29,36 @@ struct Libraries {
     order: Mutex<()>,
 }
 
-/// The simulated machine, for one test at a time.
+/// Simulated machine, for one test at a time.
 pub struct Simulated {
     libraries: &'static Libraries,
     _order: MutexGuard<'static, ()>,
 }
 
-/// When the operations of streams run.
+/// Schedule of the operations in streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Not before the host waits for them.
+    /// Only when the host waits for them.
     Lazy,
-    /// At once.
+    /// Immediately.
     Eager,
-    /// Any stream may run ahead after any call, by this seed.
+    /// Any stream may run ahead after any call; the seed decides.
     Random(u64),
 }
 
-/// Memory of one sort.
+/// Memory of one kind.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimMemory {
-    /// Allocations that are alive.
+    /// Live allocations.
     pub allocations: u64,
-    /// Bytes of them.
+    /// Bytes of the live allocations.
     pub bytes: u64,
-    /// The most bytes at one time since the reset.
+    /// Most bytes at one time since the reset.
     pub peak_bytes: u64,
 }
 
-/// What the machine has counted. Twin of `SimCounts` in simulated.h.
+/// Counters of the machine. Twin of `SimCounts` in simulated.h.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SimCounts {
@@ -82,7 +82,7 @@ pub struct SimCounts {
 }
 
 impl SimCounts {
-    /// Objects and allocations that are alive.
+    /// Live objects and allocations.
     pub fn live(&self) -> u64 {
         self.device.allocations
             + self.pinned.allocations
@@ -93,7 +93,7 @@ impl SimCounts {
             + self.nvjpeg_objects
     }
 
-    /// Things that were done wrong.
+    /// Number of misuses.
     pub fn faults(&self) -> u64 {
         self.overruns
             + self.write_combined
@@ -103,7 +103,7 @@ impl SimCounts {
     }
 }
 
-/// What the simulated NVML can tell: percent, bytes, and kilobytes in a second.
+/// Readings of the simulated NVML: percent, bytes, and kilobytes per second.
 #[derive(Clone, Copy, Debug)]
 pub enum Reading {
     Gpu,
@@ -115,8 +115,8 @@ pub enum Reading {
     Received,
 }
 
-/// Decodes a window of a file: bytes, count, by what both sides are divided (1, 2, 4, 8), x, y, width, height (of the
-/// reduced image), RGB rows without padding; gives a status of nvJPEG's, 0 for success.
+/// Decodes a window of a file: bytes, count, divisor of both sides (1, 2, 4, 8), x, y, width, height (of the reduced image), RGB
+/// rows without padding. Returns a status of nvJPEG's, 0 for success.
 pub type Decode = unsafe extern "C" fn(
     *const c_uchar,
     usize,
@@ -128,17 +128,17 @@ pub type Decode = unsafe extern "C" fn(
     *mut c_uchar,
 ) -> c_int;
 
-/// What an operation takes of its stream's time, in nanoseconds: a byte that is copied or set, a layer of a kernel's grid,
-/// an operation of nvJPEG. Twins of the numbers in machine.h.
+/// Time of an operation in its stream, in nanoseconds: per byte copied or set, per layer of a kernel's grid, per operation of
+/// nvJPEG. Twins of the constants in machine.h.
 pub const COPY_NS: u64 = 1;
 pub const KERNEL_NS: u64 = 1000;
 pub const DECODE_NS: u64 = 5000;
 
-/// Codes for [`Simulated::fail`].
+/// Error codes for [`Simulated::fail`].
 pub const OUT_OF_MEMORY: c_int = 2;
 pub const LAUNCH_FAILED: c_int = 719;
 
-/// The simulated machine, reset. Waits until the test before has given it back.
+/// Returns the simulated machine after a reset. Waits until the previous test has dropped it.
 pub fn exclusive() -> Simulated {
     let libraries = install();
     let order = libraries.order.lock().unwrap_or_else(PoisonError::into_inner);
@@ -153,7 +153,7 @@ pub fn runtime() -> Runtime {
 }
 
 impl Simulated {
-    /// The machine as it was first: nothing counted, nothing to fail.
+    /// Resets the machine: clears counters and injected failures.
     pub fn restart(&self) {
         nvjpeg::forget_backends();
         self.call(&self.libraries.driver, "sim_reset", |f: extern "C" fn()| f());
@@ -170,7 +170,7 @@ impl Simulated {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_reset", |f: extern "C" fn()| f());
     }
 
-    /// When operations run, from now on.
+    /// Sets the schedule of operations.
     pub fn schedule(&self, schedule: Schedule) {
         let (mode, seed) = match schedule {
             Schedule::Lazy => (0, 0),
@@ -182,8 +182,8 @@ impl Simulated {
         });
     }
 
-    /// Makes the `nth` call from now on (1 is the next) of a function fail with a code; `""` counts every call.
-    /// Names are without version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed".
+    /// Makes the `nth` call of a function from now on (1 is the next) fail with a code; `""` counts every call. Names are without
+    /// version suffix: `cuMemAlloc`. Functions of nvJPEG fail with "execution failed".
     pub fn fail(&self, name: &str, nth: u64, code: c_int) {
         nvjpeg::forget_backends();
         let name = CString::new(name).unwrap();
@@ -196,7 +196,7 @@ impl Simulated {
         );
     }
 
-    /// How often a function was called since the reset.
+    /// Number of calls of a function since the reset.
     pub fn calls(&self, name: &str) -> u64 {
         let name = CString::new(name).unwrap();
         self.call(&self.libraries.driver, "sim_calls", |f: extern "C" fn(*const i8) -> u64| {
@@ -204,7 +204,7 @@ impl Simulated {
         })
     }
 
-    /// What the machine has counted.
+    /// Counters of the machine.
     pub fn counts(&self) -> SimCounts {
         let mut counts = SimCounts::default();
         self.call(&self.libraries.driver, "sim_counts", |f: extern "C" fn(*mut SimCounts)| {
@@ -213,18 +213,18 @@ impl Simulated {
         counts
     }
 
-    /// How many GPUs the machine shows; 1 after the reset.
+    /// Sets the number of GPUs; 1 after the reset.
     pub fn devices(&self, count: c_int) {
         self.call(&self.libraries.driver, "sim_devices", |f: extern "C" fn(c_int)| f(count));
     }
 
-    /// Device memory, and page-locked memory, of the machine; unlimited after the reset.
+    /// Limits device memory and page-locked memory; unlimited after the reset.
     pub fn memory_limit(&self, bytes: u64) {
         self.call(&self.libraries.driver, "sim_memory_limit", |f: extern "C" fn(u64)| f(bytes));
     }
 
-    /// Whether another thread captures a graph in the global mode; not so after the reset. Waiting, and asking events, is
-    /// then refused in threads that have not said that they work beside it, and counted as misuse.
+    /// Sets whether another thread captures a graph in the global mode; false after the reset. While it does, waiting and
+    /// querying events fails, and counts as misuse, in threads that have not relaxed their capture mode.
     pub fn capturing(&self, wanted: bool) {
         self.call(
             &self.libraries.driver,
@@ -233,40 +233,40 @@ impl Simulated {
         );
     }
 
-    /// From now on every wait reports this error, as after a kernel that faulted.
+    /// Makes every wait report this error from now on, as after a kernel that faulted.
     pub fn lose_device(&self, code: c_int) {
         self.call(&self.libraries.driver, "sim_lose_device", |f: extern "C" fn(c_int)| f(code));
     }
 
-    /// Puts work into a stream that takes so many nanoseconds of its time and does nothing.
+    /// Enqueues work that takes this many nanoseconds and does nothing.
     pub fn work(&self, stream: &Stream, nanoseconds: u64) {
         let put = |f: extern "C" fn(*mut c_void, u64) -> c_int| f(stream.raw(), nanoseconds);
         assert_eq!(self.call(&self.libraries.driver, "sim_work", put), 0);
     }
 
-    /// How many texts were compiled in this process.
+    /// Number of texts compiled in this process.
     pub fn compilations(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compilations", |f: extern "C" fn() -> u64| f())
     }
 
-    /// How often the compiler was opened in this process.
+    /// Number of times the compiler was opened in this process.
     pub fn compiler_openings(&self) -> u64 {
         self.call(&self.libraries.nvrtc, "sim_compiler_openings", |f: extern "C" fn() -> u64| f())
     }
 
-    /// What NVML tells from now on; nothing after the reset.
+    /// Sets a reading of NVML; none are set after the reset.
     pub fn nvml(&self, reading: Reading, value: i64) {
         self.call(&self.libraries.nvml, "sim_nvml_set", |f: extern "C" fn(c_int, i64)| {
             f(reading as c_int, value)
         });
     }
 
-    /// How often NVML was initialised and not shut down.
+    /// Number of initialisations of NVML without shutdown.
     pub fn nvml_users(&self) -> i64 {
         self.call(&self.libraries.nvml, "sim_nvml_initialised", |f: extern "C" fn() -> c_long| f())
     }
 
-    /// The version that nvJPEG gives itself; 13.3.2 after the reset.
+    /// Sets nvJPEG's version; 13.3.2 after the reset.
     pub fn nvjpeg_version(&self, major: c_int, minor: c_int, patch: c_int) {
         self.call(
             &self.libraries.nvjpeg,
@@ -277,19 +277,19 @@ impl Simulated {
         );
     }
 
-    /// Whether nvJPEG takes memory for each image's device phase and gives it back at once, in stream order.
+    /// Sets whether nvJPEG allocates memory for each image's device phase and frees it at once, in stream order.
     pub fn nvjpeg_scratch(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_scratch", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
     }
 
-    /// Bytes on the device that each decode state of one image takes for itself; none after the reset.
+    /// Sets the device bytes that each decode state of one image allocates; 0 after the reset.
     pub fn nvjpeg_own(&self, bytes: usize) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_own", |f: extern "C" fn(usize)| f(bytes));
     }
 
-    /// How many JPEG engines the GPU has; 7 after the reset. With 0 there is no hardware backend.
+    /// Sets the number of JPEG engines; 7 after the reset. With 0 there is no hardware backend.
     pub fn hardware_engines(&self, count: c_int) {
         nvjpeg::forget_backends();
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_engines", |f: extern "C" fn(c_int)| {
@@ -297,30 +297,30 @@ impl Simulated {
         });
     }
 
-    /// Whether the engines write their destinations when they are called, wherever the stream is, as Hopper's do; so
-    /// after the reset. Otherwise they read the files and write when the stream gets there.
+    /// Sets whether the engines write their destinations when they are called, wherever the stream is, as Hopper's do; true after
+    /// the reset. Otherwise they read the files and write when the stream gets there.
     pub fn hopper(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_hopper", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
     }
 
-    /// Whether what decodes on the device (hardware, cuda) keeps silent about a file that the decoder refuses, and
-    /// gives the pixels that the decoder left (0xee where it wrote none); not so after the reset.
+    /// Sets whether decoding on the device (hardware, cuda) ignores errors of the decoder, and returns the pixels that the
+    /// decoder left (0xee where it wrote none); false after the reset.
     pub fn lenient(&self, wanted: bool) {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_set_lenient", |f: extern "C" fn(c_int)| {
             f(wanted.into())
         });
     }
 
-    /// How many images a backend has decoded since the reset.
+    /// Number of images that a backend has decoded since the reset.
     pub fn decoded(&self, backend: Backend) -> u64 {
         self.call(&self.libraries.nvjpeg, "sim_nvjpeg_decoded", |f: extern "C" fn(c_int) -> u64| {
             f(number(backend))
         })
     }
 
-    /// By how many levels every byte that a backend decodes is wrong; none after the reset.
+    /// Sets the error, in levels, of every byte that a backend decodes; 0 after the reset.
     pub fn stray(&self, backend: Backend, levels: u8) {
         self.call(
             &self.libraries.nvjpeg,
@@ -329,7 +329,7 @@ impl Simulated {
         );
     }
 
-    /// What decodes; `None` is a pattern of the file's bytes and the position.
+    /// Sets the decoder; `None` is a pattern of the file's bytes and the position.
     pub fn set_decoder(&self, decode: Option<Decode>) {
         self.call(
             &self.libraries.nvjpeg,
@@ -338,7 +338,7 @@ impl Simulated {
         );
     }
 
-    /// A directory for files of the tests, kept between runs.
+    /// Directory for files of the tests, shared by runs.
     pub fn directory(&self) -> &Path {
         &self.libraries.directory
     }
@@ -350,7 +350,7 @@ impl Simulated {
     }
 }
 
-/// A backend's number in nvjpeg.h.
+/// Number of a backend in nvjpeg.h.
 fn number(backend: Backend) -> c_int {
     match backend {
         Backend::Hybrid => 1,
@@ -374,8 +374,8 @@ fn install() -> &'static Libraries {
             build(&sources, &directory);
         }
 
-        // Looking for the driver, cudarc and the dynamic linker compare names with the names that loaded libraries
-        // give themselves. cudarc tries `libcuda.so` first: on a machine with a real driver this must be ours.
+        // cudarc and the dynamic linker identify loaded libraries by their sonames. cudarc tries `libcuda.so` first: on a machine
+        // with a real driver it must find ours.
         let path = |file: &str| directory.join(file);
         let (driver, nvrtc, nvjpeg) =
             (path("libcuda.so"), path("libnvrtc.so"), path("libnvjpeg.so"));
@@ -428,7 +428,7 @@ fn build(sources: &Path, directory: &Path) {
     }
 }
 
-/// The root of the repository; tests of other packages of the workspace use this module too.
+/// Root of the repository; tests of other packages of the workspace use this module too.
 fn repository() -> &'static Path {
     let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let root = package.ancestors().find(|it| it.join("kernels").is_dir());

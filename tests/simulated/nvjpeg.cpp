@@ -1,19 +1,19 @@
-// A simulated nvJPEG: the backends HYBRID and GPU_HYBRID, an image at a time in decoupled phases, and HARDWARE, in
-// batches, over the simulated driver's streams.
+// A simulated nvJPEG: the backends HYBRID and GPU_HYBRID for single images in decoupled phases, and HARDWARE for batches, on the
+// simulated driver's streams.
 //
-// Pixels come from the decoder that the test sets, or from a pattern. Data travel as nvJPEG's do, so touching a buffer
-// too early shows as a wrong image:
-// * HYBRID: the host's phase leaves the pixels in the page-locked buffer, the transfer copies that to the device buffer
-//   when its stream gets there, and the device's phase writes the destination.
-// * GPU_HYBRID: the transfer copies the file to the device buffer, when its stream gets there if the file is in
-//   page-locked memory; the device's phase decodes what is in the device buffer then.
-// * HARDWARE: as the engines of Hopper, decodes and writes the destination when it is called, wherever the stream is;
-//   with sim_nvjpeg_set_hopper(0), when the stream gets there.
+// Pixels come from the test's decoder, or from a pattern. Data move as in nvJPEG, so touching a buffer too early causes a wrong
+// image:
+// * HYBRID: the host phase puts the pixels into the page-locked buffer, the transfer copies it to the device buffer in stream
+//   order, and the device phase writes the destination.
+// * GPU_HYBRID: the transfer copies the file to the device buffer, in stream order if the file is in page-locked memory; the
+//   device phase decodes the content of the device buffer at that time.
+// * HARDWARE: like the engines of Hopper, decodes and writes the destination during the call, regardless of the stream; with
+//   sim_nvjpeg_set_hopper(0), in stream order.
 //
-// Known faults of the real library that it has too: a state whose image failed gives the pixels of the image
-// before; a bitstream that did not parse takes no other file; versions before 13.2 get the outermost pixels of a window
-// wrong; with sim_nvjpeg_set_lenient(1) what decodes on the device does not report a broken file, and gives what it has.
-// What is destroyed while the device still uses it, and what the real library does not survive, is counted as a fault.
+// It has known bugs of the real library: a state whose image failed returns the pixels of the previous image; a bitstream that
+// did not parse accepts no other file; versions before 13.2 decode the outermost pixels of a window wrongly; with
+// sim_nvjpeg_set_lenient(1) decoding on the device does not report a broken file, and returns the pixels that it has. Destroying
+// objects that the device still uses, and calls that would crash the real library, are counted as misuse.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -31,13 +31,13 @@ enum { SUCCESS = 0, INVALID_PARAMETER = 2, BAD_JPEG = 3, NOT_SUPPORTED = 4, ALLO
        ARCH_MISMATCH = 7, NOT_IMPLEMENTED = 9, INCOMPLETE = 10 };
 enum { DEFAULT = 0, HYBRID = 1, GPU_HYBRID = 2, HARDWARE = 3 };
 
-// Largest side for the engines.
+// Largest image side for the engines.
 constexpr int ENGINE_SIDE = 16000;
 
-// What is decoded of a file whose sides are divided by `reduction`: both in pixels of the reduced image.
+// Window to decode of a file whose sides are divided by `reduction`, in pixels of the reduced image.
 struct Window { int reduction, x, y, width, height; };
 
-// Decodes the window of a file as RGB rows without padding; gives a status.
+// Decodes the window of a file as RGB rows without padding; returns a status.
 typedef int (*Decode)(const uint8_t* bytes, size_t count, int reduction, int x, int y, int width, int height,
                       uint8_t* rgb);
 
@@ -47,12 +47,12 @@ struct Allocator {
     void* context;
 };
 
-// The allocators are the caller's: kept as pointers, since nothing promises a copy.
+// The caller's allocators, kept as pointers because nvJPEG does not guarantee a copy.
 struct Handle { Allocator *device, *pinned; unsigned flags; int backend; };
 struct Decoder { int backend; };
 struct Params { int format, scale, x, y, width, height; };
 
-// What operations in a stream use: the count is above one while they are there.
+// Marks objects in use by operations in a stream: the count is then above one.
 typedef std::shared_ptr<int> InUse;
 
 struct Buffer {
@@ -60,7 +60,7 @@ struct Buffer {
     InUse in_use = std::make_shared<int>(0);
     void* data = nullptr;
     size_t bytes = 0;
-    void* last_stream = nullptr;                   // that is named when it is destroyed, alive or not
+    void* last_stream = nullptr;                   // reported on destruction, alive or not
 
     int grow(size_t wanted, void* stream) {
         last_stream = stream;
@@ -78,24 +78,24 @@ struct Buffer {
     }
 };
 
-// A parsed file; the bytes are the caller's.
+// Parsed file; the caller owns the bytes.
 struct Stream {
     const uint8_t* bytes = nullptr;
     size_t count = 0;
     int width = 0, height = 0, components = 0, frame = 0;
-    int sampling[4] = {0, 0, 0, 0};                // of each component: horizontal * 16 + vertical
+    int sampling[4] = {0, 0, 0, 0};                // per component: horizontal * 16 + vertical
     bool interleaved = true, broken = false;
 };
 
 struct State {
     InUse in_use = std::make_shared<int>(0);
     Buffer *pinned = nullptr, *device = nullptr;
-    Window window = {1, 0, 0, 0, 0};               // that is decoded
+    Window window = {1, 0, 0, 0, 0};               // to decode
     int image_width = 0, image_height = 0;
     const uint8_t* bytes = nullptr;                // of the file, for GPU_HYBRID
     size_t count = 0;
     bool decoded = false, transferred = false, tainted = false;
-    std::unique_ptr<Buffer> own;                   // what is not attached
+    std::unique_ptr<Buffer> own;                   // buffers that are not attached
     int batch = 0;
 };
 
@@ -107,7 +107,7 @@ size_t own_bytes = 0;
 int stray_backend = 0, stray_levels = 0;
 std::atomic<unsigned long long> decoded_images[4];
 
-// An image that depends on the file's bytes and on the position; reduced, every so many pixels of it.
+// Pattern that depends on the file's bytes and the position; a reduced image samples it at larger steps.
 int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, int width, int height, uint8_t* rgb) {
     unsigned sum = 0;
     for (size_t i = 0; i < count; i++) sum = sum * 31 + bytes[i];
@@ -117,7 +117,7 @@ int pattern(const uint8_t* bytes, size_t count, int reduction, int x0, int y0, i
     return SUCCESS;
 }
 
-// Markers up to the first scan, if there is one.
+// Parses the markers up to the first scan, if there is one.
 int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     *stream = Stream();
     stream->bytes = bytes;
@@ -150,7 +150,7 @@ int parse(const uint8_t* bytes, size_t count, Stream* stream) {
     return stream->frame ? SUCCESS : INCOMPLETE;
 }
 
-// Whether a backend takes a file.
+// Whether a backend supports a file.
 int takes(int backend, const Stream& stream) {
     bool sequential = stream.frame != 0xC2;
     if (backend == HYBRID) return SUCCESS;
@@ -164,7 +164,7 @@ int takes(int backend, const Stream& stream) {
     return known && stream.sampling[1] == 0x11 && stream.sampling[2] == 0x11 ? SUCCESS : NOT_SUPPORTED;
 }
 
-// The window that the parameters mean, or no window.
+// Window of the parameters, or no window.
 bool choose(const Params& p, const Stream& stream, Window* window) {
     bool whole = p.x == 0 && p.y == 0 && p.width == -1 && p.height == -1;
     int reduction = 1 << p.scale;
@@ -188,7 +188,7 @@ void taint_edges(uint8_t* rgb, const Window& w, int width, int height) {
         }
 }
 
-// The window's pixels, with the faults of this version and backend.
+// Pixels of the window, with the bugs of this version and backend.
 int decode_window(int backend, const uint8_t* bytes, size_t count, const Window& w, int width, int height,
                   std::vector<uint8_t>& rgb) {
     rgb.assign(size_t(3) * w.width * w.height, 0xEE);
@@ -220,7 +220,7 @@ API void sim_nvjpeg_set_decoder(Decode wanted) { decode = wanted; }
 API void sim_nvjpeg_set_hopper(int wanted) { hopper = wanted; }
 API void sim_nvjpeg_set_lenient(int wanted) { lenient = wanted; }
 API void sim_nvjpeg_set_stray(int backend, int levels) { stray_backend = backend, stray_levels = levels; }
-// Bytes on the device that a decode state takes for itself, besides the buffers that are attached to it.
+// Device bytes that a decode state allocates, besides the attached buffers.
 API void sim_nvjpeg_set_own(size_t bytes) { own_bytes = bytes; }
 API void sim_nvjpeg_set_engines(int count) { engines = count; }
 API unsigned long long sim_nvjpeg_decoded(int backend) { return decoded_images[backend]; }
@@ -236,7 +236,7 @@ API int nvjpegGetProperty(unsigned property, int* value) {
 
 static int create_handle(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     sim_context_used();
-    // Interpolated chroma is what this crate asks for; anything else is a mistake.
+    // This crate requests interpolated chroma; anything else is a mistake.
     if ((backend != DEFAULT && backend != HARDWARE) || flags != 32) return INVALID_PARAMETER;
     if (backend == HARDWARE && engines == 0) return ARCH_MISMATCH;
     return create(out, new Handle{device, pinned, flags, backend});
@@ -244,13 +244,13 @@ static int create_handle(int backend, Allocator* device, Allocator* pinned, unsi
 
 API int nvjpegCreateEx(int backend, void* device, void* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateEx")
-    // Its own allocators are not simulated: with such a handle nothing can be decoded here.
+    // nvJPEG's own allocators are not simulated: handles that use them cannot decode.
     if (device || pinned) return INVALID_PARAMETER;
     return create_handle(backend, nullptr, nullptr, flags, out);
 }
 API int nvjpegCreateExV2(int backend, Allocator* device, Allocator* pinned, unsigned flags, Handle** out) {
     ENTER("nvjpegCreateExV2")
-    // As the real one, which takes no null for an allocator. They are declared malloc, free, context: as in nvjpeg.h.
+    // Like the real library, rejects null allocators. The declaration order is malloc, free, context, as in nvjpeg.h.
     if (!device || !pinned || !device->allocate || !device->release || !pinned->allocate || !pinned->release)
         return INVALID_PARAMETER;
     return create_handle(backend, device, pinned, flags, out);
@@ -298,7 +298,7 @@ API int nvjpegJpegStreamDestroy(Stream* it) { sim_enter("nvjpegJpegStreamDestroy
 
 API int nvjpegJpegStreamParse(Handle*, const uint8_t* bytes, size_t count, int, int save_stream, Stream* stream) {
     ENTER("nvjpegJpegStreamParse")
-    if (save_stream) return INVALID_PARAMETER;       // a copy that this crate does without
+    if (save_stream) return INVALID_PARAMETER;       // an extra copy, which this crate does not use
     if (stream->broken) return BAD_JPEG;
     int code = parse(bytes, count, stream);
     stream->broken = code != SUCCESS;
@@ -382,7 +382,7 @@ API int nvjpegDecodeJpegHost(Handle*, Decoder* decoder, State* state, Params* pa
     // HYBRID keeps coefficients of the whole image, 16 bits each; GPU_HYBRID some tables.
     size_t kept = decoder->backend == HYBRID ? size_t(6) * stream->width * stream->height : 1024;
     if (int code = state->pinned->grow(kept, nullptr)) return code;
-    // A state that has failed before gives what is in the buffer: the image before.
+    // A state that has failed before returns the buffer's content: the previous image.
     if (!tainted && decoder->backend == HYBRID) memcpy(state->pinned->data, rgb.data(), rgb.size());
     state->bytes = stream->bytes;
     state->count = stream->count;
@@ -414,7 +414,7 @@ API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state
     const void* source = on_device ? state->bytes : state->pinned->data;
     Copy copy = {state->device->data, source, bytes, 1, bytes,
                  state->in_use, state->pinned->in_use, state->device->in_use};
-    // A state that has failed before keeps the file before.
+    // A state that has failed before keeps the previous file.
     if (on_device && was_tainted) copy.rows = 0;
     std::vector<uint8_t> staged;
     if (on_device && !sim_pinned(state->bytes, state->count)) {
@@ -434,7 +434,7 @@ API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state
     return SUCCESS;
 }
 
-// A file that is decoded when the operation runs: from the device buffer, or from the caller's memory.
+// Decodes a file when the operation runs: from the device buffer, or from the caller's memory.
 struct DecodeJob {
     int backend;
     const uint8_t* bytes;
@@ -446,7 +446,7 @@ struct DecodeJob {
     InUse state, buffer;
 };
 
-static void decode_job(const DecodeJob& it) {
+static void decode_image(const DecodeJob& it) {
     std::vector<uint8_t> rgb;
     decode_window(it.backend, it.bytes, it.count, it.window, it.width, it.height, rgb);
     size_t row = size_t(3) * it.window.width;
@@ -465,13 +465,13 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     size_t rows = window.height;
     Copy copy = {image[0], state->device->data, row_bytes, rows, pitch, state->in_use, state->device->in_use, {}};
     if (decoder->backend == GPU_HYBRID) {
-        auto* job = new DecodeJob{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
-                                    state->image_width, state->image_height, image[0], pitch, state->in_use,
-                                    state->device->in_use};
+        auto* decoded = new DecodeJob{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
+                                  state->image_width, state->image_height, image[0], pitch, state->in_use,
+                                  state->device->in_use};
         if (sim_enqueue(stream, [](void* data) {
                 std::unique_ptr<DecodeJob> it((DecodeJob*)data);
-                decode_job(*it);
-            }, job)) return EXECUTION_FAILED;
+                decode_image(*it);
+            }, decoded)) return EXECUTION_FAILED;
     } else if (scratch) {
         Buffer between{handle->device};
         if (int code = between.grow(row_bytes * rows, stream)) return code;
@@ -539,21 +539,21 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
     if (!code) code = state->own->grow(needed, stream);
-    // A batch that fails has begun; a state that failed before writes nothing, and the images before stay.
+    // A failing batch has already started; a state that failed before writes nothing, so the previous images remain.
     size_t count = jobs->size();
     if (was_tainted) jobs->clear();
     auto run = [](void* data) {
-        for (const DecodeJob& job : *(std::vector<DecodeJob>*)data) decode_job(job);
+        for (const DecodeJob& job : *(std::vector<DecodeJob>*)data) decode_image(job);
     };
     if (hopper) {
         sim_run_now(run, jobs.get());
         for (DecodeJob& job : *jobs) job.window.height = 0;
     }
-    // In the stream there is at least the mark that the engines are done.
+    // The stream gets at least a marker for the end of the engines' work.
     if (sim_enqueue(stream, [](void* data) {
             std::unique_ptr<std::vector<DecodeJob>> it((std::vector<DecodeJob>*)data);
             for (const DecodeJob& job : *it)
-                if (job.window.height) decode_job(job);
+                if (job.window.height) decode_image(job);
         }, jobs.release())) return EXECUTION_FAILED;
     if (code) return code;
     state->tainted = was_tainted;

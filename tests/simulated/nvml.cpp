@@ -1,5 +1,5 @@
-// A simulated NVML: one device at a place on the bus, with readings that a test sets. Every call is counted and can be made
-// to fail, as the driver's. A reading that is not set is not supported.
+// A simulated NVML: one device on the bus, with readings that a test sets. Every call is counted and can be made to fail, like
+// the driver's. Readings that are not set are unsupported.
 #define SIM_NVJPEG
 #include "simulated.h"
 
@@ -22,7 +22,7 @@ long long readings[READINGS];
 #define ENTER(name) if (int code = sim_enter(name)) return code;
 #define NEED(handle) if (!initialised) return UNINITIALIZED; if (handle != &device) return INVALID_ARGUMENT;
 
-// Which of the readings, and its value.
+// Sets a reading.
 API void sim_nvml_set(int reading, long long value) { readings[reading] = value; }
 API void sim_nvml_reset() { for (auto& reading : readings) reading = -1; }
 API long sim_nvml_initialised() { return initialised; }
@@ -55,7 +55,7 @@ API int nvmlDeviceGetUtilizationRates(void* handle, unsigned* rates) {
     NEED(handle)
     if (readings[GPU] < 0) return NOT_SUPPORTED;
     rates[0] = readings[GPU];
-    rates[1] = 99;                         // of memory: not the share that is asked for
+    rates[1] = 99;                         // of memory: not the requested utilization
     return SUCCESS;
 }
 

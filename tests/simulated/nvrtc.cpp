@@ -1,4 +1,4 @@
-// A simulated run-time compiler: the machine's C++ compiler makes a shared object, which stands for a cubin.
+// A simulated run-time compiler: the machine's C++ compiler creates a shared object in place of a cubin.
 #include "simulated.h"
 
 #include <cstdio>
@@ -101,5 +101,5 @@ API const char* nvrtcGetErrorString(int code) {
 
 API unsigned long long sim_compilations() { return __atomic_load_n(&compilations, __ATOMIC_RELAXED); }
 
-// How often its version was asked for, which is how it is opened.
+// Number of version queries; each opening makes one.
 API unsigned long long sim_compiler_openings() { return __atomic_load_n(&openings, __ATOMIC_RELAXED); }

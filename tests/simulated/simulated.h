@@ -1,4 +1,4 @@
-// What the simulated libraries and the tests share. Twin of mod.rs.
+// Shared by the simulated libraries and the tests. Twin of mod.rs.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -12,12 +12,12 @@ struct SimMemory {
 struct SimCounts {
     SimMemory device, pinned;
     uint64_t contexts = 0, streams = 0, events = 0, modules = 0, nvjpeg_objects = 0;    // alive
-    uint64_t timed_events = 0;                                                           // alive, of `events`
+    uint64_t timed_events = 0;                                                           // alive, included in `events`
     uint64_t calls = 0, operations = 0, launches = 0, injected = 0;                      // since the last reset
-    uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // faults
+    uint64_t overruns = 0, write_combined = 0, timed_waits = 0, destroyed_in_use = 0, misused = 0;    // misuses
 };
 
-// What the simulated compiler makes: this header, then a shared object.
+// Output of the simulated compiler: this header, then a shared object.
 #define SIM_IMAGE_MAGIC "SIMCUBIN"
 struct SimImage {
     char magic[8];

@@ -1,19 +1,19 @@
 use std::fmt;
 
-/// A profile, model or setting that cannot be used.
+/// Invalid profile, model or setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// The name of the value: `stages[2].service`.
+    /// Path of the invalid value, such as `stages[2].service`.
     pub key: String,
-    /// What is wrong, with the value and the way out.
+    /// What is wrong, with the value and how to correct it.
     pub problem: String,
 }
 
-/// The crate's result.
+/// Result with this crate's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 impl Error {
-    /// A value with its problem.
+    /// Creates an error for the value at `key`.
     pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self { key: key.into(), problem: problem.into() }
     }

@@ -1,9 +1,9 @@
-//! Reports on an input pipeline: what limits it, and what a change of settings would gain.
+//! Finds the bottleneck of an input pipeline, and predicts the gain of other settings.
 //!
-//! This crate holds data and arithmetic only. It measures nothing and starts no threads of its own except to time the
-//! consumer alone. The crate `feedwater` measures a run and makes a [`profile::Profile`] of it.
+//! This crate contains only data types and arithmetic. It does not measure runs; the crate `feedwater` does, and creates a
+//! [`profile::Profile`]. Only [`explain::ReadScaling::measure`] starts threads.
 //!
-//! * [`profile`]: what was measured in a run, as plain data.
+//! * [`profile`]: measurements of a run, as plain data.
 //! * [`model`]: a discrete-event simulation of the pipeline, with a twin in JavaScript that gives equal results.
 //! * [`explain`]: fits the model to a profile, and writes the report as text, JSON and HTML.
 

@@ -1,6 +1,6 @@
-//! Numbers as text.
+//! Formats numbers for people.
 
-/// Bytes for people: `73.5 MiB`.
+/// Formats a number of bytes: `73.5 MiB`.
 pub fn bytes(count: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if count < 1024 {

@@ -1,10 +1,10 @@
-//! The model of the pipeline: against closed formulas, and against the rules of the loader.
+//! Tests the model of the pipeline against closed formulas and the rules of the loader.
 
 use feedwater_insight::model::{
     Consumer, Contention, Forecast, Limit, Model, On, Options, Resource, Service, Stage, What, Who,
 };
 
-/// A pipeline of one CPU stage of 10 ms: as many cores as workers, and a consumer that takes no time.
+/// A pipeline of one 10 ms CPU stage with as many cores as workers, and a consumer that takes no time.
 fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
     Model {
         batch,
@@ -21,9 +21,9 @@ fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
     }
 }
 
-/// Makes a model another one.
+/// Changes a model.
 type Change<'a> = &'a dyn Fn(&mut Model);
-/// Gives a model so many more of something.
+/// Increases one quantity of a model by a number.
 type More<'a> = &'a dyn Fn(&mut Model, u32);
 
 fn stage(name: &str, on: On, mean: f64) -> Stage {
@@ -52,7 +52,7 @@ fn close(found: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn the_smallest_capacity_is_the_rate_where_nothing_varies() {
+fn the_smallest_capacity_is_the_rate_without_variance() {
     let base = || {
         let mut base = model(8, 6, 3);
         base.resources = vec![resource("disk", 2), resource("engine", 1)];
@@ -92,30 +92,30 @@ fn the_smallest_capacity_is_the_rate_where_nothing_varies() {
     close(cores.limit().unwrap().1, 2.0 / (0.006 + 0.0005 / 8.0), 1e-12);
 }
 
-/// One batch at a time: it is filled by rounds of workers, then used.
+/// With one slot, filling and using a batch alternate.
 #[test]
-fn one_slot_takes_filling_and_using_in_turns() {
+fn one_slot_alternates_filling_and_using() {
     let mut model = model(10, 4, 0);
     model.consumer.step = Service::constant(0.02);
     model.per_batch = 0.005;
     // Rounds of 4, 4 and 2.
     close(run(&model).batches_per_second, 1.0 / (0.03 + 0.005 + 0.02), 1e-9);
-    // A resource that no stage needs bounds nothing.
+    // An unused resource bounds nothing.
     model.resources = vec![resource("unused", 1)];
     let (limit, capacity) = model.limit().unwrap();
     assert_eq!(limit, Limit::Slots);
-    // Until the last place is taken, its 10 ms, the batch's 5 ms and the step's 20 ms.
+    // Assigning all samples, then 10 ms for the last one, 5 ms for the batch and 20 ms for the step.
     close(capacity, 10.0 / (6.0 / (1.0 / 0.002625) + 0.035), 1e-9);
     assert!(capacity >= rate(&model));
-    // A consumer that copies the batch gives the slot back at once.
+    // A consumer that copies the batch frees the slot at once.
     model.consumer.holds = false;
     close(run(&model).batches_per_second, 1.0 / 0.035, 1e-9);
 }
 
-/// A closed network with two stations, `n` customers and exponential-like times has a known throughput; with constant
-/// times it is the machine repair model: `n` workers that wait for `a` and then need the one server for `s`.
+/// A closed network with two stations, `n` customers and exponential-like times has a known throughput. With constant times it is
+/// the machine repair model: `n` workers that wait for `a` and then need the one server for `s`.
 #[test]
-fn constant_machine_repair_is_its_formula() {
+fn constant_machine_repair_matches_its_formula() {
     for (workers, wait, server) in [(1, 0.004, 0.001), (3, 0.004, 0.001), (8, 0.004, 0.001)] {
         let mut model = model(4, workers, 50);
         model.resources = vec![resource("channel", 1)];
@@ -129,7 +129,7 @@ fn constant_machine_repair_is_its_formula() {
 /// Finite-source queue M/M/1//N (the machine repair model with exponential times): the probability that the server is
 /// idle is 1 / sum over k of N! / (N-k)! * (s/a)^k.
 #[test]
-fn exponential_machine_repair_is_its_formula() {
+fn exponential_machine_repair_matches_its_formula() {
     let exponential = |mean: f64| {
         let values: Vec<f64> =
             (0..4096).map(|at| -(1.0 - (f64::from(at) + 0.5) / 4096.0).ln()).collect();
@@ -156,7 +156,7 @@ fn exponential_machine_repair_is_its_formula() {
     close(found.resources[0], busy, 0.01);
 }
 
-/// Little's law: samples under way = rate * time that each takes.
+/// Little's law: samples in flight = rate * time of each.
 #[test]
 fn littles_law_holds() {
     let mut model = model(16, 7, 4);
@@ -174,7 +174,7 @@ fn littles_law_holds() {
     close(in_stages, under_way, 1e-9);
     close(found.stages[0].serving / 2.0, found.resources[0], 1e-9);
     close(found.stages[1].serving / 3.0, found.cores, 1e-9);
-    // And of each stage alone: what is in service = rate * mean.
+    // The same for one stage: samples in service = rate * mean.
     close(found.stages[0].serving, found.samples_per_second * 0.005, 0.04);
 }
 
@@ -197,7 +197,7 @@ fn shares_add_up() {
     assert!((0.0..=1.0).contains(&found.readiness));
 }
 
-/// What the consumer gets, and when, from the events.
+/// Checks order and completeness of the consumer's batches by the events.
 #[test]
 fn batches_are_used_in_order_and_none_is_lost() {
     let mut model = model(5, 4, 2);
@@ -214,7 +214,7 @@ fn batches_are_used_in_order_and_none_is_lost() {
     let begun = of(Who::Consumer, What::Begins);
     assert!(begun.iter().copied().eq(0..begun.len() as u32));
     assert_eq!(of(Who::Consumer, What::Ends).len() as u32, found.batches);
-    // Every sample is made once, and the slots bound the batches that are begun.
+    // Every sample is made once, and the slots bound the started batches.
     let mut places = vec![0; ready.len() + 3];
     let (mut taken, mut given_back) = (0, 0);
     let mut waits = 0.0;
@@ -269,21 +269,21 @@ fn more_of_anything_never_slows_a_constant_pipeline_down() {
     }
 }
 
-/// A worker that takes four times as long makes a quarter of the samples; the ring hides what it can.
+/// A worker that takes four times as long makes a quarter of the samples; the ring hides the delays.
 #[test]
-fn a_straggler_costs_what_it_does_not_make() {
+fn a_straggler_costs_only_its_own_samples() {
     let mut model = model(32, 4, 8);
     model.workers[3] = 4.0;
     model.cores = 100;
     close(rate(&model), 3.25 / 0.01, 0.01);
     assert_eq!(model.limit(), Some((Limit::Workers, 3.25 / 0.01)));
-    // Only what the worker does itself takes longer.
+    // Only the worker's own stages take longer.
     model.stages.push(detached("kernel", On::Cpu, 0.001));
     close(rate(&model), 3.25 / 0.01, 0.01);
     model.resources = vec![resource("engine", 9)];
     model.stages = vec![stage("engine", On::Resource(0), 0.01)];
     close(rate(&model), 4.0 / 0.01, 0.01);
-    // With one sample in a batch and four slots the others make two each and wait for the straggler's.
+    // With one sample per batch and four slots, the others make two each and then wait for the straggler.
     let mut tight = self::model(1, 4, 3);
     tight.workers[3] = 4.0;
     close(rate(&tight), 7.0 / 0.04, 0.01);
@@ -291,9 +291,9 @@ fn a_straggler_costs_what_it_does_not_make() {
     close(rate(&tight), 3.25 / 0.01, 0.01);
 }
 
-/// A deep ring hides variance, a shallow one does not; the mean work is the same.
+/// With the same mean work, a deep ring hides variance and a shallow one does not.
 #[test]
-fn a_tiny_ring_pays_for_variance() {
+fn variance_slows_down_a_tiny_ring() {
     let mut model = model(1, 4, 4);
     model.stages[0].service = Service::lognormal(0.01, 1.0);
     model.consumer.step = Service::constant(0.0025);
@@ -311,7 +311,7 @@ fn a_tiny_ring_pays_for_variance() {
 }
 
 #[test]
-fn pages_bound_what_is_under_way() {
+fn pages_bound_the_samples_in_flight() {
     let mut model = model(8, 2, 20);
     model.stages.push(detached("kernel", On::Wait, 0.1));
     for (pages, expected) in [(3, 3.0 / 0.11), (10, 10.0 / 0.11), (1000, 200.0)] {
@@ -321,7 +321,7 @@ fn pages_bound_what_is_under_way() {
         let under_way: f64 = found.stages.iter().map(|it| it.serving + it.queued).sum();
         assert!(under_way <= f64::from(pages) + 1e-9);
     }
-    // Without pages only the slots bound it.
+    // Without pages only the slots bound them.
     model.pages = None;
     close(rate(&model), 200.0, 0.02);
     model.slots = 1;
@@ -331,9 +331,9 @@ fn pages_bound_what_is_under_way() {
     close(found.batches_per_second, 1.0 / 0.14, 1e-6);
 }
 
-/// The consumer's own work on a core competes with the stages, and is not waiting for data.
+/// The consumer's work on a core competes with the stages, and does not count as waiting for data.
 #[test]
-fn the_consumer_may_need_a_core() {
+fn the_consumer_competes_for_cores() {
     let mut model = model(4, 4, 2);
     model.cores = 1;
     model.consumer = Consumer { step: Service::constant(0.02), holds: true, host_share: 0.5 };
@@ -346,12 +346,12 @@ fn the_consumer_may_need_a_core() {
 }
 
 #[test]
-fn a_fast_loader_is_all_ready_and_a_slow_one_never() {
+fn a_fast_loader_fills_the_ring_and_a_slow_one_never() {
     let mut model = model(4, 4, 3);
     model.consumer.step = Service::constant(0.1);
     let fast = run(&model);
     assert_eq!((fast.readiness, fast.consumer_waits), (1.0, 0.0));
-    // Right after a batch is taken two are ready, until the third is made; so three of four slots wait.
+    // Right after a batch is taken two are ready until the third is made; three of four slots wait.
     assert!(fast.mean_ready() > 2.0 && fast.worker_shares().slot > 0.8, "{fast:?}");
     model.consumer.step = Service::constant(0.001);
     let slow = run(&model);
@@ -360,7 +360,7 @@ fn a_fast_loader_is_all_ready_and_a_slow_one_never() {
 }
 
 #[test]
-fn the_same_seed_gives_the_same_and_another_another() {
+fn results_depend_on_the_seed() {
     let mut model = model(4, 3, 2);
     model.stages[0].service = Service::lognormal(0.01, 0.5);
     let run = |seed| model.run(&Options::batches(100, 10).seed(seed)).unwrap();
@@ -369,9 +369,9 @@ fn the_same_seed_gives_the_same_and_another_another() {
     close(run(1).samples_per_second, run(2).samples_per_second, 0.1);
 }
 
-/// Counting begins after the warm-up and ends with the batches or the seconds, whichever is first.
+/// Measuring begins after the warm-up and ends with the batches or the seconds, whichever comes first.
 #[test]
-fn a_run_ends_where_it_was_told_to() {
+fn a_run_ends_at_the_first_limit() {
     let mut model = model(1, 1, 1);
     model.stages[0].service.mean = 1.0;
     let seconds = |seconds| model.run(&Options::seconds(seconds)).unwrap();
@@ -386,17 +386,17 @@ fn a_run_ends_where_it_was_told_to() {
 }
 
 #[test]
-fn workers_may_begin_late() {
+fn workers_can_start_late() {
     let mut model = model(1, 2, 5);
     model.stages[0].service.mean = 1.0;
     model.starts = vec![0.0, 5.5];
     assert_eq!(model.run(&Options::seconds(5.0)).unwrap().batches, 5);
-    // 10 of the first, and of the second those at 6.5, 7.5, 8.5 and 9.5.
+    // 10 batches of the first worker, and 4 of the second, at 6.5, 7.5, 8.5 and 9.5 s.
     assert_eq!(model.run(&Options::seconds(10.0)).unwrap().batches, 14);
 }
 
 #[test]
-fn what_cannot_be_is_an_error_that_names_it() {
+fn invalid_models_are_errors_that_name_the_field() {
     let good = || {
         let mut model = model(4, 2, 1);
         model.resources = vec![resource("disk", 1)];
@@ -424,7 +424,7 @@ fn what_cannot_be_is_an_error_that_names_it() {
             it.stages[0].service.mean = f64::INFINITY;
         }),
         ("model.stages[0].on: there is no resource 1", &|it| it.stages[0].on = On::Resource(1)),
-        ("model.stages[0].detached: a worker must do something", &|it| {
+        ("model.stages[0].detached: the first stage", &|it| {
             it.stages[0].detached = true;
         }),
         ("model.stages[2].detached: must be true", &|it| {
@@ -459,7 +459,7 @@ fn what_cannot_be_is_an_error_that_names_it() {
     assert!(refused(none).contains("neither batches nor seconds"));
     assert!(refused(Options::batches(0, 1)).contains("greater than 0"));
     assert!(refused(Options::seconds(f64::NAN)).contains("greater than 0"));
-    assert!(refused(Options::seconds(1e9)).contains("10000000 stages"), "it ends");
+    assert!(refused(Options::seconds(1e9)).contains("10000000"), "it ends");
     let json = serde_json::to_string(&good()).unwrap();
     assert_eq!(serde_json::from_str::<Model>(&json).unwrap(), good());
     let unknown = json.replacen("\"batch\"", "\"batches\"", 1);
@@ -467,7 +467,7 @@ fn what_cannot_be_is_an_error_that_names_it() {
 }
 
 #[test]
-fn beside_other_programs_work_on_a_core_takes_longer() {
+fn other_programs_slow_down_work_on_a_core() {
     let with = |workers: usize, contention: Option<Contention>| {
         let mut model = model(32, workers, 4);
         model.cores = 2;
@@ -476,18 +476,18 @@ fn beside_other_programs_work_on_a_core_takes_longer() {
     };
     let beside = |workers, speed, available| {
         let model = with(workers, Some(Contention { speed, available }));
-        // The bounds say the same.
+        // The capacity bounds agree.
         close(model.limit().unwrap().1, rate(&model), 0.02);
         rate(&model)
     };
     close(rate(&with(2, None)), 200.0, 0.01);
-    // One that has two fifths of a core; a second one has to share these.
+    // Two fifths of a core for one thread; a second one shares them.
     close(beside(1, 0.4, 0.4), 40.0, 0.01);
     close(beside(2, 0.4, 0.4), 40.0, 0.01);
-    // One that nobody holds up, and seven tenths of a core for the second.
+    // A full core for the first thread, and seven tenths for the second.
     close(rate(&with(1, Some(Contention { speed: 1.0, available: 1.7 }))), 100.0, 0.01);
     close(beside(2, 1.0, 1.7), 170.0, 0.01);
-    // Eight, of which two have a core at a time.
+    // Eight threads on two cores.
     close(beside(8, 0.8, 1.6), 160.0, 0.01);
     for (speed, available, key) in [
         (0.0, 1.0, "model.contention.speed"),

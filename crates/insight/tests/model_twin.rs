@@ -1,4 +1,4 @@
-//! The model of the pipeline on other hardware, and its twin in JavaScript.
+//! Tests the model on other hardware, and its JavaScript twin.
 
 use std::fs;
 use std::process::Command;
@@ -8,7 +8,7 @@ use feedwater_insight::model::{
 };
 use serde_json::Value;
 
-/// A pipeline of one CPU stage of 10 ms: as many cores as workers, and a consumer that takes no time.
+/// A pipeline of one 10 ms CPU stage with as many cores as workers, and a consumer that takes no time.
 fn model(batch: u32, workers: usize, prefetch: u32) -> Model {
     Model {
         batch,
@@ -47,7 +47,7 @@ fn close(found: f64, expected: f64, tolerance: f64) {
 }
 
 #[test]
-fn other_hardware_changes_what_it_says() {
+fn other_hardware_changes_only_its_fields() {
     let mut measured = model(32, 4, 2);
     measured.resources = vec![resource("engine", 1)];
     measured.stages.push(detached("engine", On::Resource(0), 0.0001));
@@ -69,7 +69,7 @@ fn other_hardware_changes_what_it_says() {
     let engines = Hardware { resources: vec![("engine".into(), 7)], ..Hardware::default() };
     assert_eq!(on(engines).resources[0].servers, 7);
 
-    // Four cores for eight loaders: half a core each, which is one that is half as fast.
+    // Four cores for eight loaders are half a core each: one core at half the speed.
     let host = on(Hardware { gpus_per_host: 8, hosts: 3, ..Hardware::default() });
     assert_eq!(host.cores, 1);
     close(rate(&host), 50.0, 0.01);
@@ -77,7 +77,7 @@ fn other_hardware_changes_what_it_says() {
     assert_eq!(uneven.cores, 2);
     close(rate(&uneven), 400.0 / 3.0, 0.01);
 
-    // 100 KB a sample: a host's disk of 80 MB/s, and a link of 120 MB/s for both hosts and four GPUs.
+    // 100 KB per sample; 80 MB/s for the disk of a host, and 120 MB/s for the link of both hosts and four GPUs.
     let plenty = Hardware {
         cores: Some(64),
         workers: Some(16),
@@ -107,7 +107,7 @@ fn other_hardware_changes_what_it_says() {
     assert!(bytes.starts_with("sample_bytes: "), "{bytes}");
 }
 
-/// Numbers as the bits of their doubles, so that none is lost on the way.
+/// Writes numbers as the bits of their doubles, for an exact comparison.
 fn bits(value: &Value, out: &mut String) {
     match value {
         Value::Number(number) => {
@@ -125,7 +125,7 @@ fn bits(value: &Value, out: &mut String) {
     }
 }
 
-/// Thirty models with everything that a model can have, from a generator of the test's own.
+/// Random models that use every feature; the test makes thirty.
 fn random_model(seed: u64) -> (Model, Options) {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut below = |end: u64| {
@@ -175,7 +175,7 @@ fn random_model(seed: u64) -> (Model, Options) {
 }
 
 #[test]
-fn javascript_gives_the_same_bits() {
+fn javascript_gives_equal_bits() {
     if !Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success()) {
         eprintln!("skipped: there is no node");
         return;

@@ -1,7 +1,7 @@
-//! What JPEGs are made of: bytes per pixel, zero coefficients, dense blocks and entropy.
+//! Statistics of JPEGs: bytes per pixel, zero coefficients, dense blocks and entropy.
 //!
 //! `cargo run --release -p feedwater-tools --example statistics -- DIR...` prints a line for each baseline JPEG below a
-//! directory, and the spread of each directory. Synthetic images are tuned until they lie inside the spread of photographs.
+//! directory, and the spread of each directory. Synthetic images are tuned to be within the spread of photographs.
 //! [Figures](../../../benches/results/synthetic-2026-11-22.md).
 
 use std::collections::HashMap;
@@ -10,20 +10,20 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Index from which a block's last nonzero coefficient makes it dense, in zigzag order.
+/// Zigzag index above which a block's last nonzero coefficient makes it dense.
 const DENSE: usize = 48;
 
-/// What one file, or the mean of several, is made of.
+/// Statistics of one file, or means of several.
 #[derive(Clone, Copy)]
 struct Figures {
-    /// The quality in libjpeg's terms whose luma table is nearest.
+    /// Quality in libjpeg's terms with the nearest luma table.
     quality: f64,
     bytes_per_pixel: f64,
     /// Share of the luma AC coefficients that are zero.
     zeros: f64,
-    /// Share of the luma blocks whose last nonzero coefficient lies above index 48.
+    /// Share of the luma blocks whose last nonzero coefficient is above index 48.
     dense: f64,
-    /// Bits per pixel of an ideal zeroth-order code of the symbols, with the bits of the values.
+    /// Bits per pixel of an ideal zeroth-order code of the symbols, including the bits of the values.
     entropy: f64,
 }
 
@@ -71,7 +71,7 @@ fn line(name: &str, [quality, bytes, zeros, dense, entropy]: [f64; 5]) {
     println!("| {name} | {quality:.0} | {bytes:.3} | {zeros:.3} | {dense:.3} | {entropy:.2} |");
 }
 
-/// The value of each figure below which this part of the files lie.
+/// Quantile of each figure.
 fn quantile(found: &[[f64; 5]], part: f64) -> [f64; 5] {
     [0, 1, 2, 3, 4].map(|figure| {
         let mut values: Vec<f64> = found.iter().map(|it| it[figure]).collect();
@@ -91,7 +91,7 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// A Huffman table: symbols by length and code.
+/// Huffman table: symbols by length and code.
 #[derive(Clone, Default)]
 struct Huffman(HashMap<(u8, u16), u8>);
 
@@ -110,7 +110,7 @@ impl Huffman {
     }
 }
 
-/// One component of the frame.
+/// Component of the frame.
 #[derive(Clone, Copy, Default)]
 struct Component {
     id: u8,
@@ -121,7 +121,7 @@ struct Component {
     ac: usize,
 }
 
-/// Walks the segments of a baseline JPEG with one scan.
+/// Parses the segments of a baseline JPEG with one scan.
 fn figures(file: &[u8]) -> Result<Figures, String> {
     let mut quantization = [[0u16; 64]; 4];
     let mut tables = vec![Huffman::default(); 8];
@@ -199,7 +199,7 @@ fn figures(file: &[u8]) -> Result<Figures, String> {
     })
 }
 
-/// What a scan holds.
+/// Counts of a scan.
 #[derive(Default)]
 struct Count {
     blocks: u64,
@@ -329,7 +329,7 @@ impl Bits<'_> {
     }
 }
 
-/// The quality whose luma table, made as libjpeg makes it, has the nearest sum (of jpeg annex K's: 3688).
+/// Quality whose luma table, computed as in libjpeg, has the nearest sum (JPEG Annex K's: 3688).
 fn quality(table: &[u16; 64]) -> f64 {
     let sum: f64 = table.iter().map(|&it| f64::from(it)).sum();
     let scale = 100.0 * sum / 3688.0;

@@ -1,5 +1,4 @@
-//! Tools around data sets: what a source holds ([`probe`]), packing it into shards ([`pack`]), and making synthetic images
-//! ([`synth`]).
+//! Tools for data sets: inspect a source ([`probe`]), pack it into shards ([`pack`]), and generate synthetic images ([`synth`]).
 
 pub mod pack;
 pub mod probe;

@@ -1,4 +1,4 @@
-//! What a source holds: formats, sizes, samplings, labels, what cannot be used, and how a GPU would decode it.
+//! Inspects a source: formats, sizes, samplings, labels, unusable samples, and the decode routes on a GPU.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,31 +15,31 @@ use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, Route, SampleMemory};
 use feedwater::source::{HostPage, LeftOut, Source};
 
-/// How to look at a source.
+/// Settings of an inspection.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Look at so many samples, evenly spread; at all of them where it is 0.
+    /// Number of samples to inspect, evenly spread; 0 for all.
     pub samples: u64,
-    /// Threads that read.
+    /// Number of reading threads.
     pub threads: usize,
-    /// Decode every image as well: only that finds damage within an image's coded data.
+    /// Whether to decode every image, which is the only way to find damage in the coded data.
     pub decode: bool,
-    /// Samples beyond these cannot be used.
+    /// Limits beyond which samples are unusable.
     pub limits: Limits,
-    /// Whether a damaged image cannot be used, as `decode.strict` has it.
+    /// Whether damaged images are unusable (`decode.strict`).
     pub strict: bool,
 }
 
-/// What was found.
+/// Result of an inspection.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Report {
-    /// Samples of the source.
+    /// Samples in the source.
     pub samples: u64,
-    /// Samples that were read.
+    /// Samples inspected.
     pub seen: u64,
-    /// Encoded bytes of those.
+    /// Encoded bytes of the inspected samples.
     pub bytes: u64,
-    /// Encoded bytes of the largest.
+    /// Encoded bytes of the largest sample.
     pub largest_bytes: u64,
     /// Images by format.
     pub formats: BTreeMap<&'static str, u64>,
@@ -47,71 +47,71 @@ pub struct Report {
     pub samplings: BTreeMap<&'static str, u64>,
     /// Progressive JPEGs.
     pub progressive: u64,
-    /// Images that their EXIF orientation turns or mirrors.
+    /// Images that their EXIF orientation rotates or mirrors.
     pub turned: u64,
-    /// Columns and rows, upright, of the smallest and the largest image by pixels.
+    /// Width and height, upright, of the image with the fewest pixels.
     pub smallest: Option<[u32; 2]>,
-    /// The same of the largest.
+    /// Width and height, upright, of the image with the most pixels.
     pub largest: Option<[u32; 2]>,
-    /// Pixels of all images that were seen.
+    /// Total pixels of the inspected images.
     pub pixels: u64,
-    /// Images by pixels: those of less than each bound, in megapixels, and not of the one before.
+    /// Histogram of images by size in megapixels.
     pub sizes: Vec<SizeBucket>,
-    /// Images by the first route of a GPU that takes them, in the order of `decode.routes`, without a reduction.
+    /// Images by the first GPU route that supports them, in the order of `decode.routes`, without a reduction.
     pub routes: BTreeMap<&'static str, u64>,
-    /// Why those that only the CPU takes are not for the GPU.
+    /// Images that only the CPU can decode, by reason.
     pub cpu_because: BTreeMap<&'static str, u64>,
-    /// Names of the classes; empty where the source has none.
+    /// Class names; empty where the source has none.
     pub classes: Vec<String>,
-    /// Samples of each label, of all samples and not only of those that were read; -1 is no label.
+    /// Samples by label, over all samples and not only the inspected ones; -1 is no label.
     pub labels: BTreeMap<i64, u64>,
-    /// Samples of further labels, where there are more than [`MOST_LABELS`].
+    /// Samples with further labels, beyond the first [`MOST_LABELS`] labels.
     pub other_labels: u64,
-    /// What the source met and left out of its samples, with the reason.
+    /// Entries that the source skipped, with the reason.
     pub left_out: Vec<LeftOut>,
-    /// Samples that cannot be used, by reason.
+    /// Unusable samples by reason.
     pub faults: BTreeMap<&'static str, u64>,
-    /// Damaged samples that can be used since the look is not strict, by the sort of damage.
+    /// Damaged but usable samples by kind of damage, if not strict.
     pub tolerated: BTreeMap<&'static str, u64>,
-    /// The first of those that cannot be used, by index.
+    /// First unusable samples, by index.
     pub examples: Vec<Example>,
 }
 
-/// Images of a range of sizes.
+/// Histogram bucket of image sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SizeBucket {
-    /// They have less than so many million pixels; `None` for the last.
+    /// Exclusive upper bound in megapixels; `None` for the last bucket.
     pub below_megapixels: Option<f64>,
-    /// How many there are.
+    /// Number of images.
     pub images: u64,
 }
 
-/// A sample that cannot be used.
+/// Unusable sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Example {
-    /// Its index.
+    /// Index in the source.
     pub index: u64,
-    /// Its path, or what stands for it.
+    /// Path or other location.
     pub location: String,
-    /// The reason's name.
+    /// Name of the reason.
     pub reason: &'static str,
-    /// What is wrong.
+    /// Error message.
     pub problem: String,
 }
 
-/// Labels that are counted one by one: the first that are met.
+/// Largest number of labels that are counted separately.
 pub const MOST_LABELS: usize = 10_000;
 
-/// Bounds of the buckets in pixels.
+/// Upper bounds of the buckets, in pixels.
 const BOUNDS: [u64; 7] = [50_000, 250_000, 500_000, 1_000_000, 4_000_000, 12_000_000, 50_000_000];
 
-/// Most samples that cannot be used of which the words are kept.
+/// Largest number of unusable samples whose messages are reported.
 const EXAMPLES: usize = 20;
 
-/// Looks at a source; `progress` is told after each sample how many were read.
+/// Inspects a source, and calls `progress` with the number of samples read after each.
 ///
-/// Labels are counted over all samples. A sample cannot be used where it cannot be read, its header cannot be parsed, it
-/// is beyond the limits, or, with `decode`, where the CPU's decoder refuses it.
+/// Labels are counted over all samples. A sample is unusable if it cannot be read, its header cannot be parsed, it exceeds the
+/// limits, or, with `decode`, the CPU decoder rejects it.
 pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sync) -> Report {
     let samples = source.len();
     let looks = if settings.samples == 0 { samples } else { settings.samples.min(samples) };
@@ -132,7 +132,8 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     };
     let mut report = thread::scope(|scope| {
         let threads: Vec<_> = (0..settings.threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let parts = threads.into_iter().map(|it| it.join().expect("looking does not panic"));
+        let parts =
+            threads.into_iter().map(|it| it.join().expect("inspection threads do not panic"));
         parts.fold(Report::new(), Report::join)
     });
     report.samples = samples;
@@ -151,7 +152,7 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
     report
 }
 
-/// One thread's view.
+/// Partial result of one thread.
 struct Look {
     report: Report,
     page: HostPage,
@@ -171,7 +172,7 @@ impl Look {
             return;
         };
         *self.report.faults.entry(reason.name()).or_default() += 1;
-        // Every thread sees rising indices, so its first are those that can be among the first of all.
+        // Every thread sees ascending indices, so the first examples of all are among the first of each.
         if self.report.examples.len() < EXAMPLES {
             let location = source.location(index);
             self.report.examples.push(Example { index, location, reason: reason.name(), problem });
@@ -219,7 +220,7 @@ impl Report {
         Self { sizes: sizes.collect(), ..Self::default() }
     }
 
-    /// Images that can be used.
+    /// Number of usable images.
     pub fn usable(&self) -> u64 {
         self.formats.values().sum()
     }

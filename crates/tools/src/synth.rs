@@ -1,16 +1,16 @@
-//! Photo-like JPEGs that anyone can make again: the data of the demo, the tests and the benches.
+//! Reproducible photo-like JPEGs for the demo, the tests and the benches.
 //!
 //! Each image is a small landscape or still life, painted row by row from back to front: a sky with a sun and clouds, ridges of
-//! fractal noise that haze fades, a ground in perspective, and stones, fruit, leaves or trunks with shading and shadows. What is
-//! out of focus has soft edges; a sensor's noise lies over all. Ten scenes take turns, so the default ten classes can be
-//! told apart by eye.
+//! fractal noise that fade in haze, a ground in perspective, and stones, fruit, leaves or trunks with shading and shadows.
+//! Objects out of focus have soft edges, and sensor noise covers everything. Images cycle through ten scenes, so the default ten
+//! classes can be told apart by eye.
 //!
-//! A JPEG of them costs a decoder what a photograph costs it. At the default size and quality they have 0.51 bytes per pixel and 37 %
-//! of their luma AC coefficients are zero (medians); at 3 megapixels 0.30 and 62 %. Real photographs:
+//! They cost a JPEG decoder as much as photographs. At the default size and quality they have 0.51 bytes per pixel, and 37 % of
+//! their luma AC coefficients are zero (medians); at 3 megapixels 0.30 and 62 %. Figures of real photographs:
 //! `benches/results/synthetic-2026-11-22.md`.
 //!
-//! The bytes are the same on every machine: the arithmetic is integer or one of `+ - * / sqrt` in floating
-//! point, which IEEE 754 rounds alike everywhere, and the encoder is plain Rust without a SIMD variant.
+//! The bytes are equal on every machine: all arithmetic is integer or one of `+ - * / sqrt` in floating point, which IEEE 754
+//! rounds identically everywhere, and the encoder is plain Rust without a SIMD variant.
 
 use std::fs;
 use std::io::Write;
@@ -34,28 +34,28 @@ mod objects;
 mod row;
 mod scene;
 
-/// Which set of images to make.
+/// Settings of a set of synthetic images.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
     /// Number of images, at least 1.
     pub images: u64,
-    /// Columns, 1 to 65535.
+    /// Width in pixels, 1 to 65535.
     pub width: u32,
-    /// Rows, 1 to 65535.
+    /// Height in pixels, 1 to 65535.
     pub height: u32,
-    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma is halved both ways (4:2:0).
+    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma has half the resolution in both directions (4:2:0).
     pub quality: u8,
     /// Number of class folders, at least 1; image `i` is in class `i % classes`.
     pub classes: u64,
-    /// What the images depend on besides their index and size.
+    /// Seed of the images, next to their index and size.
     pub seed: u64,
-    /// Progressive JPEGs instead of baseline ones.
+    /// Whether JPEGs are progressive instead of baseline.
     pub progressive: bool,
 }
 
 impl Default for Settings {
-    /// 2000 images of ImageNet's mean size in ten classes.
+    /// Default: 2000 images of ImageNet's mean size in ten classes.
     fn default() -> Self {
         Self {
             images: 2000,
@@ -70,7 +70,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the settings can be: an [`Error::Config`] with the field otherwise.
+    /// Checks the settings; an invalid one is an [`Error::Config`] with its field.
     pub fn check(&self) -> Result<()> {
         let at_least_1 = |key, value| match value {
             0 => Err(Error::config(key, "must be at least 1, is 0")),
@@ -89,7 +89,7 @@ impl Settings {
         Ok(())
     }
 
-    /// Where image `index` lies in the directory: `class003/0000013.jpg`.
+    /// Path of image `index` in the directory: `class003/0000013.jpg`.
     pub fn file(&self, index: u64) -> PathBuf {
         let digits = digits(self.classes - 1).max(3);
         let folder = format!("class{:0digits$}", index % self.classes);
@@ -98,12 +98,12 @@ impl Settings {
     }
 }
 
-/// What lies in a directory that [`write()`] has filled.
+/// Contents of a directory that [`write()`] has filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
-    /// With which settings.
+    /// Settings of the set.
     pub settings: Settings,
-    /// Bytes of all files.
+    /// Total bytes of all files.
     pub bytes: u64,
 }
 
@@ -115,13 +115,13 @@ impl Summary {
     }
 }
 
-/// Fills `dir` with the images, on all cores; `progress` is told after each how many there are.
+/// Fills `dir` with the images, on all cores, and calls `progress` with the number of images after each.
 ///
-/// Last of all comes a hidden manifest, by which [`complete`] knows that nothing is missing.
+/// A hidden manifest is written last; [`complete`] uses it to detect a complete set.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for settings that cannot be, [`Error::Io`] where a file cannot be written.
+/// [`Error::Config`] for invalid settings, [`Error::Io`] where a file cannot be written.
 pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> Result<Summary> {
     settings.check()?;
     make_folders(dir, settings)?;
@@ -167,9 +167,9 @@ pub fn write(dir: &Path, settings: &Settings, progress: impl Fn(u64) + Sync) -> 
     Ok(summary)
 }
 
-/// What lies in `dir`, where it is exactly what [`write()`] would put there with these settings.
+/// Returns the summary of `dir` if [`write()`] has completed it with these settings.
 ///
-/// Goes by the manifest, which is written when everything else is there.
+/// Relies on the manifest, which is written last.
 pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
     let text = fs::read(dir.join(MANIFEST)).ok()?;
     let manifest: Manifest = serde_json::from_slice(&text).ok()?;
@@ -177,11 +177,11 @@ pub fn complete(dir: &Path, settings: &Settings) -> Option<Summary> {
         .then_some(manifest.summary)
 }
 
-/// A baseline or progressive JPEG (4:2:0) of `width * height` RGB pixels.
+/// Encodes `width * height` RGB pixels as a baseline or progressive JPEG (4:2:0).
 ///
 /// # Errors
 ///
-/// [`Error::Config`] where a side is 0 or over 65535, or where `rgb` is not `3 * width * height` bytes.
+/// [`Error::Config`] if a side is 0 or over 65535, or if `rgb` does not have `3 * width * height` bytes.
 pub fn encode(
     rgb: &[u8],
     width: u32,
@@ -204,13 +204,13 @@ pub fn encode(
     Ok(jpeg)
 }
 
-/// Most columns, and most rows, that a JPEG can have.
+/// Largest width and height of a JPEG, in pixels.
 const MAX_SIDE: u32 = 65_535;
 
-/// To be counted up whenever the bytes of any image change.
+/// Version of the images. Increase it whenever the bytes of any image change.
 const VERSION: u32 = 3;
 
-/// Hidden, so that no source takes it for a sample.
+/// Name of the manifest; hidden, so that no source takes it for a sample.
 const MANIFEST: &str = ".feedwater-synth.json";
 
 #[derive(Serialize, Deserialize)]
@@ -233,7 +233,7 @@ fn write_one(dir: &Path, settings: &Settings, index: u64) -> Result<u64> {
     let Settings { width, height, quality, seed, progressive, .. } = *settings;
     let jpeg = encode(&image(seed, index, width, height), width, height, quality, progressive)?;
     let path = dir.join(settings.file(index));
-    // Not waited for: a set counts as complete by its manifest, and can be made again.
+    // Not synced to disk: without a manifest the set is incomplete and can be made again.
     let written = AtomicFile::create(&path).and_then(|mut file| {
         file.write_all(&jpeg)?;
         file.commit_unsynced()
@@ -250,7 +250,7 @@ fn write_manifest(dir: &Path, summary: &Summary) -> Result<()> {
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// Names do not change with the number of images, up to ten million.
+/// Number of digits in file names, constant up to ten million images.
 fn digits_of_names(images: u64) -> usize {
     digits(images - 1).max(7)
 }
@@ -270,7 +270,7 @@ mod tests {
 
     /// (seed, index, width, height, progressive), SHA-256 of the pixels, SHA-256 of the JPEG.
     #[test]
-    fn the_bytes_are_the_same_on_every_machine() {
+    fn bytes_are_equal_on_every_machine() {
         let golden = [
             (
                 (0, 0, 500, 375, false),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn every_scene_is_the_same_on_every_machine() {
+    fn every_scene_is_equal_on_every_machine() {
         let scenes: Vec<u8> = (20..30).flat_map(|index| image(5, index, 120, 90)).collect();
         assert_eq!(
             sha256(&scenes),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_and_the_thinnest_images_can_be_made() {
+    fn smallest_and_thinnest_images_can_be_made() {
         for (width, height) in [(1, 1), (1, 200), (300, 1), (2, 3)] {
             let rgb = image(3, 0, width, height);
             assert_eq!(rgb.len(), (3 * width * height) as usize);
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jpeg_costs_about_as_many_bytes_as_a_photograph_of_its_size() {
+    fn a_jpeg_has_about_as_many_bytes_as_a_photograph_of_its_size() {
         let quality = Settings::default().quality;
         for (width, height, count, expected) in
             [(500, 375, 10, 0.46..0.56), (2048, 1536, 2, 0.24..0.40)]
@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_complete_only_with_its_own_settings() {
+    fn a_set_is_complete_only_for_its_own_settings() {
         let dir = tempfile::tempdir().unwrap();
         let settings =
             Settings { images: 7, width: 24, height: 16, classes: 3, ..Default::default() };
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_name_their_field() {
+    fn errors_of_invalid_settings_name_the_field() {
         let default = Settings::default();
         for (settings, text) in [
             (Settings { images: 0, ..default }, "images: must be at least 1, is 0"),

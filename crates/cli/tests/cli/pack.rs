@@ -539,8 +539,14 @@ fn settings_that_cannot_be_are_refused() {
     let normal = settings(ShardFormat::WebDataset);
     for (settings, words) in [
         (Settings { shard_bytes: 0, ..normal.clone() }, "shard_bytes: must be at least 1"),
-        (Settings { name: "a/b".into(), ..normal.clone() }, "name: must be the visible name"),
-        (Settings { name: ".a".into(), ..normal.clone() }, "name: must be the visible name"),
+        (
+            Settings { name: "a/b".into(), ..normal.clone() },
+            "name: must be the name of a visible file",
+        ),
+        (
+            Settings { name: ".a".into(), ..normal.clone() },
+            "name: must be the name of a visible file",
+        ),
         (Settings { presize: with(0, 90), ..normal.clone() }, "shorter: must be 1 to"),
         (Settings { presize: with(9, 101), ..normal.clone() }, "quality: must be 1 to 100, is 101"),
     ] {

@@ -214,7 +214,7 @@ fn absurd_input_is_an_error_that_names_it() {
             &["--load-ms", "0", "--step-ms", "0"],
             "--load-ms 0, --step-ms 0 and --seconds 30 cannot be simulated",
         ),
-        (&["--load-ms", "0.000001", "--step-ms", "0"], "10000000 stages"),
+        (&["--load-ms", "0.000001", "--step-ms", "0"], "10000000 stage visits"),
         (&["--from", "a.json", "--loaders", "7"], "cannot be used with"),
         (&["--workers", "7"], "--from"),
         (&["--seed=-1"], "--seed"),

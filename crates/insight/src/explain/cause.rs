@@ -1,4 +1,4 @@
-//! What limits a pipeline: by the model, and not by thresholds on single figures.
+//! Finds the bottleneck by simulation instead of thresholds on single metrics.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,21 +8,21 @@ use crate::profile::{Profile, Waits};
 
 use super::fit::{OVERHEAD, STORAGE, forecast};
 
-/// What limits a pipeline.
+/// Bottleneck of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// The consumer: the loader is fast enough.
     Consumer,
-    /// Reading: what each worker waits for, which more workers would hide.
+    /// Reading: latency of each worker's reads, which more workers would hide.
     Reading,
-    /// The storage, which serves no more.
+    /// The storage is saturated.
     Storage,
     /// Parsing headers and planning.
     Header,
     /// Decoding on the host.
     Decoding,
-    /// Decoding on the host of images that are far larger than what is made of them.
+    /// Decoding on the host of images that are far larger than the output.
     HugeImages,
     /// The operators on the host.
     Transforming,
@@ -34,29 +34,29 @@ pub enum Cause {
     Kernel,
     /// The ring has too few slots.
     Ring,
-    /// Samples or steps take very different times, and the ring is too short to even that out.
+    /// Times of samples or steps vary too much for the ring to even out.
     Variance,
-    /// A thread that is slower than the others.
+    /// One thread is slower than the others.
     Straggler,
-    /// What is done once for each batch, however many samples it has: handing it over, and what the consumer names of its step.
+    /// Fixed cost per batch: handing it over, and the named parts of the consumer's step.
     TinyBatches,
-    /// Other programs on this machine, which have the processors that the workers wait for.
+    /// Other programs on this machine use the processors that the workers wait for.
     OtherPrograms,
-    /// The quota of processor time of the container that the process is in.
+    /// CPU quota of the container.
     Quota,
-    /// The hypervisor, which gives the machine's processors to other machines.
+    /// The hypervisor gives the machine's processors to other machines.
     Hypervisor,
-    /// The model does not do what was measured, so it cannot tell.
+    /// Unknown: the model does not reproduce the measurements.
     Unexplained,
 }
 
 impl Cause {
-    /// In a sentence: "... limits".
+    /// Description as a sentence: "... limits".
     pub const fn words(self) -> &'static str {
         match self {
             Cause::Consumer => "the consumer limits",
             Cause::Reading => "reading limits",
-            Cause::Storage => "the storage limits: it serves no more reads at a time",
+            Cause::Storage => "the storage limits: it serves no more concurrent reads",
             Cause::Header => "parsing headers and planning limits",
             Cause::Decoding => "host decoding limits",
             Cause::HugeImages => "host decoding of far too large images limits",
@@ -69,54 +69,51 @@ impl Cause {
                 "uneven times limit: some samples or steps take much longer than others, and the ring is too short"
             }
             Cause::Straggler => "one slow thread limits",
-            Cause::TinyBatches => {
-                "batches are so small that what is done once for each of them limits"
-            }
+            Cause::TinyBatches => "the fixed cost per batch limits: batches are too small",
             Cause::OtherPrograms => "other programs on this machine limit",
             Cause::Quota => "the container's CPU quota limits",
             Cause::Hypervisor => "the hypervisor limits",
-            Cause::Unexplained => "what limits cannot be told",
+            Cause::Unexplained => "the bottleneck is unknown",
         }
     }
 
-    /// Whether others have the processors.
+    /// Whether others use the processors.
     pub const fn is_contention(self) -> bool {
         matches!(self, Cause::OtherPrograms | Cause::Quota | Cause::Hypervisor)
     }
 
-    /// What it takes where no setting of the loader helps.
+    /// What helps when no setting of the loader does.
     pub const fn takes(self) -> &'static str {
         match self {
-            Cause::OtherPrograms => "it takes processors that other programs leave alone",
-            Cause::Quota => "it takes a larger CPU quota",
-            Cause::Hypervisor => "it takes processors that the hypervisor leaves alone",
-            _ => "it takes a faster machine",
+            Cause::OtherPrograms => "it needs processors without other programs",
+            Cause::Quota => "it needs a larger CPU quota",
+            Cause::Hypervisor => "it needs processors that the hypervisor does not share",
+            _ => "it needs a faster machine",
         }
     }
 }
 
-/// The consumer may wait for so much of its time before anything else is blamed.
+/// Share of the time that the consumer may wait before anything else is the cause.
 pub(super) const NEGLIGIBLE: f64 = 0.02;
-/// What others take of the processors limits where a pipeline gains so much by having it.
+/// Speed-up without contention from which contention is the cause.
 const CONTENDED: f64 = 1.25;
-/// A pipeline that does so much of what its scarcest part allows is limited by that part.
+/// Share of the smallest capacity bound from which that part is the cause.
 const NEAR: f64 = 0.95;
-/// Batches that cost so much of the time besides their samples are tiny.
+/// Share of the time spent on fixed costs per batch from which batches are too small.
 const ONCE_A_BATCH: f64 = 0.25;
-/// Images with so many times the pixels that are made of them are huge.
+/// Ratio of image to output pixels from which images are huge.
 const HUGE: f64 = 24.0;
 
-/// What limits this model.
+/// Finds the bottleneck of a model, in this order:
 ///
-/// 1. A consumer that hardly ever waits is the limit; where what it names of its steps takes a good part of the time, its
-///    batches are too small.
-/// 2. Others that have the processors are, where the pipeline gains by having these alone more than by anything else here.
-/// 3. A thread that is much slower is, where the pipeline gains by its being like the others as much as by anything else here.
-/// 4. Batches whose handing over takes a good part of the time, with what the consumer names of its steps, are too small.
-/// 5. A pipeline that does what its scarcest part allows is limited by that part; where that is the workers or the
-///    processors, by the stage that takes most of them.
-/// 6. Else its parts do not mesh. A longer ring that would help even without any variance says that the ring is too
-///    short; else variance is what the ring does not even out.
+/// 1. The consumer, if it hardly ever waits. If the named parts of its steps take a large share of the time, the batches are too
+///    small.
+/// 2. Contention, if removing it speeds up the pipeline more than any other change here.
+/// 3. A straggler, if making it as fast as the others speeds up the pipeline as much as any other change here.
+/// 4. Too small batches, if handing them over and the named parts of the consumer's steps take a large share of the time.
+/// 5. The part with the smallest capacity bound, if the throughput is close to that bound. For workers and processors, the stage
+///    that takes most of their time.
+/// 6. Otherwise the ring or variance: the ring, if a longer one would help even without variance.
 pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let now = forecast(model)?;
     let named = named(model, profile) * now.batches_per_second;
@@ -146,7 +143,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         return Ok(Cause::TinyBatches);
     }
     let bounds = model.capacity();
-    // Without the ring's own bound: that the ring is too short is said by what a longer one would do.
+    // Without the bound of the ring: step 6 tests whether a longer ring would help.
     let scarce = bounds.iter().find(|(limit, _)| !matches!(limit, Limit::Slots | Limit::Pages));
     if let Some(&(limit, most)) = scarce
         && (rate >= NEAR * most || (long < 1.03 && smooth < 1.03))
@@ -157,7 +154,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
         self::smooth(it);
         it.slots = (8 * it.slots).min(256);
     })?;
-    // What the longer ring gains where nothing varies is the ring's own.
+    // The gain of a longer ring without variance is structural.
     let structural = long_and_smooth / smooth;
     Ok(if structural - 1.0 >= 0.5 * (long - 1.0) && structural > 1.02 {
         Cause::Ring
@@ -166,13 +163,13 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     })
 }
 
-/// Seconds of a step that the consumer has named: logging, metrics. They are of the batch and not of its samples.
+/// Seconds of the named parts of a step, such as logging or metrics. They do not grow with the batch.
 pub fn named(model: &Model, profile: &Profile) -> f64 {
     let all: f64 = profile.consumer.spans.iter().map(|it| it.seconds).sum();
     (all / profile.batches.max(1) as f64).min(model.consumer.step.mean)
 }
 
-/// The stage that takes most of what is scarce.
+/// Stage that takes most time of the scarce part.
 fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     let most = |takes: &dyn Fn(&crate::model::Stage) -> bool| {
         let mut sums: Vec<(&str, f64)> = Vec::new();
@@ -208,7 +205,7 @@ fn part(model: &Model, limit: Limit, profile: &Profile) -> Cause {
     }
 }
 
-/// Nothing varies.
+/// Removes all variance.
 fn smooth(model: &mut Model) {
     for stage in &mut model.stages {
         stage.service = Service::constant(stage.service.mean);

@@ -1,19 +1,20 @@
-//! What others take of the processors, and what that leaves.
+//! Estimates the processor time that others take and leave.
 
 use crate::model::Contention;
 use crate::profile::Profile;
 
-/// Others that take less are not worth a word: a thread's speed, and cores.
+/// Smallest loss of speed or cores that counts as contention.
 const NEGLIGIBLE: f64 = 0.02;
-/// Processors, on average, that were missed beyond what other programs had: less is the error of what is counted.
+/// Mean number of missing processors, beyond those of visible programs, that counts as a hidden limit. Less is within the error
+/// of the counters.
 const HIDDEN: f64 = 0.1;
 
-/// What other programs, a quota and the hypervisor left of `cores` processors; `None` where they took next to nothing, and
-/// where that was not measured.
+/// Processor time that other programs, a quota and the hypervisor leave of `cores` processors; `None` if they take almost nothing
+/// or if that was not measured.
 ///
-/// A thread was as fast as its processor time by that and its waiting for others. All of them together had what nobody else
-/// used: who adds threads may get more in truth, as the system's scheduler divides by threads or by groups, and is promised nothing
-/// for that.
+/// The speed of a thread is its processor time divided by itself plus its waits for others. All threads together have what nobody
+/// else used. More threads may get more in practice, because the scheduler divides by threads or by groups, but that gain is not
+/// predicted.
 pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     let told = &profile.processors;
     let waits = told.waits?;
@@ -30,11 +31,11 @@ pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     if let Some(quota) = told.quota {
         available = available.min(quota - beside);
     }
-    // A limit that nobody tells of: nobody knows what there would be.
+    // With a hidden limit, assume that no more is available than was used.
     if waits.others / seconds > others + HIDDEN {
         available = available.min(ours);
     }
-    // No less than there was.
+    // At least what was used.
     let available = available.max(ours).min(cores);
     let speed = ran / (ran + waits.foreign());
     let matters = speed < 1.0 - NEGLIGIBLE || available < (1.0 - NEGLIGIBLE) * cores;

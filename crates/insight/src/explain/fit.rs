@@ -1,4 +1,4 @@
-//! The model of a pipeline, from what was measured of it.
+//! Fits the model of a pipeline to a profile.
 
 use crate::Result;
 use crate::model::{Consumer, Forecast, Model, On, Options, Resource, Service, Stage};
@@ -7,54 +7,53 @@ use crate::profile::{Profile, Stage as Measured, StageProfile, ThreadProfile};
 use super::ReadScaling;
 use super::contention::contention;
 
-/// A model that stands for what was measured.
+/// Model that is fitted to a profile.
 #[derive(Clone, Debug)]
 pub struct Fit {
     /// The model.
     pub model: Model,
-    /// What it does as it is.
+    /// Prediction of the model.
     pub forecast: Forecast,
-    /// Its images per second by the measured ones; 1 where it explains all.
+    /// Predicted divided by measured throughput; 1 is exact.
     pub quality: f64,
 }
 
-/// The storage, where reads hold each other up.
+/// Resource name of a storage in which reads slow each other down.
 pub const STORAGE: &str = "storage";
-/// What a worker does besides its stages.
+/// Stage name of a worker's time between its stages.
 pub const OVERHEAD: &str = "overhead";
-/// Reads and their copies below this are taken for work of a processor.
+/// Reads whose wait is shorter count as CPU work, in seconds.
 const COPY: f64 = 30e-6;
-/// A thread whose samples take so much longer than the others' is a straggler.
+/// Smallest slowness of a straggler.
 const STRAGGLER: f64 = 1.4;
-/// And by so many standard errors of a thread's mean: what varies much is unlike from thread to thread by chance.
+/// Number of standard errors of a thread's mean by which a straggler must be slower, so that chance makes none.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
-/// A model that is so far from what was measured has something wrong in it.
+/// Model error above which the estimate of read contention is dropped.
 const DOUBTFUL: f64 = 0.12;
-/// A stage of which less is work than this has the shape of its waiting.
+/// Share of work in a stage below which its measured distribution is that of its waiting.
 const STEADY: f64 = 0.8;
-/// Samples that take less say nothing of their thread.
+/// Seconds per sample below which stragglers are not detected.
 const LONG: f64 = 100e-6;
-/// Samples of a thread before it is judged.
+/// Samples per thread below which stragglers are not detected.
 const MIN_SAMPLES_PER_THREAD: u64 = 16;
 
-/// Makes the model of what was measured.
+/// Fits the model to a profile.
 ///
-/// * A stage on the host takes a core for the time that passed without its waiting for a processor. Where that waiting was not
-///   measured: for the time that the processor's clock says, or, where the machine is not full of this process, for the time that
-///   passed, since others took the rest.
-/// * What other programs, a quota and the hypervisor took of the processors they take in the model too.
-/// * Of a read, what the processor did not work for is waiting: for a storage that serves so many reads at a time as were
-///   seen to hold each other up, else for nothing that is scarce.
-/// * What was done on the device is on a resource of its own, in seconds of the device where these were measured.
-/// * What workers did between their stages is a stage too.
+/// * A stage on the host occupies a core for its time without waiting for a processor. If that wait was not measured, it is the
+///   processor time if this process fills the machine, and the elapsed time otherwise.
+/// * Other programs, a quota and the hypervisor take the same processor time as in the profile.
+/// * Read time off the processor is waiting: for a storage with a limited number of concurrent reads, if reads slow each other
+///   down, otherwise for nothing scarce.
+/// * Work on the device occupies a resource of its own, for its device time where that was measured.
+/// * The time of workers between their stages is another stage.
 ///
 /// # Errors
 ///
-/// [`crate::Error`] where nothing was measured.
+/// Fails with [`crate::Error`] for a profile without measurements.
 pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
     let found = Storage::of(profile, scaling);
     let fitted = fit_with(profile, found)?;
-    // How reads hold each other up is a guess from a few that met fewer others; it must not spoil the model.
+    // The contention of reads is a guess from the few reads that met fewer others. Drop it if the model becomes worse.
     if found.is_some() && scaling.is_none() && (fitted.quality - 1.0).abs() > DOUBTFUL {
         return fit_with(profile, None);
     }
@@ -63,7 +62,7 @@ pub fn fit(profile: &Profile, scaling: Option<&ReadScaling>) -> Result<Fit> {
 
 fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
     let cores = match profile.processors.allowed {
-        // A quota is no number of processors: it is in what is left of them.
+        // A quota is not a number of processors; the contention accounts for it.
         0 => profile.setup.cores,
         allowed => allowed,
     };
@@ -82,7 +81,7 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
     };
     let samples = samples(profile);
     let full = is_full(profile);
-    // Means are of all threads together; the model's are of one that is no straggler.
+    // Measured means include stragglers; the model needs those of a normal thread.
     let slow = mean_slowness(profile, &model.workers);
     for stage in &profile.stages {
         let on_device = stage.device.as_ref().filter(|_| model.pages.is_some());
@@ -99,7 +98,7 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
         match stage.stage {
             Measured::List => {}
             Measured::Read => read(&mut model, stage, mean, storage),
-            // Of the launcher's thread, and no worker's.
+            // Runs on the launcher's thread, not on a worker.
             Measured::Kernel => {}
             _ => {
                 let share = match stage.waited_for_processor {
@@ -113,10 +112,10 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
         }
     }
     if model.workers.iter().any(|slow| *slow > 1.0) {
-        // The shapes are of all threads together: a straggler's own would be counted twice.
+        // The distributions include the stragglers, whose slowness would be counted twice.
         model.stages.iter_mut().for_each(|it| it.service = Service::constant(it.service.mean));
     }
-    // The model wants what the worker does not wait for at the end.
+    // The model requires detached stages at the end.
     model.stages.sort_by_key(|stage| stage.detached);
     let overhead = overhead(profile, samples) / slow;
     if overhead > 1e-7 {
@@ -132,11 +131,11 @@ fn fit_with(profile: &Profile, storage: Option<Storage>) -> Result<Fit> {
     Ok(Fit { model, forecast, quality })
 }
 
-/// What a model does in the long run.
+/// Simulates a model in its steady state.
 ///
 /// # Errors
 ///
-/// [`crate::Error`] where the model cannot be.
+/// Fails with [`crate::Error`] for an invalid model.
 pub fn forecast(model: &Model) -> Result<Forecast> {
     const SAMPLES: u32 = 24_000;
     let batches = (SAMPLES / model.batch.max(1)).clamp(60, 1200);
@@ -147,7 +146,7 @@ fn add(model: &mut Model, name: &str, on: On, service: Service, detached: bool) 
     model.stages.push(Stage { name: name.into(), on, service, detached });
 }
 
-/// The stage's own shape around a mean; but where much of what was measured was waiting for a processor, whose shape that was.
+/// The stage's own distribution around a mean; constant if most of the measured time was waiting for a processor.
 fn shaped(stage: &StageProfile, mean: f64) -> Service {
     if stage.without_waiting() < STEADY * stage.busy {
         return Service::constant(mean);
@@ -161,13 +160,13 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
     if wait < COPY {
         return add(model, stage.stage.name(), On::Cpu, shaped(stage, work), false);
     }
-    // The copy comes first in time too: a sample that is short of nothing else still takes a core for it.
+    // The copy also comes first in the simulation: it needs a core even if nothing else is scarce.
     if work > 1e-6 {
         add(model, "read", On::Cpu, Service::constant(work), false);
     }
     match storage {
         Some(Storage { servers, others, seconds }) => {
-            // Of the others those that are not served at the same time come before it.
+            // Waiting reads are those in flight beyond the number that the storage serves.
             let alone = seconds.unwrap_or(wait / ((1.0 + others) / f64::from(servers)).max(1.0));
             let resource = model.resources.len();
             model.resources.push(Resource { name: STORAGE.into(), servers });
@@ -177,19 +176,19 @@ fn read(model: &mut Model, stage: &StageProfile, mean: f64, storage: Option<Stor
     }
 }
 
-/// A storage in which reads hold each other up.
+/// Storage in which reads slow each other down.
 #[derive(Clone, Copy)]
 struct Storage {
-    /// Reads that it serves at a time.
+    /// Concurrent reads that it serves.
     servers: u32,
-    /// Other reads that were in flight, on average.
+    /// Mean number of other reads in flight.
     others: f64,
-    /// How long it serves one, where that was measured with threads that do nothing else.
+    /// Seconds per read, where measured with threads that only read.
     seconds: Option<f64>,
 }
 
 impl Storage {
-    /// `None` where reads do not hold each other up, or that cannot be told.
+    /// `None` if reads do not slow each other down, or if that is unknown.
     fn of(profile: &Profile, scaling: Option<&ReadScaling>) -> Option<Self> {
         let slowdown = match scaling {
             Some(scaling) => scaling.slowdown(),
@@ -204,20 +203,20 @@ impl Storage {
 
 fn consumer(profile: &Profile) -> Consumer {
     let it = &profile.consumer;
-    // A loop that does nothing still takes some time to come back.
+    // Even an empty loop takes some time.
     let mean = it.step.mean.max(1e-7);
     let step = Service { mean, quantiles: it.step_quantiles.clone() };
     Consumer { step, holds: true, host_share: it.cpu_share.clamp(0.0, 1.0) }
 }
 
-/// Samples that went through the workers.
+/// Number of samples that the workers processed.
 pub(super) fn samples(profile: &Profile) -> f64 {
     let counted = [Measured::Header, Measured::HandOver, Measured::Read];
     let counted = counted.into_iter().filter_map(|stage| profile.stage(stage));
     counted.map(|stage| stage.count).find(|&count| count > 0).unwrap_or(1) as f64
 }
 
-/// Whether this process has work for more than the machine's processors, where threads' waiting for them was not measured.
+/// Whether this process fills the machine's processors, estimated where waiting for them was not measured.
 fn is_full(profile: &Profile) -> bool {
     let seconds = profile.seconds.max(1e-9);
     let used: f64 = profile.stages.iter().map(|it| it.busy * it.cpu_share).sum();
@@ -226,9 +225,9 @@ fn is_full(profile: &Profile) -> bool {
         || profile.setup.workers > profile.setup.cores
 }
 
-/// How much longer each worker takes than the usual one: 1, but for stragglers.
+/// Slowness of each worker: 1, except for stragglers.
 fn slowness(profile: &Profile) -> Vec<f64> {
-    // Who was without a processor for longer is no straggler.
+    // Waiting for a processor does not make a straggler.
     let busy = |it: &ThreadProfile| match (it.ran, it.waited_for_processor) {
         (Some(ran), Some(waited)) => {
             let own =
@@ -244,9 +243,9 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     let mut known: Vec<f64> = means.iter().copied().flatten().filter(|it| *it > 0.0).collect();
     known.sort_by(f64::total_cmp);
     let all = vec![1.0; profile.setup.workers.max(1) as usize];
-    // The lower middle: with two threads the faster one is the usual one.
+    // Lower median: with two threads the faster one is normal.
     let usual = known.get(known.len().saturating_sub(1) / 2).copied();
-    // Samples that take next to no time take as long as the system lets them.
+    // The time of very short samples depends on the system.
     let Some(usual) = usual.filter(|usual| *usual >= LONG) else { return all };
     let mut slow: Vec<f64> = all;
     let variation = variation(profile);
@@ -258,7 +257,7 @@ fn slowness(profile: &Profile) -> Vec<f64> {
     slow
 }
 
-/// Standard deviation by mean of the time that a sample takes, with stages that vary independently.
+/// Coefficient of variation of the time per sample, with independent stages.
 fn variation(profile: &Profile) -> f64 {
     let stages = profile.stages.iter().filter(|it| is_of_workers(it));
     let (variance, mean) = stages.fold((0.0, 0.0), |(variance, mean), it| {
@@ -275,7 +274,7 @@ fn mean_slowness(profile: &Profile, slowness: &[f64]) -> f64 {
     if all > 0.0 { sum / all } else { 1.0 }
 }
 
-/// Seconds of a worker for each sample that are in none of its stages and in no wait.
+/// Seconds per sample of a worker that are in no stage and in no wait.
 fn overhead(profile: &Profile, samples: f64) -> f64 {
     let (mut unknown, mut known, mut ran) = (0.0, 0.0, 0.0);
     for thread in profile.workers() {
@@ -286,15 +285,15 @@ fn overhead(profile: &Profile, samples: f64) -> f64 {
     }
     let (in_stages, all) = waiting(profile);
     unknown = (unknown - (all - in_stages)).max(0.0);
-    // A processor worked for the thread, and in no stage.
+    // Processor time of the thread outside its stages.
     let worked: f64 = profile.stages.iter().filter(|it| is_of_workers(it)).map(worked).sum();
     let between = (ran - worked).max(0.0);
-    // More than that is no overhead: waits have not ended yet, or threads were not allowed to work all the time.
+    // Larger values are unfinished waits, or threads that were not allowed to work all the time.
     let overhead = if unknown < 0.3 * known { unknown.max(between) } else { between };
     overhead / samples
 }
 
-/// Seconds that workers waited for a processor: in their stages, and in all.
+/// Seconds that workers waited for a processor: in stages, and in total.
 fn waiting(profile: &Profile) -> (f64, f64) {
     let in_stages = profile.stages.iter().filter_map(|it| it.waited_for_processor).sum();
     (in_stages, profile.processors.waits.map_or(0.0, |it| it.seconds))
@@ -304,7 +303,7 @@ fn is_of_workers(stage: &StageProfile) -> bool {
     ![Measured::List, Measured::Kernel].contains(&stage.stage)
 }
 
-/// Seconds that a processor worked in a stage.
+/// Seconds on a processor in a stage.
 fn worked(stage: &StageProfile) -> f64 {
     stage.without_waiting().min(stage.busy * stage.cpu_share)
 }

@@ -1,13 +1,13 @@
-//! A report as a page: one file, which loads nothing.
+//! Writes reports as self-contained HTML pages.
 //!
-//! * The page of a report is `page/report.html` with the style, the model's twin ([`crate::model::JAVASCRIPT`]), the page's own script and
-//!   the report as JSON in it. The same simulation that gave the forecast runs in the page.
-//! * The page of several ranks is `page/ranks.html` with the same style and charts, a style and a script of its own, and what
-//!   was merged as JSON.
-//! * Both work from a file and without a network: their content security policy forbids all loads and every script and style
-//!   but their own, which it names by their hashes.
-//! * No text of a report can become markup: in the JSON `<` is written as `\u003c`, elsewhere as an entity.
-//! * Without JavaScript a page shows its report as text.
+//! * The page of a report is `page/report.html` with the style, the JavaScript model ([`crate::model::JAVASCRIPT`]), the page's
+//!   script and the report as JSON. The page runs the same simulation as the report's forecast.
+//! * The page of several ranks is `page/ranks.html` with the same style and charts, its own style and script, and the merged
+//!   reports as JSON.
+//! * Both work from a file without a network: their content security policy allows only their own script and style, identified by
+//!   hashes.
+//! * Text of a report cannot become markup: `<` is written as `\u003c` in JSON and as an entity elsewhere.
+//! * Without JavaScript a page shows the report as text.
 
 use sha2::{Digest, Sha256};
 
@@ -24,7 +24,7 @@ const RANKS_STYLE: &str = include_str!("page/ranks.css");
 const RANKS_SCRIPT: &str = include_str!("page/ranks.js");
 
 impl Report {
-    /// The report as a page for people, in one file: the verdict, what to change, the time line, the stages, and the model with
+    /// Returns the report as one HTML file: the verdict, the settings to change, the timeline, the stages, and the model with
     /// sliders.
     pub fn to_html(&self) -> String {
         let json = serde_json::to_string(self).expect("a report has no other keys than names");
@@ -35,8 +35,8 @@ impl Report {
 }
 
 impl Ranks {
-    /// The ranks as a page for people, in one file: the verdict, the ranks side by side, their stages, what to change, and what
-    /// each rank's report says.
+    /// Returns the merged reports as one HTML file: the verdict, the ranks side by side, their stages, the settings to change,
+    /// and the report of each rank.
     pub fn to_html(&self) -> String {
         let json = serde_json::to_string(self).expect("ranks have no other keys than names");
         let script = format!("{CHARTS}\n{RANKS_SCRIPT}");
@@ -46,7 +46,7 @@ impl Ranks {
     }
 }
 
-/// A page with all that is put into it; `causes` are those whose words it shows.
+/// Fills in a page; `causes` are those whose text it shows.
 fn page(
     page: &str,
     verdict: &str,
@@ -75,7 +75,7 @@ fn page(
     })
 }
 
-/// Puts texts in the place of `{{name}}`, once: what is put in is not looked at again.
+/// Replaces each `{{name}}` once; the inserted text is not searched again.
 fn fill(page: &str, text: impl Fn(&str) -> String) -> String {
     let mut parts = page.split("{{");
     let mut filled = String::from(parts.next().unwrap_or_default());
@@ -87,7 +87,7 @@ fn fill(page: &str, text: impl Fn(&str) -> String) -> String {
     filled
 }
 
-/// For text and for values of attributes.
+/// Escapes text and attribute values.
 fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -103,7 +103,7 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Allows this script and this style, and nothing from anywhere.
+/// Content security policy that allows only this script and this style.
 fn policy(script: &str, style: &str) -> String {
     let hash = |text: &str| format!("'sha256-{}'", base64(&Sha256::digest(text)));
     format!(
@@ -113,7 +113,7 @@ fn policy(script: &str, style: &str) -> String {
     )
 }
 
-/// RFC 4648, with padding.
+/// Base64 of RFC 4648, with padding.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
@@ -135,7 +135,7 @@ mod tests {
 
     /// The examples of RFC 4648, section 10.
     #[test]
-    fn base64_is_that_of_the_standard() {
+    fn base64_matches_rfc_4648() {
         let examples =
             [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foo", "Zm9v"), ("foob", "Zm9vYg==")];
         for (bytes, text) in examples {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_put_in_is_not_filled_again() {
+    fn inserted_text_is_not_filled_again() {
         let filled = fill("<a>{{one}}</a>{{two}}", |name| match name {
             "one" => "{{two}}".into(),
             _ => "2".into(),
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_of_the_pages_is_known() {
+    fn every_placeholder_of_the_pages_is_known() {
         let known = ["policy", "verdict", "text", "style", "report", "causes", "script"];
         for page in [PAGE, RANKS_PAGE] {
             let names = page.split("{{").skip(1).map(|part| part.split_once("}}").unwrap().0);

@@ -1,4 +1,4 @@
-//! What can be changed, and what the model says that it gains.
+//! Predicts the gain of each setting by simulation.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,38 +10,37 @@ use crate::text::bytes;
 use super::cause::{Cause, cause, named};
 use super::fit::{OVERHEAD, forecast};
 
-/// A setting to change.
+/// Setting to change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Knob {
-    /// What to write: `loader.workers = 4`.
+    /// Setting to write: `loader.workers = 4`.
     pub setting: String,
-    /// The gain in samples a second: 0.61 is 61 % more.
+    /// Relative gain in throughput: 0.61 is 61 % more.
     pub gain: f64,
-    /// Samples a second with it.
+    /// Predicted throughput in samples per second.
     pub images_per_second: f64,
-    /// What it costs, for people.
+    /// Cost of the change, as text.
     pub cost: String,
-    /// What would limit then.
+    /// Bottleneck after the change.
     pub then: Cause,
-    /// The model with it.
+    /// Model with the change.
     pub model: Model,
 }
 
-/// A gain that is worth naming.
+/// Smallest gain to report.
 pub(super) const WORTH: f64 = 0.03;
-/// What less gains nearly as much is chosen.
+/// Share of the best throughput from which a cheaper setting is preferred.
 const NEARLY_AS_MUCH: f64 = 0.98;
-/// The same of a batch size, which training sees.
+/// The same share for batch sizes, which also affect training.
 const NEARLY_AS_LARGE: f64 = 0.9;
-/// A step that is shorter is a loop that does nothing.
+/// Steps shorter than this, in seconds, are empty loops.
 const STEP: f64 = 50e-6;
 const HAND_OVER: &str = "hand_over";
-/// Bytes a second that a thread copies, or takes from memory: a low figure, so that gains are not promised too large.
+/// Bytes per second that a thread copies in memory: a low value, so that predicted gains are not too large.
 const COPIES: f64 = 4e9;
 
-/// The settings that the model says gain most, at most `most` of them, the best first. Of settings that gain nearly the same
-/// the one that costs less comes first. What gains no more than `error`, by which the model misses what was measured, is not
-/// named.
+/// Returns the settings with the largest predicted gains, best first, at most `most`. Of settings with nearly equal gains the
+/// cheaper one comes first. Gains of at most `error`, the relative error of the model, are omitted.
 pub fn knobs(model: &Model, profile: &Profile, most: usize, error: f64) -> Result<Vec<Knob>> {
     let rate = forecast(model)?.samples_per_second;
     let tried = [
@@ -72,7 +71,7 @@ struct Tried {
     model: Model,
 }
 
-/// The least number of those given that does so much of what the best of them does.
+/// Smallest setting that reaches the share `enough` of the best throughput.
 fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
     let best = rates.iter().map(|it| it.1).fold(0.0, f64::max);
     rates.iter().find(|it| it.1 >= enough * best).map(|it| it.0)
@@ -80,7 +79,7 @@ fn least(rates: &[(u32, f64)], enough: f64) -> Option<u32> {
 
 fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let now = model.workers.len() as u32;
-    // Threads that only wait for a disk may be many; those that work are worth their processors.
+    // Threads that only wait for a disk may be many; others need processors.
     let waits: f64 = sum(model, |on| on != On::Cpu) / sum(model, |_| true).max(1e-12);
     let cores = profile.setup.cores;
     let limit = if waits > 0.3 { 64.max(8 * cores) } else { 2 * cores }.max(now);
@@ -122,9 +121,8 @@ fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }))
 }
 
-/// Larger batches, where what a batch costs besides its samples matters. A step that does something is taken to grow with
-/// the batch, but for what the consumer names of it; what threads do besides their stages is taken to be of the batch, not of
-/// its samples.
+/// Larger batches, if the fixed cost per batch matters. The step time is assumed to grow with the batch, except for empty steps
+/// and the parts that the consumer has named. The time of threads between their stages is assumed to be per batch.
 fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let named = named(model, profile);
     let share = (model.per_batch + named) * forecast(model)?.batches_per_second;
@@ -146,7 +144,7 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
         model
     };
     let mut rates = Vec::new();
-    // No batch is made of more samples than an epoch has.
+    // A batch has no more samples than an epoch.
     let most = u64::from(model.batch).max(profile.data.epoch_samples);
     let steps = [1, 2, 4, 8, 16, 32, 64].map(|times| times * model.batch);
     for many in steps.into_iter().filter(|it| u64::from(*it) <= most) {
@@ -154,12 +152,12 @@ fn batch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     }
     Ok(least(&rates, NEARLY_AS_LARGE).filter(|it| *it != model.batch).map(|many| Tried {
         setting: format!("loader.batch = {many}"),
-        cost: "another batch size, which training sees".into(),
+        cost: "another batch size for training".into(),
         model: with(many),
     }))
 }
 
-/// The set's files in memory: reads become copies, from the second epoch on.
+/// Encoded files cached in memory: reads become copies from the second epoch on.
 fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * profile.data.mean_bytes;
     let fits = all > 0.0 && all < 0.7 * profile.setup.memory_available as f64;
@@ -174,7 +172,7 @@ fn cache(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// The set's images in memory, decoded: neither read nor decoded from the second epoch on.
+/// Decoded images cached in memory: no reads and no decoding from the second epoch on.
 fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let all = profile.data.samples as f64 * 3.0 * profile.data.mean_pixels;
     let setup = &profile.setup;
@@ -182,8 +180,8 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     let can = setup.cache_decoded.is_none() && !setup.prescale && !setup.decodes_on_device;
     (fits && can).then(|| {
         let mut model = with_reads(model, 1e-6);
-        // The operators take the rows from where they are. Nothing is decoded and nothing copied, but the rows are in memory,
-        // and no longer in the processor's cache as when they have just been decoded.
+        // The operators read the rows from the cache without decoding or copying. But the rows come from memory, not from the
+        // processor's cache as right after decoding.
         let rows = 3.0 * profile.data.mean_window_pixels / COPIES;
         for stage in model.stages.iter_mut().filter(|it| it.name == "decode") {
             stage.service = Service::constant(1e-6 + rows);
@@ -197,7 +195,7 @@ fn decoded(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// The set packed again with smaller images, which are faster to read and to decode.
+/// Set packed again with smaller images, which are faster to read and to decode.
 fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     let setup = &profile.setup;
     let shorter = (f64::from(setup.width.max(setup.height)) * 8.0 / 7.0 / 8.0).round() * 8.0;
@@ -221,7 +219,7 @@ fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
         Tried {
             setting: format!("feedwater pack SRC DST --shorter {shorter}"),
             cost: format!(
-                "the set written anew, {:.0} % of its bytes; other pixels",
+                "a new copy of the set with {:.0} % of its bytes; pixels differ",
                 100.0 * share
             ),
             model,
@@ -229,7 +227,7 @@ fn presize(model: &Model, profile: &Profile) -> Option<Tried> {
     })
 }
 
-/// The model with reads that only copy.
+/// Model in which reads only copy.
 fn with_reads(model: &Model, seconds: f64) -> Model {
     let mut model = model.clone();
     let mut first = true;

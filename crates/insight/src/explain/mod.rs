@@ -1,12 +1,11 @@
-//! What limits the loop, what to change, and what that will gain.
+//! Finds the bottleneck of a run, and predicts what settings would gain.
 //!
-//! * The verdict comes from one model of the pipeline ([`crate::model`]), which is made from what was measured and must do
-//!   what was measured: its quality is a line of the report.
-//! * A cause is what the model is freed of by a change: `cause` says how that is decided.
-//! * A knob's gain is what the model does with the setting against what it does without.
-//! * Nothing is promised that the model's error does not allow: a gain is named where it is larger than that error, and none
-//!   where the model does not do what was measured.
-//! * A report keeps the profile and the model, so that it can be read again, merged and simulated.
+//! * Verdicts come from a simulation ([`crate::model`]) that is fitted to the profile. The report states how much of the measured
+//!   throughput it predicts.
+//! * A cause is a constraint whose removal speeds up the simulation; the module `cause` has the rules.
+//! * The gain of a knob is the simulated speed-up of one setting.
+//! * Only gains larger than the model's error are reported, and none if that error is too large.
+//! * A report contains the profile and the model, so that it can be loaded, merged and simulated again.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -35,102 +34,102 @@ mod own;
 mod ranks;
 mod spent;
 
-/// A model that misses what was measured by more promises nothing. Of runs that it explains it misses up to 7 % (`benches/bottlenecks`);
-/// of those for which promises were wrong by factors, half as much again and more.
+/// Largest model error with which gains and causes are reported. The error is at most 7 % for runs that the model explains
+/// (`benches/bottlenecks`), and more than 50 % for those whose predicted gains were wrong by factors.
 const TRUSTED: f64 = 0.25;
-/// Knobs in a report, where nothing else is asked for.
+/// Default number of knobs in a report.
 const KNOBS: usize = 3;
 
-/// What a user can say besides what was measured.
+/// User input to a report.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
-    /// The price of an hour of the GPU, in whatever currency.
+    /// Price of a GPU hour, in any currency.
     pub price_per_hour: Option<f64>,
-    /// How many knobs are named at most. Default 3.
+    /// Largest number of knobs to report. Default 3.
     pub knobs: Option<usize>,
-    /// How reads were seen to scale.
+    /// Measured scaling of reads.
     pub scaling: Option<ReadScaling>,
-    /// How fast the loop is without a loader, and with bytes that are in memory.
+    /// Measured throughput without a loader, and with data from memory.
     pub differential: Option<Differential>,
 }
 
-/// Samples a second that a number of threads read, and do nothing else.
+/// Throughput of threads that only read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReadScaling {
-    /// Threads, and samples a second, with one thread first.
+    /// Pairs of threads and samples per second; the first has one thread.
     pub rates: Vec<(u32, f64)>,
 }
 
-/// Three runs that differ in one thing each (Mohan et al., "Analyzing and mitigating data stalls in DNN training",
-/// VLDB 2021). Images a second.
+/// Throughput of three runs that isolate the consumer, preparation and fetching, in images per second (Mohan et al., "Analyzing
+/// and mitigating data stalls in DNN training", VLDB 2021).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Differential {
-    /// The same batch over and over: the consumer alone.
+    /// The same batch again and again: the consumer alone.
     pub synthetic: f64,
-    /// Bytes from memory: the consumer and preparation.
+    /// Encoded data from memory: the consumer and preparation.
     pub cached: f64,
-    /// As it is.
+    /// Unchanged pipeline.
     pub cold: f64,
 }
 
-/// What limits a run, and what to do.
+/// Bottleneck of a run, with its evidence and the settings to change.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// One sentence.
+    /// Summary in one sentence.
     pub verdict: String,
-    /// What limits.
+    /// Bottleneck.
     pub cause: Cause,
-    /// Samples a second, measured.
+    /// Measured throughput in samples per second.
     pub images_per_second: f64,
-    /// The share of its time in which the consumer waits, measured.
+    /// Measured share of the time in which the consumer waits.
     pub consumer_waits: f64,
-    /// What the verdict rests on, line by line.
+    /// Measurements behind the verdict, one per line.
     pub evidence: Vec<String>,
-    /// Settings to change, the best first.
+    /// Settings to change, best first.
     pub knobs: Vec<Knob>,
-    /// Why no setting is named; `None` where one is.
+    /// Reason for an empty list of knobs; `None` otherwise.
     #[serde(default)]
     pub nothing: Option<String>,
-    /// What would limit after the best of them.
+    /// Bottleneck after the best change.
     pub next: Option<Cause>,
-    /// What the workers' time went into.
+    /// Breakdown of the workers' time.
     #[serde(default)]
     pub spent: Spent,
-    /// The model's images per second by the measured ones.
+    /// Predicted divided by measured throughput.
     pub model_quality: f64,
-    /// The model.
+    /// Fitted model.
     pub model: Model,
-    /// What the model does.
+    /// Prediction of the model.
     pub forecast: Forecast,
-    /// What waiting costs.
+    /// Cost of the consumer's waiting, if a price was given.
     pub cost: Option<Cost>,
-    /// How reads were seen to scale.
+    /// Measured scaling of reads.
     pub scaling: Option<ReadScaling>,
-    /// Three runs that tell consumer, preparation and fetching apart.
+    /// Three runs that isolate the consumer, preparation and fetching.
     pub differential: Option<Differential>,
-    /// What was measured.
+    /// Profile of the run.
     pub profile: Profile,
 }
 
-/// What waiting costs.
+/// Cost of the consumer's waiting.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Cost {
-    /// The price of an hour that was given.
+    /// Price of a GPU hour.
     pub price_per_hour: f64,
-    /// Seconds of an epoch of this shard.
+    /// Seconds per epoch of this shard.
     pub epoch_seconds: f64,
-    /// What the waiting in it costs.
+    /// Cost of the waiting in one epoch.
     pub waiting_per_epoch: f64,
 }
 
-/// Explains what was measured.
+/// Finds the bottleneck of a profile.
 ///
 /// # Errors
 ///
-/// [`Error`] where too little was measured: no batch.
+/// Fails with [`Error`] for a profile of less than two batches.
 pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
     if profile.batches < 2 {
         let problem = format!("{} batches were measured; at least 2 are needed", profile.batches);
@@ -176,8 +175,8 @@ pub fn explain(profile: &Profile, options: &Options) -> Result<Report> {
 }
 
 impl ReadScaling {
-    /// Measures it: 1, then as many threads as there are workers, then twice as many, call `read` with one number after
-    /// another, each for a third of these seconds. Reads that fail are not counted.
+    /// Measures with 1 thread, with `workers` threads and with twice as many, for a third of `seconds` each. The threads call
+    /// `read` with consecutive numbers. Failed reads are not counted.
     pub fn measure(workers: u32, seconds: f64, read: impl Fn(u64) -> bool + Sync) -> Self {
         let next = AtomicU64::new(0);
         let each = Duration::from_secs_f64(seconds / 3.0);
@@ -200,12 +199,12 @@ impl ReadScaling {
         Self { rates: [1, many, 2 * many].into_iter().map(rate).collect() }
     }
 
-    /// How much longer a read takes for each other one, as a part of what it takes alone.
+    /// Slowdown of a read per concurrent read, as a fraction of its time alone.
     pub fn slowdown(&self) -> f64 {
         let Some(&(_, alone)) = self.rates.first() else { return 0.0 };
         let most = self.rates.iter().map(|it| it.1).fold(alone, f64::max);
-        // Where more threads still read much more, nothing was full yet; else as many are served at a time as one alone has
-        // to be multiplied by.
+        // If the last doubling of threads still gained much, the storage is not saturated. Otherwise the number of reads that it
+        // serves at a time is its largest rate divided by that of one thread.
         if let [.., (few, before), (many, after)] = self.rates.as_slice() {
             let threads = f64::from(*many) / f64::from(*few);
             if after / before > 0.5 * (1.0 + threads) {
@@ -216,12 +215,12 @@ impl ReadScaling {
     }
 }
 
-/// By how much a model of this quality misses what was measured: twice and half are 1.
+/// Relative error of a model of this quality: both twice and half the measured throughput are 1.
 fn error(quality: f64) -> f64 {
     quality.max(1.0 / quality.max(1e-9)) - 1.0
 }
 
-/// What limits where the model cannot tell: what was measured without it, or nobody knows.
+/// Cause without a trusted model: measured contention, otherwise unknown.
 fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;
@@ -231,12 +230,12 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
         .unwrap_or(Cause::Unexplained)
 }
 
-/// Why no setting is named.
+/// Reason for an empty list of knobs.
 fn nothing(cause: Cause, quality: f64) -> String {
     match (cause, error(quality)) {
-        (Cause::Consumer, _) => "nothing in the loader: it is faster than the consumer".into(),
+        (Cause::Consumer, _) => "no change needed: the loader is faster than the consumer".into(),
         (_, error) if error > TRUSTED => format!(
-            "no gain is promised: the model of this run does {} of what was measured",
+            "no gain is predicted: the model gives {} of the measured throughput",
             percent(quality)
         ),
         (_, error) if error > knobs::WORTH => {
@@ -259,7 +258,7 @@ fn verdict(
             model.capacity().into_iter().find(|(it, _)| *it != crate::model::Limit::Consumer);
         let room = room.map_or(String::new(), |(_, most)| {
             format!(
-                "; the loader could give {:.1} times as much",
+                "; the loader could deliver {:.1} times as much",
                 most / profile.images_per_second().max(1e-9)
             )
         });
@@ -270,12 +269,12 @@ fn verdict(
         Cause::OtherPrograms => {
             let told = &profile.processors;
             let had = told.others.map_or(String::new(), |others| {
-                format!(", and {others:.2} of {} processors", told.allowed)
+                format!(" and use {others:.2} of {} processors", told.allowed)
             });
-            format!(": {lost} of the workers' time went to them{had}")
+            format!(": they take {lost} of the workers' time{had}")
         }
-        Cause::Quota => format!(": {lost} of the workers' time its processors were withheld"),
-        Cause::Hypervisor => format!(": {lost} of the workers' time went to other machines"),
+        Cause::Quota => format!(": it takes {lost} of the workers' time"),
+        Cause::Hypervisor => format!(": it takes {lost} of the workers' time"),
         _ => String::new(),
     };
     let more = match best {
@@ -288,7 +287,7 @@ fn verdict(
 fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -> Vec<String> {
     let Profile { consumer, ring, setup, seconds, .. } = profile;
     let mut lines = vec![format!(
-        "consumer: {} of {} batches were there when it asked; it waited {:.2} s and stepped {:.2} s, a step takes \
+        "consumer: {} of {} batches were ready when requested; it waited {:.2} s and worked {:.2} s; a step takes \
          {:.1} ms (p99 {:.1})",
         percent(consumer.readiness),
         profile.batches,
@@ -299,7 +298,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     )];
     if let Some(empty) = ring.occupancy.first() {
         lines.push(format!(
-            "ring: of {} slots none was ready for {} of the time",
+            "ring: none of {} slots was ready for {} of the time",
             ring.slots,
             percent(*empty)
         ));
@@ -310,11 +309,11 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     {
         let waited = 1.0 - stage.without_waiting() / stage.busy;
         let waited = match waited {
-            some if some > 0.005 => format!(", {} it waited for one", percent(some)),
+            some if some > 0.005 => format!(", {} waiting for one", percent(some)),
             _ => String::new(),
         };
         lines.push(format!(
-            "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), a processor worked {} of it{waited}",
+            "{}: {} of the workers' time, {:.3} ms (p50 {:.3}, p99 {:.3}), {} of it on a processor{waited}",
             stage.stage.name(),
             percent(stage.without_waiting() / threads),
             1e3 * stage.latency.mean,
@@ -328,7 +327,7 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     match (&options.scaling, profile.data.read_slowdown) {
         (Some(scaling), _) => lines.push(format!("reads: {scaling}")),
         (None, None) if waits_for_reads(profile) => lines.push(
-            "reads: whether more of them at a time would be as fast each could not be told; \
+            "reads: whether they slow each other down is unknown; \
              feedwater explain --probe measures it"
                 .into(),
         ),
@@ -337,11 +336,11 @@ fn evidence(profile: &Profile, spent: &Spent, options: &Options, quality: f64) -
     for span in &consumer.spans {
         lines.push(format!("{}: {} of the step", span.name, percent(span.share)));
     }
-    lines.push(format!("model: does {} of what was measured", percent(quality)));
+    lines.push(format!("model: predicts {} of the measured throughput", percent(quality)));
     lines
 }
 
-/// Who used the processors, on average.
+/// Use of the processors as a line of text.
 fn processors(profile: &Profile) -> String {
     let told = &profile.processors;
     let used = told.used.unwrap_or_else(|| {
@@ -349,11 +348,11 @@ fn processors(profile: &Profile) -> String {
         (used + profile.consumer.stepped * profile.consumer.cpu_share) / profile.seconds.max(1e-9)
     });
     let all = if told.allowed > 0 { told.allowed } else { profile.setup.cores };
-    let mut line = format!("processors: {used:.2} of {all} were used");
+    let mut line = format!("processors: {used:.2} of {all} in use");
     let others = [
-        ("other programs used", told.others),
-        ("the hypervisor took", told.stolen),
-        ("withheld for the quota were", told.throttled),
+        ("by other programs", told.others),
+        ("by the hypervisor", told.stolen),
+        ("withheld by the quota", told.throttled),
     ];
     for (who, many) in others {
         if let Some(many) = many.filter(|many| *many >= 0.005) {
@@ -366,7 +365,7 @@ fn processors(profile: &Profile) -> String {
     line
 }
 
-/// Whether reading is most of what workers do, and mostly waiting.
+/// Whether the workers spend much of their time on reads, and the reads mostly wait.
 fn waits_for_reads(profile: &Profile) -> bool {
     let busy: f64 = profile.stages.iter().map(|it| it.busy).sum();
     profile.stage(Stage::Read).is_some_and(|it| it.busy > 0.3 * busy && it.cpu_share < 0.5)

@@ -1,31 +1,31 @@
-//! What a rank's consumer does by itself, apart from its waiting for other ranks.
+//! Separates the own work of a rank's consumer from its waiting for other ranks.
 
 use crate::model::{Consumer, Model};
 use crate::profile::Profile;
 
-/// A part of the consumer's steps that has this name is waiting for other ranks, and no work of its own.
+/// Name of the part of the consumer's steps that is waiting for other ranks.
 pub const SYNC: &str = "sync";
 
-/// Steps of a rank before it is judged by them.
+/// Steps below which a rank is not judged by them.
 const MIN_STEPS_PER_RANK: f64 = 8.0;
-/// And by so many standard errors of their mean: steps that vary much differ from rank to rank by chance.
+/// Number of standard errors of the mean by which a slow rank's steps must be longer, so that chance makes none.
 const MIN_STANDARD_ERRORS: f64 = 4.0;
 
-/// The consumer's own part of a profile.
+/// Consumer of a rank without its waiting for other ranks.
 #[derive(Clone, Copy, Debug)]
 pub struct Own {
-    /// Seconds of its steps for a sample, without [`SYNC`].
+    /// Seconds of its steps per sample, without [`SYNC`].
     pub step: f64,
-    /// That, by the whole steps: 1 where no part of them is waiting for others.
+    /// Share of its steps that is not waiting for other ranks.
     share: f64,
-    /// Samples a second that it would do if it waited for no other rank: by its waits for batches and its own steps.
+    /// Samples per second without waiting for other ranks, from its waits for batches and its own steps.
     pub alone: f64,
-    /// Its steps must be longer by so many times before more than chance says so.
+    /// Ratio of step times above which the difference is not chance.
     pub chance: f64,
 }
 
 impl Own {
-    /// As in [`Profile::images_per_second`] a step that was not measured is as long as the others.
+    /// As in [`Profile::images_per_second`], unmeasured steps count as the mean.
     pub fn of(profile: &Profile) -> Self {
         let consumer = &profile.consumer;
         let images = profile.images.max(1) as f64;
@@ -42,7 +42,7 @@ impl Own {
         }
     }
 
-    /// The consumer of a rank's model, without its waiting for others.
+    /// Consumer of the rank's model, without waiting for other ranks.
     pub fn consumer(&self, model: &Model) -> Consumer {
         let mut consumer = model.consumer.clone();
         consumer.step.mean *= self.share;
@@ -50,7 +50,7 @@ impl Own {
     }
 }
 
-/// The part of its steps that takes most longer than on another rank, where that is most of what they take longer.
+/// Named part of the steps that exceeds another rank's most, if it is more than half of the difference.
 pub fn longest<'a>(slow: &'a Profile, usual: &Profile) -> Option<&'a str> {
     let each = |profile: &Profile, seconds: f64| seconds / profile.images.max(1) as f64;
     let more = slow.consumer.spans.iter().filter(|it| it.name != SYNC).map(|it| {

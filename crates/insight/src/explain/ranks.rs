@@ -1,19 +1,17 @@
-//! Reports of several ranks together: who is slow, and why.
+//! Merges the reports of several ranks and finds slow ones.
 //!
-//! * A rank is slow by its loader, or by its own steps. By its loader where that could give a tenth less, by its model without
-//!   the consumer, than the usual one's, the median.
-//! * By its own steps where its consumer could use a tenth less than the usual one, and less by more than chance, and the rank
-//!   would do a tenth less than the usual one if it waited for no other: by its waits for batches and its own steps, without
-//!   what they have named [`SYNC`](super::SYNC). Ranks of a training whose steps have the waiting for others in them, and do
-//!   not say so, do the same whoever is slow: by their steps nobody is named there.
-//! * The slowest of the slow is the one whose loader or steps, by which it is slow, allow least.
-//! * Why: the stage that takes a sample most longer than on the usual rank, or its waiting for a processor where that does; or
-//!   workers or processors, where the rank has so many fewer that it explains more; or its steps, and what it has named of them, where that is most of it.
-//! * What it costs: all ranks of a training do as many steps as the slowest. What they would do is what the models do of
-//!   the ranks as they are, with the slow ones' loaders or steps replaced by the usual one's. Where loaders are slow, loaders of
-//!   ranks that wait for them are taken with the slowest one's steps, since their own have that waiting in them. Ranks that do
-//!   a tenth more than the slowest by themselves do not wait for it, as where each was measured alone: what they do is what
-//!   they can.
+//! * A rank has a slow loader if the model without the consumer gives at least 10 % less than the median loader.
+//! * A rank has slow steps if its consumer could use at least 10 % less than the median one, by more than chance, and the rank
+//!   would do at least 10 % less than the median if it waited for no other rank. This uses its waits for batches and its steps
+//!   without parts named [`SYNC`](super::SYNC). If steps contain unnamed waits for other ranks, all ranks look equal, and none
+//!   has slow steps.
+//! * The slowest rank is the slow one whose slow loader or steps allow the least throughput.
+//! * The reason is the stage that exceeds the median rank's most, or the wait for a processor if that exceeds more; the number of
+//!   workers or processors if that explains more; or the steps, with the named part that is most of the difference.
+//! * All ranks of a training do as many steps as the slowest. The cost is the simulated difference to ranks whose slow loaders or
+//!   steps are replaced by the median ones. With slow loaders, the ranks that wait for them are simulated with the slowest rank's
+//!   steps, because their own contain that wait. Ranks that do over 10 % more than the slowest do not wait for it (each was
+//!   measured alone) and keep their throughput.
 
 use std::fmt;
 
@@ -26,99 +24,99 @@ use crate::model::Model;
 use crate::profile::{DeviceTime, Profile, Stage};
 use crate::{Error, Result};
 
-/// What several ranks of one training did.
+/// Merged reports of the ranks of one training.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ranks {
-    /// One sentence.
+    /// Summary in one sentence.
     pub verdict: String,
-    /// The rank that all wait for, where there is one.
+    /// Rank that all others wait for, if any.
     pub slowest: Option<u64>,
-    /// Ranks of the training, as the reports say: more than there are reports where some are missing.
+    /// World size by the reports; larger than their number if some are missing.
     pub world: u64,
-    /// What the slow ranks cost all; `None` where none is slow.
+    /// Cost of the slow ranks; `None` if none is slow.
     pub cost: Option<Straggling>,
-    /// What loaders could usually give, samples a second: the median.
+    /// Median throughput of the loaders, in samples per second.
     pub usual_images_per_second: f64,
-    /// What consumers could usually use, samples a second: the median.
+    /// Median throughput of the consumers, in samples per second.
     pub usual_consumer_images_per_second: f64,
-    /// Milliseconds that each stage usually takes for a sample: the median of the ranks that have it.
+    /// Median milliseconds per sample of each stage, over the ranks that have it.
     pub usual_stages: Vec<(Stage, f64)>,
-    /// The settings that the reports name: first what slow ranks ask for, then what gains most.
+    /// Settings from the reports: those for slow ranks first, then by gain.
     pub knobs: Vec<RanksKnob>,
-    /// Each rank, the slowest first.
+    /// Ranks, slowest first.
     pub ranks: Vec<RankLine>,
 }
 
-/// One rank.
+/// Summary of one rank.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RankLine {
-    /// Its number.
+    /// Rank number.
     pub rank: u64,
-    /// Whether it is slower than the others: by its loader, or by its own steps.
+    /// Whether its loader or its steps are slow.
     pub slow: bool,
-    /// Whether its own steps are.
+    /// Whether its steps are slow.
     pub slow_steps: bool,
-    /// What its loader could give: samples a second, by its model without the consumer.
+    /// Throughput of its loader, in samples per second: its model without the consumer.
     pub loader_images_per_second: f64,
-    /// What its consumer could use: samples a second, by its own steps. Less than the truth where these have waiting for
-    /// other ranks in them that is not named.
+    /// Throughput of its consumer, in samples per second, from its own steps. Too low if the steps contain unnamed waits for
+    /// other ranks.
     pub consumer_images_per_second: f64,
-    /// What it did.
+    /// Measured throughput in samples per second.
     pub images_per_second: f64,
-    /// The share of its time in which its consumer waited for batches.
+    /// Share of the time in which its consumer waited for batches.
     pub consumer_waits: f64,
-    /// What limits it.
+    /// Bottleneck.
     pub cause: Cause,
-    /// Its threads that make samples.
+    /// Number of worker threads.
     pub workers: u32,
-    /// Its processors.
+    /// Number of processors.
     pub cores: u32,
-    /// Milliseconds of each stage for a sample, without its waiting for a processor; of what a device does, by its clock.
+    /// Milliseconds per sample of each stage, without waiting for a processor; device time for stages on a device.
     pub stages: Vec<(Stage, f64)>,
-    /// Milliseconds that its workers waited for a processor for each sample; `None` where that is not known.
+    /// Milliseconds per sample that its workers waited for a processor; `None` if unknown.
     #[serde(default)]
     pub waits_for_processor: Option<f64>,
-    /// The stages among them that take clearly longer than usual.
+    /// Stages that take clearly longer than the median.
     pub deviates: Vec<Stage>,
-    /// What its report says, in a sentence.
+    /// Verdict of its report.
     pub verdict: String,
-    /// What that rests on, line by line.
+    /// Evidence of its report, one per line.
     pub evidence: Vec<String>,
 }
 
-/// What ranks that are slow cost all others.
+/// Cost of slow ranks for all ranks.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Straggling {
-    /// Samples a second that each rank does: those of the slowest.
+    /// Samples per second of each rank, limited by the slowest.
     pub images_per_second: f64,
-    /// What each would do if the slow ranks' loaders and steps were like the usual ones, by the models.
+    /// Predicted samples per second of each rank with median loaders and steps in place of slow ones.
     pub without: f64,
-    /// What an epoch of all ranks costs more for it, where the price of an hour was given.
+    /// Cost per epoch of all ranks, if a price per hour was given.
     pub lost_per_epoch: Option<f64>,
 }
 
-/// A setting that reports of ranks name.
+/// Setting that reports of ranks recommend.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RanksKnob {
-    /// What to write: `loader.workers = 4`.
+    /// Setting to write: `loader.workers = 4`.
     pub setting: String,
-    /// The ranks, each with what it gains there: 0.61 is 61 % more. Slow ranks first, then the largest gain.
+    /// Ranks with their gains: 0.61 is 61 % more. Slow ranks first, then by gain.
     pub ranks: Vec<(u64, f64)>,
-    /// What it costs the first of them, for people.
+    /// Cost of the change on the first of these ranks.
     pub cost: String,
-    /// What would limit the first of them then.
+    /// Bottleneck of the first of these ranks after the change.
     pub then: Cause,
 }
 
-/// A rank whose loader gives, or whose consumer uses, so much less than the usual one is a straggler.
+/// Share of the median throughput below which a rank is slow.
 const SLOW: f64 = 0.9;
-/// A stage that takes so many times as long as usual is named.
+/// Ratio to the median time above which a stage deviates.
 const LONGER: f64 = 1.1;
-/// It must be so much of what a sample usually takes.
+/// Excess over the median time, as a share of a sample's median time, above which a stage deviates.
 const MATTERS: f64 = 0.03;
-/// So many of the ranks that are left are simulated: those whose loaders could give least of them.
+/// Number of other ranks to simulate, those with the slowest loaders.
 const NEXT: usize = 8;
-/// Settings that are printed.
+/// Number of settings to print.
 const PRINTED: usize = 3;
 
 impl Ranks {
@@ -126,7 +124,7 @@ impl Ranks {
     ///
     /// # Errors
     ///
-    /// [`Error`] where there is none, or two are of the same rank.
+    /// Fails with [`Error`] without reports, and for two reports of the same rank.
     pub fn merge(reports: &[Report]) -> Result<Self> {
         let mut sorted: Vec<Rank> = reports.iter().map(Rank::new).collect();
         sorted.sort_by_key(|it| it.line.rank);
@@ -136,7 +134,7 @@ impl Ranks {
             return Err(Error::new("reports", problem));
         }
         let Some(usual) = Usual::of(&mut sorted) else {
-            return Err(Error::new("reports", "there is none"));
+            return Err(Error::new("reports", "no report given"));
         };
         let usual_stages = medians(&sorted);
         for rank in &mut sorted {
@@ -160,7 +158,7 @@ impl Ranks {
                 format!("{}: {why}; {}", who(first.line.rank, slow), cost.words(sorted.len(), slow))
             }
             _ => format!(
-                "{} ranks, and none is slower than the others: loaders could give about {loader:.0} images/s",
+                "{} ranks, none slower than the others: loaders could deliver about {loader:.0} images/s",
                 sorted.len(),
             ),
         };
@@ -179,7 +177,7 @@ impl Ranks {
 }
 
 impl Straggling {
-    /// What all would gain: 0.61 is 61 % more.
+    /// Gain of all ranks without the slow ones: 0.61 is 61 % more.
     pub fn gain(&self) -> f64 {
         (self.without / self.images_per_second.max(1e-9) - 1.0).max(0.0)
     }
@@ -187,9 +185,7 @@ impl Straggling {
     fn words(&self, ranks: usize, slow: usize) -> String {
         let (now, then, gain) = (self.images_per_second, self.without, self.gain());
         if gain < 0.005 {
-            return format!(
-                "it costs nothing: no rank would do more than {now:.0} images/s without"
-            );
+            return format!("it costs nothing: no rank would exceed {now:.0} images/s without");
         }
         let (them, they) = if slow == 1 { ("it", "it") } else { ("them", "they") };
         let all = if ranks == 2 { "both".into() } else { format!("all {ranks}") };
@@ -204,11 +200,11 @@ impl Straggling {
 fn who(rank: u64, slow: usize) -> String {
     match slow {
         1 => format!("rank {rank} is the slowest"),
-        _ => format!("rank {rank} is the slowest of {slow} that are slow"),
+        _ => format!("rank {rank} is the slowest of {slow} slow ranks"),
     }
 }
 
-/// A rank while it is judged.
+/// Rank with its intermediate results.
 #[derive(Clone)]
 struct Rank<'a> {
     line: RankLine,
@@ -217,7 +213,7 @@ struct Rank<'a> {
     slow_loader: bool,
 }
 
-/// The usual ranks: the medians; of two the faster one.
+/// Median ranks; of two ranks the faster one.
 struct Usual<'a> {
     loader: Rank<'a>,
     steps: Rank<'a>,
@@ -251,7 +247,7 @@ impl<'a> Rank<'a> {
         self.line.slow = self.slow_loader || self.line.slow_steps;
     }
 
-    /// Samples a second that it allows by what it is slow by; of others, by their loaders, and these come after the slow ones.
+    /// Sort key: slow ranks first, then the throughput that the slow loader or steps allow (for other ranks the loader's).
     fn allows(&self) -> (bool, f64) {
         let loader = self.line.loader_images_per_second;
         let steps = self.line.consumer_images_per_second;
@@ -263,7 +259,7 @@ impl<'a> Rank<'a> {
         (!self.line.slow, allows)
     }
 
-    /// Whether it is slow by its steps, and not as much by its loader.
+    /// Whether the steps are the main reason for being slow.
     fn steps_first(&self) -> bool {
         let RankLine { slow_steps, loader_images_per_second: loader, .. } = self.line;
         slow_steps && (!self.slow_loader || self.line.consumer_images_per_second < loader)
@@ -272,7 +268,7 @@ impl<'a> Rank<'a> {
 
 fn line(report: &Report, own: &Own) -> RankLine {
     let profile = &report.profile;
-    // A consumer that takes no time: one that holds a slot for long is not the loader's.
+    // Without the consumer's time: holding a slot for long is not the loader's doing.
     let mut model = report.model.clone();
     model.consumer.step.mean = 0.0;
     let loader = model.limit();
@@ -295,7 +291,7 @@ fn line(report: &Report, own: &Own) -> RankLine {
     }
 }
 
-/// Milliseconds for a sample: items of a stage may be batches or groups.
+/// Milliseconds per sample; items of a stage may be batches or groups.
 fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     let samples = samples(profile);
     let each = profile.stages.iter().filter(|it| it.stage != Stage::List).map(|it| {
@@ -306,7 +302,7 @@ fn stages(profile: &Profile) -> Vec<(Stage, f64)> {
     each.collect()
 }
 
-/// The median of each stage; of two ranks the faster one's.
+/// Median of each stage; of two ranks the faster one's.
 fn medians(ranks: &[Rank]) -> Vec<(Stage, f64)> {
     let all = Stage::ALL.into_iter().filter_map(|stage| {
         let times = ranks.iter().filter_map(|it| of(&it.line.stages, stage));
@@ -330,14 +326,14 @@ fn deviating(stages: &[(Stage, f64)], usual: &[(Stage, f64)]) -> Vec<Stage> {
     longer.map(|it| it.0).collect()
 }
 
-/// What is most different from the usual rank.
+/// Largest difference from the median rank.
 fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     if slow.steps_first() {
         let (here, there) = (1e3 * slow.own.step, 1e3 * usual.steps.own.step);
         let part = longest(&slow.report.profile, &usual.steps.report.profile);
         let part = part.map_or(String::new(), |name| format!(", and most of that is {name}"));
         return format!(
-            "its own steps take {here:.2} ms a sample, the usual rank's {there:.2} ms{part}"
+            "its own steps take {here:.2} ms a sample, the median rank's {there:.2} ms{part}"
         );
     }
     let (slow, usual) = (&slow.line, &usual.loader.line);
@@ -353,22 +349,22 @@ fn why(slow: &Rank, usual: &Usual, usual_stages: &[(Stage, f64)]) -> String {
     let longest = most.map_or(0.0, |it| it.1 - it.2).max(MATTERS * sum(usual_stages));
     if slow.cause.is_contention() && here - there > longest {
         return format!(
-            "its workers wait {here:.2} ms a sample for a processor, the usual rank's {there:.2} ms; {}",
+            "its workers wait {here:.2} ms a sample for a processor, the median rank's {there:.2} ms; {}",
             slow.cause.words()
         );
     }
     match most {
         _ if fewer(slow.workers, usual.workers) > longer.max(1.0) => {
             let many = counted(slow.workers, "worker");
-            format!("it has {many}, the usual rank {}", usual.workers)
+            format!("it has {many}, the median rank {}", usual.workers)
         }
         Some((stage, here, there)) => format!(
-            "its {} takes {here:.2} ms a sample, the usual rank's {there:.2} ms",
+            "its {} takes {here:.2} ms a sample, the median rank's {there:.2} ms",
             stage.name()
         ),
         None if fewer(slow.cores, usual.cores) > 1.0 => {
             let many = counted(slow.cores, "processor");
-            format!("it has {many}, the usual rank {}", usual.cores)
+            format!("it has {many}, the median rank {}", usual.cores)
         }
         None => format!("its stages take as long as elsewhere; {}", slow.cause.words()),
     }
@@ -378,7 +374,7 @@ fn counted(many: u32, of: &str) -> String {
     format!("{many} {of}{}", if many == 1 { "" } else { "s" })
 }
 
-/// What the slow ones of these ranks cost; they come first.
+/// Cost of the slow ranks, which come first in `ranks`.
 fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
     let least = |paces: &mut dyn Iterator<Item = f64>| paces.fold(f64::INFINITY, f64::min);
     let now = least(&mut ranks.iter().map(|it| it.line.images_per_second));
@@ -388,7 +384,7 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
         Ok(forecast(&Model { consumer, ..loader.model.clone() })?.samples_per_second)
     };
     let mut without = f64::INFINITY;
-    // With the usual steps.
+    // Replaces slow steps by the median steps.
     for rank in ranks.iter().filter(|it| it.line.slow_steps).take(NEXT) {
         let loader = if rank.slow_loader { usual.loader.report } else { rank.report };
         without = without.min(does(loader, usual.steps.own.consumer(&usual.steps.report.model))?);
@@ -411,16 +407,16 @@ fn straggling(ranks: &[Rank], usual: &Usual) -> Result<Straggling> {
     Ok(Straggling { images_per_second: now, without, lost_per_epoch: lost })
 }
 
-/// What these ranks would do if slow loaders, of which `slowest` is the slowest, were like the usual one; `now` is what the
-/// slowest of them does.
+/// Throughput of these ranks with the median loader in place of slow ones, of which `slowest` is the slowest. `now` is the
+/// throughput of the slowest of them.
 fn with_other_loaders(ranks: &[&Rank], slowest: &Rank, now: f64, usual: &Usual) -> Result<f64> {
     let mut without = f64::INFINITY;
-    // Where the slow ranks do more than another, that one's consumer is what all wait for.
+    // If another rank does less than the slow ones, all wait for its consumer.
     if SLOW * slowest.own.alone > now {
         without = now;
     }
-    // What a loader does with the slowest rank's steps, by what that rank did: where others did a little less, their own
-    // consumers are why.
+    // Throughput of a loader with the slowest rank's steps, at most what that rank did: ranks that did a little less are limited
+    // by their own consumers.
     let paced = |loader: &Report| -> Result<f64> {
         let consumer = slowest.own.consumer(&slowest.report.model);
         let model = Model { consumer, ..loader.model.clone() };

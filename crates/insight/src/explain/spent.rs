@@ -1,4 +1,4 @@
-//! What the workers' time went into.
+//! Breakdown of the workers' time.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,44 +6,44 @@ use crate::profile::{Profile, Stage, Waits};
 
 use super::percent;
 
-/// What the workers' time went into: shares of all of it, which add up to 1.
+/// Breakdown of the workers' time in shares that add up to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Spent {
-    /// Each stage, without its waiting for a processor where that is known.
+    /// Stages, without waiting for a processor where that is known.
     pub stages: Vec<(Stage, f64)>,
-    /// Waiting for a processor, and for whom; `None` where that is not known: then it is within all others.
+    /// Waiting for a processor, by cause. If `None`, it is unknown and included in the other shares.
     pub processor: Option<ProcessorShares>,
-    /// Waiting for something to do.
+    /// Waiting for input.
     pub input: f64,
-    /// Waiting for room.
+    /// Waiting for room for the output.
     pub room: f64,
-    /// Before they began: the loader was still being built.
+    /// Before the thread started, while the loader was being built.
     #[serde(default)]
     pub starting: f64,
-    /// After they were over: nothing was left to do.
+    /// After the thread had finished all its work.
     #[serde(default)]
     pub finished: f64,
-    /// What is in none of these: work between the stages, and waits that had not ended.
+    /// The rest: work between the stages, and unfinished waits.
     pub between: f64,
 }
 
-/// Shares of the workers' time.
+/// Waiting for a processor, as shares of the workers' time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProcessorShares {
-    /// Waiting for a processor.
+    /// Total.
     pub all: f64,
-    /// That other programs had.
+    /// Other programs used it.
     pub others: f64,
-    /// That other threads of this process had.
+    /// Other threads of this process used it.
     pub own: f64,
-    /// That was withheld since the container's quota was used up.
+    /// The container's quota was exhausted.
     pub quota: f64,
-    /// That the hypervisor had.
+    /// The hypervisor used it.
     pub stolen: f64,
 }
 
 impl Spent {
-    /// Of what was measured.
+    /// Computes the breakdown of a profile.
     pub fn of(profile: &Profile) -> Self {
         let all = (f64::from(profile.setup.workers) * profile.seconds).max(1e-9);
         let processor =
@@ -58,7 +58,7 @@ impl Spent {
             stages.map(|it| (it.stage, it.without_waiting() / all)).collect();
         let mut left = 1.0 - stages.iter().map(|it| it.1).sum::<f64>();
         left = (left - processor.map_or(0.0, |it| it.all)).max(0.0);
-        // Who wakes up from a wait may have waited for a processor at its end: that is counted above.
+        // A wait may end with a wait for a processor, which is already counted above.
         let mut take = |wait: fn(&crate::profile::ThreadProfile) -> f64| {
             let share = (profile.workers().map(wait).sum::<f64>() / all).min(left);
             left -= share;
@@ -69,16 +69,16 @@ impl Spent {
         Self { stages, processor, input, room, starting, finished, between: left }
     }
 
-    /// What is not of a single stage, line by line.
+    /// Lines of text for everything except the stages.
     pub(super) fn lines(&self) -> Vec<String> {
         let mut lines = Vec::new();
         match &self.processor {
             Some(it) if it.all >= 0.005 => {
                 let parts = [
-                    ("other programs on this machine had it", it.others),
-                    ("the container's CPU quota was used up", it.quota),
-                    ("the hypervisor had it", it.stolen),
-                    ("other threads of this process had it", it.own),
+                    ("used by other programs", it.others),
+                    ("withheld by the container's CPU quota", it.quota),
+                    ("used by the hypervisor", it.stolen),
+                    ("used by other threads of this process", it.own),
                 ];
                 let parts = parts.into_iter().filter(|it| it.1 >= 0.0005);
                 let parts: Vec<String> =
@@ -91,12 +91,12 @@ impl Spent {
             }
             Some(_) => {}
             None => lines.push(
-                "waiting for a processor: not known: this system does not tell how long threads wait for one".into(),
+                "waiting for a processor: not known, because this system does not report it".into(),
             ),
         }
         let rest = [
             ("waiting for room", self.room),
-            ("waiting for something to do", self.input),
+            ("waiting for input", self.input),
             ("before they began", self.starting),
             ("after the last sample", self.finished),
             ("between the stages", self.between),

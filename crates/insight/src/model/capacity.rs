@@ -1,4 +1,4 @@
-//! What each part of a pipeline could do at most, if nothing else held it up.
+//! Upper bounds on the throughput of each part of a pipeline.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Model, On};
 
-/// A part that may limit a pipeline.
+/// Part of the pipeline that may limit the throughput.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Limit {
@@ -14,18 +14,18 @@ pub enum Limit {
     Workers,
     /// Processors.
     Cores,
-    /// The resource of this index.
+    /// Resource with this index.
     Resource(usize),
     /// Pages of the device.
     Pages,
     /// Slots of the ring.
     Slots,
-    /// The consumer: there is nothing to be gained before it.
+    /// The consumer: the loader is fast enough.
     Consumer,
 }
 
 impl Limit {
-    /// Its name in reports; a resource has its own.
+    /// Name in reports; resources have their own.
     pub fn name(self, model: &Model) -> &str {
         match self {
             Limit::Workers => "workers",
@@ -52,21 +52,21 @@ impl fmt::Display for Limit {
 }
 
 impl Model {
-    /// Samples per second that each part alone allows, the smallest first; parts without a bound are left out. These
-    /// are fluid bounds: counts divided by mean times. The smallest is what the pipeline tends to with a deep ring,
-    /// and what it stays below where times vary. Of a model that [`check`](Self::check) takes.
+    /// Throughput bound of each part in samples per second, smallest first. Parts without a bound are omitted. These are fluid
+    /// bounds, counts divided by mean times. With a deep ring the throughput tends to the smallest bound; with varying times it
+    /// stays below. The model must pass [`check`](Self::check).
     ///
     /// * workers: the sum over workers of 1 / (time that a sample holds the worker)
-    /// * cores: cores, less what others take of them, / (time on a core per sample, the consumer's part among it)
+    /// * cores: (cores minus those that others take) / (time on a core per sample, including the consumer's)
     /// * a resource: servers / (time on it per sample)
     /// * pages: pages / (time from the first stage to the end of the last)
-    /// * slots: samples in all slots / (time that a batch holds its slot). That is: until its last place is taken,
-    ///   at the pace of the smallest of the bounds above, then one sample's way, and the step.
-    /// * consumer: samples of a batch / step
+    /// * slots: samples in all slots / (time that a batch holds its slot). This time is the assignment of its samples at the rate
+    ///   of the smallest bound above, plus the latency of one sample, plus the step.
+    /// * consumer: samples per batch / step
     pub fn capacity(&self) -> Vec<(Limit, f64)> {
         let sum = |takes: &dyn Fn(On, bool) -> bool| -> f64 {
             let stages = self.stages.iter().filter(|stage| takes(stage.on, stage.detached));
-            // From 0: the sum of nothing would be -0, and what is divided by it negative.
+            // Starts from 0: the sum of an empty iterator is -0, and a quotient by it would be negative.
             stages.fold(0.0, |sum, stage| sum + stage.service.mean)
         };
         let slower = self.contention.map_or(1.0, |it| 1.0 / it.speed);
@@ -85,7 +85,7 @@ impl Model {
             workers += rate;
             slow += rate * slowness;
         }
-        // The mean slowness of the samples: a straggler makes fewer of them.
+        // Mean slowness per sample: a straggler makes fewer samples.
         let slow = if workers.is_finite() { slow / workers } else { 1.0 };
         let way = own * slow + other + tail;
         let consumer = &self.consumer;
@@ -114,7 +114,7 @@ impl Model {
         found
     }
 
-    /// The smallest of the bounds of [`capacity`](Self::capacity).
+    /// Smallest bound of [`capacity`](Self::capacity).
     pub fn limit(&self) -> Option<(Limit, f64)> {
         self.capacity().into_iter().next()
     }

@@ -1,23 +1,23 @@
-//! What cannot be simulated, and why.
+//! Rejects models that cannot be simulated.
 
 use crate::{Error, Result};
 
 use super::{Contention, Model, On, Service};
 
-/// Counts beyond this are mistakes.
+/// Counts above this are mistakes.
 const MAX_COUNT: u32 = 1_000_000;
-/// Times and factors beyond this are mistakes: thirty years.
+/// Times and factors above this are mistakes: thirty years in seconds.
 const MAX_TIME: f64 = 1e9;
-/// Values in one table.
+/// Largest number of values in one table.
 const MAX_QUANTILES: usize = 4096;
 const MAX_STAGES: usize = 1000;
 
 impl Model {
-    /// Whether the model can be simulated.
+    /// Checks that the model can be simulated.
     ///
     /// # Errors
     ///
-    /// The field, as in JSON, and what is wrong with its value.
+    /// Returns the JSON path of the invalid field and what is wrong with its value.
     pub fn check(&self) -> Result<()> {
         count("model.batch", self.batch)?;
         count("model.slots", self.slots)?;
@@ -35,12 +35,14 @@ impl Model {
             let key = || format!("model.workers[{at}]");
             time(key, slowness)?;
             if slowness == 0.0 {
-                return Err(Error::new(key(), "must be greater than 0; 1 is as measured"));
+                return Err(Error::new(key(), "must be greater than 0; 1 means as measured"));
             }
         }
         if !self.starts.is_empty() && self.starts.len() != self.workers.len() {
             let (starts, workers) = (self.starts.len(), self.workers.len());
-            let problem = format!("has {starts} entries for {workers} workers: one each, or none");
+            let problem = format!(
+                "has {starts} entries for {workers} workers: give one entry per worker, or none"
+            );
             return Err(Error::new("model.starts", problem));
         }
         for (at, &start) in self.starts.iter().enumerate() {
@@ -59,7 +61,7 @@ impl Model {
         }
         let stages: f64 = self.stages.iter().map(|stage| stage.service.mean).sum();
         if stages + self.per_batch + self.consumer.step.mean <= 0.0 {
-            let problem = "no stage and no step takes any time: give one a mean";
+            let problem = "no stage and no step takes any time: set the mean of one of them";
             return Err(Error::new("model", problem));
         }
         Ok(())
@@ -82,12 +84,12 @@ impl Model {
                 return Err(Error::new(format!("{key}.on"), problem));
             }
             if at == 0 && stage.detached {
-                let problem = "a worker must do something: the first stage cannot be detached";
+                let problem =
+                    "the first stage cannot be detached: a worker must do at least one stage";
                 return Err(Error::new(format!("{key}.detached"), problem));
             }
             if at > 0 && !stage.detached && self.stages[at - 1].detached {
-                let problem =
-                    "must be true, as the stage before is: no worker comes back to a sample";
+                let problem = "must be true, because the stage before is detached";
                 return Err(Error::new(format!("{key}.detached"), problem));
             }
         }

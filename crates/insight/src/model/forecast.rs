@@ -1,90 +1,90 @@
-//! What is asked of a simulation, and what it answers.
+//! Options and results of a simulation.
 
 use serde::{Deserialize, Serialize};
 
-/// How long to simulate, and what of it to keep.
+/// Length of a simulation, and how many events to record.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Options {
-    /// Ends when so many steps are over after the warm-up. At least one of this and `seconds` is needed; with
-    /// both, what comes first ends it.
+    /// Number of steps to simulate after the warm-up. At least one of this and `seconds` is required. With both, the earlier
+    /// limit ends the simulation.
     pub batches: Option<u32>,
-    /// Ends so long after the warm-up.
+    /// Seconds to simulate after the warm-up.
     pub seconds: Option<f64>,
-    /// Steps before anything is counted; with 0 counting begins at time 0, with an empty ring.
+    /// Steps before measuring begins. With 0, measuring begins at time 0 with an empty ring.
     pub warm_up: u32,
-    /// Chooses the times that vary.
+    /// Seed of the random service times.
     pub seed: u32,
-    /// Keeps so many events at most, the first ones.
+    /// Largest number of events to record. Later events are dropped.
     pub events: u32,
 }
 
 impl Default for Options {
-    /// 200 batches after 20.
+    /// Default: 200 batches after a warm-up of 20.
     fn default() -> Self {
         Self { batches: Some(200), seconds: None, warm_up: 20, seed: 0, events: 0 }
     }
 }
 
 impl Options {
-    /// So many batches after a warm-up.
+    /// Simulates this number of batches after a warm-up.
     pub fn batches(batches: u32, warm_up: u32) -> Self {
         Self { batches: Some(batches), warm_up, ..Self::default() }
     }
 
-    /// So many seconds from the very beginning.
+    /// Simulates this number of seconds, without a warm-up.
     pub fn seconds(seconds: f64) -> Self {
         Self { batches: None, seconds: Some(seconds), warm_up: 0, ..Self::default() }
     }
 
-    /// The same with another seed.
+    /// Returns these options with another seed.
     pub fn seed(self, seed: u32) -> Self {
         Self { seed, ..self }
     }
 }
 
-/// What a simulation saw after its warm-up. Shares are of time and from 0 to 1.
+/// Result of a simulation, without its warm-up. Shares are fractions of the time, 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Forecast {
-    /// Time that was observed.
+    /// Simulated seconds after the warm-up.
     pub seconds: f64,
-    /// Steps that ended in it.
+    /// Steps that ended in this time.
     pub batches: u32,
     /// Steps per second.
     pub batches_per_second: f64,
-    /// Samples of these steps per second.
+    /// Samples per second.
     pub samples_per_second: f64,
-    /// Share of the time in which the consumer waited for a batch.
+    /// Share of the time in which the consumer waits for a batch.
     pub consumer_waits: f64,
-    /// Share of the consumer's arrivals that found a batch ready; 1 where there was none.
+    /// Share of the consumer's requests that found a batch ready; 1 without requests.
     pub readiness: f64,
     /// Share of the time with 0, 1, 2, ... `slots` batches ready.
     pub ring: Vec<f64>,
-    /// One entry a stage.
+    /// Use of each stage.
     pub stages: Vec<StageUse>,
-    /// Share of each resource's servers that were busy.
+    /// Share of each resource's servers that are busy.
     pub resources: Vec<f64>,
-    /// Share of the cores that were busy, with stages or with the consumer.
+    /// Share of the cores that are busy, with stages or with the consumer.
     pub cores: f64,
-    /// One entry a worker.
+    /// Use of each worker's time.
     pub workers: Vec<Shares>,
-    /// Mean seconds from the taking of a place to the end of its last stage.
+    /// Mean seconds from assigning a sample to a worker to the end of its last stage.
     pub latency: f64,
-    /// What happened from time 0 on, where events were asked for.
+    /// Events from time 0 on, up to [`Options::events`].
     #[serde(default)]
     pub events: Vec<Event>,
 }
 
-/// Samples in a stage at a time, on average.
+/// Mean number of samples in a stage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StageUse {
-    /// Those that it works on.
+    /// Samples that are being served.
     pub serving: f64,
-    /// Those that wait for a core or a server.
+    /// Samples that wait for a core or a server.
     pub queued: f64,
 }
 
-/// What a worker's time went into: shares that add up to 1.
+/// Shares of a worker's time, which add up to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Shares {
     /// Working, or waiting for a disk or a network.
@@ -93,24 +93,24 @@ pub struct Shares {
     pub queued: f64,
     /// Waiting for a page.
     pub page: f64,
-    /// Waiting for a free slot: the ring is full, which is how it should be. Also the time before its start.
+    /// Waiting for a free slot, because the ring is full (the desired state) or because the worker has not started.
     pub slot: f64,
 }
 
-/// Something that happened.
+/// Event of the simulation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Seconds from the beginning.
+    /// Seconds since the start.
     pub time: f64,
-    /// To whom.
+    /// Part of the pipeline that it concerns.
     pub who: Who,
-    /// What.
+    /// Kind of event.
     pub what: What,
-    /// With which batch, counted from 0; for who waits, the batch that is waited for.
+    /// Batch, counted from 0; for a wait, the batch that is waited for.
     pub batch: u32,
 }
 
-/// Who does something.
+/// Part of the pipeline that an event concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Who {
@@ -122,13 +122,13 @@ pub enum Who {
     Consumer,
 }
 
-/// What is done.
+/// Kind of event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum What {
-    /// A worker begins with a sample, the consumer with a step.
+    /// A worker begins a sample, or the consumer a step.
     Begins,
-    /// A worker lets go of a sample, the consumer has done a step.
+    /// A worker releases a sample, or the consumer ends a step.
     Ends,
     /// A worker waits for a page or a slot, the consumer for a batch.
     Waits,
@@ -137,7 +137,7 @@ pub enum What {
 }
 
 impl Forecast {
-    /// What all workers' time went into, on average.
+    /// Mean shares of all workers' time.
     pub fn worker_shares(&self) -> Shares {
         let count = self.workers.len().max(1) as f64;
         let mean = |part: fn(&Shares) -> f64| self.workers.iter().map(part).sum::<f64>() / count;
@@ -149,7 +149,7 @@ impl Forecast {
         }
     }
 
-    /// Batches that are ready at a time, on average.
+    /// Mean number of ready batches.
     pub fn mean_ready(&self) -> f64 {
         self.ring.iter().enumerate().map(|(ready, share)| ready as f64 * share).sum()
     }

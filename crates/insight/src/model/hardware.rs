@@ -1,4 +1,4 @@
-//! A measured pipeline on other hardware, on paper.
+//! Predicts a measured pipeline on other hardware.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,18 +6,18 @@ use crate::{Error, Result};
 
 use super::{Contention, Model, On, Resource, Service, Stage};
 
-/// What is different; what is not given stays as it was measured. A model is the loader of one GPU, and so is what
-/// [`apply`](Self::apply) makes; all GPUs together do [`gpus`](Self::gpus) times as much.
+/// Changes to the hardware and settings; unset fields stay as measured. A model describes the loader of one GPU, and so does the
+/// result of [`apply`](Self::apply). All GPUs together have [`gpus`](Self::gpus) times its throughput.
 ///
-/// * What other programs took of the cores they take here too, but where other cores are given: those are the loaders' alone.
-/// * A host's cores are divided among its GPUs' loaders. Where that leaves no whole number, the next greater number of
-///   cores, each slower in proportion; so a loader never gets more processor time than there is.
-/// * Resources are each GPU's own, measured ones too; what is shared is a core, the disk or the link.
-/// * `disk` is shared by the GPUs of a host and `link` by all GPUs. Each becomes a resource with one server that
-///   every sample holds for its bytes divided by this GPU's part of the rate, before everything else.
-/// * A batch of another size takes the step a time that is in proportion to it, unless `step` is given as well.
-/// * Workers that are added are as fast as measured ones; the last ones are taken away.
-/// * Not in it: that GPUs wait for each other at the end of a step, and for the slowest.
+/// * Other programs take the same cores as in the measured run. With `cores` set, all cores belong to the loaders.
+/// * The cores of a host are divided among the loaders of its GPUs. A fraction is rounded up, and each core is made slower in
+///   proportion, so a loader never gets more processor time than there is.
+/// * Each GPU has its own copy of every resource. Only cores, `disk` and `link` are shared.
+/// * `disk` is shared by the GPUs of a host, and `link` by all GPUs. Each becomes a resource with one server. Before all other
+///   stages, every sample holds it for its bytes divided by this GPU's share of the rate.
+/// * With another batch size, the step time scales in proportion unless `step` is set as well.
+/// * Added workers are as fast as the measured ones. Removed workers are the last ones.
+/// * Not modelled: GPUs that wait for each other at the end of a step, and for the slowest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Hardware {
@@ -25,17 +25,17 @@ pub struct Hardware {
     pub workers: Option<u32>,
     /// Processors of a host.
     pub cores: Option<u32>,
-    /// Batches ahead: slots - 1.
+    /// Batches prefetched: slots - 1.
     pub prefetch: Option<u32>,
     /// Samples per batch.
     pub batch: Option<u32>,
-    /// Seconds of a step.
+    /// Seconds per step.
     pub step: Option<f64>,
-    /// Servers of resources, for each GPU, by name.
+    /// Servers of each named resource, per GPU.
     pub resources: Vec<(String, u32)>,
-    /// Stages whose times are multiplied by a factor, by name.
+    /// Factors for the service times of named stages.
     pub stages: Vec<(String, f64)>,
-    /// GPUs in each host.
+    /// GPUs per host.
     pub gpus_per_host: u32,
     /// Hosts.
     pub hosts: u32,
@@ -43,12 +43,12 @@ pub struct Hardware {
     pub disk: Option<f64>,
     /// Bytes per second of the link or storage that all hosts share.
     pub link: Option<f64>,
-    /// Mean bytes of an encoded sample; needed by `disk` and `link`.
+    /// Mean bytes of an encoded sample, required by `disk` and `link`.
     pub sample_bytes: Option<f64>,
 }
 
 impl Default for Hardware {
-    /// One GPU, nothing different.
+    /// One GPU, with everything else as measured.
     fn default() -> Self {
         Self {
             workers: None,
@@ -68,17 +68,17 @@ impl Default for Hardware {
 }
 
 impl Hardware {
-    /// All GPUs.
+    /// Number of GPUs on all hosts.
     pub fn gpus(&self) -> f64 {
         f64::from(self.gpus_per_host) * f64::from(self.hosts)
     }
 
-    /// The loader of one GPU on this hardware.
+    /// Returns the model of one GPU's loader on this hardware.
     ///
     /// # Errors
     ///
-    /// A resource or stage that the model does not have, a rate without the bytes of a sample, and what
-    /// [`Model::check`] finds in the result.
+    /// Fails for a resource or stage that the model does not have, for a rate without `sample_bytes`, and for what
+    /// [`Model::check`] rejects in the result.
     pub fn apply(&self, measured: &Model) -> Result<Model> {
         measured.check()?;
         for (key, count) in [("hosts", self.hosts), ("gpus_per_host", self.gpus_per_host)] {
@@ -142,7 +142,7 @@ impl Hardware {
         let slower = f64::from(model.cores) * f64::from(self.gpus_per_host) / f64::from(host);
         let cores = f64::from(model.cores);
         model.contention = model.contention.filter(|_| self.cores.is_none()).map(|it| {
-            // In cores that are slower in proportion.
+            // Counted in cores that are slower in proportion.
             let part = it.available * slower / f64::from(self.gpus_per_host);
             Contention { available: part.min(cores), ..it }
         });
@@ -159,7 +159,7 @@ impl Hardware {
         consumer.host_share = host_part / whole;
     }
 
-    /// A rate that `shared_by` GPUs share, as the first thing that a sample needs.
+    /// Adds a rate that `shared_by` GPUs share as the first stage of every sample.
     fn add_transfer(
         &self,
         model: &mut Model,
@@ -170,8 +170,7 @@ impl Hardware {
         let Some(rate) = rate else { return Ok(()) };
         positive(&format!("the rate of the {name}"), rate)?;
         let Some(bytes) = self.sample_bytes else {
-            let problem =
-                format!("the rate of the {name} says nothing without the bytes of a sample");
+            let problem = format!("the rate of the {name} needs the bytes of a sample");
             return Err(Error::new("sample_bytes", problem));
         };
         positive("sample_bytes", bytes)?;

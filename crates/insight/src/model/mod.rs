@@ -1,27 +1,27 @@
-//! One model of the pipeline: what explains a run, what foresees the gain of a change, and what tunes by itself.
+//! Discrete-event simulation of the pipeline, used to explain runs, to predict changes and to tune settings.
 //!
-//! It is a simulation of discrete events, sample by sample, rather than a rule of thumb. Behaviour, each sentence
-//! with a test in `tests/model.rs` and `tests/model_twin.rs`:
-//! * Workers take places in the order of the epoch. The first place of a batch waits for a free slot, and with it
-//!   every worker that comes later. That is the loader's own rule (`loader/feed.rs`).
-//! * Where there are pages a worker takes a page first and a place second, as on a device. The page is held until
-//!   the last stage of the sample is over, those included that the worker does not wait for.
-//! * A sample goes through the stages in order. A stage on the CPU needs a core, a stage on a resource one of its
-//!   servers; who finds all of them busy queues, first come, first served. A stage that waits needs nothing.
-//! * Beside other programs work on a core takes longer: as much as one thread alone was seen to be held up, or more where so
-//!   many run that there is less than a core for each ([`Contention`]).
-//! * When the first detached stage begins, the worker goes on to the next place.
-//! * Places finish in any order. A batch costs `per_batch` more once all its places are finished, and is ready when
-//!   all batches before it are.
-//! * The consumer takes batches in order, works for a step, and gives the slot back at the end of the step; or, where
-//!   it does not hold the slot, as soon as it has taken it.
-//! * A straggler's own work, which is what it does on a core or waits for, takes longer by its slowness.
-//! * The same model and seed give the same forecast, on every machine and in JavaScript (`model.js`), bit for bit:
-//!   random numbers come from 32-bit integers, and times are only added, multiplied and compared.
-//! * How long a stage takes for a sample depends on the seed, the sample and the stage alone. So two forecasts that
-//!   are compared differ by the change and not by luck.
+//! It simulates sample by sample. Each rule below has a test in `tests/model.rs` or `tests/model_twin.rs`:
+//! * Workers take samples in epoch order. The first sample of a batch waits for a free slot, and so does every later worker. The
+//!   loader has the same rule (`loader/feed.rs`).
+//! * With pages, a worker takes a page before its sample, as on a device. The page is held until the last stage of the sample
+//!   ends, including detached stages.
+//! * A sample passes the stages in order. A stage on the CPU occupies a core, and a stage on a resource one of its servers. When
+//!   all are busy, samples queue first come, first served. A `wait` stage occupies nothing.
+//! * Other programs slow down work on a core: by the factor measured for one thread alone, or more when fewer cores are left than
+//!   threads run ([`Contention`]).
+//! * When the first detached stage begins, the worker goes on to its next sample.
+//! * Samples finish in any order. Once all samples of a batch are finished, the batch takes another `per_batch` seconds. It is
+//!   ready when all batches before it are.
+//! * The consumer takes batches in order and works for one step. It frees the slot at the end of the step, or at its start if it
+//!   does not hold slots.
+//! * The slowness of a straggler multiplies its time on a core and in `wait` stages.
+//! * The same model and seed give the same forecast, bit for bit, on every machine and in JavaScript (`model.js`): random numbers
+//!   come from 32-bit integers, and times are only added, multiplied and compared.
+//! * The time of a stage depends only on the seed, the sample and the stage. Two compared forecasts therefore differ by the
+//!   change and not by chance.
 //!
-//! What it leaves out: stages of one sample draw their times independently of each other, epochs do not end, the
+//! Not modelled: correlation between the stage times of one sample, ends of epochs, groups of the JPEG engines, and processors
+//! that slow each other down through caches and memory.
 //! engines' groups are not formed, and processors do not slow each other down through caches and memory.
 
 use std::ops::Add;
@@ -40,8 +40,8 @@ pub use forecast::{Event, Forecast, Options, Shares, StageUse, What, Who};
 pub use hardware::Hardware;
 pub use service::Service;
 
-/// The same simulation for pages: `simulate(model, options)` and `capacity(model)`, plain JavaScript without imports,
-/// to be put into a `script` element. Models and options are the JSON of [`Model`] and [`Options`].
+/// The same simulation for web pages: `simulate(model, options)` and `capacity(model)` in plain JavaScript without imports, to
+/// embed in a `script` element. Models and options are the JSON of [`Model`] and [`Options`].
 pub const JAVASCRIPT: &str = include_str!("model.js");
 
 /// Slots of a ring with so many batches ahead of the consumer: one more, for the batch that the consumer has.
@@ -57,65 +57,65 @@ pub struct Model {
     pub batch: u32,
     /// Batches the ring can hold: the ready ones, the ones that are being filled and the consumer's. See [`slots`].
     pub slots: u32,
-    /// One entry a worker: its slowness. 1 is as measured; a straggler of 4 takes four times as long.
+    /// Slowness of each worker: 1 is as measured, and a straggler of 4 takes four times as long.
     pub workers: Vec<f64>,
-    /// When each worker begins; empty: all at 0.
+    /// Start time of each worker in seconds; empty if all start at 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub starts: Vec<f64>,
     /// Processors for the stages on the CPU.
     pub cores: u32,
-    /// What others take of them; without it: nothing.
+    /// Share of the cores that others take; `None` for nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
-    /// What a stage may need besides a core.
+    /// Resources that stages may need instead of a core.
     #[serde(default)]
     pub resources: Vec<Resource>,
-    /// What happens to every sample, in order; the detached ones come last.
+    /// Stages of every sample, in order; detached ones come last.
     pub stages: Vec<Stage>,
-    /// Samples that may be under way at once, from a worker's taking one up to the end of its detached stages:
-    /// the pages of a device. Without it only the slots bound them.
+    /// Largest number of samples in flight, from a worker's start to the end of the detached stages: the pages of a device. With
+    /// `None` only the slots limit it.
     #[serde(default)]
     pub pages: Option<u32>,
-    /// What a batch costs once its places are finished: publishing it, launching its kernel. The worker that finished
-    /// last does it, and occupies no core; where stages are detached nobody does, but the page is held.
+    /// Seconds to publish a finished batch and launch its kernel. The worker that finished last spends them, without a core. With
+    /// detached stages no worker is occupied, but the page is held.
     #[serde(default)]
     pub per_batch: f64,
-    /// Who uses the batches.
+    /// Consumer of the batches.
     pub consumer: Consumer,
 }
 
-/// What other programs, a quota and the hypervisor leave of the processors.
+/// Processor time that other programs, a quota and the hypervisor leave to this process.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Contention {
-    /// How fast a thread of ours is on a core where as few as may be run: above 0, up to 1. Who has a core takes turns on it with
-    /// others.
+    /// Relative speed of a thread on a core that it shares with other programs, above 0 and at most 1, when there are no more
+    /// threads than cores.
     pub speed: f64,
-    /// Cores' worth that all of our threads together have: above 0, up to the number of cores.
+    /// Cores that all threads of this process have together, above 0 and at most the number of cores.
     pub available: f64,
 }
 
-/// Something that stages need and that there is only so much of: channels of a disk, JPEG engines, a link.
+/// Limited resource of stages: channels of a disk, JPEG engines, or a link.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Resource {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// Samples that it serves at once.
+    /// Samples served at the same time.
     pub servers: u32,
 }
 
-/// A step on the way of every sample.
+/// Stage that every sample passes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stage {
-    /// Its name in reports.
+    /// Name in reports.
     pub name: String,
-    /// What it occupies.
+    /// What the stage occupies.
     pub on: On,
-    /// How long it takes, without waiting for what it occupies.
+    /// Service time, without waiting for what the stage occupies.
     pub service: Service,
-    /// The worker does not wait for it.
+    /// Whether the worker goes on without waiting for this stage.
     #[serde(default)]
     pub detached: bool,
 }
@@ -126,23 +126,23 @@ pub struct Stage {
 pub enum On {
     /// A core.
     Cpu,
-    /// Nothing: the latency of a disk or a network.
+    /// Nothing: latency of a disk or a network.
     Wait,
-    /// A server of the resource of this index.
+    /// A server of the resource with this index.
     Resource(usize),
 }
 
-/// The training loop, or whatever else takes batches.
+/// Training loop or other consumer of the batches.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Consumer {
-    /// From getting a batch to asking for the next.
+    /// Time from getting a batch to asking for the next.
     pub step: Service,
-    /// The slot is given back at the end of the step, not at its beginning.
+    /// Whether the slot is freed at the end of the step, rather than at its beginning.
     #[serde(default = "yes")]
     pub holds: bool,
-    /// The part of a step that occupies a core, 0 to 1; it comes first. Waiting for a core makes the step longer and
-    /// is not waiting for data.
+    /// Part of a step that occupies a core, 0 to 1. It comes first. Waiting for a core makes the step longer and does not count
+    /// as waiting for data.
     #[serde(default)]
     pub host_share: f64,
 }
@@ -152,14 +152,14 @@ fn yes() -> bool {
 }
 
 impl Contention {
-    /// How many times as long work on a core takes while so many cores are ours.
+    /// Slowdown of work on a core while `running` cores are occupied by this process.
     pub(crate) fn slowdown(&self, running: u32) -> f64 {
         (1.0 / self.speed).max(f64::from(running) / self.available)
     }
 }
 
 impl Model {
-    /// Batches that may be ahead of the consumer's: `slots` - 1.
+    /// Batches that may be prefetched before the consumer asks: `slots` - 1.
     pub fn prefetch(&self) -> u32 {
         self.slots.saturating_sub(1)
     }

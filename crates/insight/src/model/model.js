@@ -1,6 +1,6 @@
-// The simulation of run.rs and the bounds of capacity.rs for pages: the same numbers, bit for bit. What they mean is
-// said there. No imports and no other globals than these two functions; models and options are the JSON of Rust's
-// `Model` and `Options`.
+// JavaScript twin of the simulation in run.rs and the bounds in capacity.rs, for web pages: the results are equal bit for bit.
+// See these files for the meaning. It has no imports and defines only these two functions. Models and options are the JSON of
+// Rust's `Model` and `Options`.
 
 function simulate(model, options) {
   'use strict';
@@ -14,7 +14,7 @@ function simulate(model, options) {
   const wanted = options.batches ?? null, limit = options.seconds ?? null;
   const warm_up = options.warm_up ?? 0, keep = options.events ?? 0, seed = (options.seed ?? 0) >>> 0;
   if ((wanted === null && limit === null) || (wanted !== null && !(wanted > 0)) || (limit !== null && !(limit > 0))) {
-    throw new Error('options: batches or seconds, greater than 0, must end the run');
+    throw new Error('options: set batches or seconds to more than 0');
   }
 
   const mix = (value) => {
@@ -29,7 +29,7 @@ function simulate(model, options) {
     return service.mean * quantiles[Math.floor(bits * quantiles.length / 4294967296)];
   };
 
-  // First in, first out, without moving what is behind.
+  // Queue without moving the items behind the head.
   const fifo = () => {
     let items = [], head = 0;
     return {
@@ -61,7 +61,7 @@ function simulate(model, options) {
   const waits = level(), ring = new Array(model.slots + 1).fill(0);
   const serving = stages.map(level), queued = stages.map(level);
 
-  // A binary heap; of two at one time the one that was planned first comes first.
+  // Binary heap of events. Events at the same time happen in the order in which they were planned.
   const before = (a, b) => a.time < b.time || (a.time === b.time && a.order < b.order);
   const plan = (delay, kind, id) => {
     const item = { time: now + delay, order: order++, kind, id };
@@ -306,7 +306,7 @@ function simulate(model, options) {
     else if (kind === HOST) { vacate(0); plan(rest, STEP, 0); }
     else if (end_step()) break;
     while (idle.length > 0) ask_for_page(idle.shift());
-    if (visits > MAX_VISITS) throw new Error('options: the run is too long: fewer seconds or batches');
+    if (visits > MAX_VISITS) throw new Error('options: the run is too long: simulate fewer seconds or batches');
   }
 
   const seconds = now - begin, share = (area) => (seconds > 0 ? area / seconds : 0);
@@ -333,7 +333,7 @@ function simulate(model, options) {
   };
 }
 
-// Samples per second that each part alone allows, the smallest first: pairs of a limit and its rate.
+// Throughput bound of each part in samples per second, smallest first: pairs of a limit and its rate.
 function capacity(model) {
   'use strict';
   const { stages, consumer, batch } = model;

@@ -1,4 +1,4 @@
-//! The simulation. `model.js` is its twin, function by function and sum by sum: what changes here changes there.
+//! The simulation. `model.js` repeats it function by function and sum by sum: change both together.
 
 mod observe;
 mod parts;
@@ -13,14 +13,14 @@ use super::{Model, On, Stage};
 use parts::{Kind, Level, Planned, Pool, State, Worker};
 
 impl Model {
-    /// Stages of samples that one run goes through at most; beyond it, [`run`](Self::run) refuses. It takes seconds.
+    /// Largest number of stage visits in one run, which takes seconds; [`run`](Self::run) rejects longer runs.
     pub const MAX_VISITS: u32 = 10_000_000;
 
-    /// Simulates the pipeline from empty.
+    /// Simulates the pipeline, starting with an empty ring.
     ///
     /// # Errors
     ///
-    /// What [`check`](Self::check) finds; options that give no end, or one that lies beyond
+    /// Fails for what [`check`](Self::check) rejects, for options without an end, and for runs longer than
     /// [`MAX_VISITS`](Self::MAX_VISITS).
     pub fn run(&self, options: &Options) -> Result<Forecast> {
         self.check()?;
@@ -36,12 +36,12 @@ impl Model {
     }
 }
 
-/// Whom a core serves when it is not a sample.
+/// Identifies the consumer among the samples that cores serve.
 const CONSUMER: u32 = u32::MAX;
-/// No worker has this sample any more.
+/// Worker of a sample in its detached stages.
 const NOBODY: u32 = u32::MAX;
 
-/// A sample under way.
+/// Sample in flight.
 #[derive(Clone, Copy)]
 struct Sample {
     worker: u32,
@@ -66,24 +66,24 @@ struct Simulation<'a> {
     idle: VecDeque<u32>,
     /// Workers that wait for a page.
     for_page: VecDeque<u32>,
-    /// Workers that wait for the first place of a batch.
+    /// Workers that wait for the first sample of a batch.
     for_slot: VecDeque<u32>,
     free_pages: u32,
     free_slots: u32,
-    /// Places that are handed out of the batch that is open for that.
+    /// Samples of the open batch that are assigned.
     place: u32,
     next_number: u32,
     next_batch: u32,
-    /// Of each batch that is not ready yet: places that are not finished, and one for the batch itself.
+    /// For each batch that is not ready: its unfinished samples, plus one for the batch itself.
     open: VecDeque<u32>,
     first_open: u32,
-    /// The consumer's batch, or the one it waits for.
+    /// Batch of the consumer, or the one it waits for.
     current: u32,
     waiting: bool,
-    /// Time for the rest of the step.
+    /// Seconds of the step that are left.
     rest: f64,
     steps: u32,
-    // What is observed.
+    // Measurements.
     counting: bool,
     begin: f64,
     arrivals: u32,
@@ -177,8 +177,8 @@ impl<'a> Simulation<'a> {
                 return Err(Error::new(
                     "options",
                     format!(
-                        "the run goes through more than {} stages of samples: \
-                         fewer seconds or batches, or smaller batches",
+                        "the run has more than {} stage visits: \
+                         simulate fewer seconds or batches, or smaller batches",
                         Model::MAX_VISITS
                     ),
                 ));
@@ -212,7 +212,7 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// A page first and a place second, as the workers of a device do.
+    /// Takes a page before a sample, as the workers of a device do.
     fn ask_for_page(&mut self, worker: u32) {
         if self.model.pages.is_some() {
             if self.free_pages == 0 {
@@ -236,7 +236,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Gives the next place to a worker.
+    /// Assigns the next sample to a worker.
     fn hand_out(&mut self, worker: u32) {
         if self.place == 0 {
             self.free_slots -= 1;
@@ -281,7 +281,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Takes a server of a pool, or queues for one.
+    /// Occupies a server of a pool, or queues for one.
     fn occupy(&mut self, pool: usize, id: u32) -> bool {
         let pool = &mut self.pools[pool];
         if pool.busy.count < pool.servers {
@@ -292,7 +292,7 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// Gives a server to who waits longest, or sets it free.
+    /// Passes a server on to the longest waiting sample, or frees it.
     fn vacate(&mut self, pool: usize) {
         match self.pools[pool].queue.pop_front() {
             None => self.pools[pool].busy.down(self.now),
@@ -351,13 +351,13 @@ impl<'a> Simulation<'a> {
         false
     }
 
-    /// The worker goes on to the next place.
+    /// Sends the worker to its next sample.
     fn let_go(&mut self, worker: u32, batch: u32) {
         self.log(Who::Worker(worker), What::Ends, batch);
         self.idle.push_back(worker);
     }
 
-    /// The sample is over: its page and its worker are free.
+    /// Ends a sample: frees its page and its worker.
     fn free_sample(&mut self, id: u32) {
         let Sample { worker, batch, .. } = self.samples[id as usize];
         self.unused.push(id);
@@ -372,7 +372,7 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// A batch is finished; it is ready when those before it are.
+    /// Finishes a batch. It is ready when all batches before it are.
     fn end_batch(&mut self, id: u32) -> bool {
         let batch = self.samples[id as usize].batch;
         self.open[(batch - self.first_open) as usize] = 0;
@@ -397,7 +397,7 @@ impl<'a> Simulation<'a> {
         self.ready = ready;
     }
 
-    /// The consumer asks for a batch.
+    /// Lets the consumer ask for a batch.
     fn arrive(&mut self) {
         self.arrivals += 1;
         if self.ready > 0 {

@@ -1,33 +1,32 @@
-//! How long a stage takes: a mean and the shape around it, and the random numbers that choose from it.
+//! Service times: a mean with a distribution, and the random numbers that sample it.
 
 use serde::{Deserialize, Serialize};
 
-/// A time in seconds that may vary.
+/// Service time in seconds, constant or random.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Service {
-    /// The mean.
+    /// Mean in seconds.
     pub mean: f64,
-    /// Values that are equally likely, as multiples of the mean; so their own mean is 1. None: it does not vary.
+    /// Equally likely values as multiples of the mean, so their own mean is 1. Empty for a constant time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quantiles: Vec<f64>,
 }
 
 impl Service {
-    /// Values in the tables that are made here.
+    /// Number of values in the tables that this type creates.
     pub const QUANTILES: usize = 64;
-    /// The largest coefficient of variation that [`lognormal`](Self::lognormal) makes.
+    /// Largest coefficient of variation that [`lognormal`](Self::lognormal) supports.
     pub const MAX_CV: f64 = 5.0;
 
-    /// Always the same time.
+    /// Creates a constant time.
     pub fn constant(mean: f64) -> Self {
         Self { mean, quantiles: Vec::new() }
     }
 
-    /// A time that is distributed like a logarithmic normal distribution of this mean and coefficient of variation,
-    /// which is the standard deviation divided by the mean and lies in 0..=[`MAX_CV`](Self::MAX_CV). A table of 64
-    /// values has no tail; what that takes from the variance is given back by a wider distribution, so that
-    /// the table has the mean and the coefficient that were asked for.
+    /// Creates a log-normally distributed time with this mean and coefficient of variation (standard deviation divided by the
+    /// mean), clamped to 0..=[`MAX_CV`](Self::MAX_CV). A table of 64 values has no tail, so a wider distribution compensates for
+    /// the lost variance: the table has exactly the requested mean and coefficient.
     pub fn lognormal(mean: f64, cv: f64) -> Self {
         let cv = cv.clamp(0.0, Self::MAX_CV);
         if cv == 0.0 {
@@ -40,7 +39,7 @@ impl Service {
             let values: Vec<f64> = normal.iter().map(|z| (sigma * z).exp()).collect();
             relative(&values)
         };
-        // The table's coefficient grows with sigma; 20 is far beyond what MAX_CV needs.
+        // The coefficient grows with sigma; 20 is far more than MAX_CV needs.
         let (mut low, mut high) = (0.0, 20.0);
         for _ in 0..60 {
             let middle = (low + high) / 2.0;
@@ -49,8 +48,8 @@ impl Service {
         Self { mean, quantiles: table((low + high) / 2.0) }
     }
 
-    /// What was measured: values in seconds that are equally likely, in any order. Up to 64 are kept as they are,
-    /// of more each 64th part is averaged, so that the mean stays. Without values: no time at all.
+    /// Creates a time from measured values in seconds, equally likely and in any order. More than 64 values are averaged in 64
+    /// equal parts, which preserves the mean. No values give a time of 0.
     pub fn from_quantiles(values: &[f64]) -> Self {
         if values.len() > Self::QUANTILES {
             let ones: Vec<(f64, u64)> = values.iter().map(|&value| (value, 1)).collect();
@@ -62,8 +61,8 @@ impl Service {
         Self { mean, quantiles }
     }
 
-    /// What was measured: values in seconds, and how often each was seen, in any order. Each 64th part of what was
-    /// seen becomes one value, its mean; so the mean of all stays.
+    /// Creates a time from measured values in seconds with their counts, in any order. Each 64th of the counts is averaged into
+    /// one value, which preserves the mean.
     pub fn from_histogram(seen: &[(f64, u64)]) -> Self {
         let mut seen: Vec<(f64, u64)> =
             seen.iter().copied().filter(|(_, count)| *count > 0).collect();
@@ -88,17 +87,17 @@ impl Service {
         Self::from_quantiles(&values)
     }
 
-    /// The same shape around another mean.
+    /// Returns the same distribution with another mean.
     pub fn with_mean(self, mean: f64) -> Self {
         Self { mean, ..self }
     }
 
-    /// Standard deviation divided by the mean.
+    /// Coefficient of variation: the standard deviation divided by the mean.
     pub fn cv(&self) -> f64 {
         if self.quantiles.is_empty() { 0.0 } else { deviation(&self.quantiles) }
     }
 
-    /// The time that number `number` of a stream takes.
+    /// Draws the time with index `number` of a stream.
     pub(super) fn draw(&self, seed: u32, number: u32, stream: u32) -> f64 {
         let len = self.quantiles.len() as u64;
         if len == 0 {
@@ -109,7 +108,7 @@ impl Service {
     }
 }
 
-/// 32 random bits for each triple: the mixer `lowbias32` (C. Wellons, "Prospecting for Hash Functions") over its parts.
+/// Returns 32 random bits for each triple, with the mixer `lowbias32` (C. Wellons, "Prospecting for Hash Functions").
 fn bits(seed: u32, number: u32, stream: u32) -> u32 {
     let mixed = mix(seed.wrapping_add(0x9e37_79b9));
     mix(mix(mixed ^ number).wrapping_add(stream))
@@ -136,7 +135,7 @@ fn deviation(values: &[f64]) -> f64 {
     mean(&squares).sqrt()
 }
 
-/// The inverse of the normal distribution, to 2e-9 (P. J. Acklam's rational approximation).
+/// Inverse of the normal distribution, accurate to 2e-9 (P. J. Acklam's rational approximation).
 fn normal_quantile(p: f64) -> f64 {
     let polynomial = |x: f64, factors: &[f64]| factors.iter().fold(0.0, |sum, it| sum * x + it);
     if p < 0.02425 {
@@ -181,14 +180,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lognormal_table_has_the_mean_and_the_variation_that_were_asked_for() {
+    fn lognormal_table_has_the_requested_mean_and_variation() {
         for cv in [0.01, 0.1, 0.3, 1.0, 2.0, 5.0] {
             let service = Service::lognormal(0.02, cv);
             assert_eq!(service.quantiles.len(), 64);
             assert!((mean(&service.quantiles) - 1.0).abs() < 1e-12);
             assert!((service.cv() - cv).abs() < 1e-9, "{cv}: {}", service.cv());
         }
-        // The median of a logarithmic normal distribution: mean / sqrt(1 + cv^2), 0.8 of 64 values' steps off.
+        // The median of a log-normal distribution is mean / sqrt(1 + cv^2); the table is 0.8 of a step off.
         let table = Service::lognormal(1.0, 0.3).quantiles;
         let median = (table[31] + table[32]) / 2.0;
         assert!((median - 1.0 / (1.09f64).sqrt()).abs() < 0.005, "{median}");
@@ -196,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn the_normal_quantiles_are_the_tables() {
+    fn normal_quantiles_match_published_values() {
         let known = [(0.975, 1.959963984540054), (0.5, 0.0), (0.001, -3.090232306167813)];
         for (p, z) in known {
             assert!((normal_quantile(p) - z).abs() < 1e-8, "{p}");
@@ -204,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_keeps_its_mean_and_its_shape() {
+    fn measured_values_keep_their_mean_and_distribution() {
         let few = Service::from_quantiles(&[1.0, 3.0]);
         assert_eq!((few.mean, few.quantiles), (2.0, vec![0.5, 1.5]));
         assert_eq!(Service::from_quantiles(&[2.0, 2.0]), Service::constant(2.0));
@@ -217,7 +216,7 @@ mod tests {
         assert_eq!(many.quantiles.len(), 64);
         assert!((many.mean - 500.5).abs() < 1e-9);
         assert!(many.quantiles.is_sorted());
-        // A uniform distribution's.
+        // Coefficient of variation of a uniform distribution.
         assert!((many.cv() - 1.0 / 3f64.sqrt()).abs() < 0.001);
 
         let two = Service::from_histogram(&[(4.0, 1), (1.0, 3)]);
@@ -226,9 +225,9 @@ mod tests {
         assert_eq!((two.quantiles.len(), slow), (64, 16));
     }
 
-    /// Every value of a table is drawn about as often as every other, from whatever stream.
+    /// All values of a table are about equally frequent in every stream.
     #[test]
-    fn draws_are_uniform_and_streams_are_their_own() {
+    fn draws_are_uniform_and_streams_independent() {
         let service = Service { mean: 1.0, quantiles: (0..64).map(f64::from).collect() };
         for stream in [0, 1, u32::MAX] {
             let mut seen = [0u32; 64];
@@ -237,7 +236,7 @@ mod tests {
             }
             let square: f64 =
                 seen.iter().map(|it| (f64::from(*it) - 1000.0).powi(2) / 1000.0).sum();
-            // 63 degrees of freedom: outside of 30..110 in one of ten thousand.
+            // 63 degrees of freedom: outside of 30..110 with a probability of 1e-4.
             assert!((30.0..110.0).contains(&square), "{stream}: {square}");
         }
         let same = |a: (u32, u32), b: (u32, u32)| {

@@ -1,4 +1,4 @@
-//! What was measured, as plain data: what reports are made from, and what a file of one holds.
+//! Measurements of a run as plain data: the input of reports, and the content of profile files.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,48 +10,48 @@ mod device;
 mod processor;
 mod stage;
 
-/// What a loader did in some time, and under which settings. Times are in seconds.
+/// Measurements of a loader over a period of time, with its settings. Times are in seconds.
 ///
-/// All counts, shares and means are of that time alone. Of the whole time since the loader was built are the most of
-/// something (memory, the longest of a [`Latency`]), and the images that were kept as examples.
+/// Counts, shares and means cover this period. Maxima (memory, [`Latency::max`]) and the example images cover the time since the
+/// loader was built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Profile {
-    /// How long it was measured.
+    /// Length of the period.
     pub seconds: f64,
-    /// Samples that the consumer got, padding included.
+    /// Samples delivered to the consumer, including padding.
     pub images: u64,
-    /// Batches that it got.
+    /// Batches delivered to the consumer.
     pub batches: u64,
-    /// The settings, and the machine.
+    /// Settings and machine.
     pub setup: Setup,
-    /// The data set, as far as it was met.
+    /// Properties of the data set, from the samples seen so far.
     pub data: Data,
-    /// Each stage that was met, all threads together.
+    /// Stages that ran, summed over all threads.
     pub stages: Vec<StageProfile>,
-    /// Each decode route, where images are decoded for a device.
+    /// Decode routes, where images are decoded for a device.
     pub routes: Vec<RouteProfile>,
-    /// What was measured of memory, since the loader was built.
+    /// Memory use since the loader was built.
     pub memory: MemoryProfile,
-    /// How much of the device was in use, where it was watched.
+    /// Device utilization, where it was recorded.
     pub device: Option<DeviceProfile>,
-    /// Who had the processors, and how long the workers waited for one.
+    /// Use of the processors, and how long workers waited for one.
     pub processors: ProcessorProfile,
-    /// Each thread.
+    /// Threads.
     pub threads: Vec<ThreadProfile>,
-    /// The ring of batches.
+    /// Ring of batches.
     pub ring: RingProfile,
-    /// The consumer.
+    /// Consumer.
     pub consumer: ConsumerProfile,
-    /// How it came to be.
+    /// Counters over time.
     pub timeline: Vec<Moment>,
 }
 
-/// The settings that matter for speed, and the machine.
+/// Settings that affect the speed, and the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Setup {
-    /// Where batches are made, and why there.
+    /// Device on which batches are made, with the reason for this choice.
     pub device: String,
     /// `loader.rank`.
     pub rank: u64,
@@ -59,25 +59,25 @@ pub struct Setup {
     pub world: u64,
     /// Samples in a batch.
     pub batch: u32,
-    /// Threads that make samples.
+    /// Number of worker threads.
     pub workers: u32,
-    /// Batches ahead of the consumer.
+    /// Batches prefetched for the consumer.
     pub prefetch: u32,
-    /// Processors of the machine, as far as the process may use them.
+    /// Processors that the process may use.
     pub cores: u32,
-    /// Samples that may be on the device at a time, on their way into a batch; `None` without a device.
+    /// Samples in flight on the device; `None` without a device.
     pub pages: Option<u32>,
     /// Whether images are decoded on the device.
     pub decodes_on_device: bool,
-    /// The operators that run on the host.
+    /// Number of operators that run on the host.
     pub operators_on_host: u32,
-    /// The operators that run on the device.
+    /// Number of operators that run on the device.
     pub operators_on_device: u32,
-    /// Whether samples come over a network.
+    /// Whether samples are read over a network.
     pub remote: bool,
-    /// Samples that are asked for before they are read; 0 for local files.
+    /// Samples prefetched from remote storage; 0 for local files.
     pub read_ahead: u32,
-    /// Requests that may be in flight at a time.
+    /// Largest number of concurrent requests.
     pub connections: u32,
     /// `decode.prescale`.
     pub prescale: bool,
@@ -87,241 +87,240 @@ pub struct Setup {
     pub cache_decoded: Option<u64>,
     /// `cache.presize`.
     pub presize: Option<u32>,
-    /// Width of a sample in the batch.
+    /// Width of a sample in the batch, in pixels.
     pub width: u32,
-    /// Height of a sample in the batch.
+    /// Height of a sample in the batch, in pixels.
     pub height: u32,
-    /// Host memory that nobody needs, as the system says.
+    /// Available host memory in bytes, as reported by the system.
     pub memory_available: u64,
-    /// Host memory that the plan takes, page-locked memory included.
+    /// Planned host memory in bytes, including page-locked memory.
     pub host_bytes: u64,
-    /// Device memory that the plan takes.
+    /// Planned device memory in bytes.
     pub device_bytes: u64,
-    /// Bytes of a batch.
+    /// Bytes per batch.
     pub batch_bytes: u64,
 }
 
-/// The data set, as far as it was met.
+/// Properties of the data set, from the samples seen so far.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Data {
-    /// What the source says of itself.
+    /// Description of the source.
     pub source: String,
-    /// Samples of the source.
+    /// Samples in the source.
     pub samples: u64,
-    /// Samples of one epoch of this shard.
+    /// Samples in one epoch of this shard.
     pub epoch_samples: u64,
-    /// Mean bytes of a file.
+    /// Mean file size in bytes.
     pub mean_bytes: f64,
-    /// Mean pixels of an image.
+    /// Mean pixels per image.
     pub mean_pixels: f64,
     /// Mean pixels of the window that is decoded.
     pub mean_window_pixels: f64,
-    /// How much longer a read takes for each other one in flight, as a part of what it takes alone; `None` where that
-    /// could not be told.
+    /// Slowdown of a read per concurrent read, as a fraction of its time alone; `None` if unknown.
     pub read_slowdown: Option<f64>,
     /// Mean number of other reads in flight when one begins.
     pub read_others: f64,
-    /// Some of the images that were met since the loader was built.
+    /// Examples of images seen since the loader was built.
     #[serde(alias = "pictures")]
     pub images: Vec<Seen>,
 }
 
-/// What all threads did in a stage.
+/// Measurements of a stage, summed over all threads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StageProfile {
     /// The stage.
     pub stage: Stage,
-    /// Items.
+    /// Number of items.
     pub count: u64,
-    /// Bytes that came in.
+    /// Input bytes.
     pub bytes: u64,
     /// Seconds in the stage.
     pub busy: f64,
-    /// The processor's share of them: less than 1 where the stage waits for a disk, a device or a processor.
+    /// Share of these seconds on a processor: less than 1 where the stage waits for a disk, a device or a processor.
     pub cpu_share: f64,
-    /// Of the seconds in the stage, those in which its threads waited for a processor: an estimate, from what they waited in all.
-    /// `None` where that is not known.
+    /// Estimated seconds in the stage in which its threads waited for a processor, from their total waiting. `None` if unknown.
     #[serde(default)]
     pub waited_for_processor: Option<f64>,
-    /// Seconds that threads waited for something to do in it.
+    /// Seconds that threads waited for input.
     pub waited_for_input: f64,
-    /// Seconds that threads waited for room for what it gave.
+    /// Seconds that threads waited for room for their output.
     pub waited_for_room: f64,
-    /// How long an item took.
+    /// Time per item.
     pub latency: Latency,
-    /// Equally probable times of an item, as multiples of the mean.
+    /// Equally likely times of an item, as multiples of the mean.
     pub quantiles: Vec<f64>,
-    /// What the device did in it, by its own clock; `None` where it takes no part. Of the stage `upload` this is what copying
-    /// took, of `device_decode` decoding, of `kernel` the kernel alone.
+    /// Device time of the stage, by the device clock; `None` for stages on the host. For `upload` it is the copies, for
+    /// `device_decode` the decoding, and for `kernel` the kernel alone.
     pub device: Option<DeviceTime>,
 }
 
-/// What one decode route did.
+/// Measurements of one decode route.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RouteProfile {
     /// `nvjpeg-hardware`, `nvjpeg-gpu`, `nvjpeg-hybrid` or `cpu`.
     pub route: String,
-    /// Images that were finished, those of batches ahead of the consumer included.
+    /// Images that were finished, including prefetched batches.
     #[serde(alias = "pictures")]
     pub images: u64,
-    /// Of those that all routes finished; 0 where none was.
+    /// Share of the images that all routes finished; 0 without images.
     pub share: f64,
-    /// The share of the time in which its places were taken.
+    /// Share of the time in which the route's slots were occupied.
     pub busy: f64,
-    /// What the device did for it; `None` for `cpu`.
+    /// Device time of the route; `None` for `cpu`.
     pub device: Option<DeviceTime>,
 }
 
-/// What was measured of memory, in bytes: the most in use at one time since the loader was built, also where the rest of
-/// the profile is of a shorter time. What was predicted is in [`Setup`].
+/// Peak memory use in bytes since the loader was built, even where the rest of the profile covers a shorter period. Predictions
+/// are in [`Setup`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MemoryProfile {
-    /// Of the pool of page-locked memory.
+    /// Peak of the pool of page-locked memory.
     pub pinned_peak: u64,
-    /// Of the pool of device memory.
+    /// Peak of the pool of device memory.
     pub device_peak: u64,
     /// Device memory of the driver, the context and the libraries.
     pub device_of_driver: u64,
 }
 
-/// What one thread did.
+/// Measurements of one thread.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ThreadProfile {
-    /// Its name.
+    /// Thread name.
     pub name: String,
-    /// Items of the stage that it did most often.
+    /// Items of the thread's most frequent stage.
     pub count: u64,
     /// Seconds in its stages.
     pub busy: f64,
-    /// Seconds that it waited for something to do.
+    /// Seconds that it waited for input.
     pub waited_for_input: f64,
-    /// Seconds that it waited for room.
+    /// Seconds that it waited for room for its output.
     pub waited_for_room: f64,
-    /// Seconds before it began: the loader was still being built.
+    /// Seconds before the thread started, while the loader was being built.
     #[serde(default)]
     pub starting: f64,
-    /// Seconds after it was over: there was nothing left to do.
+    /// Seconds after the thread had finished all its work.
     #[serde(default)]
     pub finished: f64,
-    /// Seconds that a processor worked for it; `None` where the system does not tell.
+    /// Seconds on a processor; `None` where the system does not report it.
     #[serde(default)]
     pub ran: Option<f64>,
-    /// Seconds that it could have run and had no processor, in its stages and elsewhere; `None` where the system does not tell.
+    /// Seconds that the thread was runnable without a processor, in and between its stages; `None` where the system does not
+    /// report it.
     #[serde(default)]
     pub waited_for_processor: Option<f64>,
 }
 
-/// The ring of batches.
+/// Measurements of the ring of batches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RingProfile {
-    /// Slots.
+    /// Number of slots.
     pub slots: u32,
-    /// The share of the time with so many batches ready, from 0 on.
+    /// Share of the time with 0, 1, 2, ... batches ready.
     pub occupancy: Vec<f64>,
-    /// How long a batch took from its first place to being ready.
+    /// Time from the start of a batch's first sample to the batch being ready.
     pub making: Latency,
-    /// Mean seconds from a batch's being ready to being with a consumer that waits for it.
+    /// Mean seconds from a batch being ready to its delivery to a waiting consumer.
     pub delivery: f64,
 }
 
-/// The consumer.
+/// Measurements of the consumer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ConsumerProfile {
     /// Seconds that it waited for batches.
     pub waited: f64,
-    /// That, by all of its time between the first batch and the last.
+    /// Share of the time between the first and the last batch in which it waited.
     pub waiting_share: f64,
-    /// How long its stream waited for batches to be filled, by the device's clock: what a batch is late when its host has
-    /// it already. A span is a batch. `None` where batches are made on the host.
+    /// Time that the consumer's stream waited for batches to be filled, by the device clock, after the host had received them. A
+    /// span is a batch. `None` where batches are made on the host.
     pub waited_on_device: Option<DeviceTime>,
-    /// The share of batches that were there when it asked.
+    /// Share of batches that were ready when requested.
     pub readiness: f64,
-    /// How long it waited for each batch.
+    /// Waiting time per batch.
     pub wait: Latency,
-    /// How long its steps took.
+    /// Step time.
     pub step: Latency,
-    /// Equally probable times of a step, as multiples of the mean.
+    /// Equally likely step times, as multiples of the mean.
     pub step_quantiles: Vec<f64>,
-    /// Seconds in its steps.
+    /// Seconds in steps.
     pub stepped: f64,
-    /// The part of them in which its thread's processor worked.
+    /// Share of these seconds in which its thread ran on a processor.
     pub cpu_share: f64,
-    /// Seconds that its thread could have run and had no processor, in its steps and elsewhere; `None` where several threads take
-    /// batches and where the system does not tell.
+    /// Seconds that its thread was runnable without a processor, in and between steps; `None` where several threads take batches
+    /// or the system does not report it.
     pub waited_for_processor: Option<f64>,
     /// Seconds between epochs.
     pub between_epochs: f64,
-    /// Parts of its steps that it has named.
+    /// Parts of the steps that the consumer has named.
     pub spans: Vec<SpanProfile>,
 }
 
-/// A part of the consumer's steps that it has named.
+/// Named part of the consumer's steps.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpanProfile {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// How often.
+    /// Number of times it ran.
     pub count: u64,
-    /// Seconds.
+    /// Seconds in this part.
     pub seconds: f64,
-    /// By the seconds of its steps.
+    /// Share of the seconds in steps.
     pub share: f64,
 }
 
-/// What a histogram says, in seconds; all 0 where nothing was counted.
+/// Summary of a histogram, in seconds; all 0 without values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Latency {
-    /// The mean.
+    /// Mean.
     pub mean: f64,
-    /// Half took no longer; within 1/32.
+    /// Median, within 1/32.
     pub p50: f64,
-    /// 99 of 100 took no longer; within 1/32.
+    /// 99th percentile, within 1/32.
     pub p99: f64,
-    /// The longest since the measuring began, exactly.
+    /// Exact maximum since the measurement began.
     pub max: f64,
-    /// Standard deviation by mean.
+    /// Coefficient of variation: standard deviation divided by the mean.
     pub cv: f64,
 }
 
-/// The counts when the consumer got a batch. Seconds are sums since the loader was built.
+/// Counters at the time the consumer received a batch. Seconds are totals since the loader was built.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Moment {
-    /// When, since the loader was built.
+    /// Seconds since the loader was built.
     pub seconds: f64,
-    /// Batches that the consumer got.
+    /// Batches received.
     pub batches: u64,
-    /// Batches that are ready.
+    /// Batches ready.
     pub ready: usize,
     /// Seconds that the consumer waited.
     pub waited: f64,
-    /// Busy seconds of all threads by stage.
+    /// Busy seconds of all threads, by stage.
     pub busy: [f64; STAGES],
 }
 
-/// An image of the set.
+/// Size of an image of the data set.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Seen {
-    /// Pixels in a row, as it is stored.
+    /// Stored width in pixels.
     pub width: u32,
-    /// Rows, as it is stored.
+    /// Stored height in pixels.
     pub height: u32,
-    /// Bytes of the file.
+    /// File size in bytes.
     pub bytes: u64,
 }
 
 impl Profile {
-    /// The threads that make samples: those that have numbers, and of them those that may work.
+    /// Worker threads: numbered ones, with numbers below the configured count.
     pub fn workers(&self) -> impl Iterator<Item = &ThreadProfile> {
         self.threads.iter().filter(|it| {
             let number = it.name.strip_prefix("feedwater-").and_then(|it| it.parse::<u32>().ok());
@@ -329,13 +328,13 @@ impl Profile {
         })
     }
 
-    /// A stage that was met.
+    /// Returns a stage, if it ran.
     pub fn stage(&self, stage: Stage) -> Option<&StageProfile> {
         self.stages.iter().find(|it| it.stage == stage)
     }
 
-    /// Samples in a second, while the consumer was asking for them. The last step of an epoch ends with no question, so it was
-    /// not measured: it is taken to be as long as the others.
+    /// Throughput in samples per second while the consumer was asking for samples. The last step of an epoch does not end with a
+    /// request, so it is not measured; it is assumed to be as long as the others.
     pub fn images_per_second(&self) -> f64 {
         let ConsumerProfile { waited, stepped, step, .. } = &self.consumer;
         let seconds = waited + stepped.max(self.batches as f64 * step.mean);
@@ -344,14 +343,14 @@ impl Profile {
 }
 
 impl ThreadProfile {
-    /// Seconds in which the thread was there, of all that were measured.
+    /// Seconds of the period in which the thread was running its loop.
     pub fn present(&self, seconds: f64) -> f64 {
         (seconds - self.starting - self.finished).max(0.0)
     }
 }
 
 impl StageProfile {
-    /// Seconds in the stage, without its waiting for a processor where that is known.
+    /// Seconds in the stage, without waiting for a processor where that is known.
     pub fn without_waiting(&self) -> f64 {
         (self.busy - self.waited_for_processor.unwrap_or(0.0)).max(0.0)
     }

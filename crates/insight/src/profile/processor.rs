@@ -1,51 +1,52 @@
-//! Processors: who had them, and how long threads waited for one.
+//! Use of processors, and waiting for them.
 
 use serde::{Deserialize, Serialize};
 
-/// What processors were used for. Numbers of processors are means over the time: 0.5 is one half of the time.
+/// Mean number of processors in use: 0.5 is one processor for half of the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ProcessorProfile {
-    /// Processors that the process may run on, by its affinity; 0 where the system does not tell.
+    /// Processors in the affinity mask of the process; 0 where the system does not report it.
     pub allowed: u32,
-    /// Processors' worth that the quota of the container lets it use; `None` without a quota.
+    /// CPU quota of the container in processors; `None` without a quota.
     pub quota: Option<f64>,
-    /// Processors that this process used; `None` where too little time passed to tell.
+    /// Processors used by this process; `None` if the period was too short to measure.
     pub used: Option<f64>,
-    /// Of them those that other programs used.
+    /// Processors used by other programs.
     pub others: Option<f64>,
-    /// Of them those that the hypervisor took.
+    /// Processors taken by the hypervisor.
     pub stolen: Option<f64>,
-    /// Of them those that were withheld for the quota.
+    /// Processors withheld by the quota.
     pub throttled: Option<f64>,
-    /// How long the workers waited for a processor, and for whom; `None` where the kernel does not tell.
+    /// Time that workers waited for a processor, by cause; `None` where the kernel does not report it.
     pub waits: Option<Waits>,
 }
 
-/// How long threads waited for a processor, by who was in the way. Seconds, of several threads together.
+/// Time that threads waited for a processor, by cause, in seconds summed over threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Waits {
-    /// All of it.
+    /// Total.
     pub seconds: f64,
-    /// Other programs had the processors.
+    /// Other programs used the processors.
     pub others: f64,
-    /// Other threads of this process had them.
+    /// Other threads of this process used them.
     pub own: f64,
-    /// The quota of the container was used up.
+    /// The quota of the container was exhausted.
     pub quota: f64,
-    /// The hypervisor had them.
+    /// The hypervisor used them.
     pub stolen: f64,
 }
 
 impl Waits {
-    /// Divides what `threads` threads of this process waited for a processor, `all` seconds in `seconds`, by who was in the way:
-    /// what they would not have waited without it.
+    /// Divides the waiting time of `threads` threads, `all` seconds in a period of `seconds`, by cause: the part that would
+    /// vanish without each cause.
     ///
-    /// A processor that somebody else has lets one thread wait that would run otherwise. So for the quota they waited no longer
-    /// than processors were withheld, for the hypervisor and for other programs no longer than these had processors; the rest is their
-    /// waiting for one another. No more threads than processors do not wait for one another, but for `beside` processors that the
-    /// rest of this process used: what is left then was a limit that the system does not tell of, or programs that it hides.
+    /// A processor that is taken away delays one thread. So the wait for the quota is at most the processor time withheld, and
+    /// the wait for the hypervisor and for other programs at most the processor time they used. The rest is threads of this
+    /// process that wait for each other. If there are no more threads than processors, they wait for each other only up to
+    /// `beside`, the processors that the rest of the process used; what is left comes from a limit or from programs that the
+    /// system does not report.
     pub fn split(
         all: f64,
         seconds: f64,
@@ -60,7 +61,7 @@ impl Waits {
         };
         let quota = take(machine.throttled);
         let stolen = take(machine.stolen);
-        // What is withheld for a quota others use meanwhile: it is missed once.
+        // Other programs use what a quota withholds, so it is subtracted only once.
         let missed = machine.used.map(|used| {
             let withheld = machine.throttled.unwrap_or(0.0) + machine.stolen.unwrap_or(0.0);
             (f64::from(machine.allowed) - used - withheld).max(0.0)
@@ -71,7 +72,7 @@ impl Waits {
         Self { seconds: all, others: others + left - own, own, quota, stolen }
     }
 
-    /// A part of them: of some of the threads.
+    /// Returns the part of these waits that some of the threads had, `seconds` in total.
     pub fn part(self, seconds: f64) -> Self {
         let share = if self.seconds > 0.0 { seconds / self.seconds } else { 0.0 };
         Self {
@@ -83,7 +84,7 @@ impl Waits {
         }
     }
 
-    /// Seconds that were not this process's own doing.
+    /// Seconds caused by others than this process.
     pub fn foreign(&self) -> f64 {
         self.others + self.quota + self.stolen
     }
@@ -94,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_is_divided_by_who_was_in_the_way() {
+    fn waiting_is_divided_by_cause() {
         let machine = |allowed, others| ProcessorProfile {
             allowed,
             others: Some(others),
@@ -104,16 +105,16 @@ mod tests {
             let it = Waits::split(all, 10.0, (threads, 0.2), machine);
             (it.others, it.own, it.quota, it.stolen)
         };
-        // Two threads on two processors beside four that spin: each has a third.
+        // Two threads on two processors, with four spinning threads of others: each gets a third.
         assert_eq!(split(13.0, 2, &machine(2, 1.5)), (13.0, 0.0, 0.0, 0.0));
-        // Eight threads beside two that spin.
+        // Eight threads, with two spinning threads of others.
         assert_eq!(split(64.0, 8, &machine(2, 0.4)), (4.0, 60.0, 0.0, 0.0));
-        // Eight alone.
+        // Eight threads alone.
         assert_eq!(split(60.0, 8, &machine(2, 0.0)), (0.0, 60.0, 0.0, 0.0));
-        // A quota of one processor: of two, one is withheld.
+        // A quota of one of two processors: one is withheld.
         let quota = ProcessorProfile { throttled: Some(1.0), ..machine(2, 0.0) };
         assert_eq!(split(70.0, 8, &quota), (0.0, 60.0, 10.0, 0.0));
-        // A quota of one half, and other programs have what is withheld.
+        // A quota of one half, while other programs use what is withheld.
         let quota = ProcessorProfile {
             throttled: Some(1.25),
             used: Some(0.5),
@@ -121,7 +122,7 @@ mod tests {
             ..machine(2, 1.5)
         };
         assert_eq!(split(75.0, 8, &quota), (2.5, 60.0, 12.5, 0.0));
-        // Nobody is seen, and two threads on two processors waited all the same.
+        // Two threads on two processors waited without a visible cause.
         assert_eq!(split(5.0, 2, &machine(2, 0.0)), (3.0, 2.0, 0.0, 0.0));
         let stolen = ProcessorProfile { stolen: Some(0.2), ..machine(2, 0.5) };
         assert_eq!(split(6.0, 8, &stolen), (4.0, 0.0, 0.0, 2.0));

@@ -1,14 +1,14 @@
-//! The stages of a sample's way.
+//! Stages of the pipeline.
 
 use std::ffi::CStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What is done to a sample, or to a batch, on its way.
+/// Stage in the processing of a sample or batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// Opening the source: its listing and its tables. Once.
+    /// Opening the source: listing it and reading its tables. Runs once.
     List,
     /// Reading the encoded bytes.
     Read,
@@ -16,20 +16,20 @@ pub enum Stage {
     Header,
     /// Decoding on the host.
     Decode,
-    /// Copying to the device, as far as the host takes part.
+    /// Copying to the device; on the host clock the host's part.
     Upload,
-    /// Decoding on the device; on the host's clock only what handing it over takes.
+    /// Decoding on the device; on the host clock only the submission.
     DeviceDecode,
     /// The operators and the output conversion, on the host.
     Transform,
-    /// The operators and the output conversion, on the device; on the host's clock only what launching them takes.
+    /// The operators and the output conversion, on the device; on the host clock only the launch.
     Kernel,
     /// Putting a finished sample into its batch, and the batch into the ring.
     HandOver,
 }
 
 impl Stage {
-    /// All, in the order of a sample's way.
+    /// All stages, in processing order.
     pub const ALL: [Stage; 9] = [
         Stage::List,
         Stage::Read,
@@ -42,7 +42,7 @@ impl Stage {
         Stage::HandOver,
     ];
 
-    /// The name in reports, metrics and traces.
+    /// Name in reports, metrics and traces.
     pub const fn name(self) -> &'static str {
         match self.c_name().to_str() {
             Ok(name) => name,
@@ -50,7 +50,7 @@ impl Stage {
         }
     }
 
-    /// The same for C.
+    /// Name as a C string.
     pub const fn c_name(self) -> &'static CStr {
         match self {
             Stage::List => c"list",
@@ -66,7 +66,7 @@ impl Stage {
     }
 }
 
-/// How many stages there are.
+/// Number of stages.
 pub const STAGES: usize = Stage::ALL.len();
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What smaller images would gain, measured before any is written.
+//! Measures the gain of smaller images before any are written.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,32 +12,32 @@ use feedwater::op::Chain;
 use feedwater::plan::{self, Last, OnError};
 use feedwater::source::{HostPage, Memory, Source};
 
-/// The same images as they are, and smaller.
+/// Throughput of the same images at full size and smaller.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Gain {
-    /// Images that were tried.
+    /// Images measured.
     pub images: u64,
-    /// Their bytes as they are.
+    /// Bytes of the original images.
     pub bytes_before: u64,
-    /// Their bytes when they are smaller.
+    /// Bytes of the smaller images.
     pub bytes_after: u64,
-    /// Images a second that one thread of the CPU decodes and transforms, as they are.
+    /// Original images per second that one CPU thread decodes and transforms.
     pub images_per_second_before: f64,
-    /// The same of the smaller ones.
+    /// Smaller images per second that one CPU thread decodes and transforms.
     pub images_per_second_after: f64,
 }
 
-/// Makes `looks` images, evenly spread over the source, smaller in memory, and runs both sets through `chain` with one
-/// thread of the CPU, in turns; the best of five rounds counts. Samples that cannot be used are left out.
+/// Shrinks `looks` images, evenly spread over the source, in memory, and alternately runs both sets through `chain` on one CPU
+/// thread. The best of five rounds counts. Unusable samples are skipped.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] where the settings make nothing smaller, or no sample can be used.
+/// [`Error::Config`] if the settings shrink nothing, or no sample is usable.
 pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64) -> Result<Gain> {
     const ROUNDS: u32 = 5;
     settings.check()?;
     if settings.presize.is_none() {
-        return Err(Error::config("presize", "is missing: nothing would be made smaller"));
+        return Err(Error::config("presize", "is missing: no image would become smaller"));
     }
     let (mut before, mut after) = (Vec::new(), Vec::new());
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
@@ -75,7 +75,7 @@ pub fn gain(source: &dyn Source, settings: &Settings, chain: &Chain, looks: u64)
     })
 }
 
-/// Images a second of one epoch.
+/// Images per second of one epoch.
 fn rate(set: Arc<Memory>, chain: &Chain, settings: &Settings) -> Result<f64> {
     let images = set.len();
     let mut wanted = plan::Settings { limits: settings.limits.clone(), ..Default::default() };

@@ -1,4 +1,4 @@
-//! One pack at a time in a directory.
+//! Locks a directory, so that only one process packs into it.
 
 use std::fs::{File, TryLockError};
 use std::io::{ErrorKind, Read, Write};
@@ -6,20 +6,20 @@ use std::path::Path;
 
 use feedwater::error::{Error, Result};
 
-/// Hidden, and left in place: removing a lock's file would let two processes hold it.
+/// Lock file. It is hidden and never removed: removing it would let two processes hold the lock.
 const NAME: &str = ".feedwater-pack.lock";
 
-/// Held until it is dropped. The system gives it back when the process ends, however that comes.
+/// Lock that is released when it is dropped, or by the system when the process ends in any way.
 pub(super) struct Lock {
     _file: File,
 }
 
 impl Lock {
-    /// Takes the lock of a directory. On file systems without locks nobody is kept out.
+    /// Locks a directory. On file systems without locks this has no effect.
     ///
     /// # Errors
     ///
-    /// [`Error::Io`] where another pack holds it, with the number of its process.
+    /// [`Error::Io`] with the process number if another pack holds the lock.
     pub fn take(directory: &Path) -> Result<Self> {
         let path = directory.join(NAME);
         let failed = |error| Error::io(&path, &error);

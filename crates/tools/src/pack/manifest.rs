@@ -1,4 +1,4 @@
-//! What was packed so far: by this a run goes on where the one before ended, and a reader can check the whole.
+//! Manifest of packed shards, used to resume an interrupted pack and to verify the result.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -11,57 +11,57 @@ use feedwater::error::{Error, Result};
 use feedwater::file;
 use feedwater::source::Source;
 
-/// Hidden, since some formats take every visible file of a folder for theirs.
+/// Hidden, because some formats read every visible file of a folder.
 pub(super) const NAME: &str = ".feedwater-pack.json";
 
-/// The file's content.
+/// Content of the file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
-    /// Version of the manifest, 2. In version 1, which did not say so, samples of the source are not noted.
+    /// Version of the manifest, 2. Version 1 had no version field and does not record the samples of the source.
     #[serde(default = "first_version")]
     pub version: u32,
-    /// What the shards depend on.
+    /// Inputs that determine the shards.
     pub made: Made,
-    /// Names of the classes, in the order of their labels.
+    /// Class names in the order of their labels.
     pub classes: Vec<String>,
-    /// The shards that are there.
+    /// Finished shards.
     pub shards: Vec<Shard>,
-    /// Samples that were left out.
+    /// Number of skipped samples.
     pub skipped: u64,
-    /// The first of those.
+    /// First skipped samples.
     pub skipped_first: Vec<Skipped>,
-    /// Whether nothing is missing.
+    /// Whether all shards are written.
     pub complete: bool,
 }
 
-/// Everything that the bytes of the shards depend on.
+/// Inputs that determine the bytes of the shards.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Made {
-    /// The source's own words.
+    /// Description of the source.
     pub source: String,
-    /// Samples of the source.
+    /// Samples in the source.
     pub samples: u64,
-    /// The shards' format.
+    /// Format of the shards.
     pub format: ShardFormat,
-    /// What their names begin with.
+    /// Prefix of the shard names.
     pub name: String,
-    /// Bytes after which a shard ends.
+    /// Size in bytes at which a shard ends.
     pub shard_bytes: u64,
-    /// Whether images were made smaller.
+    /// Reduction of the image size, if any.
     pub presize: Option<Presize>,
-    /// Whether samples that cannot be used were left out.
+    /// Whether unusable samples are skipped.
     pub skip: bool,
 }
 
 impl Manifest {
-    /// That of this directory, or a new one, which is written at once. To be called by who has the directory's lock.
+    /// Returns the manifest of a directory, or writes a new one. The caller must hold the lock of the directory.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where the directory was made from something else or otherwise, or has shards but no manifest;
-    /// [`Error::Io`] where a shard is not as it was written.
+    /// [`Error::Config`] if the directory was packed from other inputs, or has shards but no manifest; [`Error::Io`] if a shard
+    /// has changed.
     pub(super) fn begin(
         directory: &Path,
         source: &dyn Source,
@@ -85,7 +85,7 @@ impl Manifest {
             found.remove(directory)?;
         } else if let Some(shard) = foreign(directory, settings)? {
             let problem = format!(
-                "{} has a shard {shard} that pack has not written, or whose manifest is gone; name another directory, \
+                "{} has a shard {shard} but no manifest; name another directory, \
                  or delete the shards",
                 directory.display()
             );
@@ -100,12 +100,12 @@ impl Manifest {
             skipped_first: Vec::new(),
             complete: false,
         };
-        // Before any shard: whoever finds shards finds the manifest.
+        // Written before any shard, so that shards never exist without a manifest.
         new.write(directory)?;
         Ok(new)
     }
 
-    /// That of a directory, if there is one.
+    /// Reads the manifest of a directory, if it has one.
     pub fn read(directory: &Path) -> Result<Option<Self>> {
         let path = directory.join(NAME);
         let text = match fs::read(&path) {
@@ -125,7 +125,7 @@ impl Manifest {
         serde_json::from_slice(&text).map(Some).map_err(|error| failed(error.to_string()))
     }
 
-    /// Puts it into the directory, all of it or nothing.
+    /// Writes the manifest into the directory atomically.
     pub(super) fn write(&self, directory: &Path) -> Result<()> {
         let path = directory.join(NAME);
         let text = serde_json::to_vec_pretty(self)
@@ -133,7 +133,7 @@ impl Manifest {
         file::write(&path, text).map_err(|error| Error::io(&path, &error))
     }
 
-    /// Whether a pack of this source with these settings may go on here.
+    /// Checks whether packing this source with these settings can resume here.
     fn check(
         &self,
         directory: &Path,
@@ -153,8 +153,8 @@ impl Manifest {
         }
         if self.version < VERSION {
             return refused(
-                "was packed by an older feedwater, which did not note what the source's samples were, so that nobody \
-                 can tell whether they have changed"
+                "was packed by an older feedwater, which did not record the samples of the source, so changes \
+                 cannot be detected"
                     .into(),
             );
         }
@@ -193,7 +193,7 @@ impl Manifest {
         }
     }
 
-    /// Deletes what this manifest names, itself last.
+    /// Deletes the files of this manifest, and the manifest last.
     fn remove(&self, directory: &Path) -> Result<()> {
         let numbers = 0..=self.shards.len() as u64;
         let beside = numbers.map(|number| origin::path(directory, &self.made.name, number));
@@ -205,14 +205,14 @@ impl Manifest {
     }
 }
 
-/// What can be done where a directory cannot be gone on with.
+/// How to proceed if a directory cannot be resumed.
 const WAY_OUT: &str =
     "overwrite it (`--overwrite`), which packs everything again, or name another directory";
 
-/// Written since samples are noted (`origin.rs`).
+/// First version that records the samples of the source (`origin.rs`).
 const VERSION: u32 = 2;
 
-/// What is read first, of any version.
+/// Fields that are read first, in every version.
 #[derive(Deserialize)]
 struct Versioned {
     #[serde(default = "first_version")]
@@ -223,16 +223,16 @@ fn first_version() -> u32 {
     1
 }
 
-/// A shard's file in a directory that has no manifest.
+/// Finds a shard in a directory without a manifest.
 fn foreign(directory: &Path, settings: &Settings) -> Result<Option<String>> {
     let mut names = names(directory)?;
     names.sort();
     Ok(names.into_iter().find(|it| settings.format.is_shard(&settings.name, it)))
 }
 
-/// Deletes temporary files of packs that were killed.
+/// Deletes temporary files of killed packs.
 fn remove_leftovers(directory: &Path, name: &str) -> Result<()> {
-    // Of shards, of the hidden files beside them, and of the manifest.
+    // Shards, the hidden files beside them, and the manifest.
     let prefixes = [format!(".{name}-"), format!("..{name}-"), format!(".{NAME}.")];
     let is_leftover =
         |it: &String| it.ends_with(".part") && prefixes.iter().any(|prefix| it.starts_with(prefix));
@@ -256,7 +256,7 @@ fn remove(path: &Path) -> Result<()> {
     }
 }
 
-/// The first field that differs, with both values.
+/// First field that differs, with both values.
 fn difference(found: &Made, wanted: &Made) -> String {
     let fields = |made: &Made| match serde_json::to_value(made) {
         Ok(serde_json::Value::Object(fields)) => fields,

@@ -1,15 +1,14 @@
-//! Any source as a few large files, which disks and object stores read fastest; smaller images on the way, if wanted.
+//! Packs a source into a few large files, which disks and object stores read fastest, optionally with smaller images.
 //!
-//! * The samples are in the order of the source, with its labels. An image is copied byte for byte, or made smaller.
-//! * A shard ends with the sample that brings it to the bytes that were asked for. Where it ends depends on nothing but
-//!   the source and the settings, so the same source gives the same files, whatever the number of threads.
-//! * A shard is written under a hidden name and gets its own when it is on the disk, so whoever reads the directory sees
-//!   whole shards only. A hidden manifest then names it: a run that was stopped goes on after the last such shard.
-//! * What each sample was is noted beside its shard. Where the source has changed since, or the settings have, pack refuses
-//!   to go on, before it writes anything, and names the difference.
-//! * A directory is locked while it is packed into; a second pack gets an error.
-//! * A sample that cannot be used, since it cannot be read or its header cannot be parsed (or, where it is made smaller,
-//!   decoded), is an error, or is left out and counted.
+//! * Samples and labels are in source order. Images are copied byte for byte or made smaller.
+//! * A shard ends with the sample that reaches the requested size. This depends only on the source and the settings, so the same
+//!   source gives the same files for any number of threads.
+//! * A shard has a hidden name until it is on disk, so readers of the directory see only whole shards. A hidden manifest then
+//!   lists it: an interrupted run resumes after the last listed shard.
+//! * The samples of each shard are recorded beside it. If the source or the settings have changed, packing does not resume: it
+//!   fails before writing anything, and reports the difference.
+//! * The directory is locked during packing; a second pack fails.
+//! * A sample that cannot be read, parsed or, to make it smaller, decoded is an error, or is skipped and counted.
 
 use std::fs;
 use std::path::Path;
@@ -43,28 +42,28 @@ mod presize;
 mod shard;
 mod verify;
 
-/// How to pack.
+/// Settings of a pack.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The shards' format.
+    /// Format of the shards.
     pub format: ShardFormat,
-    /// What their names begin with: `train` for `train-000000.tar`.
+    /// Prefix of the shard names: `train` for `train-000000.tar`.
     pub name: String,
-    /// Bytes after which a shard ends, at least 1. Default 256 MiB.
+    /// Size in bytes at which a shard ends, at least 1. Default 256 MiB.
     pub shard_bytes: u64,
-    /// Makes images smaller. Default: they are copied.
+    /// Reduction of the image size. Default: images are copied.
     pub presize: Option<Presize>,
-    /// Deletes what an earlier pack has written into the directory, whatever its source and settings, and packs everything.
-    /// Default false.
+    /// Whether to delete the files of an earlier pack in the directory, whatever its source and settings, and to pack everything
+    /// again. Default false.
     pub overwrite: bool,
-    /// Leaves out samples that cannot be used, instead of stopping. Default false.
+    /// Whether to skip unusable samples instead of failing. Default false.
     pub skip: bool,
-    /// Threads that read, and decode and encode what is made smaller. Default: the machine's cores.
+    /// Number of threads that read, decode and encode. Default: number of cores.
     pub threads: usize,
-    /// Samples beyond these cannot be used. Where images are made smaller, a thread has 32 MiB for one, and all together have
-    /// `large_image_memory` for those that need more.
+    /// Limits beyond which samples are unusable. To make an image smaller, each thread has 32 MiB, and all threads share
+    /// `large_image_memory` for images that need more.
     pub limits: Limits,
-    /// Whether a damaged image cannot be used, as `decode.strict` has it. Default true.
+    /// Whether damaged images are unusable (`decode.strict`). Default true.
     pub strict: bool,
 }
 
@@ -85,48 +84,48 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether the settings can be.
+    /// Checks the settings.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the value that cannot be.
+    /// [`Error::Config`] with the invalid value.
     pub fn check(&self) -> Result<()> {
         if self.shard_bytes == 0 {
             return Err(Error::config("shard_bytes", "must be at least 1, is 0"));
         }
         if self.name.is_empty() || self.name.starts_with('.') || self.name.contains('/') {
-            let problem = format!("must be the visible name of a file, is {:?}", self.name);
+            let problem = format!("must be the name of a visible file, is {:?}", self.name);
             return Err(Error::config("name", problem));
         }
         self.presize.as_ref().map_or(Ok(()), Presize::check)
     }
 }
 
-/// A sample that was left out.
+/// Skipped sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Its index in the source.
+    /// Index in the source.
     pub index: u64,
-    /// Where it is.
+    /// Path or other location.
     pub location: String,
-    /// Why it cannot be used.
+    /// Error message.
     pub problem: String,
 }
 
-/// Samples left out whose words are kept.
+/// Largest number of skipped samples in the manifest.
 const SKIPPED_KEPT: usize = 1000;
 
 /// Samples that each thread may be ahead of the writer.
 const AHEAD: usize = 4;
 
-/// Packs a source into a directory, or goes on with it; `progress` is told how many samples are done. The manifest of a
-/// directory that is complete is given back at once.
+/// Packs a source into a directory, or resumes an interrupted pack; calls `progress` with the number of finished samples. Returns
+/// the manifest at once if the directory is complete.
 ///
 /// # Errors
 ///
-/// [`Error::Config`] for settings that cannot be, and for a source or settings that are not those that the directory was
-/// begun with; [`Error::Io`] where a file cannot be written, a shard is not as it was written, or another process packs
-/// into the directory; [`Error::Sample`] for a sample that cannot be used.
+/// [`Error::Config`] for invalid settings, and if the directory was packed from another source or with other settings;
+/// [`Error::Io`] if a file cannot be written, a shard has changed, or another process packs into the directory; [`Error::Sample`]
+/// for an unusable sample.
 pub fn pack(
     source: &dyn Source,
     directory: &Path,
@@ -143,7 +142,8 @@ pub fn pack(
     let begin = manifest.shards.last().map_or(0, |shard| shard.end);
     let large = Arc::new(LargeImages::new(settings.limits.large_image_memory));
     thread::scope(|scope| {
-        // Thread t makes every so manieth sample, so that taking from them in turn gives the source's order.
+        // Thread t makes every sample t modulo the number of threads; receiving from them in turn restores the order of the
+        // source.
         let threads = settings.threads.max(1) as u64;
         let made: Vec<Receiver<Sample>> = (0..threads)
             .map(|thread| {
@@ -152,7 +152,7 @@ pub fn pack(
                 let large = large.clone();
                 scope.spawn(move || {
                     let mut maker = Maker::new(source, settings, large);
-                    // Nobody receives any more: the run has ended.
+                    // The receiver is gone: the run has ended.
                     let _ = indices
                         .into_iter()
                         .try_for_each(|it| sender.send(maker.make(it)).map_err(drop));
@@ -170,7 +170,7 @@ pub fn pack(
     Ok(manifest)
 }
 
-/// Writes all shards that the manifest does not have yet.
+/// Writes all shards that are not in the manifest.
 fn write(
     source: &dyn Source,
     directory: &Path,
@@ -226,19 +226,19 @@ fn write(
     Ok(())
 }
 
-/// One sample, ready to be written.
+/// Encoded sample, ready to be written.
 struct EncodedImage {
     bytes: Vec<u8>,
     extension: &'static str,
 }
 
-/// What a sample was in the source, and what becomes of it.
+/// Origin of a sample, with its encoded image or error.
 struct Sample {
     origin: Origin,
     image: Result<EncodedImage, DataError>,
 }
 
-/// Makes samples; one per thread.
+/// Encodes samples; one per thread.
 struct Maker<'a> {
     source: &'a dyn Source,
     limits: &'a Limits,
@@ -262,7 +262,7 @@ impl<'a> Maker<'a> {
         Sample { origin, image: read.and_then(|()| self.image()) }
     }
 
-    /// The image of the sample that was read.
+    /// Encodes the image of the sample that was read.
     fn image(&mut self) -> Result<EncodedImage, DataError> {
         let bytes = self.page.bytes();
         let header = self.limits.header(bytes, self.strict)?;
@@ -289,9 +289,9 @@ impl<'a> Maker<'a> {
                 Some(b'2' | b'5') => "pgm",
                 _ => "ppm",
             },
-            // `Format::Pixels` is what caches hold; no file's header says so.
+            // `Format::Pixels` exists only in caches; no file header has it.
             other => {
-                let problem = format!("a {} has no file name extension here", other.name());
+                let problem = format!("{} images have no file name extension here", other.name());
                 return Err(DataError::new(Reason::Unsupported, problem));
             }
         };

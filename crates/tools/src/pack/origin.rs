@@ -1,8 +1,7 @@
-//! What the source was when it was packed, sample by sample: by this a changed source is noticed before it is mixed.
+//! Records the samples of the source, so that a resumed pack notices a changed source.
 //!
-//! Beside each shard lies a hidden file with a line of JSON for every sample that was looked at for it, the ones left
-//! out included. A sample is the same where its place, its label and its version are; where the source tells no
-//! version, or another one, the sample is read and its bytes are compared.
+//! Each shard has a hidden file with one line of JSON per sample, including skipped ones. A sample is unchanged if its location,
+//! label and version are. If the source has no version for it, or a different one, its bytes are compared.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -18,37 +17,37 @@ use feedwater::error::{DataError, Error, Result};
 use feedwater::file;
 use feedwater::source::{HostPage, Source};
 
-/// A sample of the source as it was packed.
+/// Sample of the source as it was packed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Origin {
     location: String,
     label: i64,
-    /// [`Source::version`], asked before the sample was read.
+    /// Result of [`Source::version`] before the sample was read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     version: Option<String>,
     content: Content,
 }
 
-/// What was read.
+/// Content of a sample.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Content {
-    /// So many bytes with this CRC-32C.
+    /// Number of bytes, and their CRC-32C.
     Read { bytes: u64, crc: u32 },
-    /// It could not be read, for a reason of this name.
+    /// Name of the reason why it could not be read.
     Fault(String),
 }
 
 impl Origin {
-    /// Reads a sample into `page`; gives what it is, and why it could not be read.
+    /// Reads a sample into `page`; returns its origin, and the error if it could not be read.
     pub fn read(
         source: &dyn Source,
         index: u64,
         page: &mut HostPage,
         limit: u64,
     ) -> (Self, Result<(), DataError>) {
-        // Before the bytes: a file that changes in between has another version the next time.
+        // Before the bytes: a file that changes in between has another version next time.
         let version = source.version(index);
         let read = source.read(index, page, limit);
         let content = match &read {
@@ -62,7 +61,7 @@ impl Origin {
         (Self { location, label, version, content }, read)
     }
 
-    /// What is different about the sample now; `None` where it is the same.
+    /// Describes how the sample has changed; `None` if it has not.
     fn changed(
         &self,
         source: &dyn Source,
@@ -98,7 +97,7 @@ impl Origin {
     }
 }
 
-/// The hidden file beside a shard.
+/// Path of the hidden file beside a shard.
 pub(super) fn path(directory: &Path, name: &str, number: u64) -> PathBuf {
     directory.join(format!(".{name}-{number:06}.source.jsonl"))
 }
@@ -120,7 +119,7 @@ pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin
 ///
 /// # Errors
 ///
-/// [`Error::Io`] where what was noted cannot be read.
+/// [`Error::Io`] if a record cannot be read.
 pub(super) fn difference(
     source: &dyn Source,
     directory: &Path,
@@ -146,7 +145,7 @@ pub(super) fn difference(
                 }
                 _ => {}
             }
-            // Those behind do not matter any more; those before are being looked at.
+            // Later samples do not matter any more; earlier ones are being checked.
             return;
         }
     };
@@ -159,7 +158,7 @@ pub(super) fn difference(
     Ok(found.map(|(_, difference)| difference))
 }
 
-/// The first sample of a shard that is different, and how.
+/// Finds the first changed sample of a shard, and describes the change.
 fn first_changed(
     source: &dyn Source,
     path: &Path,
@@ -174,7 +173,7 @@ fn first_changed(
         let line = lines.next().ok_or_else(|| failed("ends too early".into()))?;
         let line = line.map_err(|error| Error::io(path, &error))?;
         let origin: Origin = serde_json::from_str(&line)
-            .map_err(|error| failed(format!("is not what pack has written: {error}")))?;
+            .map_err(|error| failed(format!("was not written by pack: {error}")))?;
         let limit = settings.limits.max_file_bytes;
         if let Some(difference) = origin.changed(source, index, page, limit) {
             return Ok(Some((index, difference)));

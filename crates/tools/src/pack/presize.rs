@@ -1,4 +1,4 @@
-//! Making images smaller once, so that every epoch reads and decodes less.
+//! Makes images smaller once, so that every epoch reads and decodes less.
 
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
@@ -10,21 +10,21 @@ use feedwater::op::{Operator, Resize};
 use feedwater::plan::SampleMemory;
 use feedwater::transform::FullDecoder;
 
-/// How small.
+/// Target size and quality.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Presize {
-    /// Pixels of the shorter side; images whose shorter side is not longer are kept as they are, byte for byte.
+    /// Length of the shorter side in pixels. Images whose shorter side is not longer are copied byte for byte.
     pub shorter: u32,
-    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma is halved both ways (4:2:0).
+    /// JPEG quality in libjpeg's terms, 1 to 100. The chroma has half the resolution in both directions (4:2:0).
     pub quality: u8,
 }
 
 impl Presize {
-    /// Whether the settings can be.
+    /// Checks the settings.
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] with the value that cannot be.
+    /// [`Error::Config`] with the invalid value.
     pub fn check(&self) -> Result<()> {
         if !(1..=100).contains(&self.quality) {
             return Err(Error::config("quality", format!("must be 1 to 100, is {}", self.quality)));
@@ -34,8 +34,8 @@ impl Presize {
     }
 }
 
-/// Makes images smaller: upright, resized as the operator `resize` does by default (Pillow's antialiased bilinear
-/// filter), and a baseline JPEG afterwards. One per thread; its buffers grow to the largest image until they are given back.
+/// Makes images smaller: rotates them upright, resizes as the operator `resize` does by default (Pillow's antialiased bilinear
+/// filter), and encodes a baseline JPEG. Use one per thread; its buffers grow to the largest image until they are released.
 pub struct Presizer {
     quality: u8,
     shorter: u32,
@@ -44,32 +44,32 @@ pub struct Presizer {
 }
 
 impl Presizer {
-    /// With these settings, which were checked.
+    /// Creates a presizer with checked settings.
     pub fn new(Presize { shorter, quality }: Presize) -> Self {
         let full_decoder = FullDecoder::new(Some(shorter), true);
         Self { quality, shorter, decoder: Decoders::new(), full_decoder }
     }
 
-    /// Memory that making the image smaller takes, beside its file; `None` where the image is small enough.
+    /// Memory for making the image smaller, besides its file; `None` if the image is small enough.
     pub fn need(&self, bytes: &[u8], header: &Header) -> Option<SampleMemory> {
         let decode = self.decoder.memory(header, bytes, bytes.len() as u64);
         let need = || SampleMemory::of_resized(header, decode, self.shorter);
         self.full_decoder.resizes(header).then(need)
     }
 
-    /// Gives all memory back.
+    /// Frees all buffers.
     pub fn release(&mut self) {
         self.decoder.release();
         self.full_decoder.release();
     }
 
-    /// The same presizer, for which damage is a fault (the default), or which takes what Pillow takes: `decode.strict`.
+    /// Sets whether damage is an error (the default), or damage that Pillow accepts is tolerated: `decode.strict`.
     pub fn strict(self, strict: bool) -> Self {
         Self { decoder: self.decoder.strict(strict), ..self }
     }
 
-    /// The smaller image as a JPEG, or `None` where the image is small enough. An image that is wide or high beyond
-    /// what a JPEG can be (65535) after that is a fault.
+    /// Returns the smaller image as a JPEG, or `None` if the image is small enough. A result wider or higher than a JPEG allows
+    /// (65535) is an error.
     pub fn make(&mut self, bytes: &[u8], header: &Header) -> Result<Option<Vec<u8>>, DataError> {
         if !self.full_decoder.resizes(header) {
             return Ok(None);
@@ -77,7 +77,7 @@ impl Presizer {
         let size = self.full_decoder.size(header);
         let (Ok(width), Ok(height)) = (u16::try_from(size.width), u16::try_from(size.height))
         else {
-            let problem = format!("would be {size} pixels, a JPEG has at most 65535 a side");
+            let problem = format!("would be {size} pixels; a JPEG has at most 65535 per side");
             return Err(DataError::new(Reason::Unsupported, problem));
         };
         let (_, pixels) = self.full_decoder.decode(bytes, header, &mut self.decoder)?;

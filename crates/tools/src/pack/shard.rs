@@ -1,4 +1,4 @@
-//! Writing one shard: whole or not at all.
+//! Writes shards atomically.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use feedwater::error::{Error, Result};
 use feedwater::file::AtomicFile;
 
-/// The format of shards.
+/// Format of shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ShardFormat {
@@ -20,7 +20,7 @@ pub enum ShardFormat {
 }
 
 impl ShardFormat {
-    /// The key under `[source]` that reads such shards.
+    /// Key under `[source]` that reads such shards.
     pub const fn key(self) -> &'static str {
         match self {
             ShardFormat::WebDataset => "webdataset",
@@ -28,12 +28,12 @@ impl ShardFormat {
         }
     }
 
-    /// The name of a shard: `train-000012.tar`.
+    /// Name of a shard: `train-000012.tar`.
     pub(super) fn file_name(self, name: &str, number: u64) -> String {
         format!("{name}-{number:06}.{}", self.ending())
     }
 
-    /// Whether a file of this name is a shard of a set of this name.
+    /// Whether a file name is that of a shard with prefix `name`.
     pub(super) fn is_shard(self, name: &str, file_name: &str) -> bool {
         let number = file_name.strip_prefix(name).and_then(|it| it.strip_prefix('-'));
         let number = number.and_then(|it| it.strip_suffix(self.ending())?.strip_suffix('.'));
@@ -48,34 +48,34 @@ impl ShardFormat {
     }
 }
 
-/// A sample as it is written.
+/// Sample to write.
 pub(super) struct Item<'a> {
-    /// Names the sample within the whole set; without dots.
+    /// Unique key of the sample in the set, without dots.
     pub key: &'a str,
-    /// Where it came from.
+    /// Location in the source.
     pub location: &'a str,
-    /// The name of the image's format in lower case: `jpg`, `png`.
+    /// File name extension of the image format in lower case: `jpg`, `png`.
     pub extension: &'a str,
     pub label: i64,
     pub bytes: &'a [u8],
 }
 
-/// What a finished shard is.
+/// Finished shard.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shard {
-    /// Its file's name.
+    /// File name.
     pub name: String,
-    /// Samples in it.
+    /// Number of samples.
     pub samples: u64,
-    /// Bytes of the file.
+    /// File size in bytes.
     pub bytes: u64,
-    /// CRC-32C of labels and images, one sample after another.
+    /// CRC-32C of labels and images, sample after sample.
     pub crc: u32,
-    /// Index in the source of the first sample after it.
+    /// Source index of the first sample after the shard.
     pub end: u64,
 }
 
-/// A shard that is being written, under a hidden temporary name that nobody reads.
+/// Shard that is being written, under a hidden temporary name.
 pub(super) struct ShardWriter {
     format: ShardFormat,
     path: PathBuf,
@@ -103,12 +103,12 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Bytes so far.
+    /// Bytes written so far.
     pub fn bytes(&self) -> u64 {
         self.out.bytes
     }
 
-    /// Ends the file, waits until it is on the disk, and gives it its name.
+    /// Finishes the file, syncs it to disk, and renames it.
     pub fn finish(self, end: u64) -> Result<Shard> {
         let end_mark: &[u8] = match self.format {
             ShardFormat::WebDataset => &[0; 1024],
@@ -122,7 +122,7 @@ impl ShardWriter {
     }
 }
 
-/// The checksum of all samples up to and with this one.
+/// Extends the checksum `before` by one sample.
 pub(super) fn content_crc(before: u32, label: i64, bytes: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(before, &label.to_le_bytes()), bytes)
 }
@@ -143,7 +143,7 @@ fn tar_members(out: &mut impl Write, item: &Item) -> io::Result<()> {
     Ok(())
 }
 
-/// A record as `tf.io.TFRecordWriter` frames it: length, its masked checksum, data, their masked checksum.
+/// Writes a record with the framing of `tf.io.TFRecordWriter`: length, its masked checksum, data, their masked checksum.
 fn tf_record(out: &mut impl Write, item: &Item) -> io::Result<()> {
     let data = example(item);
     let len = (data.len() as u64).to_le_bytes();
@@ -157,7 +157,7 @@ fn tf_record(out: &mut impl Write, item: &Item) -> io::Result<()> {
     out.write_all(&masked(&data))
 }
 
-/// A `tf.train.Example` (tensorflow/core/example/example.proto), features in the order of their names.
+/// Encodes a `tf.train.Example` (tensorflow/core/example/example.proto) with the features sorted by name.
 fn example(item: &Item) -> Vec<u8> {
     let bytes_list = |value: &[u8]| field(1, &field(1, value));
     let label = field(3, &field(1, &varint(item.label as u64)));
@@ -172,7 +172,7 @@ fn example(item: &Item) -> Vec<u8> {
     field(1, &entries.concat())
 }
 
-/// A protobuf field of bytes.
+/// Encodes a protobuf field of bytes.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     [&[number << 3 | 2], &varint(bytes.len() as u64)[..], bytes].concat()
 }
@@ -187,7 +187,7 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Counts what is written.
+/// Writer that counts bytes.
 struct Counted<W> {
     out: W,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Whether what was packed is what was written.
+//! Verifies packed shards.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,13 +8,12 @@ use super::{Manifest, ShardFormat};
 use feedwater::error::{Error, Result};
 use feedwater::source::{HostPage, Source, TfRecord, WebDataset};
 
-/// Reads every sample of a packed directory back as a loader would, and compares labels and images with the checksums
-/// that were made when they were written; makes the index beside each shard on the way. Gives the number of samples;
-/// `progress` is told after each.
+/// Reads every sample of a packed directory as a loader would, compares labels and images with the checksums from packing, and
+/// writes the index beside each shard. Returns the number of samples, and calls `progress` after each.
 ///
 /// # Errors
 ///
-/// [`Error::Io`] where a shard is missing, is not complete, or differs.
+/// [`Error::Io`] if a shard is missing, incomplete or different.
 pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
     let problem =
         |path: &Path, problem: String| Err(Error::Io { path: path.into(), problem, source: None });
@@ -22,7 +21,7 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
         return problem(directory, "was not packed: it has no manifest".into());
     };
     if !manifest.complete {
-        return problem(directory, "is not packed to its end; run pack again".into());
+        return problem(directory, "is not completely packed; run pack again".into());
     }
     let mut page = HostPage::default();
     let mut done = 0;
@@ -46,7 +45,7 @@ pub fn verify(directory: &Path, progress: impl Fn(u64)) -> Result<u64> {
         if crc != shard.crc {
             return problem(
                 &path,
-                "is not what was written; delete the directory, pack again".into(),
+                "has changed since it was packed; delete the directory and pack again".into(),
             );
         }
     }

@@ -1,4 +1,4 @@
-//! One image.
+//! Draws one image.
 
 use feedwater::random::{SampleKey, SampleRng};
 
@@ -6,7 +6,7 @@ use super::noise::{Noise, between, gaussian, hash};
 use super::row::Row;
 use super::scene;
 
-/// Image number `index` of the set `seed`: `3 * width * height` bytes of RGB, row after row.
+/// Draws image number `index` of the set `seed` as `3 * width * height` bytes of RGB in row order.
 ///
 /// It shows scene `index % 10`: mountains, dunes, sea, forest, fruit, pebbles, foliage, city, snow or flowers.
 pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
@@ -28,11 +28,11 @@ pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
 
 /// What the camera adds to the scene.
 struct Film {
-    /// Fine structure of surfaces, as strong as the texture under it says.
+    /// Fine structure of surfaces, scaled by the texture.
     grain: Vec<Noise>,
     /// Slow changes of red against blue.
     tint: Noise,
-    /// Standard deviation of the sensor's noise in levels.
+    /// Standard deviation of the sensor noise, in levels of 0 to 255.
     sensor: f32,
     salt: u32,
 }
@@ -85,11 +85,11 @@ fn sharpness(side: f32) -> f32 {
     root * root.sqrt().sqrt()
 }
 
-/// Rounded to the nearest byte; bright light is compressed as on film, so that glows do not clip hard.
+/// Rounds to the nearest byte. Bright light is compressed as on film, so that glows do not clip hard.
 fn level(value: f32) -> u8 {
     const SHOULDER: f32 = 215.0;
     let over = value - SHOULDER;
     let value = if over > 0.0 { SHOULDER + 40.0 * over / (over + 40.0) } else { value };
-    // `as` cuts off the fraction and clamps to 0..=255.
+    // `as` truncates and clamps to 0..=255.
     (value + 0.5) as u8
 }

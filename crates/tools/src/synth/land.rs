@@ -1,11 +1,11 @@
-//! What lies far away: sky, ridges and the ground.
+//! Distant layers: sky, ridges and the ground.
 
 use feedwater::random::SampleRng;
 
 use super::noise::{Colour, Noise, add_plane, between, mix, smooth};
 use super::row::Row;
 
-/// A gradient with clouds and the glow of a sun or a lamp.
+/// Sky with a gradient, clouds, and the glow of a sun or lamp.
 pub struct Sky {
     pub top: Colour,
     pub low: Colour,
@@ -17,7 +17,7 @@ pub struct Sky {
     pub glow: Colour,
     pub clouds: Vec<Noise>,
     pub cloud: Colour,
-    /// Share of the sky that has clouds, -1 (none) to 1.
+    /// Cloud cover, -1 (none) to 1 (full).
     pub cover: f32,
 }
 
@@ -48,28 +48,28 @@ impl Sky {
     }
 }
 
-/// A range of mountains, hills or dunes, or a line of trees.
+/// Range of mountains, hills or dunes, or line of trees.
 pub struct Ridge {
     /// Row of the upper edge at each column.
     pub edge: Vec<f32>,
     /// Shape of the slopes, in pixels.
     pub relief: Vec<Noise>,
     pub colour: Colour,
-    /// Colour of its lower parts: what haze makes of them.
+    /// Colour of the lower parts in the haze.
     pub foot: Colour,
     /// Rows from edge to foot.
     pub height: f32,
-    /// From which side light falls, -1 (left) to 1.
+    /// Direction of the light, -1 (left) to 1 (right).
     pub light: f32,
     /// Contrast of the slopes, 0 to 1.
     pub contrast: f32,
-    /// Row above which snow lies, with its colour.
+    /// Row above which snow lies, and its colour.
     pub snow: Option<(f32, Colour)>,
     pub texture: f32,
 }
 
 impl Ridge {
-    /// An edge around row `base` whose peaks are this number of rows high; `rough` is the gain of each octave.
+    /// Creates an edge around row `base` whose peaks are `peaks` rows high; `rough` is the gain of each octave.
     pub fn edge(
         rng: &mut SampleRng,
         width: f32,
@@ -100,7 +100,7 @@ impl Ridge {
             }
             let cover = (below + 0.5).min(1.0);
             let bump = row.noise[x];
-            // Faces run down from the edge above, bent by the relief.
+            // Slopes run down from the edge, bent by the relief.
             let above = (x as f32 + 2.0 * bump + 0.5 * self.light * below).max(0.0) as usize;
             let (before, after) =
                 (above.saturating_sub(2 * step).min(last), (above + 2 * step).min(last));
@@ -121,7 +121,7 @@ impl Ridge {
     }
 }
 
-/// A plane that reaches from below the camera to the horizon: meadow, sand, snow, water, a road or a table.
+/// Plane from below the camera to the horizon: meadow, sand, snow, water, road or table.
 pub struct Ground {
     pub horizon: f32,
     /// Rows from the horizon to the lower edge of the image.
@@ -131,9 +131,9 @@ pub struct Ground {
     pub far: Colour,
     /// Contrast of the texture.
     pub contrast: f32,
-    /// How much longer the texture's cells are from side to side.
+    /// Ratio of width to depth of the texture's cells.
     pub stretch: f32,
-    /// Column under a light, and its colour, which waves and wet ground reflect.
+    /// Column under a light, and the colour that waves and wet ground reflect.
     pub glitter: Option<(f32, Colour)>,
     pub texture: f32,
     pub salt: u32,
@@ -147,7 +147,7 @@ impl Ground {
         }
         let cover = (below + 0.5).min(1.0);
         let share = (below / self.height).clamp(0.0, 1.0);
-        // 1 at the lower edge of the image, more the farther it is.
+        // 1 at the lower edge of the image, larger with distance.
         let depth = self.height / below.max(0.5);
         row.noise.fill(0.0);
         for (octave, (cells, amplitude)) in
@@ -157,7 +157,7 @@ impl Ground {
         {
             let step = depth * cells / (self.height * self.stretch);
             let rows = depth * depth * cells / self.height;
-            // What is smaller than a pixel has no contrast.
+            // Structure smaller than a pixel has no contrast.
             let seen = (0.7 / step.max(0.02)).min(1.0) * (1.2 / rows.max(0.02)).min(1.0);
             let amplitude = amplitude * seen;
             if amplitude > 0.01 {
@@ -185,13 +185,13 @@ impl Ground {
     }
 }
 
-/// A house at night, with windows of which some are lit.
+/// House at night with some windows lit.
 pub struct House {
     pub left: f32,
     pub right: f32,
     pub top: f32,
     pub colour: Colour,
-    /// Distance of windows.
+    /// Distance between windows, in pixels.
     pub pitch: f32,
     pub lamp: Colour,
     pub salt: u32,
@@ -224,7 +224,7 @@ impl House {
     }
 }
 
-/// A random light from a side, never from the middle.
+/// Returns a random direction of light, never from the middle.
 pub fn side_light(rng: &mut SampleRng) -> f32 {
     let strength = between(rng, 0.6, 1.0);
     if rng.chance(0.5) { strength } else { -strength }

@@ -1,22 +1,22 @@
-//! What stands in front: balls, leaves, trunks, their shadows, and lights out of focus.
+//! Foreground objects: balls, leaves, trunks, shadows, and lights out of focus.
 
 use super::noise::{Colour, hash, mix, smooth};
 use super::row::Row;
 
-/// An ellipsoid: a stone, a fruit, a bush or the middle of a flower.
+/// Ellipsoid: stone, fruit, bush or centre of a flower.
 pub struct Ball {
     pub centre: [f32; 2],
-    /// Half its width and height.
+    /// Half width and half height, in pixels.
     pub radii: [f32; 2],
-    /// Cosine and sine of its turn.
+    /// Cosine and sine of the rotation.
     pub turn: [f32; 2],
     pub colour: Colour,
-    /// From where light falls: right, down, towards the camera.
+    /// Direction of the light: right, down, towards the camera.
     pub light: [f32; 3],
     /// Strength of the highlight, 0 (dull) to 1.
     pub gloss: f32,
     pub texture: f32,
-    /// Pixels over which its edge fades: depth of field.
+    /// Width of the fading edge in pixels, for depth of field.
     pub softness: f32,
 }
 
@@ -50,7 +50,7 @@ impl Ball {
     }
 }
 
-/// The 16th power.
+/// 16th power.
 fn power(x: f32) -> f32 {
     let square = x * x;
     let fourth = square * square;
@@ -58,15 +58,15 @@ fn power(x: f32) -> f32 {
     eighth * eighth
 }
 
-/// An ellipse in which less light falls, or more.
+/// Ellipse with less or more light.
 pub struct Shade {
     pub centre: [f32; 2],
     pub radii: [f32; 2],
-    /// What the middle is multiplied by.
+    /// Factor in the middle.
     pub factor: Colour,
-    /// What is added in the middle.
+    /// Added light in the middle.
     pub light: Colour,
-    /// Discs have an even middle and a sharp edge, as lights out of focus have.
+    /// Whether it is an even disc with a sharp edge, like a light out of focus.
     pub disc: bool,
 }
 
@@ -92,14 +92,14 @@ impl Shade {
     }
 }
 
-/// A leaf or a petal: pointed at both ends, with a vein.
+/// Leaf or petal: pointed at both ends, with a vein.
 pub struct Leaf {
     pub centre: [f32; 2],
     pub turn: [f32; 2],
-    /// Half its length and half its width.
+    /// Half length and half width, in pixels.
     pub radii: [f32; 2],
     pub colour: Colour,
-    /// Brightness of one half against the other.
+    /// Brightness of one half relative to the other.
     pub fold: f32,
     pub texture: f32,
     pub softness: f32,
@@ -130,15 +130,15 @@ impl Leaf {
     }
 }
 
-/// A trunk or a pole: a lit cylinder with bark.
+/// Trunk or pole: lit cylinder with bark.
 pub struct Trunk {
-    /// Column of its middle at its foot.
+    /// Column of the middle at the foot.
     pub foot: f32,
     pub top: f32,
     pub bottom: f32,
-    /// Half its width at the foot.
+    /// Half width at the foot, in pixels.
     pub radius: f32,
-    /// Columns that it leans to the right for each row upwards.
+    /// Lean to the right, in columns per row upwards.
     pub lean: f32,
     pub colour: Colour,
     pub light: f32,
@@ -155,7 +155,7 @@ impl Trunk {
             return;
         }
         let share = up / (self.bottom - self.top).max(1.0);
-        // The roots spread.
+        // Roots widen the foot.
         let flare = (1.0 - 12.0 * share).max(0.0);
         let radius = self.radius * (1.0 - 0.35 * share + 0.4 * flare * flare);
         let centre = self.foot + self.lean * up;
@@ -177,7 +177,7 @@ impl Trunk {
     }
 }
 
-/// The columns that are at most `reach` away from a centre that lies `dy` rows off.
+/// Columns within `reach` of a centre that is `dy` rows away.
 fn columns(centre: f32, dy: f32, reach: f32, row: &Row) -> std::ops::Range<usize> {
     let square = reach * reach - dy * dy;
     if square <= 0.0 {

@@ -1,4 +1,4 @@
-//! What is in the image: ten scenes, drawn back to front.
+//! Ten scenes, drawn back to front.
 
 use feedwater::random::SampleRng;
 
@@ -10,7 +10,7 @@ use super::row::Row;
 mod near;
 mod wide;
 
-/// Anything that can be drawn over what lies behind it, row by row.
+/// Object or background that is drawn row by row.
 pub enum Layer {
     Sky(Sky),
     Ridge(Ridge),
@@ -38,7 +38,7 @@ impl Layer {
     }
 }
 
-/// The layers of image `index`, back to front.
+/// Returns the layers of image `index`, back to front.
 pub fn layers(rng: &mut SampleRng, index: u64, width: f32, height: f32) -> Vec<Layer> {
     let side = width.min(height);
     let light = side_light(rng);
@@ -58,13 +58,13 @@ pub fn layers(rng: &mut SampleRng, index: u64, width: f32, height: f32) -> Vec<L
     stage.layers
 }
 
-/// Shape and colours of one ridge.
+/// Shape and colours of a ridge.
 struct Range {
-    /// Where its edge lies, as a part of the height from the top.
+    /// Row of the edge, as a fraction of the height.
     base: f32,
-    /// Rows of its peaks, as a part of the height.
+    /// Height of the peaks, as a fraction of the height.
     peaks: f32,
-    /// Columns of its largest feature, as a part of the shorter side.
+    /// Width of the largest feature, as a fraction of the shorter side.
     cell: f32,
     rough: f32,
     contrast: f32,
@@ -79,7 +79,7 @@ struct Stage<'a> {
     width: f32,
     height: f32,
     side: f32,
-    /// From which side light falls, -1 (left) to 1.
+    /// Direction of the light, -1 (left) to 1 (right).
     light: f32,
     layers: Vec<Layer>,
 }
@@ -100,7 +100,7 @@ impl Stage<'_> {
         [across, -0.616, depth]
     }
 
-    /// A sky to row `horizon`, and where its sun stands.
+    /// Draws a sky down to row `horizon`, and returns the column of its sun.
     fn sky(&mut self, horizon: f32, [top, low, glow, cloud]: [Colour; 4], sun: f32) -> f32 {
         let (top, low) = (self.vary(top, 14.0), self.vary(low, 12.0));
         let column = self.width * (0.5 + self.light * self.between(0.12, 0.36));
@@ -129,7 +129,7 @@ impl Stage<'_> {
         let (peaks, cell) = (peaks * self.height, cell * self.side);
         let base = base * self.height;
         let edge = Ridge::edge(self.rng, self.width, base, peaks, cell, rough);
-        // Wind smooths dunes, and keeps no gullies.
+        // Wind smooths dunes and removes gullies.
         let gullies = if rough < 0.4 { 0.12 } else { 2.0 * rough };
         let bump = 0.16 * peaks.max(0.05 * self.side) * gullies;
         let relief = Noise::fractal(self.rng, [0.22 * cell, 0.3 * cell], bump, 6, rough + 0.05);
@@ -189,7 +189,7 @@ impl Stage<'_> {
         }));
     }
 
-    /// A ball on the ground with its shadow; `flat` is height by width.
+    /// Draws a ball on the ground with its shadow; `flat` is height / width.
     fn ball(
         &mut self,
         centre: [f32; 2],
@@ -233,7 +233,7 @@ impl Stage<'_> {
         }));
     }
 
-    /// A light: a soft glow, or a disc where it is out of focus.
+    /// Draws a light: a soft glow, or a disc if out of focus.
     fn glow(&mut self, centre: [f32; 2], radius: f32, light: Colour, disc: bool) {
         let radii = [radius.max(0.5); 2];
         self.layers.push(Layer::Shade(Shade { centre, radii, factor: [1.0; 3], light, disc }));
@@ -262,7 +262,7 @@ impl Stage<'_> {
         }));
     }
 
-    /// Stones on the ground between two rows, the far ones first.
+    /// Draws stones on the ground between two rows, far ones first.
     fn stones(&mut self, count: u64, top: f32, bottom: f32, colour: Colour) {
         for number in 0..count {
             let part = (number as f32 + self.between(0.0, 1.0)) / count as f32;

@@ -1,5 +1,5 @@
 
-// Numbers as text, elements, and the charts of the page.
+// Formats numbers, creates elements, and draws the charts of the page.
 
 function percent(share) {
   const value = 100 * share;
@@ -28,7 +28,7 @@ function size(bytes) {
   return `${at === 0 || Math.abs(value) >= 100 ? value.toFixed(0) : value.toPrecision(3)} ${units[at]}`;
 }
 
-// The least of 1, 2 and 5 times a power of ten that is no less.
+// Rounds up to 1, 2 or 5 times a power of ten.
 function tick(least) {
   const power = 10 ** Math.floor(Math.log10(least));
   return [1, 2, 5, 10].map((it) => it * power).find((it) => it >= 0.999 * least);
@@ -42,8 +42,8 @@ function title(name) {
   return name.replace(/_/g, ' ');
 }
 
-// Texts become text nodes; nothing of a report is ever parsed as markup. Styles are set through the object model, since the
-// policy of the page forbids attributes.
+// Texts become text nodes, so no text of a report is parsed as markup. Styles are set through the object model, because the
+// policy of the page forbids style attributes.
 function make(tag, attributes, ...children) {
   const svg = ['svg', 'g', 'path', 'rect', 'line', 'text'].includes(tag);
   const it = svg ? document.createElementNS('http://www.w3.org/2000/svg', tag) : document.createElement(tag);
@@ -55,21 +55,21 @@ function make(tag, attributes, ...children) {
   return it;
 }
 
-// A bar of parts: pairs of a class and a share.
+// Stacked bar; parts are pairs of a class and a share.
 function bar(parts, label) {
   const width = (share) => ({ width: `${100 * Math.min(Math.max(share, 0), 1)}%` });
   const pieces = parts.map(([name, share, style]) => make('i', { class: name, style: { ...width(share), ...style } }));
   return make('div', { class: 'bar', role: 'img', 'aria-label': label }, ...pieces);
 }
 
-// Rows of a name, a bar and a number, by the largest number.
+// Rows of a name, a bar and a number, relative to the largest number.
 function bars(rows, marked) {
   const most = Math.max(...rows.map(([, value]) => value), 1e-12);
   return rows.map(([name, value, text], at) => make('div', { class: 'row' }, make('span', {}, name),
     bar([[at === marked ? 'least' : '', value / most]], `${name}: ${text}`), make('span', {}, text)));
 }
 
-// Columns are a name and whether a cell is a bar; on narrow screens each row becomes a card, and each cell has its name.
+// Columns are a name and whether the cell is a bar. On narrow screens each row becomes a card with named cells.
 function table(element, columns, rows) {
   element.className = 'cards';
   const head = columns.map(([name, wide]) => make('th', { scope: 'col', class: wide ? 'all' : null }, name));
@@ -81,7 +81,7 @@ function table(element, columns, rows) {
   element.replaceChildren(make('thead', {}, make('tr', {}, ...head)), make('tbody', {}, ...body));
 }
 
-// Shares of the time with so many batches ready; dashed, those of the model.
+// Shares of the time by number of ready batches; dashed: predicted by the model.
 function columns(element, shares, model) {
   const many = Math.max(shares.length, model.length), most = Math.max(...shares, ...model, 0.01);
   const every = Math.ceil(many / 18), up = (share) => `${100 * share / most}%`;
@@ -96,19 +96,19 @@ function columns(element, shares, model) {
   element.replaceChildren(...parts);
 }
 
-// The time line: threads busy by stage, batches ready, and the share of each interval in which the consumer waited. Moments
-// hold sums since the beginning; what is shown are their differences.
+// Timeline: busy threads by stage, ready batches, and the share of each interval in which the consumer waited. Moments
+// hold totals since the start; the chart shows their differences.
 function timeline(profile, order, element, readout) {
   const moments = profile.timeline, last = moments.length - 1;
   if (last < 1 || !(moments[last].seconds > moments[0].seconds)) {
-    element.replaceChildren(make('p', { class: 'note' }, 'Too few batches for a time line.'));
+    element.replaceChildren(make('p', { class: 'note' }, 'Too few batches for a timeline.'));
     return;
   }
   const begin = moments[0].seconds, length = moments[last].seconds - begin;
   const stages = order.map((name, at) => ({ name, at })).filter(({ at }) => moments[last].busy[at] > moments[0].busy[at]);
   const slots = Math.max(profile.ring.slots, ...moments.map((it) => it.ready), 1);
 
-  // A sum at a time between two moments.
+  // Interpolates a total between two moments.
   const sum = (of, seconds) => {
     let low = 0, high = last;
     while (high - low > 1) {
@@ -126,7 +126,7 @@ function timeline(profile, order, element, readout) {
     const waits = (sum((it) => it.waited, from + wide) - sum((it) => it.waited, from)) / wide;
     return { from, busy, waits: Math.min(Math.max(waits, 0), 1), ready: sum((it) => it.ready, from + wide / 2) };
   });
-  // As high as there are workers, but where few of many have work.
+  // The scale ends at the number of workers, or lower if few of many are busy.
   const used = Math.max(...bins.map((it) => it.busy.reduce((all, one) => all + one, 0)), 0.01);
   const threads = Math.max(used, Math.min(profile.setup.workers, 2 * used));
 
@@ -137,10 +137,10 @@ function timeline(profile, order, element, readout) {
     const y = ([top, height], share) => top + height * (1 - share);
     const f = (value) => value.toFixed(1);
     const svg = make('svg', { viewBox: `0 0 ${width} 342`, role: 'img',
-      'aria-label': `Time line of ${time(length)}: threads busy by stage, batches ready, and the waiting of the consumer` });
+      'aria-label': `Timeline of ${time(length)}: threads busy by stage, batches ready, and the waiting of the consumer` });
     const text = (at, height, anchor, words) => svg.append(make('text', { x: at, y: height, 'text-anchor': anchor }, words));
 
-    // A stall: the consumer waited for more than half of the time.
+    // Stall: the consumer waited for more than half of the interval.
     for (let at = 0; at < many; at++) {
       if (bins[at].waits <= 0.5) continue;
       const first = at;
@@ -178,8 +178,8 @@ function timeline(profile, order, element, readout) {
       svg.append(make('rect', { class: 'frame', x: left, y: top, width: right - left, height }));
     }
     const short = width < 560;
-    text(left, 12, 'start', short ? `threads busy, of ${profile.setup.workers} workers` : `threads busy by stage; there are ${profile.setup.workers} workers`);
-    text(left, 184, 'start', short ? `batches ready, of ${slots} slots` : `batches ready when the consumer had taken one; there are ${slots} slots`);
+    text(left, 12, 'start', short ? `threads busy, of ${profile.setup.workers} workers` : `threads busy by stage, of ${profile.setup.workers} workers`);
+    text(left, 184, 'start', short ? `batches ready, of ${slots} slots` : `ready batches after the consumer took one, of ${slots} slots`);
     text(left, 268, 'start', short ? 'share of time the consumer waits' : 'share of the time in which the consumer waits; shaded above: more than half');
     text(left - 5, panels.busy[0] + 10, 'end', threads.toFixed(threads < 10 && threads % 1 > 0.05 ? 1 : 0));
     text(left - 5, panels.ready[0] + 10, 'end', slots);
@@ -215,7 +215,7 @@ function timeline(profile, order, element, readout) {
       show(place === null ? (by > 0 ? 0 : many - 1) : place + by);
     };
   };
-  readout.textContent = 'Point at the time line, or move along it with the arrow keys, to read its numbers.';
+  readout.textContent = 'Point at the timeline, or use the arrow keys, to read its numbers.';
   draw();
   let drawn = element.clientWidth;
   new ResizeObserver(() => {

@@ -1,5 +1,5 @@
 
-// Fills the page of several ranks. They come the slowest first.
+// Fills in the page of several ranks, which are sorted slowest first.
 (() => {
   'use strict';
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -7,7 +7,7 @@
   const report = read('report'), causes = Object.fromEntries(read('causes'));
   const { ranks, cost, knobs, world } = report, usual = report.usual_images_per_second;
   const slow = ranks.filter((it) => it.slow), last = ranks[0];
-  // Of many only the slowest are shown at once. All are in a strip, the others behind a line that opens.
+  // Of many ranks only the slowest are shown. All are in a strip, and the others in a section that opens.
   const shown = ranks.length <= 24 ? ranks.length : 16, first = ranks.slice(0, shown), rest = ranks.slice(shown);
   const call = (it) => `rank ${it.rank}`;
   const counted = (many, of) => `${many} ${of}${many === 1 ? '' : 's'}`;
@@ -18,23 +18,23 @@
   $('of').textContent = ` · ${ranks.length}${world > ranks.length ? ` of ${world}` : ''} ranks`;
   const money = (value) => (value >= 1 ? value.toFixed(2) : value.toPrecision(2));
   const numbers = last.slow_steps ? [
-    [rate(last.consumer_images_per_second), `images/s is what the slowest steps could use, of ${call(last)}`, 'bad'],
-    [rate(report.usual_consumer_images_per_second), "images/s is what the usual rank's could"],
-    [rate(last.loader_images_per_second), `images/s is what the loader of ${call(last)} could give`],
+    [rate(last.consumer_images_per_second), `images/s could be used by the slowest steps, of ${call(last)}`, 'bad'],
+    [rate(report.usual_consumer_images_per_second), "images/s is the median"],
+    [rate(last.loader_images_per_second), `images/s could be delivered by the loader of ${call(last)}`],
   ] : [
-    [rate(last.loader_images_per_second), `images/s is what the slowest loader could give, of ${call(last)}`, slow.length > 0 ? 'bad' : null],
-    [rate(usual), "images/s is what the usual rank's could"],
-    [percent(last.consumer_waits), `of its time the consumer of ${call(last)} waits`, last.slow && !last.slow_steps ? 'bad' : null],
+    [rate(last.loader_images_per_second), `images/s could be delivered by the slowest loader, of ${call(last)}`, slow.length > 0 ? 'bad' : null],
+    [rate(usual), "images/s is the median"],
+    [percent(last.consumer_waits), `of the time the consumer of ${call(last)} waits`, last.slow && !last.slow_steps ? 'bad' : null],
   ];
   if (cost) {
     numbers.push([signed(Math.max(cost.without / Math.max(cost.images_per_second, 1e-9) - 1, 0)),
       `images/s on every rank without ${slow.length === 1 ? 'the slow one' : `the ${slow.length} slow ones`}: ${rate(cost.without)} each`]);
-    if (typeof cost.lost_per_epoch === 'number') numbers.push([money(cost.lost_per_epoch), 'is what waiting for slow ranks costs per epoch, all together']);
+    if (typeof cost.lost_per_epoch === 'number') numbers.push([money(cost.lost_per_epoch), 'per epoch is the cost of waiting for slow ranks, for all ranks']);
   }
-  if (world > ranks.length) numbers.push([String(world - ranks.length), `of the ${world} ranks: no report of them is here`, 'bad']);
+  if (world > ranks.length) numbers.push([String(world - ranks.length), `of the ${world} ranks have no report here`, 'bad']);
   $('numbers').append(...numbers.map(([value, text, kind]) => make('li', {}, make('b', { class: kind }, value), make('span', {}, text))));
 
-  // Draws anew where the width changes.
+  // Redraws when the width changes.
   const drawn = (element, draw) => {
     let width = 0;
     const again = () => {
@@ -49,14 +49,14 @@
   const label = (svg, x, y, anchor, words, kind) => svg.append(make('text', { x: f(x), y: f(y), 'text-anchor': anchor, class: kind }, words));
   const box = (svg, kind, x, y, width, height) => svg.append(make('rect', { class: kind, x: f(x), y: f(y), width: f(Math.max(width, 0)), height: f(height) }));
 
-  // A loader that could give far more than is used would hide all others: so bars end at a third more than the usual one.
+  // Bars end at 1.3 times the median loader, so that a loader that is far faster than needed does not hide the others.
   const scale = Math.max(...ranks.map((it) => it.images_per_second),
     Math.min(Math.max(...ranks.map((it) => it.loader_images_per_second)), 1.3 * usual), 1e-9);
   const part = (value) => Math.min(value / scale, 1);
-  const says = (it) => `${call(it)}${it.slow ? ', slow' : ''}: did ${rate(it.images_per_second)} images/s, its loader could give `
+  const says = (it) => `${call(it)}${it.slow ? ', slow' : ''}: did ${rate(it.images_per_second)} images/s, its loader could deliver `
     + `${rate(it.loader_images_per_second)} and its steps use ${rate(it.consumer_images_per_second)}; its consumer waits ${percent(it.consumer_waits)} of the time; ${causes[it.cause]}`;
 
-  // Rank by rank: what it did and what its loader could give, and how long its consumer waits.
+  // One row per rank: its throughput, that of its loader, and the waiting of its consumer.
   const rows = (width) => {
     const short = width < 560, longest = (texts) => 7 * Math.max(...texts.map((it) => it.length));
     const did = (it) => (short ? rate(it.images_per_second) : `${rate(it.images_per_second)} of ${rate(it.loader_images_per_second)}`);
@@ -65,8 +65,8 @@
     const top = 38, high = 24, bottom = top + high * first.length;
     const svg = make('svg', { viewBox: `0 0 ${width} ${bottom + 6}`, role: 'img',
       'aria-label': 'Images per second of each rank, and the share of the time in which its consumer waits' });
-    label(svg, rates.x, 12, 'start', short ? 'images/s' : 'images/s: what it did, and in light what its loader could give');
-    label(svg, waits.x, 12, 'start', short ? 'waits' : 'of its time its consumer waits');
+    label(svg, rates.x, 12, 'start', short ? 'images/s' : 'images/s: measured, and (light) what its loader could deliver');
+    label(svg, waits.x, 12, 'start', short ? 'waits' : 'of the time its consumer waits');
     first.forEach((it, at) => {
       const y = top + high * at, middle = y + 13;
       label(svg, rates.x - 8, middle, 'end', call(it), it.slow ? 'slow' : null);
@@ -79,15 +79,15 @@
     });
     const x = f(rates.x + rates.width * part(usual));
     svg.append(make('line', { class: 'usual', x1: x, x2: x, y1: top - 6, y2: bottom }));
-    label(svg, Number(x), top - 10, 'middle', 'usual');
+    label(svg, Number(x), top - 10, 'middle', 'median');
     return svg;
   };
   const which = rest.length > 0 ? `The ${shown} slowest of ${ranks.length}, the slowest first. ` : 'The slowest first. ';
-  const marks = slow.length > 0 ? `In red: ${slow.length === 1 ? 'the slow rank' : `${slow.length} slow ranks`}, whose loader could give, or whose own steps could use, a tenth less than the usual one or still less.`
-    : 'None could give or use a tenth less than the usual one.';
+  const marks = slow.length > 0 ? `In red: ${slow.length === 1 ? 'the slow rank' : `${slow.length} slow ranks`}, whose loader could deliver, or whose own steps could use, at least 10 % less than the median.`
+    : 'None could deliver or use at least 10 % less than the median.';
   $('side-note').textContent = which + marks;
 
-  // All ranks by their numbers, where they are many: neighbours share a machine.
+  // With many ranks, all of them by number: neighbours share a machine.
   const byNumber = [...ranks].sort((a, b) => a.rank - b.rank);
   let spots = [], cursor = null, place = null;
   const strip = (width) => {
@@ -105,7 +105,7 @@
     });
     for (let at = 0; at < lines; at++) {
       const begin = at * each, end = Math.min(begin + each, byNumber.length) - 1, y = line * at + line - high.words + 14;
-      // Slow ranks are named where there is room; the others once in a while.
+      // Labels slow ranks where there is room, and others at intervals.
       const taken = [];
       const name = (index, slow) => {
         const x = spots[index].x + wide / 2, words = String(byNumber[index].rank), half = 4 * words.length + 4;
@@ -140,9 +140,9 @@
   }
   if (rest.length > 0) {
     $('all').hidden = false;
-    $('strip-note').textContent = `All ${ranks.length} ranks by their numbers: above, what each loader could give; below, in grey, the share of the `
-      + 'time in which its consumer waits. Red are slow ranks.';
-    $('readout').textContent = 'Point at a rank, or move along with the arrow keys, to read its numbers.';
+    $('strip-note').textContent = `All ${ranks.length} ranks by number: above, what each loader could deliver; below, in grey, the share of the `
+      + 'time in which its consumer waits. Slow ranks are red.';
+    $('readout').textContent = 'Point at a rank, or use the arrow keys, to read its numbers.';
     $('strip').onkeydown = (event) => {
       const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (!by && !(event.key === 'Enter' && place !== null)) return;
@@ -151,7 +151,7 @@
     };
   }
 
-  // The rest behind a line, made when it is opened.
+  // Section with the rest, filled in when it is opened.
   const later = (id, rest, words, fill) => {
     const element = $(id);
     if (rest.length === 0) return;
@@ -184,7 +184,7 @@
     });
     return [it.slow ? [make('b', { class: 'bad' }, `${call(it)}, slow`)] : call(it), ...cells, time(1e-3 * sum(it.stages)), steps(it), amount(it, 'workers'), amount(it, 'cores')];
   };
-  const middle = ['usual', ...names.map((name) => time(1e-3 * usually[name])), time(1e-3 * sum(report.usual_stages)), time(1 / report.usual_consumer_images_per_second), String(usual_of.workers), String(usual_of.cores)];
+  const middle = ['median', ...names.map((name) => time(1e-3 * usually[name])), time(1e-3 * sum(report.usual_stages)), time(1 / report.usual_consumer_images_per_second), String(usual_of.workers), String(usual_of.cores)];
   table($('stages'), columns, [middle, ...first.map(line)]);
   later('more-stages', rest, `${rest.length} other ranks`, () => table($('other-stages'), columns, rest.map(line)));
 
@@ -203,15 +203,15 @@
     make('p', { class: 'note' }, `Costs: ${knob.cost}. Then ${causes[knob.then]}.`));
   const FEW = 6;
   $('knobs-note').textContent = knobs.length === 0 ? 'No report names a setting that helps.' : slow.length === 0
-    ? "What the ranks' reports name, with what each rank gains by it alone."
-    : 'What the reports name, with what the rank gains by it alone; first what slow ranks ask for. As long as a rank is slow, only what makes it faster helps the others.';
+    ? "Settings from the ranks' reports, with the gain of each rank alone."
+    : 'Settings from the reports, with the gain of each rank alone; those for slow ranks come first. As long as a rank is slow, only making it faster helps the others.';
   $('knobs').append(...knobs.slice(0, FEW).map(setting));
   later('more-knobs', knobs.slice(FEW), counted(knobs.length - FEW, 'other setting'), () => $('other-knobs').append(...knobs.slice(FEW).map(setting)));
 
   // Rank by rank.
   const details = (it) => make('details', { class: 'rank', id: `rank-${it.rank}` },
     make('summary', {}, make('b', { class: it.slow ? 'bad' : null }, `Rank ${it.rank}${it.slow ? ', slow' : ''}`), `: ${it.verdict}`),
-    make('p', {}, `Did ${rate(it.images_per_second)} images/s; its loader could give ${rate(it.loader_images_per_second)}, and its own steps use ${rate(it.consumer_images_per_second)}. ${counted(it.workers, 'worker')}, ${counted(it.cores, 'processor')}.`),
+    make('p', {}, `Did ${rate(it.images_per_second)} images/s; its loader could deliver ${rate(it.loader_images_per_second)}, and its own steps use ${rate(it.consumer_images_per_second)}. ${counted(it.workers, 'worker')}, ${counted(it.cores, 'processor')}.`),
     make('ul', {}, ...it.evidence.map((line) => make('li', {}, line))),
     ...own(it.rank).map((knob) => make('p', {}, make('code', {}, knob.setting), ` gives ${signed(knob.ranks.find(([rank]) => rank === it.rank)[1])}`)));
   $('ranks').append(...first.map(details));

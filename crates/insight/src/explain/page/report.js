@@ -1,5 +1,5 @@
 
-// Fills the page from the report, and simulates what the sliders say.
+// Fills in the page from the report, and simulates the settings of the sliders.
 (() => {
   'use strict';
   const read = (id) => JSON.parse(document.getElementById(id).textContent);
@@ -16,13 +16,13 @@
   const money = (value) => (value === 0 ? '0' : value >= 1 ? value.toFixed(2) : value.toPrecision(2));
   const numbers = [
     [rate(report.images_per_second), 'images/s'],
-    [percent(report.consumer_waits), 'of its time the consumer waits', report.cause === 'consumer' ? null : 'bad'],
-    [percent(consumer.readiness), 'of the batches were there when it asked'],
-    [percent(report.model_quality), 'of the measured images/s is what the model does', Math.abs(report.model_quality - 1) > 0.2 ? 'bad' : null],
+    [percent(report.consumer_waits), 'of the time the consumer waits', report.cause === 'consumer' ? null : 'bad'],
+    [percent(consumer.readiness), 'of the batches were ready when requested'],
+    [percent(report.model_quality), 'of the measured images/s is predicted by the model', Math.abs(report.model_quality - 1) > 0.2 ? 'bad' : null],
   ];
   if (report.cost) {
     const { price_per_hour, epoch_seconds, waiting_per_epoch } = report.cost;
-    numbers.push([money(waiting_per_epoch), `is what the waiting costs per epoch of ${time(epoch_seconds)}, at ${price_per_hour} an hour`]);
+    numbers.push([money(waiting_per_epoch), `per epoch of ${time(epoch_seconds)} is the cost of waiting, at ${price_per_hour} an hour`]);
   }
   $('numbers').append(...numbers.map(([value, text, kind]) => make('li', {}, make('b', { class: kind }, value), make('span', {}, text))));
 
@@ -52,7 +52,7 @@
   });
   if (report.knobs.length === 0) {
     const nothing = report.nothing ?? (report.cause === 'consumer'
-      ? 'nothing in the loader: it is faster than the consumer' : 'no setting helps: it takes a faster machine');
+      ? 'no change needed: the loader is faster than the consumer' : 'no setting helps: it needs a faster machine');
     $('knobs').append(make('p', {}, `${nothing[0].toUpperCase()}${nothing.slice(1)}.`));
   }
 
@@ -61,13 +61,13 @@
     + `${time(consumer.wait.max)}, a step ${time(consumer.step.mean)} (p99 ${time(consumer.step.p99)}).`;
   timeline(profile, STAGES, $('timeline'), $('readout'));
 
-  // Where the workers' time went: stages without their waiting for a processor, which is a part of its own.
+  // Breakdown of the workers' time: stages exclude waiting for a processor, which is a part of its own.
   const spent = report.spent, waits = spent?.processor;
   if (spent) {
     const parts = spent.stages.map(([stage, part]) => [title(stage), part, '', { background: `var(--${stage})` }]);
     if (waits) parts.push(['waiting for a processor', waits.all, '', { background: 'var(--processor)' }]);
     parts.push(['between the stages', spent.between, '', { background: 'var(--quiet)' }],
-      ['waiting for something to do', spent.input, 'input'], ['waiting for room', spent.room, 'room'],
+      ['waiting for input', spent.input, 'input'], ['waiting for room', spent.room, 'room'],
       ['before they began', spent.starting, 'input'], ['after the last sample', spent.finished, 'input']);
     const some = parts.filter(([, part]) => part >= 0.0005), words = some.map(([name, part]) => `${name} ${percent(part)}`).join(', ');
     $('spent').append(bar(some.map(([, part, name, style]) => [name, part, style]), words));
@@ -75,12 +75,12 @@
       ['each other', waits.own]].filter(([, part]) => part >= 0.0005) : [];
     $('spent-note').textContent = `The workers' time: ${words}.`
       + (who.length > 0 ? ` They waited for a processor for ${who.map(([name, part]) => `${name} ${percent(part)}`).join(', ')}.` : '')
-      + (waits ? '' : ' How long they waited for a processor is not known; it is within the stages.');
+      + (waits ? '' : ' Their wait for a processor is not known; it is included in the stages.');
   }
 
   const share = (part) => part / Math.max(setup.workers * profile.seconds, 1e-9);
   const waited = (it) => (typeof it.waited_for_processor === 'number' ? time(it.waited_for_processor) : '');
-  table($('stages'), [['stage'], ['count'], ['mean'], ['p50'], ['p99'], ['longest'], ["of the workers' time", true], ['a processor worked'],
+  table($('stages'), [['stage'], ['count'], ['mean'], ['p50'], ['p99'], ['longest'], ["of the workers' time", true], ['on a processor'],
     ['waits for a processor'], ['waits for input'], ['waits for room']], profile.stages.map((it) => [
     [make('i', { class: 'swatch', style: { background: `var(--${it.stage})` } }), title(it.stage)],
     count(it.count), ...['mean', 'p50', 'p99', 'max'].map((key) => (it.count > 0 ? time(it.latency[key]) : '')),
@@ -97,21 +97,21 @@
   $('many').textContent = `${profile.threads.length} threads`;
   $('every').open = profile.threads.length <= 16;
 
-  $('ring-note').textContent = `Share of the time with so many of ${ring.slots} slots ready; dashed, the same in the model. With none ready `
-    + `the consumer waits. A batch is made in ${time(ring.making.mean)} (p99 ${time(ring.making.p99)}).`;
+  $('ring-note').textContent = `Share of the time by number of ready slots, of ${ring.slots}; dashed: predicted by the model. With none ready `
+    + `the consumer waits. Making a batch takes ${time(ring.making.mean)} (p99 ${time(ring.making.p99)}).`;
 
   // Three runs.
   if (report.differential) {
     const { synthetic, cached, cold } = report.differential;
     const stall = (fast, slow) => percent(Math.max(1 - slow / Math.max(fast, 1e-9), 0));
     $('runs').hidden = false;
-    $('runs-note').textContent = `Images per second of runs that differ in one thing each: preparing takes ${stall(synthetic, cached)}, `
+    $('runs-note').textContent = `Images per second of three runs, which isolate the consumer, preparation and fetching: preparing takes ${stall(synthetic, cached)}, `
       + `fetching ${stall(cached, cold)}.`;
     $('runs-bars').append(...bars([['without a loader', synthetic, rate(synthetic)], ['from memory', cached, rate(cached)],
       ['as it is', cold, rate(cold)]]));
   }
 
-  // The sliders. `of` is the model that they change; a step belongs to a batch of the size that it has there.
+  // The sliders. `of` is the model that they change; `step` is the step time for the batch size of that model.
   const models = [report.model, ...report.knobs.map((it) => it.model)], alone = models.length;
   if (report.model.contention) models.push({ ...report.model, contention: null });
   const state = { of: 0, workers: 1, prefetch: 1, batch: 1, step: 0 };
@@ -120,7 +120,7 @@
   const all = (get) => models.map(get);
   const batches = all((it) => it.batch), steps = all((it) => it.consumer.step.mean);
   const longest = Math.max(1, 4 * Math.max(...steps));
-  // 24 a decade, from a tenth of a millisecond on, and almost nothing.
+  // 24 values per decade from 0.1 ms on, and almost 0.
   const geometric = range(0, Math.ceil(24 * Math.log10(longest / 1e-4))).map((at) => Number((1e-4 * 10 ** (at / 24)).toPrecision(3)));
   const sliders = {
     workers: { label: 'Workers', unit: 'loader.workers', values: range(1, Math.max(16, 4 * setup.cores, ...all((it) => 2 * it.workers.length))), text: String },
@@ -135,7 +135,7 @@
 
   const choice = make('select', { id: 'start' }, make('option', { value: 0 }, 'as measured'),
     ...report.knobs.map((it, at) => make('option', { value: at + 1 }, `with ${it.setting}`)),
-    models.length > alone ? make('option', { value: alone }, 'with the processors for itself') : null);
+    models.length > alone ? make('option', { value: alone }, 'without other programs') : null);
   choice.onchange = () => start(Number(choice.value));
   const reset = make('button', { type: 'button', id: 'reset' }, 'Reset');
   reset.onclick = () => start(0);
@@ -163,7 +163,7 @@
 
   function changed() {
     const model = structuredClone(models[state.of]), { workers, prefetch } = state;
-    // Workers that are added are as the usual one; the last ones go first.
+    // Added workers are as fast as a normal one; the last ones are removed first.
     model.workers = range(0, workers - 1).map((at) => model.workers[at] ?? 1);
     model.starts = [];
     model.slots = prefetch + 1;
@@ -172,8 +172,8 @@
     return model;
   }
 
-  // What the report's own forecast asks for, so that the same settings give the same numbers; and less where that would hold
-  // the page up for seconds.
+  // Simulates as long as the report's own forecast, so that equal settings give equal numbers, but shorter where that would block
+  // the page for seconds.
   function simulated(model) {
     const options = { batches: Math.min(Math.max(Math.floor(24000 / model.batch), 60), 1200), warm_up: 10 + 4 * model.slots };
     const visits = (options.batches + options.warm_up) * model.batch * model.stages.length, less = state.of === 0 && unchanged() ? 1 : 2e6 / visits;
@@ -241,22 +241,22 @@
       const [before, after] = pair(get);
       return make('tr', {}, make('th', { scope: 'row' }, name), cell(`now-${id}`, before, text(before)), cell(`then-${id}`, after, text(after)));
     });
-    body.splice(1, 0, make('tr', {}, make('th', { scope: 'row' }, 'against now'), make('td', {}, ''),
+    body.splice(1, 0, make('tr', {}, make('th', { scope: 'row' }, 'change'), make('td', {}, ''),
       cell('then-gain', gain, Math.abs(gain) < 5e-4 ? 'the same' : signed(gain))));
     const [before, after] = pair(limit);
-    body.push(make('tr', {}, make('th', { scope: 'row' }, 'least capacity'), cell('now-limit', before, before), cell('then-limit', after, after)));
-    $('results').replaceChildren(make('thead', {}, make('tr', {}, make('th', {}, 'by the model'), make('th', { scope: 'col' }, 'now'),
+    body.push(make('tr', {}, make('th', { scope: 'row' }, 'smallest bound'), cell('now-limit', before, before), cell('then-limit', after, after)));
+    $('results').replaceChildren(make('thead', {}, make('tr', {}, make('th', {}, 'predicted'), make('th', { scope: 'col' }, 'now'),
       make('th', { scope: 'col' }, 'with the sliders'))), make('tbody', {}, ...body));
   }
 
   function limits(model) {
     const found = capacity(model).map(([limit, most]) => [limit_name(limit), most, rate(most)]);
-    // By the logarithm, or a part that allows a thousand times as much would hide all others: so bars end at four times the least.
+    // Bars end at four times the smallest, so that a part that allows a thousand times as much does not hide the others.
     const least = Math.max(found[0]?.[1] ?? 1, 1e-12);
     $('limits').replaceChildren(...bars(found.map(([name, most, text]) => [name, Math.min(most, 4 * least), text]), 0));
   }
 
-  // The slots are the memory that prefetch and batch decide; what threads have for themselves is not in the model.
+  // Only the slots depend on prefetch and batch. The memory of threads is not modelled.
   function memory(model) {
     const slots = (it) => it.slots * setup.batch_bytes * it.batch / Math.max(report.model.batch, 1);
     const before = slots(report.model), more = slots(model) - before;
@@ -267,7 +267,7 @@
     ];
     table($('memory'), [['memory'], ['now'], ['the sliders add'], ['with the sliders']], [
       ...rows.map(([name, now, add]) => [name, size(now), add === 0 ? 'nothing' : `${add < 0 ? '−' : '+'}${size(Math.abs(add))}`, size(Math.max(now + add, 0))]),
-      ['host memory that nobody needs', setup.memory_available > 0 ? size(setup.memory_available) : 'not known', '', '']]);
+      ['available host memory', setup.memory_available > 0 ? size(setup.memory_available) : 'not known', '', '']]);
   }
 
   // Evidence, settings and data.
@@ -275,17 +275,17 @@
   const given = (value, text) => (value === null || value === undefined ? 'not set' : text(value));
   const yes = (value) => (value ? 'yes' : 'no');
   const settings = [
-    ['source', data.source], ['made on', setup.device], ['loader.batch', setup.batch], ['loader.workers', setup.workers],
+    ['source', data.source], ['device', setup.device], ['loader.batch', setup.batch], ['loader.workers', setup.workers],
     ['loader.prefetch', setup.prefetch], ['rank, world', `${setup.rank}, ${setup.world}`], ['processors', setup.cores],
-    ['processors used, by others', `${given(profile.processors?.used, (it) => it.toFixed(2))}, ${given(profile.processors?.others, (it) => it.toFixed(2))}`],
+    ['processors used, used by others', `${given(profile.processors?.used, (it) => it.toFixed(2))}, ${given(profile.processors?.others, (it) => it.toFixed(2))}`],
     ['CPU quota', given(profile.processors?.quota, (it) => it.toFixed(2))],
     ['sample', `${setup.width} × ${setup.height}`], ['pages of the device', given(setup.pages, String)],
     ['decodes on the device', yes(setup.decodes_on_device)],
     ['operators on host, device', `${setup.operators_on_host}, ${setup.operators_on_device}`],
-    ['over a network', setup.remote ? `yes: ${setup.connections} connections, ${setup.read_ahead} samples ahead` : 'no'],
+    ['over a network', setup.remote ? `yes: ${setup.connections} connections, ${setup.read_ahead} samples prefetched` : 'no'],
     ['decode.prescale', yes(setup.prescale)], ['cache.encoded', given(setup.cache_encoded, size)],
     ['cache.decoded', given(setup.cache_decoded, size)], ['cache.presize', given(setup.presize, String)],
-    ['samples', count(data.samples)], ['samples of an epoch', count(data.epoch_samples)], ['mean file', size(data.mean_bytes)],
+    ['samples', count(data.samples)], ['samples per epoch', count(data.epoch_samples)], ['mean file', size(data.mean_bytes)],
     ['mean image', `${(data.mean_pixels / 1e6).toPrecision(3)} megapixels`],
     ['mean decoded window', `${(data.mean_window_pixels / 1e6).toPrecision(3)} megapixels`],
     ['measured for', time(profile.seconds)], ['images, batches', `${count(profile.images)}, ${count(profile.batches)}`],

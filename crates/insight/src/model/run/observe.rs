@@ -1,11 +1,11 @@
-//! When counting begins, and what it comes to.
+//! Starts measuring after the warm-up, and evaluates the measurements.
 
 use super::Simulation;
 use super::parts::{Pool, Worker};
 use crate::model::{Forecast, Shares, StageUse};
 
 impl Simulation<'_> {
-    /// The warm-up is over: what was seen so far does not count.
+    /// Ends the warm-up: resets all measurements.
     pub(super) fn forget(&mut self) {
         let now = self.now;
         self.counting = true;

@@ -1,23 +1,23 @@
-//! What the simulation counts and plans with.
+//! Counters and events of the simulation.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
 
 #[derive(Clone, Copy)]
 pub(super) enum Kind {
-    /// A worker begins.
+    /// A worker starts.
     Start,
-    /// A sample's stage is over.
+    /// A stage of a sample ends.
     Stage,
-    /// What a finished batch costs besides is over; the sample finished last.
+    /// The extra time of a finished batch ends; the id is the sample that finished last.
     Batch,
-    /// The consumer's part on a core is over.
+    /// The consumer's part on a core ends.
     Host,
-    /// The step is over.
+    /// The step ends.
     Step,
 }
 
-/// Something that will happen; of two at one time the one that was planned first comes first.
+/// Planned event. Events at the same time happen in the order in which they were planned.
 pub(super) struct Planned {
     pub time: f64,
     pub order: u32,
@@ -33,7 +33,7 @@ pub(super) enum State {
     Slot,
 }
 
-/// A worker: what it does, since when, and how long it did what.
+/// State of a worker, its begin, and the total time in each state.
 #[derive(Clone, Copy)]
 pub(super) struct Worker {
     pub state: State,
@@ -41,7 +41,7 @@ pub(super) struct Worker {
     pub sums: [f64; 4],
 }
 
-/// A count over time.
+/// Count, integrated over time.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Level {
     pub count: u32,
@@ -75,7 +75,7 @@ impl Level {
 }
 
 impl Ord for Planned {
-    /// The heap gives the greatest first: the earliest.
+    /// Reversed: the heap pops the greatest, which must be the earliest event.
     fn cmp(&self, other: &Self) -> Ordering {
         other.time.total_cmp(&self.time).then(other.order.cmp(&self.order))
     }

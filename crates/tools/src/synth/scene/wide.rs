@@ -26,7 +26,7 @@ impl Stage<'_> {
         self.stones(9, 0.7, 0.98, [138.0, 134.0, 126.0]);
     }
 
-    /// A line of trees at the end of a meadow.
+    /// Draws a line of trees at the end of a meadow.
     pub(super) fn wood(&mut self, base: f32, peaks: f32, colour: Colour) {
         let foot = colour.map(|value| 0.7 * value);
         self.ridge(Range {
@@ -83,7 +83,7 @@ impl Stage<'_> {
         self.plane(0.5, [26.0, 50.0, 74.0], [150.0, 118.0, 110.0], 0.75, 3.5, 0.6, glitter);
         let (colour, foot) = ([62.0, 52.0, 62.0], [90.0, 74.0, 76.0]);
         if self.rng.chance(0.7) {
-            // An island: hills that stand behind the water, so that only their upper part shows.
+            // Moves the hills of an island behind the water, so that only their upper part is visible.
             let island = self.layers.pop();
             self.ridge(Range {
                 base: 0.51,
@@ -135,7 +135,7 @@ impl Stage<'_> {
         }
     }
 
-    /// A fir tree with snow on it.
+    /// Draws a fir tree with snow.
     fn fir(&mut self, x: f32, foot: f32, tall: f32, blur: f32) {
         self.shade(
             [x - 0.4 * self.light * tall, foot],
