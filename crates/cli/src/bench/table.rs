@@ -191,10 +191,10 @@ mod tests {
         let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
         let expected = [
             "host time a balanced: 41.0 us an image (bar: under 60), met",
-            "host time b hardware: 60.0 us an image (bar: under 60), MISSED",
+            "host time b nvjpeg-hardware: 60.0 us an image (bar: under 60), MISSED",
         ];
         assert_eq!(bars, expected);
-        assert!(text.contains("   cuda 30.0 %, hardware 30.0 %, host 40.0 %\n"), "{text}");
+        assert!(text.contains("   nvjpeg-gpu 30.0 %, nvjpeg-hardware 30.0 %, nvjpeg-hybrid 40.0 %\n"), "{text}");
     }
 
     #[test]
@@ -211,7 +211,7 @@ mod tests {
             ),
         ];
         let text = Table(&cases).to_string();
-        assert!(text.contains("skipped   no: cuda; host of a\n"), "{text}");
-        assert!(text.contains("FAILED    broken: host of b\n"), "{text}");
+        assert!(text.contains("skipped   no: nvjpeg-gpu; nvjpeg-hybrid of a\n"), "{text}");
+        assert!(text.contains("FAILED    broken: nvjpeg-hybrid of b\n"), "{text}");
     }
 }

@@ -22,7 +22,6 @@
 //!
 //! Not modelled: correlation between the stage times of one sample, ends of epochs, groups of the JPEG engines, and processors
 //! that slow each other down through caches and memory.
-//! engines' groups are not formed, and processors do not slow each other down through caches and memory.
 
 use std::ops::Add;
 
