@@ -1,4 +1,4 @@
-//! What becomes of requests, on standard error: a server that is silent is not passed over in silence.
+//! Remote request warnings on standard error: slow and retried requests.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use feedwater::storage::{RequestEvent, watch_requests};
 
-/// Between two lines; the first comes at once. Hundreds of requests may fail for one reason.
+/// Shortest time between two lines. The first line is printed at once; hundreds of requests may fail for one reason.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Shows them from now on.
+/// Starts printing request events.
 pub fn show() {
     let told: Mutex<Option<Instant>> = Mutex::new(None);
     watch_requests(move |event| {
@@ -24,7 +24,7 @@ pub fn show() {
     });
 }
 
-/// The line of an event. That a request was given up is told by whoever asked.
+/// Formats an event as a line. Failed requests without a retry return `None`: the caller reports them.
 fn line(event: &RequestEvent) -> Option<String> {
     match event {
         RequestEvent::Waiting { url, waited, attempt, attempts } => {

@@ -1,13 +1,12 @@
-//! `bench`: what the training chain reaches by every route of decoding, alone and balanced.
+//! `bench`: throughput of the training chain on every decode route, alone and balanced.
 //!
-//! * Every case is a process of its own, so that its memory, its processor time and its first batch are its own, and so
-//!   that a library which brings a case down does not end the others: the case counts as failed, with the reason.
-//! * A case is an epoch to warm up, then the measured ones. Its consumer drops batches.
-//! * Without a file the sets are photo-like JPEGs that are made once and kept: 500x375, 2048x1536, progressive ones of
-//!   500x375, and the first with an eighth of them progressive. Beside them lie their pipeline files, which `run`, `plan`
-//!   and `dump` take as well.
-//! * Where images are decoded on the CPU there is one way to do it, and it is measured alone; what was asked for
-//!   besides is named with the reason.
+//! * Each case runs in its own process, with its own memory, CPU time and first batch. If a library crashes, only that case
+//!   fails, with the reason.
+//! * A case is one warm-up epoch, then the measured epochs. Its consumer drops batches.
+//! * Without a file, the sets are photo-like JPEGs that are generated once and cached: 500x375, 2048x1536, progressive 500x375,
+//!   and 500x375 with one in eight progressive. Their pipeline files are stored beside them and also work with `run`, `plan` and
+//!   `dump`.
+//! * If images are decoded on the CPU, only the route `cpu` is measured; the other requested routes are listed with the reason.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -33,54 +32,54 @@ mod case;
 mod sets;
 mod table;
 
-/// Measures the training chain by every route of decoding: rate, processor time, memory, first batch
+/// Measures the training chain on every decode route: throughput, CPU time, memory, first batch
 ///
-/// Each route alone, then all of them balanced. Without a pipeline file the images are made once and kept in
-/// $FEEDWATER_CACHE, else in feedwater under $XDG_CACHE_HOME or ~/.cache.
+/// Each route is measured alone, then all of them balanced. Without a pipeline file, the images are generated once and cached in
+/// $FEEDWATER_CACHE, else in the folder feedwater of $XDG_CACHE_HOME or ~/.cache.
 #[derive(Args)]
 #[command(after_help = "Example:\n  feedwater bench --images 500 --epochs 3 --json")]
 pub struct Options {
-    /// A pipeline file (TOML) instead of the sets that are made
+    /// A pipeline file (TOML) to measure instead of the generated sets
     file: Option<PathBuf>,
-    /// Images of 500x375; of the progressive there are a quarter, of the large an eighth
+    /// Number of 500x375 images; the progressive set has a quarter as many, the large one an eighth
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "file")]
     images: u64,
-    /// Measured epochs of each case; without it, until 3 seconds have passed
+    /// Measured epochs per case [default: until 3 seconds have passed]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     epochs: Option<u32>,
-    /// What to measure, by comma
+    /// Comma-separated routes to measure
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = By::ALL)]
     routes: Vec<By>,
-    /// Where to run; auto is the GPU where there is one, else the CPU
+    /// Device to run on; auto uses the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
     device: DeviceOption,
-    /// Threads, instead of loader.workers; auto chooses from what is measured
+    /// Number of threads, instead of loader.workers; auto chooses from measurements
     #[arg(long, value_name = "auto|NUMBER", value_parser = count)]
     workers: Option<Count>,
-    /// Samples in a batch; of the sets that are made 256 on a GPU and 64 on the CPU
+    /// Samples per batch [default of the generated sets: 256 on a GPU, 64 on the CPU]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
     batch: Option<u32>,
-    /// End with the result as one line of JSON
+    /// Print the result as one line of JSON at the end
     #[arg(long)]
     json: bool,
-    /// Measure this one case of the file, in this process
+    /// Measure this case of the file, in this process
     #[arg(long, value_enum, hide = true, requires = "file")]
     case: Option<By>,
 }
 
-/// By what images are decoded in a case.
+/// Decode routes of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum By {
     /// The GPU's JPEG engines alone
     NvjpegHardware,
-    /// Kernels of the GPU alone, entropy decoding included
+    /// CUDA kernels alone, entropy decoding included
     NvjpegGpu,
     /// Entropy decoding on the CPU, the rest on the GPU
     NvjpegHybrid,
     /// libjpeg-turbo on the CPU
     Cpu,
-    /// All that the settings allow, by measured queue times
+    /// All allowed routes, balanced by measured queue times
     Balanced,
 }
 
@@ -103,7 +102,7 @@ impl By {
     }
 }
 
-/// One set by one route, and how it went.
+/// Result of one set on one route.
 #[derive(Serialize)]
 struct Case {
     set: String,
@@ -112,12 +111,12 @@ struct Case {
     result: CaseResult,
 }
 
-/// How a case went.
+/// Outcome of a case.
 #[derive(Serialize)]
 #[serde(tag = "result", rename_all = "lowercase")]
 enum CaseResult {
     Measured(Box<Measured>),
-    /// It cannot be, for this reason.
+    /// The case cannot be measured, for this reason.
     Skipped {
         reason: String,
     },
@@ -159,10 +158,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Every case of every set, one after the other.
+/// Runs every case of every set, one after the other.
 fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     let bar = progress((sets.len() * options.routes.len()) as u64, "cases");
-    // The cases that are done are shown.
+    // After a signal, the finished cases are still printed.
     let _polled = Polled::begin();
     let mut cases = Vec::new();
     for set in sets {
@@ -183,11 +182,11 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     Ok(cases)
 }
 
-/// In which ways a set can be decoded here.
+/// Available decode routes of a set.
 struct Ways {
-    /// Those that the settings allow where decoding is on the device, else none.
+    /// Allowed routes if the device decodes, else empty.
     routes: Vec<Route>,
-    /// Why decoding is on the CPU, where it is.
+    /// Why images are decoded on the CPU, if they are.
     on_cpu: Option<String>,
 }
 
@@ -197,29 +196,29 @@ impl Ways {
         let routes = pipeline.settings.decode.routes.clone();
         let plan = pipeline.builder()?.device(options.device.choice()).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
-            true => "images are decoded on the CPU, as the file says".into(),
-            false => "no GPU is used here, the CPU path alone is measured".into(),
+            true => "the pipeline file places decoding on the CPU".into(),
+            false => "no GPU is used, so only the CPU path is measured".into(),
         });
         Ok(Self { routes, on_cpu })
     }
 
-    /// Why a case cannot be.
+    /// Returns why a case cannot be measured, if it cannot.
     fn reason_against(&self, by: By, set: &Set) -> Option<String> {
         match (by.route(), &self.on_cpu) {
             (Some(Route::Cpu), Some(_)) => None,
             (_, Some(why)) => Some(why.clone()),
             (Some(route), None) if !self.routes.contains(&route) => {
-                Some(format!("decode.routes leaves {} out", route.name()))
+                Some(format!("decode.routes does not include {}", route.name()))
             }
             (Some(Route::NvjpegHardware | Route::NvjpegGpu), None) if set.progressive => {
-                Some("it takes baseline JPEGs only, and these are progressive".into())
+                Some("the route decodes baseline JPEGs only, and these are progressive".into())
             }
             _ => None,
         }
     }
 }
 
-/// Runs one case in a process of its own.
+/// Runs one case in its own process.
 fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
     let failed = |reason: String| CaseResult::Failed { reason };
     let program = match env::current_exe() {
@@ -261,11 +260,11 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
     let stdout = String::from_utf8_lossy(&output.stdout);
     match serde_json::from_str(stdout.lines().next_back().unwrap_or_default()) {
         Ok(measured) => CaseResult::Measured(Box::new(measured)),
-        Err(error) => failed(format!("the case told nothing that can be read: {error}")),
+        Err(error) => failed(format!("the case printed no readable result: {error}")),
     }
 }
 
-/// Puts a text into a file, unless it is there already.
+/// Writes a text file, unless it already has this content.
 fn keep(path: &Path, text: &str) -> Result<(), CommandError> {
     if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! The sets that `bench` makes, and their pipeline files.
+//! Generated image sets of `bench`, and their pipeline files.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +7,25 @@ use feedwater_tools::synth::Settings;
 use super::super::{CommandError, images};
 use super::keep;
 
-/// Images with a pipeline file.
+/// An image set with its pipeline file.
 pub struct Set {
     pub name: String,
     pub file: PathBuf,
-    /// Every image is progressive.
+    /// Whether every image is progressive.
     pub progressive: bool,
-    /// The file is the user's, with a batch size of its own.
+    /// Whether the user gave the file, which then sets the batch size.
     pub is_users: bool,
 }
 
 impl Set {
-    /// A user's pipeline file.
+    /// Creates a set from a user's pipeline file.
     pub fn of_file(file: &Path) -> Self {
         let name = file.display().to_string();
         Self { name, file: file.to_path_buf(), progressive: false, is_users: true }
     }
 }
 
-/// Makes what is not there yet, below `cache`.
+/// Generates the missing sets below `cache`.
 pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandError> {
     let small = Settings { images, ..Settings::default() };
     let large =
@@ -50,7 +50,7 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandE
     Ok(sets)
 }
 
-/// A set with the training chain with which most image models are trained.
+/// Creates a set with the usual training chain of vision models.
 fn set(
     cache: &Path,
     name: String,
@@ -82,7 +82,7 @@ mean = [0.485, 0.456, 0.406]
 std = [0.229, 0.224, 0.225]
 "#;
 
-/// The lines of a list in which every eighth image is a progressive one.
+/// Returns the lines of a list in which every eighth image is progressive.
 fn mixed(folders: [&str; 2], small: &Settings, progressive: &Settings) -> String {
     let line = |index: u64| {
         let (folder, settings, index) = match index % 8 {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_eighth_of_the_mixed_set_is_progressive_and_every_file_has_its_label() {
+    fn one_in_eight_mixed_images_is_progressive_and_labels_match() {
         let small = Settings { images: 24, ..Settings::default() };
         let progressive = Settings { images: 6, progressive: true, ..Settings::default() };
         let text = mixed(["base", "more"], &small, &progressive);

@@ -1,4 +1,4 @@
-//! The result of `bench` for people.
+//! Text table of `bench` results.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -8,11 +8,11 @@ use feedwater::footprint::bytes;
 use super::case::Measured;
 use super::{By, Case, CaseResult};
 
-/// Host time of an image in all threads together that must not be reached where hardware or cuda carry the load, in
-/// microseconds.
+/// Limit of CPU time per image over all threads, in microseconds. It applies where nvjpeg-hardware and nvjpeg-gpu decode most
+/// images.
 pub const HOST_BAR: f64 = 60.0;
 
-/// All cases, one line each; what could not be measured, with the reason; the bar of host time where it applies.
+/// All cases, one line each; then the cases that were not measured with the reason, and the CPU time limit where it applies.
 pub struct Table<'a>(pub &'a [Case]);
 
 impl fmt::Display for Table<'_> {
@@ -45,7 +45,7 @@ impl fmt::Display for Table<'_> {
         for case in self.0 {
             if let Some((window, why)) = measured(case).and_then(|it| it.read_ahead.as_ref()) {
                 let Case { set, route, .. } = case;
-                writeln!(f, "ahead     {set} {}: {window} samples; {why}", route.name())?;
+                writeln!(f, "prefetch  {set} {}: {window} samples; {why}", route.name())?;
             }
         }
         for (reason, names) in self.apart() {
@@ -54,14 +54,14 @@ impl fmt::Display for Table<'_> {
         self.bar(f)?;
         write!(
             f,
-            "CPU s/1000 and us/image: processor time of all threads; waited: share of the time that the consumer \
+            "CPU s/1000 and us/image: CPU time of all threads; waited: fraction of the time that the consumer \
              waited; device: predicted"
         )
     }
 }
 
 impl Table<'_> {
-    /// What was not measured, by reason: a route, and of which sets where it is not all of them.
+    /// Cases that were not measured, by reason. A route lists its sets unless all of them are affected.
     fn apart(&self) -> BTreeMap<String, Vec<String>> {
         let mut sets: BTreeMap<String, Vec<(By, Vec<&str>)>> = BTreeMap::new();
         for case in self.0 {
@@ -87,7 +87,7 @@ impl Table<'_> {
         sets.into_iter().map(|(why, it)| (why, it.into_iter().map(name).collect())).collect()
     }
 
-    /// Whether host time stays under the bar, case by case where it applies.
+    /// Writes whether the CPU time per image stays below the limit, for each case where the limit applies.
     fn bar(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for case in self.0 {
             let Some(measured) = measured(case).filter(|it| share_without_host(it) > 0.5) else {
@@ -99,7 +99,7 @@ impl Table<'_> {
             let name = route.name();
             writeln!(
                 f,
-                "host time {set} {name}: {host:.1} us an image (bar: under {HOST_BAR:.0}), {word}"
+                "host time {set} {name}: {host:.1} us per image (limit: under {HOST_BAR:.0}), {word}"
             )?;
         }
         Ok(())
@@ -136,7 +136,7 @@ fn row(f: &mut fmt::Formatter<'_>, case: &Case, measured: &Measured) -> fmt::Res
     )
 }
 
-/// Share of each outcome that there was, in percent.
+/// Formats the percentage of each outcome that occurred.
 fn shares(outcomes: &BTreeMap<String, u64>) -> String {
     let all: u64 = outcomes.values().sum();
     let some: Vec<_> = outcomes
@@ -147,7 +147,7 @@ fn shares(outcomes: &BTreeMap<String, u64>) -> String {
     some.join(", ")
 }
 
-/// Share of the samples whose entropy decoding was not the host's.
+/// Fraction of the samples whose entropy decoding ran on the GPU.
 fn share_without_host(measured: &Measured) -> f64 {
     let count = |name| measured.outcomes.get(name).copied().unwrap_or(0);
     (count("nvjpeg-hardware") + count("nvjpeg-gpu")) as f64 / measured.images.max(1) as f64
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bar_of_host_time_applies_where_hardware_or_cuda_carry_the_load() {
+    fn the_cpu_time_limit_applies_where_the_gpu_decodes_most_images() {
         let cases = [
             case(
                 "a",
@@ -184,15 +184,18 @@ mod tests {
         let text = Table(&cases).to_string();
         let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
         let expected = [
-            "host time a balanced: 41.0 us an image (bar: under 60), met",
-            "host time b hardware: 60.0 us an image (bar: under 60), MISSED",
+            "host time a balanced: 41.0 us per image (limit: under 60), met",
+            "host time b nvjpeg-hardware: 60.0 us per image (limit: under 60), MISSED",
         ];
         assert_eq!(bars, expected);
-        assert!(text.contains("   cuda 30.0 %, hardware 30.0 %, host 40.0 %\n"), "{text}");
+        assert!(
+            text.contains("   nvjpeg-gpu 30.0 %, nvjpeg-hardware 30.0 %, nvjpeg-hybrid 40.0 %\n"),
+            "{text}"
+        );
     }
 
     #[test]
-    fn what_was_not_measured_is_told_by_reason_and_of_which_sets_unless_of_all() {
+    fn unmeasured_cases_are_grouped_by_reason_and_list_sets_unless_all() {
         let skipped = |reason: &str| CaseResult::Skipped { reason: reason.into() };
         let cases = [
             case("a", By::NvjpegGpu, skipped("no")),
@@ -201,7 +204,7 @@ mod tests {
             case("b", By::NvjpegHybrid, CaseResult::Failed { reason: "broken".into() }),
         ];
         let text = Table(&cases).to_string();
-        assert!(text.contains("skipped   no: cuda; host of a\n"), "{text}");
-        assert!(text.contains("FAILED    broken: host of b\n"), "{text}");
+        assert!(text.contains("skipped   no: nvjpeg-gpu; nvjpeg-hybrid of a\n"), "{text}");
+        assert!(text.contains("FAILED    broken: nvjpeg-hybrid of b\n"), "{text}");
     }
 }

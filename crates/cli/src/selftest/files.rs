@@ -1,4 +1,4 @@
-//! Odd and damaged files: the same records and the same reasons on every route as on the CPU, under every policy.
+//! Odd and damaged files: every route must give the CPU's records and errors, under every error policy.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use super::gpu::{Gpu, on_route};
 use super::images::{self, Damaged, Odd, SORTS};
 use super::{Check, Epoch, Found, epoch, words};
 
-/// On the CPU alone.
+/// Returns the checks on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     vec![
         Check::new("loader/files/odd", odd_on_cpu()),
@@ -25,7 +25,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// By every route against the CPU, when asked for, and then under every policy.
+/// Returns the checks of every route against the CPU, lazily, then those of every error policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
     by_route.chain(std::iter::once_with(policies))
@@ -56,12 +56,12 @@ fn policies() -> Vec<Check> {
 
 const EXACT: Bound = Bound { most: 0, mean: 0.0 };
 
-/// Every odd file is read, with its upright size, and none is left out.
+/// Checks that every odd file is read with its upright size, and that none is skipped.
 fn odd_on_cpu() -> Found {
     let odd = images::odd()?;
     let seen = epoch(odd_builder(&odd)?)?;
     complete(&odd, &seen)?;
-    // One image, stored in two ways: the second is the first from right to left.
+    // The same image stored twice: the second file is mirrored horizontally.
     let bytes = seen.data.len() / odd.len();
     let [first, second] = [0, 1].map(|place| &seen.data[place * bytes..][..bytes]);
     let rows = first.chunks_exact(3 * TO as usize).zip(second.chunks_exact(3 * TO as usize));
@@ -70,12 +70,12 @@ fn odd_on_cpu() -> Found {
         most.map(|(a, b)| Difference::between(a, b).most()).max().unwrap_or(0)
     };
     match rows.map(mirrored).max() {
-        Some(0..=4) => Ok(format!("{} files are read", odd.len())),
-        _ => Err("orientation 2 is not orientation 1 from right to left".into()),
+        Some(0..=4) => Ok(format!("{} files were read", odd.len())),
+        _ => Err("orientation 2 is not the mirror image of orientation 1".into()),
     }
 }
 
-/// Every file is there in its place, and as large as it says.
+/// Checks that every file is present, in order and with its stated size.
 fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     if let Some(fault) = seen.faults.first() {
         let name = odd.get(fault.index as usize).map_or("?", |it| it.name);
@@ -84,7 +84,7 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
     let turned = |record: &&SampleRecord| record.size == Size::new(53, 75);
     match seen.records.iter().filter(turned).count() {
         4 if seen.records.len() == odd.len() => Ok(()),
-        count => Err(format!("{} of {} files, {count} turned", seen.records.len(), odd.len())),
+        count => Err(format!("{} of {} files, {count} rotated", seen.records.len(), odd.len())),
     }
 }
 
@@ -109,15 +109,15 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 
-/// Every damaged file has its named fault, and the good ones beside it are unharmed.
+/// Checks that every damaged file has the expected error and that its good neighbours are unharmed.
 fn damaged_on_cpu() -> Found {
     let damaged = images::damaged()?;
     let seen = epoch(damaged_builder(&damaged)?.on_error(OnError::Substitute))?;
     named(&damaged, &seen)?;
-    Ok(format!("{} files have their named faults", damaged.len()))
+    Ok(format!("{} files have the expected errors", damaged.len()))
 }
 
-/// The reasons are those that were to be.
+/// Checks that every damaged file has the expected reason.
 fn named(damaged: &[Damaged], seen: &Epoch) -> Result<(), String> {
     let mut found: Vec<Option<Reason>> = vec![None; 2 * damaged.len()];
     for fault in &seen.faults {
@@ -152,10 +152,10 @@ fn damaged_on_gpu(
         named(&damaged, &given)?;
     }
     let found = Difference::between(&expected.data, &given.data).within(bound)?;
-    Ok(format!("{} files have the CPU's outcomes; the others are {found}", damaged.len()))
+    Ok(format!("{} files have the CPU's outcomes; the other pixels are {found}", damaged.len()))
 }
 
-/// Each damaged file alone ends the loader with its own error, after the batch before it.
+/// Checks that each damaged file alone stops the loader with its own error, after the batch before it.
 fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     let damaged = images::damaged()?;
     for file in &damaged {
@@ -171,10 +171,10 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
             _ => return Err(format!("{}: does not stop the loader", file.name)),
         }
     }
-    Ok(format!("{} files stop a loader, each with its own fault", damaged.len()))
+    Ok(format!("{} files stop a loader, each with its own error", damaged.len()))
 }
 
-/// The same samples in the same places, with the same faults.
+/// Checks that two epochs have the same samples in the same order, with the same errors.
 fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
     let of = |it: &SampleRecord| {
         let substituted = it.outcome == Outcome::Substituted;
@@ -187,7 +187,7 @@ fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
     if expected.records.len() != given.records.len() {
         return Err(format!("{} samples", given.records.len()));
     }
-    // Within a batch they come in any order.
+    // Errors of a batch come in any order.
     let sorted = |epoch: &Epoch| {
         let mut all: Vec<_> =
             epoch.faults.iter().map(|it| (it.index, it.reason, it.problem.clone())).collect();
@@ -197,11 +197,11 @@ fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
     let (a, b) = (sorted(expected), sorted(given));
     match a == b {
         true => Ok(()),
-        false => Err(format!("faults {b:?} instead of {a:?}")),
+        false => Err(format!("errors {b:?} instead of {a:?}")),
     }
 }
 
-/// Columns and rows that leave.
+/// Width and height of the output, in pixels.
 const TO: u32 = 24;
 
 fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
@@ -217,7 +217,7 @@ fn odd_builder(odd: &[Odd]) -> Result<LoaderBuilder, String> {
     Ok(builder(odd.iter().map(|file| file.bytes.clone()).collect())?.on_error(OnError::Substitute))
 }
 
-/// A good file before each damaged one.
+/// Creates a loader with a good file before each damaged one.
 fn damaged_builder(damaged: &[Damaged]) -> Result<LoaderBuilder, String> {
     let good = good_files(damaged.len())?;
     let files = good.into_iter().zip(damaged).flat_map(|(good, bad)| [good, bad.bytes.clone()]);

@@ -1,4 +1,4 @@
-//! The GPU: what there is, and all checks of it.
+//! All checks on the GPU.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
     compiler: (u32, u32),
-    /// The routes by which nvJPEG decodes, or why it does not.
+    /// Decode routes that nvJPEG offers, or why it is unavailable.
     routes: Result<Vec<Offered>, String>,
 }
 
-/// A route, and whether this device has it, or why not.
+/// A decode route, and why the device does not offer it if it does not.
 type Offered = (Route, Result<(), String>);
 
 impl Gpu {
-    /// The first, or what is missing and why.
+    /// Opens the first GPU, or returns what is missing and why.
     pub fn find() -> Result<Self, (&'static str, String)> {
         let device = Device::open(0).map_err(|error| ("gpu/device", error.to_string()))?;
         let compiler =
@@ -34,19 +34,19 @@ impl Gpu {
         Ok(Self { device, compiler, routes: routes.map(Iterator::collect) })
     }
 
-    /// Whether images can be decoded by a route, or why not.
+    /// Whether the route can decode images, or why not.
     pub fn offers(&self, route: Route) -> Result<(), String> {
         match &self.routes {
             _ if route == Route::Cpu => Ok(()),
             Err(why) => Err(why.clone()),
             Ok(routes) => match routes.iter().find(|(it, _)| *it == route) {
                 Some((_, found)) => found.clone(),
-                None => Err("nvJPEG does not have it".into()),
+                None => Err("nvJPEG does not offer this route".into()),
             },
         }
     }
 
-    /// Its version, and what is known to be wrong with it.
+    /// Returns nvJPEG's version and its known problems.
     fn nvjpeg(&self) -> Found {
         let library = nvjpeg::Library::open(Some(self.device.driver_version() / 1000));
         let library = library.map_err(words)?;
@@ -60,7 +60,7 @@ impl Gpu {
     }
 }
 
-/// All checks of these groups, told one after another, where there is a GPU. What is missing is a failure where a GPU is required.
+/// Runs the checks of these groups one after another if there is a GPU. If it is required but missing, a check fails.
 pub fn checks(
     found: &Result<Gpu, (&'static str, String)>,
     required: bool,
@@ -103,21 +103,21 @@ pub fn checks(
     if wanted(Group::Life) {
         tell(life::on_gpu())?;
     }
-    // Last, since compiling hundreds of kernels takes minutes.
+    // Last, because compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
         tell(kernels::checks(gpu))?;
     }
     Ok(())
 }
 
-/// The loader of the checks on the CPU, on the GPU with all that it can do.
+/// Creates the loader of the CPU checks with everything on the GPU.
 pub fn builder() -> Result<LoaderBuilder, String> {
     Ok(loaders::builder()?.device(DeviceChoice::Gpu(0)))
 }
 
-/// A loader whose images all go by one route, as far as it takes them.
+/// Sets up a loader that decodes on one route; images that the route does not support fall back.
 pub fn on_route(builder: LoaderBuilder, route: Route) -> LoaderBuilder {
-    // With the CPU's alone decoding is not on the GPU.
+    // With the route `cpu` alone, decoding is not placed on the GPU.
     let place = if route == Route::Cpu { Placement::Cpu } else { Placement::Gpu };
     builder.device(DeviceChoice::Gpu(0)).decode(place).routes([route])
 }

@@ -1,7 +1,7 @@
-//! The kernels against the CPU: every operator and chains, bit for bit.
+//! Kernels against the CPU, bit for bit: every operator and whole chains.
 //!
-//! Images are decoded on the CPU on both sides, so that nothing but the kernels differs. A loader launches the tiled
-//! kernel where a chain has one; the kernel with a thread for each pixel is launched besides, on the same samples.
+//! The CPU decodes on both sides, so that only the kernels differ. A loader launches the tiled kernel if a chain has one; the
+//! kernel with one thread per pixel is launched directly on the same samples.
 
 use std::sync::Arc;
 use std::thread;
@@ -22,7 +22,7 @@ use feedwater::tune::Choice;
 use super::gpu::Gpu;
 use super::{Check, Found, by_hand, epoch, loaders, read, words};
 
-/// A check for each operator and for each chain.
+/// Returns a check per operator and per chain.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
     let operators =
         op::NAMES.iter().map(|name| (format!("gpu/operator/{name}"), examples_of(name)));
@@ -44,7 +44,7 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     checks
 }
 
-/// How many cases were compared.
+/// Number of compared cases.
 #[derive(Clone, Copy, Default)]
 struct Cases {
     all: u32,
@@ -59,12 +59,12 @@ impl Cases {
     fn words(self) -> String {
         let Self { all, tiled } = self;
         format!(
-            "equal to the CPU, bit for bit, in {all} cases; in {tiled} of them with tiles and without"
+            "equal to the CPU bit for bit in {all} cases, {tiled} of them with and without tiles"
         )
     }
 }
 
-/// Compares chains, each with the number of its check: several at a time, since most of the time is the compiler's.
+/// Compares chains, each with the number of its check, in several threads: most of the time goes into compilation.
 fn in_threads(
     device: &Arc<Device>,
     jobs: &[(usize, &Chain)],
@@ -86,13 +86,13 @@ fn in_threads(
     })
 }
 
-/// Every example of one operator.
+/// Returns every example of one operator.
 fn examples_of(name: &str) -> Vec<Chain> {
     let examples = op::examples().into_iter().filter(|operator| operator.name() == name);
     examples.map(|operator| batchable(vec![operator])).collect()
 }
 
-/// Chains as they are used, and some that nobody wrote.
+/// Returns typical chains and random ones.
 fn chains() -> Vec<(String, Chain)> {
     let evaluation = Chain::new()
         .then(Resize::shorter(44))
@@ -104,7 +104,7 @@ fn chains() -> Vec<(String, Chain)> {
     all
 }
 
-/// Examples drawn one after another, of those that take the pixels that there are.
+/// Composes a chain from random examples, each of which accepts the pixels of the one before.
 fn composed(seed: u64) -> Chain {
     const LENGTH: usize = 4;
     let examples = op::examples();
@@ -120,7 +120,7 @@ fn composed(seed: u64) -> Chain {
     batchable(operators)
 }
 
-/// A chain of these; where they do not give every sample the same size, a crop follows.
+/// Creates a chain of these operators, with a final crop if they give samples different sizes.
 fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
     let size = operators.iter().fold(None, |size, operator| operator.fixed_output(size));
     let chain = operators
@@ -129,7 +129,7 @@ fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
     if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
 }
 
-/// A chain in every element type and layout: the same records and the same bits as on the CPU.
+/// Compares a chain with the CPU in every element type and layout: records and bytes must be equal.
 fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
     let mut cases = Cases::default();
     let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
@@ -145,7 +145,7 @@ fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
     Ok(cases)
 }
 
-/// Whether there is a tiled kernel, where all is well.
+/// Compares one configuration. Returns whether it has a tiled kernel.
 fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
     let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
@@ -178,7 +178,7 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
     Ok(tiled)
 }
 
-/// Chains divided between CPU and GPU in every way, two batches this way and the next two another way.
+/// Splits chains between CPU and GPU at every point, changing the split every two batches.
 fn divisions() -> Found {
     const EPOCHS: usize = 4;
     let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
@@ -208,7 +208,7 @@ fn divisions() -> Found {
         }
         divisions += offloads.len();
     }
-    Ok(format!("{divisions} divisions between CPU and GPU give the bits of the CPU"))
+    Ok(format!("{divisions} splits between CPU and GPU equal the CPU"))
 }
 
 fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {
@@ -223,5 +223,5 @@ fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {
     }
 }
 
-/// Key of the draws of all samples here.
+/// Seed of all samples here.
 const SEED: u64 = 7;

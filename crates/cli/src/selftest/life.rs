@@ -1,4 +1,4 @@
-//! The life of loaders and batches: epochs left early, batches that are held or leaked, two loaders at once.
+//! Lifetimes of loaders and batches: epochs left early, held or leaked batches, two loaders at once.
 
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{Chain, Flip, Placement, RandomResizedCrop};
@@ -11,7 +11,7 @@ use super::{Check, Found, epoch, gpu, loaders, words};
 
 type Built = Result<LoaderBuilder, String>;
 
-/// On the CPU.
+/// Returns the checks on the CPU.
 pub fn on_cpu() -> Vec<Check> {
     let exact = Bound { most: 0, mean: 0.0 };
     vec![
@@ -22,7 +22,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// On the GPU; where bits are compared, decoding is the CPU's.
+/// Returns the checks on the GPU. Where bytes are compared, the CPU decodes.
 pub fn on_gpu() -> Vec<Check> {
     let decoded_on_cpu = || Ok::<_, String>(gpu::builder()?.decode(Placement::Cpu));
     vec![
@@ -33,7 +33,7 @@ pub fn on_gpu() -> Vec<Check> {
     ]
 }
 
-/// Epochs left early, batches held as long as can be, and an end in the middle.
+/// Drops loaders after epochs left early, with as many batches held as possible, and in the middle of an epoch.
 fn shut_down(builder: impl Fn() -> Built) -> Found {
     const ROUNDS: usize = 20;
     for round in 0..ROUNDS {
@@ -51,10 +51,10 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
             }
         }
     }
-    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, came to an end"))
+    Ok(format!("{ROUNDS} loaders, left early and dropped while filling, shut down"))
 }
 
-/// Batches that outlive their loader keep their pixels, on another thread too.
+/// Checks that batches outlive their loader with unchanged pixels, also on another thread.
 fn held(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
     let loader = builder()?.prefetch(2).build().map_err(words)?;
@@ -71,7 +71,7 @@ fn held(builder: impl Fn() -> Built) -> Found {
     }
 }
 
-/// A batch that is never dropped takes its slot with it and nothing else.
+/// Checks that a leaked batch costs its slot and nothing else.
 fn leaked(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
     let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(words)?;
@@ -84,12 +84,12 @@ fn leaked(builder: impl Fn() -> Built) -> Found {
         }
     }
     match seen == expected {
-        true => Ok("the epoch goes on with the slots that are left".into()),
-        false => Err("the batches after a leaked one are others".into()),
+        true => Ok("the epoch continues with the remaining slots".into()),
+        false => Err("the batches after a leaked one differ".into()),
     }
 }
 
-/// Two loaders that run at the same time, each of which makes what the CPU makes of its seed.
+/// Runs two loaders at the same time; each must match the CPU result for its seed.
 fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     const EPOCHS: u32 = 3;
     let run = |builder: LoaderBuilder| -> Result<Vec<u8>, String> {
@@ -120,7 +120,7 @@ fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     Ok(format!("{EPOCHS} epochs of each: {}", all.within(bound)?))
 }
 
-/// A loader of pixels as they are, on the CPU, or on the GPU with all that it can do.
+/// Creates a loader of unchanged pixels, on the CPU or with everything on the GPU.
 fn pixels(seed: u64, on_gpu: bool) -> Built {
     let source = Memory::new(loaders::samples()?).map_err(words)?;
     let chain = Chain::new()

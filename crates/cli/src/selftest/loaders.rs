@@ -1,4 +1,4 @@
-//! Loaders on the CPU: the same batches however they are made, every sample once.
+//! Loaders on the CPU: batches must not depend on the configuration, and every sample must appear once.
 
 use std::sync::OnceLock;
 
@@ -16,7 +16,7 @@ const BATCH: usize = 8;
 /// Encoded images with their labels.
 type Samples = Vec<(Vec<u8>, i64)>;
 
-/// All checks.
+/// Returns all checks.
 pub fn checks() -> Vec<Check> {
     vec![
         Check::new("loader/determinism", determinism()),
@@ -24,7 +24,7 @@ pub fn checks() -> Vec<Check> {
     ]
 }
 
-/// The training chain, to 48x40.
+/// Returns the training chain with an output of 48x40.
 pub fn training() -> Chain {
     Chain::new()
         .then(RandomResizedCrop::to(48, 40))
@@ -32,7 +32,7 @@ pub fn training() -> Chain {
         .then(Normalize::IMAGENET)
 }
 
-/// A loader of images in memory on the CPU; the label is the index.
+/// Creates a CPU loader of images in memory whose labels are their indices.
 pub fn builder() -> Result<LoaderBuilder, String> {
     let source = Memory::new(samples()?).map_err(words)?;
     Ok(Loader::builder(source, training())
@@ -40,12 +40,12 @@ pub fn builder() -> Result<LoaderBuilder, String> {
         .shuffle(true)
         .seed(3)
         .last(Last::Partial)
-        // The checks are of the whole set, whoever launched them.
+        // The checks cover the whole set, whatever launcher started them.
         .shard(0, 1)
         .device(DeviceChoice::Cpu))
 }
 
-/// The images, made once; the label is the index.
+/// Returns the images, encoded once, with their index as label.
 pub fn samples() -> Result<Samples, String> {
     static MADE: OnceLock<Result<Samples, String>> = OnceLock::new();
     let make = |index| {
@@ -63,10 +63,10 @@ fn determinism() -> Found {
         let other = epoch(builder()?.workers(workers).prefetch(prefetch).batch(batch))?;
         if other.data != first.data || other.records != first.records {
             let words = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
-            return Err(format!("{words} gives other bytes than one worker"));
+            return Err(format!("{words}: the bytes differ from those with one worker"));
         }
     }
-    Ok("workers, prefetch and batch size change no byte".into())
+    Ok("the bytes do not depend on workers, prefetch or batch size".into())
 }
 
 fn every_sample_once() -> Found {

@@ -10,7 +10,7 @@ use feedwater_tools::synth;
 
 use super::{Check, Found};
 
-/// Every operator's fast path against its reference, by name.
+/// Returns a check per operator that compares its fast path with its reference.
 pub fn checks() -> Vec<Check> {
     let mut found: BTreeMap<&str, Found> = BTreeMap::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
@@ -29,13 +29,13 @@ pub fn checks() -> Vec<Check> {
     counts
         .into_iter()
         .map(|(name, count)| {
-            let well = Ok(format!("fast path equals the reference, bit for bit, in {count} cases"));
+            let well = Ok(format!("fast path equals the reference bit for bit in {count} cases"));
             Check::new(format!("operator/{name}"), found.remove(name).unwrap_or(well))
         })
         .collect()
 }
 
-/// Odd, thin and ordinary.
+/// Image sizes: odd, thin and ordinary.
 const SIZES: [Size; 5] =
     [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(333, 2), Size::new(128, 96)];
 
@@ -62,7 +62,7 @@ fn parity(
     }
 }
 
-/// A window of an image.
+/// Creates a window of an image.
 fn input(index: u64, size: Size, window: Roi, pixels: PixelType) -> HostImage {
     let rgb = synth::image(1, index, size.width, size.height);
     let whole = Image::from_data(size.window(), rgb);
@@ -79,7 +79,7 @@ fn input(index: u64, size: Size, window: Roi, pixels: PixelType) -> HostImage {
     }
 }
 
-/// Bit for bit: floats too.
+/// Whether two images are equal bit for bit, floats included.
 fn same(a: &HostImage, b: &HostImage) -> bool {
     match (a, b) {
         (HostImage::U8(a), HostImage::U8(b)) => a == b,

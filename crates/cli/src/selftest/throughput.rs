@@ -1,4 +1,4 @@
-//! A short table of rates: by each route alone, and balanced. Seconds of measuring, no bench.
+//! A short throughput table: each route alone, and balanced. It measures for seconds only and is not a benchmark.
 
 use std::sync::Arc;
 use std::thread;
@@ -15,30 +15,30 @@ use serde::Serialize;
 use super::gpu::{Gpu, on_route};
 use super::{Check, words};
 
-/// Columns and rows of the images.
+/// Width and height of the images.
 const SIZE: (u32, u32) = (500, 375);
 
-/// Images that differ; each is there several times.
+/// Number of distinct images; each is repeated.
 const IMAGES: usize = 32;
 
-/// Samples of an epoch.
+/// Samples per epoch.
 const SAMPLES: usize = 512;
 
-/// How long each rate is measured, after two batches that are not.
+/// Duration of each measurement, after two unmeasured batches.
 const TIME: Duration = Duration::from_millis(1500);
 
-/// The rate of one route.
+/// Throughput of one route.
 #[derive(Serialize)]
 pub struct Rate {
-    /// A route's name, or `balanced`; `cpu only` where no GPU is used at all.
+    /// Name of the route, `balanced`, or `cpu only` if no GPU is used.
     pub route: &'static str,
     pub images_per_second: f64,
-    /// What was measured.
+    /// Images measured.
     pub images: u64,
     pub seconds: f64,
 }
 
-/// The rates of what there is. What cannot be measured is a check that fails.
+/// Measures every available route. A route that cannot be measured becomes a failed check.
 pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
     let source = match source() {
         Ok(source) => source,
@@ -70,7 +70,7 @@ fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
     loop {
         for batch in &loader {
             let batch = batch.map_err(words)?;
-            // The clock starts and stops when the device is done with a batch; in between nobody waits.
+            // Timing starts and stops when the device has finished a batch; nothing synchronizes in between.
             let ready = || batch.ready().map_or(Ok(()), |event| event.synchronize());
             batches += 1;
             if batches <= 2 {
@@ -89,7 +89,7 @@ fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
     }
 }
 
-/// The training job: 224x224, half floats.
+/// Creates a loader with the training chain: 224x224, half floats.
 fn builder(source: &Arc<Memory>) -> LoaderBuilder {
     let chain = Chain::new()
         .then(RandomResizedCrop::to(224, 224))
@@ -105,7 +105,7 @@ fn builder(source: &Arc<Memory>) -> LoaderBuilder {
         .output(DType::F16, Layout::Nchw)
 }
 
-/// The images, made on all cores.
+/// Returns the images, encoded on all cores.
 fn source() -> Result<Arc<Memory>, String> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     let make = |first: usize| {

@@ -227,7 +227,7 @@ fn of_many_classes_the_command_prints_some() {
     fs::write(root.path().join("a.csv"), format!("path,label\n{rows}")).unwrap();
     let (done, text, _) = feedwater(&[root.path().join("a.csv").to_str().unwrap()]);
     assert!(done && text.contains("class 0019") && !text.contains("class 0020"), "{text}");
-    assert!(text.contains("980 labels more"), "{text}");
+    assert!(text.contains("980 more labels"), "{text}");
 }
 
 #[test]

@@ -211,8 +211,12 @@ fn on_a_gpu_a_route_that_the_file_forbids_is_skipped_and_memory_is_told() {
     let (stdout, result) = told(&output, 0);
     assert_eq!((&result["measured"], &result["skipped"]), (&2.into(), &1.into()));
     let [hardware, alone, balanced] = cases(&result) else { panic!("{result}") };
-    assert_eq!(hardware["reason"], "decode.routes leaves hardware out");
-    assert!(stdout.contains("skipped   decode.routes leaves hardware out: hardware"), "{stdout}");
+    assert_eq!(hardware["reason"], "decode.routes does not include nvjpeg-hardware");
+    assert!(
+        stdout
+            .contains("skipped   decode.routes does not include nvjpeg-hardware: nvjpeg-hardware"),
+        "{stdout}"
+    );
     for case in [alone, balanced] {
         assert!(case["device"].as_str().unwrap().starts_with("gpu 0"), "{case}");
         assert_eq!(number(case, "images"), 20.0);

@@ -485,7 +485,7 @@ fn demo_keeps_its_images_and_shows_the_first_batch() {
     let args = ["demo", "--images", "6", "--device", "cpu"];
     let first = done(dir.path(), &args);
     let data = dir.path().join("cache/synth-6");
-    assert!(first.contains(&format!("making    6 images in {}", data.display())), "{first}");
+    assert!(first.contains(&format!("generate  6 images in {}", data.display())), "{first}");
     for words in [
         "device",
         "images/s",
