@@ -1,4 +1,4 @@
-//! The CUDA side against a simulated machine: order of events, accounting, failures. No GPU is needed.
+//! CUDA code on a simulated machine: event order, accounting, failures. Needs no GPU.
 
 mod simulated;
 
@@ -15,7 +15,7 @@ use feedwater::gpu::{
 use feedwater::ring::Slot;
 use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
 
-/// Writes `value` to `length` bytes: what the fused kernel does, in small. One thread per column.
+/// Writes `value` to `length` bytes, a minimal version of the fused kernel. One thread per column.
 const KERNEL: &str = r#"
 #ifndef __CUDACC__
 #define __global__
@@ -63,7 +63,7 @@ fn assert_clean(machine: &Simulated, what: &str) {
 }
 
 #[test]
-fn a_device_opens_and_tells_what_it_is() {
+fn a_device_opens_and_describes_itself() {
     let machine = exclusive();
     let device = Device::open(0).unwrap();
     assert_eq!((device.name(), device.capability()), ("Simulated device", (9, 0)));
@@ -83,7 +83,7 @@ fn a_device_opens_and_tells_what_it_is() {
 }
 
 #[test]
-fn a_device_that_is_not_there_is_unavailable_with_a_way_out() {
+fn a_missing_device_is_unavailable_with_advice() {
     let machine = exclusive();
     let text = Device::open(3).unwrap_err().to_string();
     assert!(text.contains("number 3") && text.contains("the driver sees 1"), "{text}");
@@ -104,7 +104,7 @@ fn an_old_nvjpeg_is_warned_about() {
     assert!(probe().nvjpeg.unwrap().warnings.is_empty());
 }
 
-/// A producer that fills, a consumer that adds up: `hooks` says whether they wait for each other.
+/// Runs a producer that fills and a consumer that sums up; `hooks` is whether they wait for each other.
 fn fill_and_use(device: &Arc<Device>, hooks: bool) -> Vec<u8> {
     let (memory, _) = pools(device).unwrap();
     let producer = Arc::new(Stream::new(device).unwrap());
@@ -161,7 +161,7 @@ fn describe(
 }
 
 #[test]
-fn slots_order_producer_and_consumer_and_without_them_the_simulator_shows_it() {
+fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
     let machine = exclusive();
     let expected: Vec<u8> = (0..4).flat_map(|round| [10 + round; 256]).collect();
     let mut wrong = Vec::new();
@@ -175,7 +175,7 @@ fn slots_order_producer_and_consumer_and_without_them_the_simulator_shows_it() {
         drop(device);
         assert_clean(&machine, "slots");
     }
-    // Lazy always shows a missing wait, random mostly, eager never.
+    // A lazy schedule always shows a missing wait, a random one usually, an eager one never.
     assert_eq!(wrong[0], Schedule::Lazy);
     assert!(wrong.iter().any(|schedule| matches!(schedule, Schedule::Random(_))), "{wrong:?}");
 }
@@ -199,7 +199,7 @@ fn an_event_is_reached_when_its_stream_gets_there() {
 }
 
 #[test]
-fn the_host_gets_at_staged_bytes_only_after_the_copy() {
+fn the_host_can_access_staged_bytes_only_after_the_copy() {
     let machine = exclusive();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
@@ -230,7 +230,7 @@ fn the_host_gets_at_staged_bytes_only_after_the_copy() {
 }
 
 #[test]
-fn staged_bytes_that_are_dropped_are_given_back_after_the_copy() {
+fn dropped_staged_bytes_are_freed_after_the_copy() {
     let machine = exclusive();
     let device = Device::open(0).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
@@ -241,7 +241,7 @@ fn staged_bytes_that_are_dropped_are_given_back_after_the_copy() {
     page.bytes().unwrap().fill(5);
     page.upload(&stream, 0..512).unwrap();
     drop(page);
-    // The same bytes, host and device, for somebody else.
+    // The same bytes, host and device, for another owner.
     pinned.buffer("pages", 512).unwrap().fill(6);
     let mut seen = vec![0; 512];
     read_back(&stream, &memory.buffer("slots", 512).unwrap(), 0, &mut seen).unwrap();
@@ -251,7 +251,7 @@ fn staged_bytes_that_are_dropped_are_given_back_after_the_copy() {
 }
 
 #[test]
-fn a_pool_takes_its_rows_once_and_never_more() {
+fn a_pool_allocates_its_rows_once_and_never_more() {
     let machine = exclusive();
     let device = Device::open(0).unwrap();
     let mut footprint = Footprint::default();
@@ -278,14 +278,14 @@ fn a_pool_takes_its_rows_once_and_never_more() {
     assert!(matches!(memory.buffer("no row", 1), Err(Error::Budget { limit: 0, .. })));
     slots.pop();
     assert_eq!((memory.used_bytes(), memory.peak_bytes()), (2048, 3072));
-    assert_eq!(machine.counts().calls, calls, "taking and giving back never calls the driver");
+    assert_eq!(machine.counts().calls, calls, "acquiring and releasing never calls the driver");
 
     let mut page = pinned.buffer("pages", 512).unwrap();
     assert!(page.iter().all(|byte| *byte == 0));
     page.fill(7);
     assert_eq!(machine.counts().write_combined, 0);
 
-    // Buffers hold the pool, and the pool the device: whoever drops first.
+    // Buffers hold the pool, and the pool holds the device: drop in any order.
     drop((device, memory, pinned));
     assert_eq!(machine.counts().contexts, 1);
     drop((slots, page));
@@ -316,7 +316,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
     };
     assert!(log.contains("wrong"), "{log}");
     let Err(Error::Device { call, .. }) = Kernel::load(&device, "int unused;", "fused", 8) else {
-        panic!("there is no such function");
+        panic!("no such function");
     };
     assert_eq!(call, "cuModuleGetFunction");
     drop(device);
@@ -324,7 +324,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
 }
 
 #[test]
-fn a_launch_is_checked_before_it_is_made() {
+fn a_launch_is_checked_before_it_runs() {
     let machine = exclusive();
     let device = Device::open(0).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
@@ -348,7 +348,7 @@ fn a_launch_is_checked_before_it_is_made() {
 }
 
 #[test]
-fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
+fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     let machine = exclusive();
     let directory = tempfile::tempdir().unwrap();
     let device = Device::open(0).unwrap();
@@ -361,7 +361,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     assert_eq!(compilations(), 1);
     let opened = machine.compiler_openings();
     assert_eq!(compilations(), 0);
-    assert_eq!(machine.compiler_openings(), opened, "what is kept needs no compiler");
+    assert_eq!(machine.compiler_openings(), opened, "a cached kernel needs no compiler");
     let file = fs::read_dir(directory.path()).unwrap().next().unwrap().unwrap().path();
     let mut bytes = fs::read(&file).unwrap();
     bytes[1000] ^= 1;
@@ -378,7 +378,7 @@ fn a_kernel_is_compiled_once_and_again_where_its_file_is_damaged() {
     assert_clean(&machine, "cache");
 }
 
-/// One filling and one use of a slot, from opening the device to reading back.
+/// Opens the device, fills and uses a slot once, and reads it back.
 fn whole_path() -> Result<Vec<u8>> {
     let device = Device::open(0)?;
     let (memory, pinned) = pools(&device)?;
@@ -404,13 +404,13 @@ fn whole_path() -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// With nothing bound to it.
+/// Runs work on a thread without a CUDA context.
 fn on_a_new_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join().unwrap())
 }
 
 #[test]
-fn every_call_may_fail_and_nothing_is_left_behind() {
+fn every_call_may_fail_and_nothing_leaks() {
     let machine = exclusive();
     assert_eq!(on_a_new_thread(whole_path).unwrap(), [42; 256]);
     let calls = machine.counts().calls;
@@ -419,7 +419,7 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
         machine.schedule(if nth % 2 == 0 { Schedule::Lazy } else { Schedule::Random(nth) });
         machine.fail("", nth, LAUNCH_FAILED);
         let before = machine.counts().injected;
-        // Calls that only ask or that give back may fail without consequence; then the result is right.
+        // Calls that only query or release may fail without consequence; then the result is correct.
         match on_a_new_thread(whole_path) {
             Ok(bytes) => assert_eq!(bytes, [42; 256], "call {nth}"),
             Err(Error::Device { call, problem }) => {
@@ -447,7 +447,7 @@ fn every_call_may_fail_and_nothing_is_left_behind() {
 }
 
 #[test]
-fn a_device_that_is_lost_gives_errors_and_everything_is_freed() {
+fn a_lost_device_gives_errors_and_everything_is_freed() {
     let machine = exclusive();
     machine.lose_device(LAUNCH_FAILED);
     let error = whole_path().unwrap_err();

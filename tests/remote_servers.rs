@@ -1,5 +1,5 @@
-//! URLs on servers that others wrote: moto, an S3 emulator, and Python's HTTP server. `tests/servers/run.sh` starts them
-//! with the files of `tests/golden/records` and runs these.
+//! URLs on third-party servers: moto, an S3 emulator, and Python's HTTP server. `tests/servers/run.sh` starts them with the files
+//! of `tests/golden/records` and runs these tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -34,7 +34,7 @@ fn read(source: &dyn Source, index: u64) -> Vec<u8> {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn an_s3_emulator_gives_parts_and_wholes_and_says_what_is_not_there() {
+fn an_s3_emulator_serves_ranges_and_objects_and_reports_missing_ones() {
     server("AWS_ENDPOINT_URL");
     let bytes = golden("train-000000.tar");
     let url = Path::new("s3://feedwater/train-000000.tar");
@@ -52,7 +52,7 @@ fn an_s3_emulator_gives_parts_and_wholes_and_says_what_is_not_there() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn an_s3_emulator_lists_what_the_folder_holds() {
+fn an_s3_emulator_lists_the_folder() {
     server("AWS_ENDPOINT_URL");
     let local = Directory::open(folder()).unwrap();
     let remote = Directory::open("s3://feedwater").unwrap();
@@ -69,7 +69,7 @@ fn an_s3_emulator_lists_what_the_folder_holds() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
+fn record_files_in_an_s3_emulator_equal_those_on_disk() {
     server("AWS_ENDPOINT_URL");
     let settings = TfRecordSettings::default();
     let source = TfRecord::open(&["s3://feedwater/train-*-of-00002".into()], &settings).unwrap();
@@ -93,7 +93,7 @@ fn record_files_in_an_s3_emulator_are_those_on_the_disk() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
+fn objects_from_an_s3_emulator_are_cached_on_disk_and_found_again() {
     server("AWS_ENDPOINT_URL");
     let directory = tempfile::tempdir().unwrap();
     let cache_directory = Some(directory.path().to_path_buf());
@@ -112,7 +112,7 @@ fn what_an_s3_emulator_gave_is_kept_on_disk_and_known_again() {
 
 #[test]
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
-fn a_plain_http_server_gives_whole_files_and_refuses_parts() {
+fn a_plain_http_server_serves_whole_files_and_ranges_are_errors() {
     let root = server("FEEDWATER_HTTP_SERVER");
     let list = tempfile::tempdir().unwrap();
     let lines = IMAGES.map(|name| format!("{root}/{name}\t7\n")).concat();
