@@ -1,5 +1,5 @@
-//! The floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours that are
-//! named here. `unsafe` stays at its addresses. Files stay short.
+//! Floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours listed here. `unsafe` is confined
+//! to listed files. Files stay short.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,15 +16,15 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (6, &["config", "handoff"]),
 ];
 
-/// Imports within a floor: who, from whom, and why.
+/// Allowed imports within a floor: from, to, with the reason.
 const NEIGHBOURS: [(&str, &str); 2] = [
-    // The end of a chain stores what operators give, and folds what it can of them into its tables.
+    // The end of a chain stores the operators' output, and folds as much of them as possible into its tables.
     ("output", "op"),
     // The transform drives the decoder, so that rows are resampled while they are decoded.
     ("transform", "decode"),
 ];
 
-/// Lower floors that a module does without.
+/// Lower floors that a module must not import.
 const NEVER: [(&str, &str); 1] = [
     // `feedwater plan` works on a machine without CUDA.
     ("plan", "gpu"),
@@ -40,7 +40,7 @@ const SOURCES: [&str; 6] = [
     "crates/tools/src",
 ];
 
-/// Where `unsafe` may stand: one address for each thing that Rust cannot check.
+/// Files and folders that may use `unsafe`: one for each thing that Rust cannot check.
 const UNSAFE: [&str; 9] = [
     "crates/nvjpeg-sys/",
     "src/decode/libjpeg.rs",
@@ -80,7 +80,7 @@ fn a_module_imports_only_from_lower_floors() {
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
 }
 
-/// A neighbour that is no longer needed must leave the list.
+/// A neighbour that is no longer needed must be removed from the list.
 #[test]
 fn every_named_neighbour_is_imported() {
     let imported = |from: &str, to: &str| {
@@ -90,12 +90,12 @@ fn every_named_neighbour_is_imported() {
         })
     };
     for (from, to) in NEIGHBOURS {
-        assert!(imported(from, to), "{from} does not import {to}: strike it from NEIGHBOURS");
+        assert!(imported(from, to), "{from} does not import {to}: remove it from NEIGHBOURS");
     }
 }
 
 #[test]
-fn unsafe_stays_at_its_addresses_and_says_why() {
+fn unsafe_is_confined_and_explained() {
     let mut problems = Vec::new();
     for root in SOURCES {
         for (path, text) in sources(root) {
@@ -107,7 +107,7 @@ fn unsafe_stays_at_its_addresses_and_says_why() {
                 }
                 let place = format!("{}:{}", path.display(), number + 1);
                 if !allowed {
-                    problems.push(format!("{place}: unsafe outside of its addresses"));
+                    problems.push(format!("{place}: unsafe outside of the allowed files"));
                 } else if is_block(line) && !is_explained(&lines, number) && !is_generated(&path) {
                     problems.push(format!("{place}: unsafe without a SAFETY comment"));
                 }
@@ -127,9 +127,9 @@ fn files_have_at_most_500_lines() {
     }
 }
 
-/// A path is left out of what is published, and the name alone decides. `nvjpeg-sys` on crates.io, for one, is another crate.
+/// Path dependencies are published by name only. `nvjpeg-sys` on crates.io, for one, is another crate.
 #[test]
-fn every_package_of_the_workspace_has_a_name_of_ours() {
+fn every_package_of_the_workspace_has_our_prefix() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crates = fs::read_dir(root.join("crates")).unwrap().map(|it| it.unwrap().path());
     let mut local = 0;
@@ -160,11 +160,11 @@ fn is_ours(package: &str) -> bool {
 
 /// libjpeg's errors unwind, so a build with `panic = "abort"` must not compile.
 #[test]
-fn a_build_that_cannot_unwind_is_refused() {
+fn a_build_that_cannot_unwind_does_not_compile() {
     let out = tempfile::tempdir().unwrap();
     let told = |panic: &str| {
         let rustc = std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
-        // The file alone, whose imports cannot be resolved: only the message about unwinding counts.
+        // Compile the file alone. Its imports cannot be resolved: only the message about unwinding counts.
         let output = Command::new(rustc)
             .args(["--edition", "2024", "--crate-type", "lib", "--emit", "metadata", "-C", panic])
             .arg("--out-dir")
@@ -177,7 +177,7 @@ fn a_build_that_cannot_unwind_is_refused() {
     assert!(told("panic=abort") && !told("panic=unwind"));
 }
 
-/// The checks of this file, on lines that must and must not be seen.
+/// The checks of this file, on lines that must and must not match.
 #[test]
 fn imports_and_unsafe_are_recognised() {
     let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
@@ -206,7 +206,7 @@ fn imports_and_unsafe_are_recognised() {
     assert_eq!(without_comments("a('\"') /* b\n */ c // d\nr#\"e\"#"), "a( ) \n c \nr#\"\"#");
 }
 
-/// Rust and CUDA files below a folder of the repository, as paths from its top, with their texts.
+/// Returns the Rust and CUDA files below a folder, as paths from the repository's root, with their texts.
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut folders, mut files) = (vec![top.join(folder)], Vec::new());
@@ -226,7 +226,7 @@ fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     files
 }
 
-/// The top-level module that a file belongs to; none for the crate's root.
+/// Returns the top-level module of a file; `None` for the crate's root.
 fn module(path: &Path) -> Option<String> {
     let first = path.iter().nth(1)?.to_str()?;
     let module = first.strip_suffix(".rs").unwrap_or(first);
@@ -237,7 +237,7 @@ fn floor(module: &str) -> Option<u32> {
     FLOORS.iter().find(|(_, modules)| modules.contains(&module)).map(|(floor, _)| *floor)
 }
 
-/// Line and top-level module of everything that `crate::`, or enough `super::`, leads to.
+/// Returns line and top-level module of every path that starts with `crate::` or enough `super::`.
 fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     let depth = path.iter().count() - 1 - usize::from(path.ends_with("mod.rs"));
     let mut found = Vec::new();
@@ -271,11 +271,11 @@ fn imports(path: &Path, text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// The first names of a path or of a group of paths.
+/// Returns the first names of a path or of a group of paths.
 fn targets(text: &str) -> Vec<String> {
     let name = |text: &str| {
         let name: String = text.trim_start().chars().take_while(|c| is_word(*c)).collect();
-        // What the crate's root exports again.
+        // Reexported from the crate's root.
         if name == "Error" || name == "Result" { "error".to_string() } else { name }
     };
     let Some(group) = text.strip_prefix('{') else { return vec![name(text)] };
@@ -298,7 +298,7 @@ fn targets(text: &str) -> Vec<String> {
     names
 }
 
-/// The text with comments gone and strings empty, line by line where it was.
+/// Removes comments and the contents of strings, keeping the lines.
 fn without_comments(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;
@@ -356,13 +356,13 @@ fn is_block(line: &str) -> bool {
     line.contains("unsafe {") || line.contains("unsafe impl")
 }
 
-/// Whether a SAFETY comment stands on the line, or above it with nothing but the same statement between.
+/// Whether the line has a SAFETY comment, or one above with only the same statement in between.
 fn is_explained(lines: &[&str], number: usize) -> bool {
     let above = lines[..=number].iter().rev();
     above.take(12).take_while(|line| !line.trim().is_empty()).any(|line| line.contains("SAFETY:"))
 }
 
-/// What bindgen wrote.
+/// Whether bindgen wrote the file.
 fn is_generated(path: &Path) -> bool {
     path.ends_with("nvjpeg-sys/src/bindings.rs")
 }

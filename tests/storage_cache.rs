@@ -1,4 +1,4 @@
-//! What is said above the disk cache, sentence by sentence, with files behind a server of the tests' own.
+//! The documented behaviour of the disk cache, with files on a test server.
 
 mod servers;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use servers::Server;
 
-/// Which cache is in use is the process's, so one test runs at a time.
+/// The cache is global to the process, so one test runs at a time.
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Setting {
@@ -23,7 +23,7 @@ struct Setting {
 }
 
 const LEN: usize = 10_000;
-/// What an entry has besides its bytes.
+/// Bytes of an entry's header.
 const HEAD: u64 = 24;
 
 fn start(limit: u64) -> Setting {
@@ -34,7 +34,7 @@ fn start(limit: u64) -> Setting {
     setting
 }
 
-/// A cache that knows of nothing that this process has used.
+/// Configures a cache without any record of what this process has used.
 fn configure(directory: &Path, limit: u64) {
     let without = StorageSettings::default();
     storage::configure(&without).unwrap();
@@ -46,7 +46,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// A thousand bytes of a file, from a multiple of them on.
+/// Reads a thousand bytes of a file, from a multiple of a thousand on.
 fn read(url: &str, part: usize) -> Vec<u8> {
     let mut bytes = vec![0; 1000];
     let file = File::open(Path::new(url)).unwrap();
@@ -60,7 +60,7 @@ impl Setting {
         self.server.url(path)
     }
 
-    /// Requests for bytes since the last call.
+    /// Number of requests for bytes since the last call.
     fn fetched(&self) -> usize {
         let fetched = self.server.log("/").iter().filter(|it| it.method == "GET").count();
         self.server.forget("/");
@@ -86,7 +86,7 @@ impl Setting {
         text.trim().parse().unwrap()
     }
 
-    /// As if every folder had been used so long ago, by another process.
+    /// Sets the time of last use of every folder to this many hours ago, by another process.
     fn age(&self, limit: u64, hours: u64) {
         for folder in self.folders() {
             let file = fs::File::options().write(true).open(folder.join("used")).unwrap();
@@ -97,7 +97,7 @@ impl Setting {
 }
 
 #[test]
-fn what_was_fetched_is_not_fetched_again_also_by_a_later_process() {
+fn fetched_bytes_are_not_fetched_again_even_by_a_later_process() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     let before = storage::stats();
@@ -126,7 +126,7 @@ fn a_changed_object_has_other_entries() {
 }
 
 #[test]
-fn a_damaged_entry_is_thrown_away_and_fetched_anew() {
+fn a_damaged_entry_is_deleted_and_fetched_again() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     read(&url, 0);
@@ -147,13 +147,13 @@ fn a_damaged_entry_is_thrown_away_and_fetched_anew() {
         assert_eq!(storage::stats().cache_damaged, before + 1, "{number}");
         assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
     }
-    // What another process is writing, or left behind, is no entry.
+    // Files that another process is writing, or left behind, are not entries.
     fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
     assert_eq!((read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
 }
 
 #[test]
-fn a_set_that_is_larger_than_the_limit_keeps_what_it_has() {
+fn a_set_larger_than_the_limit_keeps_its_entries() {
     let limit = 4 * (1000 + HEAD) + 500;
     let setting = start(limit);
     let url = setting.url("/a/file", 1);
@@ -163,13 +163,13 @@ fn a_set_that_is_larger_than_the_limit_keeps_what_it_has() {
             assert!(setting.bytes() <= limit);
         }
     }
-    // All ten, and then always the six for which there was no room.
+    // All ten, then always the six that did not fit.
     assert_eq!(setting.fetched(), 10 + 6 + 6);
     assert_eq!((setting.entries().len(), setting.counted()), (4, 4 * (1000 + HEAD)));
 }
 
 #[test]
-fn folders_that_were_not_used_for_longest_make_room() {
+fn the_least_recently_used_folders_are_evicted() {
     let limit = 4 * (1000 + HEAD);
     let setting = start(limit);
     let old = [setting.url("/old/1", 1), setting.url("/older/2", 2)];
@@ -178,7 +178,7 @@ fn folders_that_were_not_used_for_longest_make_room() {
         read(url, 1);
     }
     let new = setting.url("/new/3", 3);
-    // Within the hour nothing goes, whoever used it.
+    // Within the hour nothing is evicted, whoever used it.
     setting.age(limit, 0);
     read(&new, 0);
     assert_eq!(setting.entries().len(), 4);
@@ -186,7 +186,7 @@ fn folders_that_were_not_used_for_longest_make_room() {
     let before = setting.folders();
     read(&old[0], 0);
     setting.fetched();
-    // `old` was used by this process just now, so `older` goes.
+    // This process used `old` just now, so `older` is evicted.
     read(&new, 0);
     read(&new, 0);
     assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
@@ -196,7 +196,7 @@ fn folders_that_were_not_used_for_longest_make_room() {
 }
 
 #[test]
-fn a_count_that_is_missing_or_wrong_is_made_anew() {
+fn a_missing_or_wrong_count_is_rebuilt() {
     let limit = 4 * (1000 + HEAD);
     let setting = start(limit);
     let url = setting.url("/a/file", 1);
@@ -204,14 +204,14 @@ fn a_count_that_is_missing_or_wrong_is_made_anew() {
     fs::remove_file(setting.directory.path().join("bytes")).unwrap();
     read(&url, 1);
     assert_eq!(setting.counted(), 2 * (1000 + HEAD));
-    // A process that ended between the count and the entry leaves too much.
+    // A process that ended between the count and the entry leaves too large a count.
     fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
     read(&url, 2);
     assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));
 }
 
 #[test]
-fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
+fn without_a_writable_cache_reading_continues_with_one_warning() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     read(&url, 0);
@@ -224,7 +224,7 @@ fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
     let place = setting.directory.path().display().to_string();
     let warnings = || storage::warnings().into_iter().filter(|it| it.contains(&place)).count();
     assert_eq!(warnings(), 1, "{:?}", storage::warnings());
-    // A folder that cannot be made is no cache from the beginning.
+    // A folder that cannot be created disables the cache from the start.
     let below = setting.directory.path().join("bytes/below");
     configure(&below, 1 << 20);
     assert_eq!(read(&url, 0), content(1)[..1000]);
@@ -232,7 +232,7 @@ fn where_nothing_can_be_kept_reading_goes_on_with_one_warning() {
 }
 
 #[test]
-fn nothing_is_kept_where_nothing_is_asked_for() {
+fn nothing_is_cached_without_the_setting() {
     let setting = start(0);
     let url = setting.url("/a/file", 1);
     read(&url, 0);
@@ -242,7 +242,7 @@ fn nothing_is_kept_where_nothing_is_asked_for() {
 
 const CHILD: &str = "FEEDWATER_TEST_CHILD";
 
-/// What the processes of the next test do: reads in an order of their own, and checks every byte.
+/// The child processes of the next test: each reads in its own order and checks every byte.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -274,10 +274,10 @@ fn several_processes_share_it() {
         assert!(child.wait().unwrap().success());
     }
     assert!(setting.bytes() <= 30 * (1000 + HEAD));
-    // Two that fetch the same at the same time may both have counted it.
+    // Two processes that fetch the same bytes at once may both have counted them.
     assert!(setting.counted() >= setting.bytes());
     let names = setting.entries();
     assert!(names.iter().all(|it| !it.file_name().unwrap().to_str().unwrap().starts_with("new-")));
     assert!(names.len() > 20, "{}", names.len());
-    assert!(setting.fetched() < 4 * 300, "nothing was found that another process had kept");
+    assert!(setting.fetched() < 4 * 300, "no entry of another process was found");
 }
