@@ -84,36 +84,36 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     fs::create_dir_all(out).map_err(|error| io_failure(out, &error))?;
 
     let images = out.join("images.npy");
-    let failed = |error| io_failure(&images, &error);
-    let mut npy = NpyWriter::create(&images).map_err(failed)?;
+    let images_failed = |error| io_failure(&images, &error);
+    let mut npy = NpyWriter::create(&images).map_err(images_failed)?;
     let samples = out.join("samples.json");
-    let not_told = |error| io_failure(&samples, &error);
-    let mut file = AtomicFile::create(&samples).map_err(not_told)?;
+    let samples_failed = |error| io_failure(&samples, &error);
+    let mut file = AtomicFile::create(&samples).map_err(samples_failed)?;
     // Serialize element by element: memory does not grow with the batches.
     let mut json = serde_json::Serializer::pretty(&mut file);
-    let mut entries = json.serialize_seq(None).map_err(|error| not_told(error.into()))?;
+    let mut entries = json.serialize_seq(None).map_err(|error| samples_failed(error.into()))?;
     let mut count = 0;
     let image = out.join("sheet.png");
     let mut sheet = None;
     for batch in loader.into_iter().take(usize::try_from(options.batches).unwrap_or(usize::MAX)) {
         let batch = batch?;
         let data = on_host(&batch)?;
-        npy.append(batch.shape(), &data).map_err(failed)?;
+        npy.append(batch.shape(), &data).map_err(images_failed)?;
         if sheet.is_none() {
             let drawn = Sheet::new(&loader, &batch, &data).write(&image);
             sheet = Some(drawn.map_err(|error| io_failure(&image, &error))?);
         }
         for entry in describe(&loader, &batch) {
-            entries.serialize_element(&entry).map_err(|error| not_told(error.into()))?;
+            entries.serialize_element(&entry).map_err(|error| samples_failed(error.into()))?;
             count += 1;
         }
     }
-    let npy = npy.finish().map_err(failed)?;
-    entries.end().map_err(|error| not_told(error.into()))?;
-    file.flush().map_err(not_told)?;
+    let npy = npy.finish().map_err(images_failed)?;
+    entries.end().map_err(|error| samples_failed(error.into()))?;
+    file.flush().map_err(samples_failed)?;
     // Commit all three files together, after everything is on disk.
-    npy.commit().map_err(failed)?;
-    file.commit().map_err(not_told)?;
+    npy.commit().map_err(images_failed)?;
+    file.commit().map_err(samples_failed)?;
     if let Some(sheet) = sheet {
         sheet.commit().map_err(|error| io_failure(&image, &error))?;
     }

@@ -9,7 +9,7 @@ use feedwater::file::{self, AtomicFile};
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::source::{HostPage, Source};
 use feedwater_insight::explain::{
-    Differential, Options as Wishes, Ranks, ReadScaling, Report, explain,
+    Differential, Options as ExplainOptions, Ranks, ReadScaling, Report, explain,
 };
 
 use super::consumer::Consumer;
@@ -62,14 +62,14 @@ pub struct Options {
 }
 
 /// Fewest batches in a measurement.
-const LEAST_BATCHES: u64 = 2;
+const MIN_BATCHES: u64 = 2;
 
 /// Longest duration of a measurement, as a multiple of the requested seconds. The consumer finishes its current batch if it is
-/// fast enough for [`LEAST_BATCHES`].
-const SLACK: f64 = 1.5;
+/// fast enough for [`MIN_BATCHES`].
+const DEADLINE_FACTOR: f64 = 1.5;
 
 /// Fewest seconds that a command has to read two batches, which include its start.
-const LEAST_PATIENCE: f64 = 3.0;
+const MIN_DEADLINE_SECONDS: f64 = 3.0;
 
 /// Largest report file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -107,13 +107,13 @@ fn read_reports(options: &Options) -> Result<(), CommandError> {
                 "{path}: is not a report of feedwater explain --save: {error}"
             ))
         })?;
-        let wishes = Wishes {
+        let explain_options = ExplainOptions {
             price_per_hour: options.price.or(saved.cost.map(|cost| cost.price_per_hour)),
             scaling: saved.scaling.clone(),
             differential: saved.differential,
-            ..Wishes::default()
+            ..ExplainOptions::default()
         };
-        reports.push(explain(&saved.profile, &wishes)?);
+        reports.push(explain(&saved.profile, &explain_options)?);
     }
     if let [report] = reports.as_slice() {
         Outputs::create(options)?.write(report)?;
@@ -185,14 +185,15 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
     };
     warm_up(&loader, &mut consumer, options.seconds)?;
     let before = loader.measured();
-    let batches = measure(&loader, &mut consumer, options.seconds, SLACK * options.seconds)?;
-    if batches < LEAST_BATCHES && interrupt::requested().is_some() {
+    let batches =
+        measure(&loader, &mut consumer, options.seconds, DEADLINE_FACTOR * options.seconds)?;
+    if batches < MIN_BATCHES && interrupt::requested().is_some() {
         return Err(CommandError::Interrupted);
     }
     if let Some(stuck) = consumer.stuck() {
-        if batches < LEAST_BATCHES {
+        if batches < MIN_BATCHES {
             let text = format!(
-                "{stuck}, but at least {LEAST_BATCHES} must be measured after the warm-up; use a command that keeps reading, or more \
+                "{stuck}, but at least {MIN_BATCHES} must be measured after the warm-up; use a command that keeps reading, or more \
                  --seconds than {}",
                 options.seconds
             );
@@ -201,20 +202,23 @@ fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
         eprintln!("warning: {stuck}");
     }
     let profile = loader.profile_since(&before);
-    let mut wishes = Wishes { price_per_hour: options.price, ..Wishes::default() };
+    let mut explain_options =
+        ExplainOptions { price_per_hour: options.price, ..ExplainOptions::default() };
     if options.probe && interrupt::requested().is_none() {
         // The loader's own reads would distort the measurement.
         drop((polled, loader));
         let builder = builder()?;
-        wishes.scaling = Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
+        explain_options.scaling =
+            Some(scaling(&*builder.source(), profile.setup.workers, options.seconds));
         // Throughput of the consumer alone, from its step time.
         let synthetic = f64::from(profile.setup.batch) / profile.consumer.step.mean.max(1e-9);
         let cached = cached(builder, &mut consumer, options.seconds)?;
         let cold = profile.images_per_second();
-        wishes.differential = cached.map(|cached| Differential { synthetic, cached, cold });
+        explain_options.differential =
+            cached.map(|cached| Differential { synthetic, cached, cold });
     }
     consumer.end();
-    match explain(&profile, &wishes) {
+    match explain(&profile, &explain_options) {
         // The signal came before enough was measured.
         Err(_) if interrupt::requested().is_some() => Err(CommandError::Interrupted),
         explained => Ok(explained?),
@@ -237,7 +241,7 @@ fn warm_up(loader: &Loader, consumer: &mut Consumer, seconds: f64) -> Result<(),
 /// Hands batches to the consumer for `seconds`, epoch after epoch, and returns their number.
 ///
 /// The number is at least two, unless a signal arrives or a command does not read them within `most` seconds or
-/// [`LEAST_PATIENCE`].
+/// [`MIN_DEADLINE_SECONDS`].
 fn measure(
     loader: &Loader,
     consumer: &mut Consumer,
@@ -246,7 +250,7 @@ fn measure(
 ) -> Result<u64, CommandError> {
     let begin = Instant::now();
     let end = begin + Duration::from_secs_f64(seconds);
-    let last = begin + Duration::from_secs_f64(most.max(LEAST_PATIENCE));
+    let last = begin + Duration::from_secs_f64(most.max(MIN_DEADLINE_SECONDS));
     let bar = progress((1e3 * seconds) as u64, "ms");
     let mut batches = 0;
     loop {
@@ -260,7 +264,7 @@ fn measure(
                 return Ok(batches);
             }
             batches += 1;
-            if Instant::now() >= end && batches >= LEAST_BATCHES {
+            if Instant::now() >= end && batches >= MIN_BATCHES {
                 bar.finish_and_clear();
                 return Ok(batches);
             }
@@ -284,8 +288,8 @@ fn cached(
     }
     warm_up(&loader, consumer, seconds)?;
     let before = loader.measured();
-    let batches = measure(&loader, consumer, seconds, SLACK * seconds)?;
-    Ok((batches >= LEAST_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
+    let batches = measure(&loader, consumer, seconds, DEADLINE_FACTOR * seconds)?;
+    Ok((batches >= MIN_BATCHES).then(|| loader.profile_since(&before).images_per_second()))
 }
 
 /// Measures how fast threads read samples, without any other work.

@@ -48,12 +48,12 @@ impl Group {
     /// Waits for the command to exit, at most `patience`; then sends SIGTERM to the group, and after [`GRACE`] SIGKILL.
     pub fn end(&mut self, patience: Duration) -> io::Result<ExitStatus> {
         let begin = Instant::now();
-        let (mut asked, mut killed) = (None::<Instant>, false);
+        let (mut term_sent, mut killed) = (None::<Instant>, false);
         while !self.has_exited()? {
-            match asked {
+            match term_sent {
                 None if begin.elapsed() >= patience || interrupt::requested().is_some() => {
                     self.send(Signal::TERM);
-                    asked = Some(Instant::now());
+                    term_sent = Some(Instant::now());
                 }
                 Some(since) if since.elapsed() >= GRACE && !killed => {
                     self.send(Signal::KILL);
@@ -63,7 +63,7 @@ impl Group {
             }
         }
         // Kill processes that the command left behind. Until the command is reaped, its id stays the group's id.
-        if asked.is_none() {
+        if term_sent.is_none() {
             self.send(Signal::TERM);
             thread::sleep(STEP);
         }

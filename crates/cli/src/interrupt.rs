@@ -23,7 +23,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::iterator::Signals;
 
 /// Time that a command with a [`Polled`] has from the signal to its end.
-const PATIENCE: Duration = Duration::from_millis(700);
+const GRACE: Duration = Duration::from_millis(700);
 /// Time that it has if it is writing files.
 const SAVING: Duration = Duration::from_secs(10);
 /// Interval at which the end of writing is polled.
@@ -82,8 +82,8 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// Starts handling signals. If that fails, signals keep their default action.
 pub fn listen() {
     let ignored = ignored();
-    let wanted = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
-    if let Ok(mut signals) = Signals::new(wanted) {
+    let handled = [SIGINT, SIGTERM, SIGHUP].into_iter().filter(|it| ignored >> (it - 1) & 1 == 0);
+    if let Ok(mut signals) = Signals::new(handled) {
         thread::spawn(move || {
             for number in signals.forever() {
                 on_signal(Signal(number));
@@ -109,7 +109,7 @@ fn on_signal(signal: Signal) {
     }
     thread::spawn(move || {
         let begin = Instant::now();
-        thread::sleep(PATIENCE);
+        thread::sleep(GRACE);
         while lock().saving && begin.elapsed() < SAVING {
             thread::sleep(STEP);
         }
@@ -131,15 +131,15 @@ fn end(signal: Signal) {
     }
     file::discard_pending(LAST);
     // Print in another thread: a stopped terminal accepts no output and must not delay the exit.
-    let (told, is_told) = channel();
-    let words = words(signal);
+    let (sender, receiver) = channel();
+    let message = message(signal);
     thread::spawn(move || {
         // Do not append to the progress bar's line.
         let line = if io::stderr().is_terminal() { "\n" } else { "" };
-        let _ = writeln!(io::stderr(), "{line}feedwater: {words}");
-        let _ = told.send(());
+        let _ = writeln!(io::stderr(), "{line}feedwater: {message}");
+        let _ = sender.send(());
     });
-    let _ = is_told.recv_timeout(LAST);
+    let _ = receiver.recv_timeout(LAST);
     signal_hook::low_level::exit(signal.code().into());
 }
 
@@ -237,17 +237,17 @@ pub fn remove_group(leader: Pid) {
 }
 
 /// Formats the signal, the progress and the advice.
-fn words(signal: Signal) -> String {
+fn message(signal: Signal) -> String {
     let state = lock();
-    let mut words = format!("interrupted by {}", signal.name());
+    let mut message = format!("interrupted by {}", signal.name());
     if let Some((bar, unit)) = &state.bar {
         let (position, len) = (bar.position(), bar.length().unwrap_or(0));
-        words += &format!(" after {position} of {len} {unit}");
+        message += &format!(" after {position} of {len} {unit}");
     }
     if let Some(advice) = state.advice {
-        words += &format!("; {advice}");
+        message += &format!("; {advice}");
     }
-    words
+    message
 }
 
 fn lock() -> MutexGuard<'static, State> {

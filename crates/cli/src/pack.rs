@@ -67,7 +67,7 @@ enum FormatOption {
 }
 
 /// Images sampled to estimate the gain.
-const LOOKS: u64 = 64;
+const GAIN_SAMPLES: u64 = 64;
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
     let Opened { source, limits, strict, .. } = open(&options.src)?;
@@ -87,18 +87,18 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         strict,
     };
     settings.check()?;
-    let say = |text: String| if options.json { Ok(()) } else { print(text) };
-    say(format!("source    {}", source.describe()))?;
+    let print_text = |text: String| if options.json { Ok(()) } else { print(text) };
+    print_text(format!("source    {}", source.describe()))?;
     // Report skipped files before the work, which may take hours: they will be missing from the shards.
     let left_out = source.left_out();
     for line in left_out_lines(&left_out) {
-        say(format!("left out  {line}"))?;
+        print_text(format!("left out  {line}"))?;
     }
     let gain = match settings.presize {
         None => None,
         Some(_) => {
-            let gain = pack::gain(&*source, &settings, &chain(options)?, LOOKS)?;
-            say(words(&gain))?;
+            let gain = pack::gain(&*source, &settings, &chain(options)?, GAIN_SAMPLES)?;
+            print_text(gain_text(&gain))?;
             Some(gain)
         }
     };
@@ -129,25 +129,25 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "verified": verified,
         }));
     }
-    tell(options, &settings, &manifest, verified)
+    print_result(options, &settings, &manifest, verified)
 }
 
-fn tell(
+fn print_result(
     options: &Options,
     settings: &Settings,
-    made: &Manifest,
+    manifest: &Manifest,
     verified: u64,
 ) -> Result<(), CommandError> {
-    let total = made.shards.iter().map(|shard| shard.bytes).sum();
-    let (directory, count) = (options.dst.display(), made.shards.len());
+    let total = manifest.shards.iter().map(|shard| shard.bytes).sum();
+    let (directory, count) = (options.dst.display(), manifest.shards.len());
     print(format!(
         "packed    {verified} samples in {count} shards, {}, in {directory}",
         bytes(total)
     ))?;
     print(format!("verified  {verified} samples were read back and match what was written"))?;
-    if made.skipped > 0 {
-        print(format!("skipped   {} unusable samples", made.skipped))?;
-        for skipped in &made.skipped_first {
+    if manifest.skipped > 0 {
+        print(format!("skipped   {} unusable samples", manifest.skipped))?;
+        for skipped in &manifest.skipped_first {
             print(format!("          {}: {}", skipped.location, skipped.problem))?;
         }
     }
@@ -165,7 +165,7 @@ fn chain(options: &Options) -> Result<Chain, CommandError> {
         .then(Normalize::IMAGENET))
 }
 
-fn words(gain: &Gain) -> String {
+fn gain_text(gain: &Gain) -> String {
     let Gain { images, bytes_before, bytes_after, .. } = *gain;
     let (before, after) = (gain.images_per_second_before, gain.images_per_second_after);
     let each = |sum: u64| bytes(sum / images.max(1));

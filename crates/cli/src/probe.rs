@@ -42,7 +42,7 @@ pub struct Options {
 }
 
 /// Most labels listed individually.
-const MOST_ROWS: usize = 20;
+const MAX_ROWS: usize = 20;
 
 /// A source, and the `[source]` table that describes it.
 pub struct Opened {
@@ -75,11 +75,11 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         limits,
         strict: strict && !options.tolerant,
     };
-    let looks = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
+    let inspected = options.samples.map_or(source.len(), |samples| samples.min(source.len()));
     for warning in source.warnings() {
         eprintln!("warning: {warning}");
     }
-    let bar = progress(looks, "samples");
+    let bar = progress(inspected, "samples");
     let report = probe::run(&*source, &settings, |_| bar.inc(1));
     bar.finish_and_clear();
     if options.json {
@@ -96,10 +96,10 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     for (key, value) in &table {
         print(format!("          {key} = {value}"))?;
     }
-    tell(&report)
+    print_report(&report)
 }
 
-fn tell(report: &Report) -> Result<(), CommandError> {
+fn print_report(report: &Report) -> Result<(), CommandError> {
     let (seen, usable) = (report.seen, report.usable());
     let mean = |sum: u64, count: u64| sum as f64 / count.max(1) as f64;
     let some = if seen < report.samples { format!(", {seen} inspected") } else { String::new() };
@@ -162,9 +162,9 @@ fn shares(counts: &BTreeMap<&'static str, u64>, of: u64) -> String {
     let mut counts: Vec<_> = counts.iter().collect();
     counts.sort_by_key(|&(_, count)| std::cmp::Reverse(count));
     let share = |count: u64| 100.0 * count as f64 / of.max(1) as f64;
-    let words = counts.iter().map(|&(name, &n)| format!("{name} {n} ({:.1} %)", share(n)));
-    let words = words.collect::<Vec<_>>().join(", ");
-    if words.is_empty() { "none".into() } else { words }
+    let text = counts.iter().map(|&(name, &n)| format!("{name} {n} ({:.1} %)", share(n)));
+    let text = text.collect::<Vec<_>>().join(", ");
+    if text.is_empty() { "none".into() } else { text }
 }
 
 fn labels(report: &Report) -> String {
@@ -180,7 +180,7 @@ fn labels(report: &Report) -> String {
     format!("{}{more}, with {least} to {most} samples each{without}", labelled.len())
 }
 
-/// Formats rows of label, samples and class in label order: the first [`MOST_ROWS`], then the number of remaining labels.
+/// Formats rows of label, samples and class in label order: the first [`MAX_ROWS`], then the number of remaining labels.
 fn class_table(report: &Report) -> Vec<String> {
     let mut table: BTreeMap<i64, u64> = report.labels.clone();
     table.remove(&-1);
@@ -197,11 +197,11 @@ fn class_table(report: &Report) -> Vec<String> {
         let name = name.map_or("", |name| beginning(name, 60));
         format!("          {label:>10}  {count:>8}  {name}").trim_end().to_string()
     };
-    let mut rows: Vec<String> = table.iter().take(MOST_ROWS).map(row).collect();
-    if table.len() > MOST_ROWS {
+    let mut rows: Vec<String> = table.iter().take(MAX_ROWS).map(row).collect();
+    if table.len() > MAX_ROWS {
         rows.push(format!(
             "          and {} more labels (--json lists them)",
-            table.len() - MOST_ROWS
+            table.len() - MAX_ROWS
         ));
     }
     rows

@@ -11,13 +11,13 @@ const PAUSE: Duration = Duration::from_secs(3);
 
 /// Starts printing request events.
 pub fn show() {
-    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    let last_printed: Mutex<Option<Instant>> = Mutex::new(None);
     watch_requests(move |event| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|it| it.elapsed() >= PAUSE)
+        let mut last_printed = last_printed.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_printed.is_none_or(|it| it.elapsed() >= PAUSE)
             && let Some(line) = line(event)
         {
-            *told = Some(Instant::now());
+            *last_printed = Some(Instant::now());
             // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{line}");
         }

@@ -22,20 +22,20 @@ mod font;
 mod line;
 
 /// Most images on one sheet.
-const MOST: usize = 64;
+const MAX_IMAGES: usize = 64;
 
 /// Gap between images, in pixels.
 const GAP: usize = 8;
 
 /// Grey level of the background.
-const GROUND: u8 = 32;
+const BACKGROUND: u8 = 32;
 
 /// Colours of the two lines of a caption.
 const TITLE: Rgb = [236, 236, 236];
 const FILE: Rgb = [164, 172, 180];
 
 /// Minimum width of a caption line, in characters.
-const CHARACTERS: usize = 16;
+const MIN_CHARACTERS: usize = 16;
 
 /// Height of a caption line with the space below it, in pixels at scale 1.
 const LINE: usize = font::ROWS + 2;
@@ -54,7 +54,7 @@ pub struct Sheet<'a> {
 impl<'a> Sheet<'a> {
     /// Creates a sheet of the first images of a batch whose tensor is `data`, undoing the chain's `normalize`.
     pub fn new(loader: &Loader, batch: &Batch, data: &'a [u8]) -> Self {
-        let count = batch.len().min(MOST);
+        let count = batch.len().min(MAX_IMAGES);
         let captions = (0..count).map(|place| Caption::new(loader, batch, place)).collect();
         Self::of(batch.shape(), data, normalization(loader.plan()), captions)
     }
@@ -79,7 +79,7 @@ impl<'a> Sheet<'a> {
         encoder.set_compression(png::Compression::Fast);
         let mut writer = encoder.write_header()?;
         let mut rows = writer.stream_writer()?;
-        let mut rgb = vec![GROUND; CHANNELS * width];
+        let mut rgb = vec![BACKGROUND; CHANNELS * width];
         for y in 0..height {
             self.draw_row(y, &mut rgb);
             rows.write_all(&rgb)?;
@@ -97,7 +97,7 @@ impl<'a> Sheet<'a> {
 
     /// Width of a grid cell: the image or its caption, whichever is wider.
     fn column(&self) -> usize {
-        let caption = text_width(CHARACTERS, self.scale() as i32) as usize;
+        let caption = text_width(MIN_CHARACTERS, self.scale() as i32) as usize;
         (self.shape.width as usize).max(caption)
     }
 
@@ -114,7 +114,7 @@ impl<'a> Sheet<'a> {
 
     /// Draws row `y` of the sheet.
     fn draw_row(&self, y: usize, rgb: &mut [u8]) {
-        rgb.fill(GROUND);
+        rgb.fill(BACKGROUND);
         let (row, y) = (y / self.pitch(), y % self.pitch());
         let first = (row * self.columns).min(self.captions.len());
         let end = self.captions.len().min(first + self.columns);

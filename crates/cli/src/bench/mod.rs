@@ -165,11 +165,11 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
     let _polled = Polled::begin();
     let mut cases = Vec::new();
     for set in sets {
-        let ways = Ways::of(set, options)?;
+        let available = AvailableRoutes::of(set, options)?;
         for &by in &options.routes {
-            let result = match ways.reason_against(by, set) {
+            let result = match available.reason_against(by, set) {
                 Some(reason) => CaseResult::Skipped { reason },
-                None => measure(set, by, &ways, options),
+                None => measure(set, by, &available, options),
             };
             if interrupt::requested().is_some() {
                 return Ok(cases);
@@ -183,14 +183,14 @@ fn run(options: &Options, sets: &[Set]) -> Result<Vec<Case>, CommandError> {
 }
 
 /// Available decode routes of a set.
-struct Ways {
+struct AvailableRoutes {
     /// Allowed routes if the device decodes, else empty.
     routes: Vec<Route>,
     /// Why images are decoded on the CPU, if they are.
     on_cpu: Option<String>,
 }
 
-impl Ways {
+impl AvailableRoutes {
     fn of(set: &Set, options: &Options) -> Result<Self, CommandError> {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
@@ -219,19 +219,19 @@ impl Ways {
 }
 
 /// Runs one case in its own process.
-fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
+fn measure(set: &Set, by: By, available: &AvailableRoutes, options: &Options) -> CaseResult {
     let failed = |reason: String| CaseResult::Failed { reason };
     let program = match env::current_exe() {
         Ok(program) => program,
         Err(error) => return failed(format!("the path of this program: {error}")),
     };
     let device = match options.device {
-        DeviceOption::Auto if ways.on_cpu.is_none() => DeviceOption::Gpu,
+        DeviceOption::Auto if available.on_cpu.is_none() => DeviceOption::Gpu,
         device => device,
     };
     let mut command = Command::new(program);
     command.arg("bench").arg(&set.file).args(["--case", by.name(), "--device", device.name()]);
-    let own_batch = if ways.on_cpu.is_some() { 64 } else { 256 };
+    let own_batch = if available.on_cpu.is_some() { 64 } else { 256 };
     let batch = options.batch.or((!set.is_users).then_some(own_batch));
     let numbers = [
         ("--batch", batch.map(|it| it.to_string())),
@@ -250,11 +250,11 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
     };
     let stderr = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        let words = stderr.trim().lines().next_back().unwrap_or_default();
-        let words = words.strip_prefix("feedwater: ").unwrap_or(words);
-        return failed(match words {
+        let message = stderr.trim().lines().next_back().unwrap_or_default();
+        let message = message.strip_prefix("feedwater: ").unwrap_or(message);
+        return failed(match message {
             "" => output.status.to_string(),
-            words => words.to_string(),
+            message => message.to_string(),
         });
     }
     let stdout = String::from_utf8_lossy(&output.stdout);
@@ -265,7 +265,7 @@ fn measure(set: &Set, by: By, ways: &Ways, options: &Options) -> CaseResult {
 }
 
 /// Writes a text file, unless it already has this content.
-fn keep(path: &Path, text: &str) -> Result<(), CommandError> {
+fn write_if_changed(path: &Path, text: &str) -> Result<(), CommandError> {
     if fs::read_to_string(path).is_ok_and(|kept| kept == text) {
         return Ok(());
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use feedwater_tools::synth::Settings;
 
 use super::super::{CommandError, images};
-use super::keep;
+use super::write_if_changed;
 
 /// An image set with its pipeline file.
 pub struct Set {
@@ -45,7 +45,7 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandE
     }
     let stem = format!("{}-mixed", folders[0]);
     let list = format!("{stem}.tsv");
-    keep(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
+    write_if_changed(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
     sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), false)?);
     Ok(sets)
 }
@@ -59,7 +59,7 @@ fn set(
     progressive: bool,
 ) -> Result<Set, CommandError> {
     let file = cache.join(format!("{stem}.toml"));
-    keep(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
+    write_if_changed(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
     Ok(Set { name, file, progressive, is_users: false })
 }
 

@@ -48,7 +48,7 @@ impl fmt::Display for Table<'_> {
                 writeln!(f, "prefetch  {set} {}: {window} samples; {why}", route.name())?;
             }
         }
-        for (reason, names) in self.apart() {
+        for (reason, names) in self.unmeasured() {
             writeln!(f, "{reason}: {}", names.join("; "))?;
         }
         self.bar(f)?;
@@ -62,7 +62,7 @@ impl fmt::Display for Table<'_> {
 
 impl Table<'_> {
     /// Cases that were not measured, by reason. A route lists its sets unless all of them are affected.
-    fn apart(&self) -> BTreeMap<String, Vec<String>> {
+    fn unmeasured(&self) -> BTreeMap<String, Vec<String>> {
         let mut sets: BTreeMap<String, Vec<(By, Vec<&str>)>> = BTreeMap::new();
         for case in self.0 {
             let reason = match &case.result {

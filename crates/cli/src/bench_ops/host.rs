@@ -173,7 +173,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Counts an unusable sample and records the first reason.
-    pub fn leave_out(&mut self, reason: impl FnOnce() -> String) {
+    pub fn skip(&mut self, reason: impl FnOnce() -> String) {
         self.left_out += 1;
         self.first_fault.get_or_insert_with(reason);
     }

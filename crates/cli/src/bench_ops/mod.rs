@@ -71,7 +71,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
         let index = (u128::from(look) * u128::from(all) / u128::from(samples)) as u64;
         match bench.sample(index) {
             Ok(made) => on_device.add(made)?,
-            Err(fault) => bench.leave_out(|| {
+            Err(fault) => bench.skip(|| {
                 let location = source.location(index);
                 SampleError::new(index, location, fault).to_string()
             }),

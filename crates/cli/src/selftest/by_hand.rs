@@ -20,7 +20,7 @@ use feedwater::plan::{DevicePlan, Plan, SamplePlan};
 use feedwater::random::SampleKey;
 use feedwater::transform::{EncodedImage, HostTransform};
 
-use super::words;
+use super::message;
 
 /// Returns the tensors of all samples of epoch 0 in order. The plan must decode on the CPU.
 pub fn tensors(
@@ -30,10 +30,10 @@ pub fn tensors(
     seed: u64,
 ) -> Result<Vec<u8>, String> {
     let Some(on_device) = &plan.device else { return Err("there is no kernel".into()) };
-    let hand = Hand::new(device, plan, on_device).map_err(words)?;
+    let hand = Hand::new(device, plan, on_device).map_err(message)?;
     let keys = (0..).map(|index| SampleKey { seed, epoch: 0, index });
     let tensors = samples.iter().zip(keys).map(|((file, _), key)| hand.tensor(key, file));
-    Ok(tensors.collect::<Result<Vec<_>>>().map_err(words)?.concat())
+    Ok(tensors.collect::<Result<Vec<_>>>().map_err(message)?.concat())
 }
 
 /// Resources of a launch.

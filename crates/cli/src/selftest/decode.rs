@@ -18,7 +18,7 @@ use feedwater::tensor::{DType, Layout};
 use super::difference::{Bound, Difference};
 use super::gpu::{Gpu, on_route};
 use super::images::{self, SORTS};
-use super::{Check, Epoch, Found, epoch, words};
+use super::{Check, Epoch, Found, epoch, message};
 
 /// Largest allowed difference between nvJPEG and libjpeg-turbo.
 pub const BOUND: Bound = Bound { most: 4, mean: 0.5 };
@@ -90,7 +90,7 @@ fn all_sorts(route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
         for (sort, so_far) in sorts.iter_mut().enumerate() {
             let Ok(compared) = so_far else { continue };
             let added = match &seen {
-                Ok((expected, given)) => compared.add(route, sort, expected, given),
+                Ok((expected, actual)) => compared.add(route, sort, expected, actual),
                 Err(error) => Err(error.clone()),
             };
             if let Err(problem) = added {
@@ -116,17 +116,18 @@ impl Compared {
         route: Route,
         sort: usize,
         expected: &Epoch,
-        given: &Epoch,
+        actual: &Epoch,
     ) -> Result<(), String> {
         let bytes = expected.data.len() / expected.records.len().max(1);
         for place in PER_SORT * sort..PER_SORT * (sort + 1) {
-            let (Some(record), Some(file)) = (given.records.get(place), files()?.get(place)) else {
+            let (Some(record), Some(file)) = (actual.records.get(place), files()?.get(place))
+            else {
                 return Err(format!("image {place} is missing"));
             };
             let header = Header::parse(file).map_err(|fault| fault.to_string())?;
             self.left = went(route, &header, record)?;
             let range = place * bytes..(place + 1) * bytes;
-            let (a, b) = (expected.data.get(range.clone()), given.data.get(range));
+            let (a, b) = (expected.data.get(range.clone()), actual.data.get(range));
             let (Some(a), Some(b)) = (a, b) else {
                 return Err(format!("image {place} has no pixels"));
             };
@@ -185,19 +186,19 @@ fn prescale(route: Route) -> Found {
             .iter()
             .filter(|file| Header::parse(file).is_ok_and(|header| route.takes(&header, 2).is_ok()));
         let files = files.map(|file| (file.clone(), 0)).collect();
-        let source = Arc::new(Memory::new(files).map_err(words)?);
+        let source = Arc::new(Memory::new(files).map_err(message)?);
         let on_cpu = |prescale| {
             let builder = builder(source.clone(), &chain).decode(Placement::Cpu);
             epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let given = epoch(on_route(builder(source.clone(), &chain), route).prescale(true))?;
-        let other = given.records.iter().find(|record| record.outcome != Outcome::of(route));
+        let actual = epoch(on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let other = actual.records.iter().find(|record| record.outcome != Outcome::of(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
             return Err(format!("to {width}x{height}: image {index} was decoded by {outcome}"));
         }
-        difference.add(Difference::between(&expected.data, &given.data));
+        difference.add(Difference::between(&expected.data, &actual.data));
         by_resizing.add(Difference::between(&expected.data, &resized.data));
     }
     if by_resizing == Difference::default() {
@@ -225,7 +226,7 @@ fn crop([x, y, width, height]: [u32; 4]) -> Chain {
 
 fn source() -> Result<Arc<Memory>, String> {
     let samples = files()?.iter().map(|file| (file.clone(), 0)).collect();
-    Memory::new(samples).map(Arc::new).map_err(words)
+    Memory::new(samples).map(Arc::new).map_err(message)
 }
 
 /// Returns the images, kind by kind, encoded once.

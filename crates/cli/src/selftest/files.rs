@@ -15,7 +15,7 @@ use super::decode::BOUND;
 use super::difference::{Bound, Difference};
 use super::gpu::{Gpu, on_route};
 use super::images::{self, Damaged, Odd, SORTS};
-use super::{Check, Epoch, Found, epoch, words};
+use super::{Check, Epoch, Found, epoch, message};
 
 /// Returns the checks on the CPU.
 pub fn on_cpu() -> Vec<Check> {
@@ -91,12 +91,12 @@ fn complete(odd: &[Odd], seen: &Epoch) -> Result<(), String> {
 fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Found {
     let odd = images::odd()?;
     let expected = epoch(odd_builder(&odd)?)?;
-    let given = epoch(way(odd_builder(&odd)?))?;
-    complete(&odd, &given)?;
-    same_records(&expected, &given)?;
+    let actual = epoch(way(odd_builder(&odd)?))?;
+    complete(&odd, &actual)?;
+    same_records(&expected, &actual)?;
     let bytes = expected.data.len() / odd.len();
     let mut all = Difference::default();
-    let pairs = expected.data.chunks_exact(bytes).zip(given.data.chunks_exact(bytes));
+    let pairs = expected.data.chunks_exact(bytes).zip(actual.data.chunks_exact(bytes));
     for ((a, b), file) in pairs.zip(&odd) {
         let difference = Difference::between(a, b);
         if difference.most() > bound.most {
@@ -105,7 +105,7 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
         all.add(difference);
     }
     let found = all.within(bound)?;
-    let by_cpu = given.records.iter().filter(|it| it.outcome == Outcome::Cpu).count();
+    let by_cpu = actual.records.iter().filter(|it| it.outcome == Outcome::Cpu).count();
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 
@@ -146,12 +146,12 @@ fn damaged_on_gpu(
 ) -> Found {
     let damaged = images::damaged()?;
     let make = || Ok::<_, String>(damaged_builder(&damaged)?.on_error(policy));
-    let (expected, given) = (epoch(make()?)?, epoch(way(make()?))?);
-    same_records(&expected, &given)?;
+    let (expected, actual) = (epoch(make()?)?, epoch(way(make()?))?);
+    same_records(&expected, &actual)?;
     if policy == OnError::Substitute {
-        named(&damaged, &given)?;
+        named(&damaged, &actual)?;
     }
-    let found = Difference::between(&expected.data, &given.data).within(bound)?;
+    let found = Difference::between(&expected.data, &actual.data).within(bound)?;
     Ok(format!("{} files have the CPU's outcomes; the other pixels are {found}", damaged.len()))
 }
 
@@ -161,7 +161,7 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
     for file in &damaged {
         let mut samples = good_files(4)?;
         samples.push(file.bytes.clone());
-        let loader = way(builder(samples)?.batch(2)).build().map_err(words)?;
+        let loader = way(builder(samples)?.batch(2)).build().map_err(message)?;
         let mut epoch = (&loader).into_iter();
         let before = epoch.by_ref().take(2).all(|batch| batch.is_ok());
         match epoch.next() {
@@ -175,17 +175,17 @@ fn stop(way: impl Fn(LoaderBuilder) -> LoaderBuilder) -> Found {
 }
 
 /// Checks that two epochs have the same samples in the same order, with the same errors.
-fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
+fn same_records(expected: &Epoch, actual: &Epoch) -> Result<(), String> {
     let of = |it: &SampleRecord| {
         let substituted = it.outcome == Outcome::Substituted;
         (it.index, it.label, it.size, it.trace, it.replaces, it.padding, substituted)
     };
-    let pairs = expected.records.iter().zip(&given.records);
+    let pairs = expected.records.iter().zip(&actual.records);
     if let Some((a, b)) = pairs.into_iter().find(|(a, b)| of(a) != of(b)) {
         return Err(format!("{b:?} instead of {a:?}"));
     }
-    if expected.records.len() != given.records.len() {
-        return Err(format!("{} samples", given.records.len()));
+    if expected.records.len() != actual.records.len() {
+        return Err(format!("{} samples", actual.records.len()));
     }
     // Errors of a batch come in any order.
     let sorted = |epoch: &Epoch| {
@@ -194,7 +194,7 @@ fn same_records(expected: &Epoch, given: &Epoch) -> Result<(), String> {
         all.sort();
         all
     };
-    let (a, b) = (sorted(expected), sorted(given));
+    let (a, b) = (sorted(expected), sorted(actual));
     match a == b {
         true => Ok(()),
         false => Err(format!("errors {b:?} instead of {a:?}")),
@@ -206,7 +206,7 @@ const TO: u32 = 24;
 
 fn builder(files: Vec<Vec<u8>>) -> Result<LoaderBuilder, String> {
     let samples = files.into_iter().map(|file| (file, 0)).collect();
-    let source = Arc::new(Memory::new(samples).map_err(words)?);
+    let source = Arc::new(Memory::new(samples).map_err(message)?);
     let chain = Chain::new().then(Resize::to(TO, TO));
     let builder = LoaderBuilder::new(source, chain).batch(7).workers(3).last(Last::Partial);
     let builder = builder.output(DType::U8, Layout::Nhwc).decode(Placement::Cpu);

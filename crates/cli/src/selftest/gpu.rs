@@ -9,7 +9,7 @@ use feedwater::op::Placement;
 use feedwater::plan::Route;
 
 use super::super::CommandError;
-use super::{Check, Found, Group, decode, files, hazard, kernels, life, loaders, memory, words};
+use super::{Check, Found, Group, decode, files, hazard, kernels, life, loaders, memory, message};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -49,7 +49,7 @@ impl Gpu {
     /// Returns nvJPEG's version and its known problems.
     fn nvjpeg(&self) -> Found {
         let library = nvjpeg::Library::open(Some(self.device.driver_version() / 1000));
-        let library = library.map_err(words)?;
+        let library = library.map_err(message)?;
         let told = [vec![format!("nvJPEG {}", library.version())], library.warnings()];
         Ok(told.concat().join("; "))
     }

@@ -17,7 +17,7 @@ use feedwater::tensor::{DType, Layout};
 
 use super::gpu::{Gpu, on_route};
 use super::images::{self, SORTS};
-use super::{Check, Found, epoch, words};
+use super::{Check, Found, epoch, message};
 
 const IMAGE: Size = Size::new(320, 240);
 
@@ -92,11 +92,11 @@ fn by_hand_of(gpu: &Gpu) -> Found {
         }
         Ok((ahead, wrong))
     };
-    let (ahead, wrong) = run().map_err(words)?;
-    let words = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
+    let (ahead, wrong) = run().map_err(message)?;
+    let message = format!("the engines write ahead of their stream in {ahead} of {ROUNDS} rounds");
     match wrong {
-        0 => Ok(format!("{words}; after a wait on the host in none")),
-        _ => Err(format!("{words}, and in {wrong} of {ROUNDS} after a wait on the host too")),
+        0 => Ok(format!("{message}; after a wait on the host in none")),
+        _ => Err(format!("{message}, and in {wrong} of {ROUNDS} after a wait on the host too")),
     }
 }
 
@@ -109,7 +109,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
     let files = (0..4 * BATCHES as u64).map(|index| {
         Ok::<_, String>((images::jpeg(index, Size::new(96, 80), SORTS[index as usize % 4])?, 0))
     });
-    let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(words)?);
+    let source = Arc::new(Memory::new(files.collect::<Result<_, _>>()?).map_err(message)?);
     let make = || {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
         let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
@@ -151,7 +151,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         }
         Ok((pages, seen))
     };
-    let (pages, seen) = run().map_err(words)?;
+    let (pages, seen) = run().map_err(message)?;
     match seen.iter().zip(&calm.data).position(|(a, b)| a != b) {
         None => Ok(format!(
             "{BATCHES} batches through {pages} pages, read behind much other work, are unchanged"
@@ -165,7 +165,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
 /// Returns a device memory limit slightly above a loader's minimum.
 fn small_limit(make: impl Fn() -> LoaderBuilder) -> Result<u64, String> {
     let fits = |limit| make().device_memory(Some(limit)).plan().is_ok();
-    let plan = make().plan().map_err(words)?;
+    let plan = make().plan().map_err(message)?;
     let mut limit = plan.footprint.total_bytes(Sort::Device);
     while fits(limit / 4 * 3) {
         limit = limit / 4 * 3;

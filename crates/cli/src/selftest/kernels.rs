@@ -20,7 +20,7 @@ use feedwater::tensor::{DType, Layout};
 use feedwater::tune::Choice;
 
 use super::gpu::Gpu;
-use super::{Check, Found, by_hand, epoch, loaders, read, words};
+use super::{Check, Found, by_hand, epoch, loaders, message, read};
 
 /// Returns a check per operator and per chain.
 pub fn checks(gpu: &Gpu) -> Vec<Check> {
@@ -39,7 +39,7 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
     let found = names.into_iter().zip(found);
     let mut checks: Vec<_> =
-        found.map(|(name, found)| Check::new(name, found.map(Cases::words))).collect();
+        found.map(|(name, found)| Check::new(name, found.map(Cases::message))).collect();
     checks.push(Check::new("gpu/divisions", divisions()));
     checks
 }
@@ -56,7 +56,7 @@ impl Cases {
         Self { all: self.all + other.all, tiled: self.tiled + other.tiled }
     }
 
-    fn words(self) -> String {
+    fn message(self) -> String {
         let Self { all, tiled } = self;
         format!(
             "equal to the CPU bit for bit in {all} cases, {tiled} of them with and without tiles"
@@ -148,7 +148,7 @@ fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
 /// Compares one configuration. Returns whether it has a tiled kernel.
 fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
-    let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+    let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
     let builder = |device| {
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
@@ -162,17 +162,17 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
             .device(device)
     };
     let expected = epoch(builder(DeviceChoice::Cpu))?;
-    let loader = builder(DeviceChoice::Gpu(0)).epochs(Some(1)).build().map_err(words)?;
-    let given = read(&loader)?;
-    if expected.records != given.records {
-        return Err(format!("samples {:?} instead of {:?}", given.records, expected.records));
+    let loader = builder(DeviceChoice::Gpu(0)).epochs(Some(1)).build().map_err(message)?;
+    let actual = read(&loader)?;
+    if expected.records != actual.records {
+        return Err(format!("samples {:?} instead of {:?}", actual.records, expected.records));
     }
-    equal(&expected.data, &given.data, samples.len())?;
+    equal(&expected.data, &actual.data, samples.len())?;
     let plan = loader.plan();
     let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
     if tiled {
-        let given = by_hand::tensors(device, plan, &samples, SEED)?;
-        equal(&expected.data, &given, samples.len())
+        let actual = by_hand::tensors(device, plan, &samples, SEED)?;
+        equal(&expected.data, &actual, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
     Ok(tiled)
@@ -188,22 +188,22 @@ fn divisions() -> Found {
         .then(Flip::default());
     let mut divisions = 0;
     for chain in [loaders::training(), floats] {
-        let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+        let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
         let build = |device| {
             let builder = LoaderBuilder::new(source.clone(), chain.clone()).device(device);
             let builder = builder.shard(0, 1).batch(2).workers(2).seed(SEED);
-            builder.decode(Placement::Cpu).build().map_err(words)
+            builder.decode(Placement::Cpu).build().map_err(message)
         };
         let (on_cpu, on_gpu) = (build(DeviceChoice::Cpu)?, build(DeviceChoice::Gpu(0))?);
         let offloads = &on_gpu.plan().offloads;
         for turn in 0..EPOCHS {
-            let mut given = Vec::new();
+            let mut actual = Vec::new();
             for (number, batch) in on_gpu.into_iter().enumerate() {
-                given.extend(batch.and_then(|batch| batch.to_host()).map_err(words)?);
+                actual.extend(batch.and_then(|batch| batch.to_host()).map_err(message)?);
                 let offload = offloads[(number / 2 + turn) % offloads.len()];
-                on_gpu.choose(Choice { offload, ..on_gpu.choice() }).map_err(words)?;
+                on_gpu.choose(Choice { offload, ..on_gpu.choice() }).map_err(message)?;
             }
-            equal(&read(&on_cpu)?.data, &given, samples.len())
+            equal(&read(&on_cpu)?.data, &actual, samples.len())
                 .map_err(|problem| format!("{chain:?}, epoch {turn}: {problem}"))?;
         }
         divisions += offloads.len();
@@ -211,13 +211,13 @@ fn divisions() -> Found {
     Ok(format!("{divisions} splits between CPU and GPU equal the CPU"))
 }
 
-fn equal(expected: &[u8], given: &[u8], samples: usize) -> Result<(), String> {
-    match expected.iter().zip(given).position(|(a, b)| a != b) {
-        None if expected.len() == given.len() => Ok(()),
-        None => Err(format!("{} bytes instead of {}", given.len(), expected.len())),
+fn equal(expected: &[u8], actual: &[u8], samples: usize) -> Result<(), String> {
+    match expected.iter().zip(actual).position(|(a, b)| a != b) {
+        None if expected.len() == actual.len() => Ok(()),
+        None => Err(format!("{} bytes instead of {}", actual.len(), expected.len())),
         Some(at) => {
             let sample = at / (expected.len() / samples);
-            let (a, b) = (given[at], expected[at]);
+            let (a, b) = (actual[at], expected[at]);
             Err(format!("byte {at} (sample {sample}) is {a} instead of {b}"))
         }
     }

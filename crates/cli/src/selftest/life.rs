@@ -7,7 +7,7 @@ use feedwater::tensor::{DType, Layout};
 
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
-use super::{Check, Found, epoch, gpu, loaders, words};
+use super::{Check, Found, epoch, gpu, loaders, message};
 
 type Built = Result<LoaderBuilder, String>;
 
@@ -39,11 +39,11 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
     for round in 0..ROUNDS {
         let prefetch = 1 + round % 3;
         let loader = builder()?.workers(1 + round % 4).prefetch(prefetch);
-        let loader = loader.build().map_err(words)?;
+        let loader = loader.build().map_err(message)?;
         for taken in [round % 5, 1 + round % 3] {
             let mut held = Vec::new();
             for batch in loader.into_iter().take(taken) {
-                let batch = batch.map_err(words)?;
+                let batch = batch.map_err(message)?;
                 held.push(batch);
                 if held.len() > prefetch {
                     held.remove(0);
@@ -57,15 +57,15 @@ fn shut_down(builder: impl Fn() -> Built) -> Found {
 /// Checks that batches outlive their loader with unchanged pixels, also on another thread.
 fn held(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
-    let loader = builder()?.prefetch(2).build().map_err(words)?;
-    let held: Vec<_> = loader.into_iter().take(3).collect::<Result<_, _>>().map_err(words)?;
+    let loader = builder()?.prefetch(2).build().map_err(message)?;
+    let held: Vec<_> = loader.into_iter().take(3).collect::<Result<_, _>>().map_err(message)?;
     drop(loader);
     let read = move || {
         let all = held.iter().map(|batch| batch.to_host()).collect::<Result<Vec<_>, _>>();
         all.map(|all| all.concat())
     };
     let read = std::thread::spawn(read).join().map_err(|_| "the reader panicked".to_string())?;
-    match expected.starts_with(&read.map_err(words)?) {
+    match expected.starts_with(&read.map_err(message)?) {
         true => Ok("3 batches outlive their loader".into()),
         false => Err("a batch changes when its loader is dropped".into()),
     }
@@ -74,11 +74,11 @@ fn held(builder: impl Fn() -> Built) -> Found {
 /// Checks that a leaked batch costs its slot and nothing else.
 fn leaked(builder: impl Fn() -> Built) -> Found {
     let expected = epoch(builder()?)?.data;
-    let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(words)?;
+    let loader = builder()?.prefetch(2).epochs(Some(1)).build().map_err(message)?;
     let mut seen = Vec::new();
     for (number, batch) in loader.into_iter().enumerate() {
-        let batch = batch.map_err(words)?;
-        seen.extend(batch.to_host().map_err(words)?);
+        let batch = batch.map_err(message)?;
+        seen.extend(batch.to_host().map_err(message)?);
         if number == 1 {
             std::mem::forget(batch);
         }
@@ -93,36 +93,36 @@ fn leaked(builder: impl Fn() -> Built) -> Found {
 fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     const EPOCHS: u32 = 3;
     let run = |builder: LoaderBuilder| -> Result<Vec<u8>, String> {
-        let loader = builder.epochs(Some(EPOCHS)).build().map_err(words)?;
+        let loader = builder.epochs(Some(EPOCHS)).build().map_err(message)?;
         let mut data = Vec::new();
         for _ in 0..EPOCHS {
             for batch in &loader {
-                data.extend(batch.map_err(words)?.to_host().map_err(words)?);
+                data.extend(batch.map_err(message)?.to_host().map_err(message)?);
             }
         }
         Ok(data)
     };
     let expected = [run(pixels(1, false)?)?, run(pixels(2, false)?)?];
     let builders = [builder(1)?, builder(2)?];
-    let given = std::thread::scope(|scope| {
+    let actual = std::thread::scope(|scope| {
         builders.map(|builder| scope.spawn(|| run(builder))).map(|thread| {
             thread.join().unwrap_or_else(|_| Err("a loader's consumer panicked".into()))
         })
     });
     let mut all = Difference::default();
-    for (expected, given) in expected.iter().zip(given) {
-        let given = given?;
-        if given.len() != expected.len() {
-            return Err(format!("{} bytes instead of {}", given.len(), expected.len()));
+    for (expected, actual) in expected.iter().zip(actual) {
+        let actual = actual?;
+        if actual.len() != expected.len() {
+            return Err(format!("{} bytes instead of {}", actual.len(), expected.len()));
         }
-        all.add(Difference::between(expected, &given));
+        all.add(Difference::between(expected, &actual));
     }
     Ok(format!("{EPOCHS} epochs of each: {}", all.within(bound)?))
 }
 
 /// Creates a loader of unchanged pixels, on the CPU or with everything on the GPU.
 fn pixels(seed: u64, on_gpu: bool) -> Built {
-    let source = Memory::new(loaders::samples()?).map_err(words)?;
+    let source = Memory::new(loaders::samples()?).map_err(message)?;
     let chain = Chain::new()
         .then(RandomResizedCrop::to(48, 40))
         .then(Flip { horizontal: 0.5, ..Flip::default() });

@@ -8,7 +8,7 @@ use feedwater::plan::Last;
 use feedwater::source::Memory;
 use feedwater_tools::synth;
 
-use super::{Check, Found, epoch, words};
+use super::{Check, Found, epoch, message};
 
 const SAMPLES: u64 = 50;
 const BATCH: usize = 8;
@@ -34,7 +34,7 @@ pub fn training() -> Chain {
 
 /// Creates a CPU loader of images in memory whose labels are their indices.
 pub fn builder() -> Result<LoaderBuilder, String> {
-    let source = Memory::new(samples()?).map_err(words)?;
+    let source = Memory::new(samples()?).map_err(message)?;
     Ok(Loader::builder(source, training())
         .batch(BATCH)
         .shuffle(true)
@@ -51,7 +51,7 @@ pub fn samples() -> Result<Samples, String> {
     let make = |index| {
         let (width, height) = (80 + 7 * (index as u32 % 9), 64 + 5 * (index as u32 % 7));
         let rgb = synth::image(2, index, width, height);
-        let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(words)?;
+        let jpeg = synth::encode(&rgb, width, height, 90, index % 5 == 0).map_err(message)?;
         Ok((jpeg, index as i64))
     };
     MADE.get_or_init(|| (0..SAMPLES).map(make).collect()).clone()
@@ -62,8 +62,8 @@ fn determinism() -> Found {
     for (workers, prefetch, batch) in [(2, 2, BATCH), (4, 3, BATCH), (3, 1, 5)] {
         let other = epoch(builder()?.workers(workers).prefetch(prefetch).batch(batch))?;
         if other.data != first.data || other.records != first.records {
-            let words = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
-            return Err(format!("{words}: the bytes differ from those with one worker"));
+            let message = format!("{workers} workers, prefetch {prefetch}, batch {batch}");
+            return Err(format!("{message}: the bytes differ from those with one worker"));
         }
     }
     Ok("the bytes do not depend on workers, prefetch or batch size".into())

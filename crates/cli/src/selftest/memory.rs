@@ -6,7 +6,7 @@ use feedwater::loader::{Loader, MemoryStats};
 use feedwater::op::Placement;
 
 use super::gpu::{self, Gpu};
-use super::{Check, Found, loaders, words};
+use super::{Check, Found, loaders, message};
 use crate::report::status_bytes;
 
 /// Epochs after which nothing may have grown.
@@ -43,16 +43,16 @@ fn resident() -> Found {
     let Some(before) = status_bytes("VmRSS") else {
         return Ok("resident memory cannot be read here; not compared".into());
     };
-    let loader = loaders::builder()?.build().map_err(words)?;
+    let loader = loaders::builder()?.build().map_err(message)?;
     run_epochs(&loader, 3)?;
     let taken = status_bytes("VmRSS").unwrap_or(before).saturating_sub(before);
     let predicted = loader.footprint().total_bytes(Place::Host);
-    let words = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
-    if taken <= predicted + SLACK { Ok(words) } else { Err(words) }
+    let message = format!("{} predicted, {} more resident", bytes(predicted), bytes(taken));
+    if taken <= predicted + SLACK { Ok(message) } else { Err(message) }
 }
 
 fn many_epochs_on_cpu() -> Found {
-    let loader = loaders::builder()?.build().map_err(words)?;
+    let loader = loaders::builder()?.build().map_err(message)?;
     let grown = host_growth(&loader)?;
     Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
 }
@@ -61,7 +61,7 @@ fn many_epochs_on_cpu() -> Found {
 fn taken() -> Found {
     // nvJPEG may leave part of its rows unused. Without it, every byte of all rows is used.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
-        let loader = builder.build().map_err(words)?;
+        let loader = builder.build().map_err(message)?;
         run_epochs(&loader, 2)?;
         Ok::<_, String>(figures(&loader.stats().memory))
     };
@@ -92,11 +92,11 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
 
 /// Checks that the pools, the device's used memory and resident memory do not grow.
 fn many_epochs_on_gpu(device: &Device) -> Found {
-    let loader = gpu::builder()?.build().map_err(words)?;
+    let loader = gpu::builder()?.build().map_err(message)?;
     run_epochs(&loader, SETTLED)?;
-    let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
+    let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     let grown = host_growth(&loader)?;
-    let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(words)?);
+    let (last, (free_at_end, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     if last != first {
         return Err(format!("grew from {first:?} to {last:?}"));
     }
@@ -125,7 +125,7 @@ fn host_growth(loader: &Loader) -> Found {
 fn run_epochs(loader: &Loader, count: u32) -> Result<(), String> {
     for _ in 0..count {
         for batch in loader {
-            batch.map_err(words)?;
+            batch.map_err(message)?;
         }
     }
     Ok(())

@@ -193,20 +193,20 @@ struct Epoch {
 }
 
 fn epoch(builder: LoaderBuilder) -> Result<Epoch, String> {
-    read(&builder.epochs(Some(1)).build().map_err(words)?)
+    read(&builder.epochs(Some(1)).build().map_err(message)?)
 }
 
 fn read(loader: &Loader) -> Result<Epoch, String> {
     let mut seen = Epoch { records: Vec::new(), data: Vec::new(), faults: Vec::new() };
     for batch in loader {
-        let batch = batch.map_err(words)?;
+        let batch = batch.map_err(message)?;
         seen.records.extend_from_slice(batch.samples());
         seen.faults.extend_from_slice(batch.faults());
-        seen.data.extend(batch.to_host().map_err(words)?);
+        seen.data.extend(batch.to_host().map_err(message)?);
     }
     Ok(seen)
 }
 
-fn words(error: feedwater::Error) -> String {
+fn message(error: feedwater::Error) -> String {
     error.to_string()
 }

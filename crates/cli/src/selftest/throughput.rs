@@ -13,7 +13,7 @@ use feedwater_tools::synth;
 use serde::Serialize;
 
 use super::gpu::{Gpu, on_route};
-use super::{Check, words};
+use super::{Check, message};
 
 /// Width and height of the images.
 const SIZE: (u32, u32) = (500, 375);
@@ -65,22 +65,22 @@ pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
 }
 
 fn rate(route: &'static str, builder: LoaderBuilder) -> Result<Rate, String> {
-    let loader = builder.build().map_err(words)?;
+    let loader = builder.build().map_err(message)?;
     let (mut begin, mut batches, mut images) = (Instant::now(), 0, 0);
     loop {
         for batch in &loader {
-            let batch = batch.map_err(words)?;
+            let batch = batch.map_err(message)?;
             // Timing starts and stops when the device has finished a batch; nothing synchronizes in between.
             let ready = || batch.ready().map_or(Ok(()), |event| event.synchronize());
             batches += 1;
             if batches <= 2 {
-                ready().map_err(words)?;
+                ready().map_err(message)?;
                 begin = Instant::now();
                 continue;
             }
             images += batch.len() as u64;
             if begin.elapsed() > TIME {
-                ready().map_err(words)?;
+                ready().map_err(message)?;
                 let seconds = begin.elapsed().as_secs_f64();
                 let images_per_second = images as f64 / seconds;
                 return Ok(Rate { route, images_per_second, images, seconds });
@@ -111,7 +111,7 @@ fn source() -> Result<Arc<Memory>, String> {
     let make = |first: usize| {
         let mine = (first..IMAGES).step_by(threads).map(|index| {
             let rgb = synth::image(9, index as u64, SIZE.0, SIZE.1);
-            synth::encode(&rgb, SIZE.0, SIZE.1, 92, false).map_err(words)
+            synth::encode(&rgb, SIZE.0, SIZE.1, 92, false).map_err(message)
         });
         mine.collect::<Result<Vec<_>, _>>()
     };
@@ -124,5 +124,5 @@ fn source() -> Result<Arc<Memory>, String> {
     })?;
     let files: Vec<_> = made.concat();
     let samples = files.iter().cycle().take(SAMPLES).map(|file| (file.clone(), 0)).collect();
-    Memory::new(samples).map(Arc::new).map_err(words)
+    Memory::new(samples).map(Arc::new).map_err(message)
 }

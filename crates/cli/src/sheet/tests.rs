@@ -50,7 +50,10 @@ fn images_lie_in_rows_with_their_captions_below() {
     // Titles start five rows below their image, file names one line lower; an H has seven rows.
     let title = GAP + 40 + 5;
     assert_eq!(extent(&sheet, TITLE), Some([GAP, GAP + 10, title, title + pitch + 6]));
-    assert_eq!(sheet[title + 3][GAP..GAP + 6], [TITLE, TITLE, TITLE, TITLE, TITLE, [GROUND; 3]]);
+    assert_eq!(
+        sheet[title + 3][GAP..GAP + 6],
+        [TITLE, TITLE, TITLE, TITLE, TITLE, [BACKGROUND; 3]]
+    );
     let file = title + LINE;
     assert_eq!(extent(&sheet, FILE), Some([second, second + 4, file, file + 6]));
 }
@@ -63,7 +66,7 @@ fn a_caption_is_shortened_to_the_columns_of_its_image() {
     let column = 16 * font::ADVANCE - 1;
     assert_eq!(sheet[0].len(), 2 * (column + GAP) + GAP);
     let gap = GAP + column..GAP + column + GAP;
-    assert!(sheet.iter().all(|row| row[gap.clone()].iter().all(|it| *it == [GROUND; 3])));
+    assert!(sheet.iter().all(|row| row[gap.clone()].iter().all(|it| *it == [BACKGROUND; 3])));
     assert_eq!(extent(&sheet, TITLE).unwrap()[1], GAP + 2 * column + GAP - 1);
 }
 

@@ -31,24 +31,25 @@ struct Loop {
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let asked = Loop::new(options)?;
-    let model = asked.model();
-    let run = Run { events: EVENTS, ..Run::seconds(asked.seconds).seed(options.seed) };
-    let mut forecast = model.run(&run).map_err(|error| asked.refused(error))?;
-    let halts = Halts::of(&forecast, asked.loaders);
+    let training_loop = Loop::new(options)?;
+    let model = training_loop.model();
+    let run = Run { events: EVENTS, ..Run::seconds(training_loop.seconds).seed(options.seed) };
+    let mut forecast = model.run(&run).map_err(|error| training_loop.model_error(error))?;
+    let halts = Halts::of(&forecast, training_loop.loaders);
     if let Some(path) = &options.html {
-        file::write(path, asked.page(&model, &run)).map_err(|error| io_failure(path, &error))?;
+        file::write(path, training_loop.page(&model, &run))
+            .map_err(|error| io_failure(path, &error))?;
     }
     if options.json {
         forecast.events.clear();
         return print_json(&json!({
-            "loaders": asked.loaders,
-            "load_ms": asked.load_ms,
-            "step_ms": asked.step_ms,
-            "seconds": asked.seconds,
-            "cv": asked.cv,
-            "queue": asked.queue,
-            "desync": asked.desync,
+            "loaders": training_loop.loaders,
+            "load_ms": training_loop.load_ms,
+            "step_ms": training_loop.step_ms,
+            "seconds": training_loop.seconds,
+            "cv": training_loop.cv,
+            "queue": training_loop.queue,
+            "desync": training_loop.desync,
             "seed": options.seed,
             "batches": forecast.batches,
             "batches_per_second": forecast.batches_per_second,
@@ -60,8 +61,8 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
             "model": model,
         }));
     }
-    print(draw::timeline(&forecast, asked.drawn_seconds()))?;
-    print(asked.summary(&model, &forecast, &halts))?;
+    print(draw::timeline(&forecast, training_loop.drawn_seconds()))?;
+    print(training_loop.summary(&model, &forecast, &halts))?;
     if let Some(path) = &options.html {
         print(format!("animation: {}", path.display()))?;
     }
@@ -110,7 +111,7 @@ impl Loop {
     }
 
     /// Converts a model error to one that names the command line options.
-    fn refused(&self, error: feedwater_insight::Error) -> CommandError {
+    fn model_error(&self, error: feedwater_insight::Error) -> CommandError {
         let Self { load_ms, step_ms, seconds, .. } = self;
         CommandError::Misused(format!(
             "--load-ms {load_ms}, --step-ms {step_ms} and --seconds {seconds} cannot be simulated: {error}"
