@@ -22,7 +22,7 @@ use std::time::Instant;
 use clap::Parser;
 use fast_image_resize::images::{Image, ImageRef};
 use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
-use feedwater::decode::{HostDecoder, simd};
+use feedwater::decode::{Decoders, Rows, simd};
 use feedwater::geometry::Roi;
 use feedwater::header::Header;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
@@ -271,7 +271,7 @@ impl Job {
 /// A thread of the bare loop with its memory.
 struct Bare {
     file: Vec<u8>,
-    decoder: HostDecoder,
+    decoder: Decoders,
     window: Vec<u32>,
     resizer: Resizer,
     resized: Image<'static>,
@@ -286,7 +286,7 @@ impl Bare {
         let Normalize { mean, std } = Normalize::IMAGENET;
         Self {
             file: Vec::new(),
-            decoder: HostDecoder::new(),
+            decoder: Decoders::new(),
             window: Vec::new(),
             resizer: Resizer::new(),
             resized: Image::new(SIDE as u32, SIDE as u32, PixelType::U8x4),
@@ -303,11 +303,13 @@ impl Bare {
         let Roi { width, height, y: top, .. } = job.window;
         self.window.resize(width as usize * height as usize, 0);
         let pixels = &mut self.window;
-        let row = &mut |y: u32, row: &[u8]| {
-            let start = (y - top) as usize * width as usize;
-            expand(row, &mut pixels[start..][..width as usize]);
+        let sink = &mut |rows: Rows<'_>| {
+            for (y, row) in rows.iter() {
+                let start = (y - top) as usize * width as usize;
+                expand(row, &mut pixels[start..][..width as usize]);
+            }
         };
-        self.decoder.decode(&self.file, &job.header, job.window, 1, row).expect("it decodes");
+        self.decoder.decode(&self.file, &job.header, job.window, 1, sink).expect("it decodes");
         let pixels = bytemuck::cast_slice(&self.window);
         let window = ImageRef::new(width, height, pixels, PixelType::U8x4).expect("it is filled");
         let options = ResizeOptions::new()

@@ -208,14 +208,8 @@ impl Source for SlowDisk {
         std::thread::sleep(until.saturating_duration_since(Instant::now()));
         self.folder.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.folder.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.folder.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.folder.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.folder)
     }
 }
 

@@ -13,12 +13,12 @@ mod webp;
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use feedwater::decode::{HostDecoder, reduced_size, simd};
+use feedwater::decode::{Decoders, Rows, simd};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
 use feedwater::plan::{DeviceFacts, Facts, Plan, Route, SamplePlan, Settings};
 use feedwater::random::SampleKey;
-use feedwater::source::{Directory, HostPage, Source};
+use feedwater::source::{Directory, Hints, HostPage, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 criterion_group!(benches, decode, header, host, webp::decoders);
@@ -40,14 +40,14 @@ fn decode(criterion: &mut Criterion) {
     for (format, size, bytes) in &files {
         let header = Header::parse(bytes).expect("the file was just made");
         group.throughput(Throughput::Elements(size.pixels()));
-        let mut decoder = HostDecoder::new();
+        let mut decoder = Decoders::new();
         let mut run = |name: String, window: Roi, reduction: u32| {
             group.bench_function(BenchmarkId::from_parameter(name), |bencher| {
                 bencher.iter(|| {
-                    let row = &mut |_: u32, row: &[u8]| {
-                        black_box(row);
+                    let sink = &mut |rows: Rows<'_>| {
+                        black_box(rows);
                     };
-                    decoder.decode(black_box(bytes), &header, window, reduction, row)
+                    decoder.decode(black_box(bytes), &header, window, reduction, sink)
                 });
             });
         };
@@ -57,7 +57,7 @@ fn decode(criterion: &mut Criterion) {
         run(format!("format={format}/roi=36%/size={size}"), window, 1);
         if *format == "jpeg" {
             for reduction in [2, 4, 8] {
-                let window = reduced_size(*size, reduction).window();
+                let window = size.reduced(reduction).window();
                 run(
                     format!("format={format}/roi=full/size={size}/reduction={reduction}"),
                     window,
@@ -89,7 +89,7 @@ fn host(criterion: &mut Criterion) {
         let source = Directory::open(common::set(images, (size.width, size.height)))
             .expect("the set was just made");
         let facts = Facts {
-            largest_bytes: source.largest_bytes(),
+            largest_bytes: source.largest_bytes().unwrap_or_default(),
             image: size,
             device: DeviceFacts::Gpu { nvjpeg: Ok(Route::ALL.into()) },
             ..Facts::default()

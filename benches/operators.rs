@@ -211,7 +211,8 @@ fn training_text() -> KernelText {
 /// Time to compile and load the kernel, and to load it once it is kept.
 fn start(device: &Arc<Device>, simulated: bool) -> feedwater::Result<()> {
     let directory = std::env::temp_dir().join(format!("feedwater-bench-{}", std::process::id()));
-    gpu::kernel::override_cache_directory(&directory);
+    let runtime = device.runtime().clone().with_cache_directory(&directory);
+    let device = &Device::open_with(device.ordinal(), &runtime)?;
     let text = training_text();
     let load = || -> feedwater::Result<f64> {
         let begin = Instant::now();

@@ -12,7 +12,7 @@ use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order};
 use feedwater::op::{CenterCrop, Chain};
 use feedwater::plan::{Last, LoaderSettings, Shard};
-use feedwater::source::{Page, Source};
+use feedwater::source::{Hints, Page, Source};
 use feedwater_tools::synth;
 
 const SAMPLES: u64 = 10_000_000;
@@ -37,14 +37,14 @@ impl Source for Repeated {
         page.space(self.0.len())?.copy_from_slice(&self.0);
         Ok(())
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.len() as u64
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
     }
-    fn memory_bytes(&self) -> u64 {
-        self.0.len() as u64
-    }
-    fn describe(&self) -> String {
-        format!("{SAMPLES} times the same image")
+}
+
+impl Hints for Repeated {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.0.len() as u64)
     }
     fn file_ends(&self) -> Vec<u64> {
         (1..=FILES).map(|file| file * (SAMPLES / FILES)).collect()

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::op::{Chain, Resize};
 use feedwater::source::Directory;
-use feedwater::storage::{self, StorageSettings};
+use feedwater::storage::{Storage, StorageSettings};
 
 const LATENCY: Duration = Duration::from_millis(50);
 const BUCKET: &str = "bench";
@@ -212,15 +212,12 @@ fn loader(connections: usize) -> f64 {
 }
 
 fn build(connections: usize, tune: bool, epochs: u32) -> Loader {
-    // Other settings make a client of their own, without connections that are open already.
-    storage::configure(&StorageSettings::default()).expect("settings that can be");
+    // A handle of its own has no connections that are open already.
     let settings = StorageSettings { connections, ..Default::default() };
-    let settings = StorageSettings { retries: settings.retries + 1, ..settings };
-    storage::configure(&settings).expect("settings that can be");
-    let source = Directory::open(format!("s3://{BUCKET}")).expect("the bucket is there");
-    let settings = feedwater::plan::Settings { storage: settings, ..Default::default() };
+    let storage = Storage::new(&settings).expect("settings that can be");
+    let source = Directory::open_with(format!("s3://{BUCKET}"), &Default::default(), &storage);
+    let source = source.expect("the bucket is there");
     let loader = Loader::builder(source, Chain::new().then(Resize::to(32, 32)))
-        .settings(settings)
         .batch(32)
         .workers(2)
         .shuffle(true)

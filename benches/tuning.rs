@@ -50,20 +50,14 @@ impl Source for Late {
     fn location(&self, index: u64) -> String {
         self.0.location(index)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         if !self.1.is_zero() {
             thread::sleep(self.1);
         }
         self.0.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 

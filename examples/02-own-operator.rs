@@ -7,7 +7,7 @@ use bytemuck::{Pod, Zeroable};
 use feedwater::geometry::Size;
 use feedwater::image::{HostImage, PixelType};
 use feedwater::loader::Loader;
-use feedwater::op::{self, Chain, FieldError, Operator};
+use feedwater::op::{self, Chain, Cuda, FieldError, Operator};
 use feedwater::random::SampleRng;
 use feedwater::source::Directory;
 
@@ -30,9 +30,11 @@ struct PosterizeParams {
 
 impl Operator for Posterize {
     const NAME: &'static str = "posterize";
-    const TYPE: &'static str = "Posterize";
+    type Params = PosterizeParams;
     // `at(x, y)` of the image that leaves, from `src.at(x, y)` of the image that enters.
-    const CUDA: &'static str = "
+    const CUDA: Option<Cuda> = Some(Cuda::new(
+        "Posterize",
+        "
 struct PosterizeParams {
     int mask, unused;
 };
@@ -48,8 +50,8 @@ template <class Src> struct Posterize {
         return out;
     }
 };
-";
-    type Params = PosterizeParams;
+",
+    ));
 
     fn check(&self) -> Result<(), FieldError> {
         if !(1..=8).contains(&self.bits) {
@@ -85,12 +87,6 @@ template <class Src> struct Posterize {
             }
         }
     }
-
-    fn examples() -> Vec<Self> {
-        [(1, 1.0), (4, 0.5), (8, 1.0)]
-            .map(|(bits, probability)| Posterize { bits, probability })
-            .to_vec()
-    }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -108,60 +104,28 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 #[cfg(test)]
-#[path = "../tests/common/host_kernel.rs"]
-mod host_kernel;
-#[cfg(test)]
-#[path = "../tests/common/parity.rs"]
-mod parity;
-
-#[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use feedwater::geometry::{Orientation, Roi};
+    use feedwater::geometry::Roi;
     use feedwater::image::Image;
-    use feedwater::op::AnyOperator;
-    use feedwater::random::SampleKey;
-    use feedwater::tensor::{DType, Layout};
+    use feedwater::testing::{Parity, check_operator};
 
-    use super::parity::Case;
     use super::*;
 
-    fn check(operators: &[Arc<dyn AnyOperator>], dtype: DType) {
-        let (width, height) = (43, 31);
-        let data = (0..3 * width * height).map(|at| (at * 89 % 256) as u8).collect();
-        let stored = Image::from_data(Roi::new(0, 0, width, height), data);
-        for index in 0..4 {
-            let case = Case {
-                operators,
-                on_host: 0,
-                stored: &stored,
-                orientation: Orientation::from_exif(6),
-                reduction: 1,
-                dtype,
-                layout: Layout::Nchw,
-                key: SampleKey { seed: 1, epoch: 0, index },
-            };
-            case.check();
-        }
-    }
-
     #[test]
-    fn reference_and_kernel_text_give_the_same_bits() {
-        for op in Posterize::examples() {
-            check(&[Arc::new(op)], DType::U8);
+    fn reference_and_cuda_text_give_the_same_bits() {
+        for (bits, probability) in [(1, 1.0), (4, 0.5), (8, 1.0)] {
+            let report = check_operator(Posterize { bits, probability }).unwrap();
+            assert_eq!(report.no_host_kernel, None);
         }
     }
 
     #[test]
     fn it_fuses_with_the_built_in_operators() {
-        let operators: [Arc<dyn AnyOperator>; 4] = [
-            Arc::new(op::RandomResizedCrop::to(20, 16)),
-            Arc::new(Posterize { bits: 3, probability: 0.5 }),
-            Arc::new(op::Flip { horizontal: 0.5, vertical: 0.0 }),
-            Arc::new(op::Normalize::IMAGENET),
-        ];
-        check(&operators, DType::F16);
+        let chain = Parity::new(op::RandomResizedCrop::to(20, 16))
+            .then(Posterize { bits: 3, probability: 0.5 })
+            .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(op::Normalize::IMAGENET);
+        println!("{}", chain.run().unwrap());
     }
 
     #[test]

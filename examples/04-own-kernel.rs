@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use cudarc::driver::{CudaContext, CudaFunction, CudaStream, LaunchConfig, PushKernelArg};
 use cudarc::nvrtc::Ptx;
-use feedwater::gpu::{Device, kernel};
+use feedwater::gpu::{self, Device};
 use feedwater::handoff::CudaTensor;
 use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{self, Chain};
@@ -40,7 +40,7 @@ impl Consumer {
         let context = CudaContext::new(ordinal)?;
         let stream = context.new_stream()?;
         // NVRTC's code for exactly this architecture; kept on disk for the next time.
-        let cubin = kernel::compile(&*Device::open(ordinal)?, SUMS)?;
+        let cubin = gpu::compile(&*Device::open(ordinal)?, SUMS)?;
         let sums = context.load_module(Ptx::from_binary(cubin))?.load_function("sums")?;
         Ok(Self { stream, sums })
     }

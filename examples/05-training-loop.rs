@@ -10,7 +10,7 @@ use cudarc::driver::{
     CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg,
 };
 use cudarc::nvrtc::Ptx;
-use feedwater::gpu::{Device, Stream, kernel};
+use feedwater::gpu::{self, Device, Stream};
 use feedwater::loader::{Batch, DeviceChoice, Loader};
 use feedwater::op::{self, Chain};
 use feedwater::source::Directory;
@@ -59,7 +59,7 @@ impl OnDevice {
         let context = CudaContext::new(0)?;
         let stream = context.new_stream()?;
         let ours = Arc::new(Stream::of_cudarc(&device, &stream)?);
-        let cubin = kernel::compile(&device, SPIN)?;
+        let cubin = gpu::compile(&device, SPIN)?;
         let spin = context.load_module(Ptx::from_binary(cubin))?.load_function("spin")?;
         let times = stream.alloc_zeros(2 * (steps as usize + 1))?;
         Ok(Self { stream, ours, spin, times })

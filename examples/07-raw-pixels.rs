@@ -1,14 +1,13 @@
 //! A source of your own whose images are pixels already: each gets a PNM header of a few bytes before its pixels, and
-//! goes through the chain as a file would.
+//! goes through the chain as a file would. A second source wraps it and gives other labels.
 //!
 //! `cargo run --release --example 07-raw-pixels`
 
-use feedwater::error::{DataError, Reason};
+use feedwater::error::DataError;
 use feedwater::geometry::Size;
-use feedwater::header::PnmHead;
 use feedwater::loader::Loader;
 use feedwater::op::{self, Chain};
-use feedwater::source::{Page, Source};
+use feedwater::source::{Page, PnmHead, Source};
 
 /// Frames of a camera, of which each is another part of a gradient.
 struct Camera {
@@ -37,38 +36,54 @@ impl Source for Camera {
 
     // May be called from many threads at once, with different pages.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        let bytes = self.largest_bytes();
-        if bytes > limit {
-            let problem = format!("{bytes} bytes, limits.max_file_bytes is {limit}");
-            return Err(DataError::new(Reason::Oversized, problem));
-        }
         let head = self.head();
-        let (before, pixels) = page.space(bytes as usize)?.split_at_mut(head.bytes().len());
-        before.copy_from_slice(head.bytes());
+        let head = head.bytes();
+        let bytes = head.len() as u64 + 3 * self.size.pixels();
+        let (before, pixels) = page.space_within(bytes, limit)?.split_at_mut(head.len());
+        before.copy_from_slice(head);
         for (place, pixel) in pixels.chunks_exact_mut(3).enumerate() {
             let (x, y) = (place as u32 % self.size.width, place as u32 / self.size.width);
             pixel.copy_from_slice(&[x as u8, y as u8, index as u8]);
         }
         Ok(())
     }
+}
 
-    fn largest_bytes(&self) -> u64 {
-        self.head().bytes().len() as u64 + 3 * self.size.pixels()
+/// Any source, with labels of your own.
+struct Labelled<S> {
+    source: S,
+    labels: Vec<i64>,
+}
+
+impl<S: Source> Source for Labelled<S> {
+    fn len(&self) -> u64 {
+        self.source.len()
     }
 
-    fn memory_bytes(&self) -> u64 {
-        0
+    fn label(&self, index: u64) -> i64 {
+        self.labels[index as usize]
     }
 
-    fn describe(&self) -> String {
-        format!("a camera: {} frames of {}", self.frames, self.size)
+    fn location(&self, index: u64) -> String {
+        self.source.location(index)
+    }
+
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.source.read(index, page, limit)
+    }
+
+    // What the source can do besides comes through: boxes, reading ahead, hints for the plan.
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.source)
     }
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let camera = Camera { frames: 64, size: Size::new(256, 192) };
+    let labels = (0..64).map(|frame| frame / 16).collect();
+    let source = Labelled { source: camera, labels };
     let chain = Chain::new().then(op::RandomResizedCrop::to(64, 64)).then(op::Normalize::IMAGENET);
-    let mut loader = Loader::builder(camera, chain).batch(16).epochs(Some(1)).build()?;
+    let mut loader = Loader::builder(source, chain).batch(16).epochs(Some(1)).build()?;
     println!("{}", loader.plan());
     for batch in &mut loader {
         let batch = batch?;

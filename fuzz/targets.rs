@@ -7,12 +7,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use feedwater::config::Pipeline;
-use feedwater::decode::{HostDecoder, can_reduce, reduced_size};
+use feedwater::decode::Decoders;
 use feedwater::geometry::Roi;
-use feedwater::header::Header;
+use feedwater::header::{Header, JpegLayout};
 use feedwater::source::{
     Beton, Coco, Configured, FileList, FileListSettings, HostPage, ListFormat, Lmdb, LmdbSettings,
-    Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, TfRecord, WebDataset,
+    Npy, Parquet, RecordIo, RecordIoLabel, RecordIoSettings, Source, TfRecord, WebDataset,
 };
 
 /// Name, the files that it starts from, and what it does with bytes. The words that come back are the outcome: those
@@ -79,7 +79,15 @@ pub fn seeds(target: &Target) -> Vec<PathBuf> {
 
 fn header(bytes: &[u8]) -> String {
     match Header::parse(bytes) {
-        Ok(header) => format!("{:?}", header.verify(bytes).map_err(|fault| fault.problem)),
+        Ok(header) => {
+            let mut layout = JpegLayout::default();
+            let laid_out = header.layout(bytes, true, &mut layout).map_err(|fault| fault.problem);
+            assert!(layout.capacity_bytes() <= JpegLayout::MOST_BYTES);
+            let verified = header.verify(bytes).map_err(|fault| fault.problem);
+            // A layout refuses too many scans besides.
+            assert!(verified.is_ok() || laid_out == verified, "{verified:?}, {laid_out:?}");
+            format!("{verified:?}")
+        }
         Err(fault) => fault.to_string(),
     }
 }
@@ -101,11 +109,10 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
         Ok(_) => return ("a large image".into(), Vec::new()),
         Err(fault) => return (fault.to_string(), Vec::new()),
     };
-    let mut decoder = HostDecoder::new().strict(strict);
-    let reductions: &[u32] = if can_reduce(header.format) { &[1, 2, 4, 8] } else { &[1] };
+    let mut decoder = Decoders::new().strict(strict);
     let (mut outcome, mut pixels) = (String::new(), Vec::new());
-    for &reduction in reductions {
-        let size = reduced_size(header.size, reduction);
+    for &reduction in header.format.reductions() {
+        let size = header.size.reduced(reduction);
         let inner = Roi::new(
             size.width / 3,
             size.height / 3,
@@ -113,16 +120,18 @@ fn decode_as(bytes: &[u8], strict: bool) -> (String, Vec<u8>) {
             size.height.div_ceil(2),
         );
         for window in [size.window(), inner] {
-            let mut rows = 0;
-            let result = decoder.decode(bytes, &header, window, reduction, &mut |_, row| {
-                assert_eq!(row.len(), 3 * window.width as usize);
-                rows += 1;
-                if reduction == 1 && window == size.window() {
-                    pixels.extend_from_slice(row);
+            let mut count = 0;
+            let result = decoder.decode(bytes, &header, window, reduction, &mut |rows| {
+                count += rows.count;
+                for (_, row) in rows.iter() {
+                    assert_eq!(row.len(), 3 * window.width as usize);
+                    if reduction == 1 && window == size.window() {
+                        pixels.extend_from_slice(row);
+                    }
                 }
             });
             match result {
-                Ok(()) => assert_eq!(rows, window.height),
+                Ok(()) => assert_eq!(count, window.height),
                 Err(fault) => outcome = fault.to_string(),
             }
             if let Some(damage) = decoder.tolerated() {
@@ -144,12 +153,13 @@ fn source<S: Configured>(bytes: &[u8], settings: &S::Settings) -> String {
             Ok(source) => source,
             Err(error) => return error.to_string(),
         };
+        let source: &dyn Source = &source;
         let mut page = HostPage::default();
         let mut outcome = format!("{} samples", source.len());
         for index in 0..source.len().min(64) {
             let _ = (source.label(index), source.location(index));
             match source.read(index, &mut page, 1 << 30) {
-                Ok(()) => assert!(page.bytes().len() as u64 <= source.largest_bytes()),
+                Ok(()) => assert!(Some(page.bytes().len() as u64) <= source.largest_bytes()),
                 Err(fault) => outcome = fault.to_string(),
             }
         }

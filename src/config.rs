@@ -21,7 +21,7 @@ use crate::loader::LoaderBuilder;
 use crate::op::{self, Chain, Placement};
 use crate::plan::Settings;
 use crate::source::{Source, SourceSettings};
-use crate::storage::{self, StorageSettings};
+use crate::storage::{Storage, StorageSettings};
 
 use document::Document;
 use node::{NodeError, read, unknown};
@@ -29,6 +29,7 @@ use source::source;
 
 mod document;
 mod equivalents;
+mod nearest;
 mod node;
 mod source;
 
@@ -77,28 +78,55 @@ impl Pipeline {
         Self::from_document(Document::from_text(text, base.as_ref()))
     }
 
-    /// Opens the source.
+    /// A new handle with the settings of `[storage]`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where a setting cannot be, with its place in the file.
+    pub fn storage(&self) -> Result<Storage> {
+        let storage = Storage::new(&self.settings.storage);
+        storage.map_err(|error| self.origin.locate(error, &self.settings))
+    }
+
+    /// Opens the source, through a [handle of its own](Self::storage).
+    ///
+    /// # Errors
+    ///
+    /// Those of [`SourceSettings::open`], with the key and its place in the file, and of [`storage`](Self::storage).
+    pub fn open(&self) -> Result<Arc<dyn Source>> {
+        self.open_with(&self.storage()?)
+    }
+
+    /// Opens the source through this handle, whatever `[storage]` says.
     ///
     /// # Errors
     ///
     /// Those of [`SourceSettings::open`], with the key and its place in the file.
-    pub fn open(&self) -> Result<Arc<dyn Source>> {
-        self.source.open().map_err(|error| self.origin.locate(error, &self.settings))
+    pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
+        let opened = self.source.open_with(storage);
+        opened.map_err(|error| self.origin.locate(error, &self.settings))
     }
 
-    /// A loader of this source and chain with these settings; opens the source. What `[storage]` says holds for every
-    /// file that the process opens from now on. Errors of the loader about a setting say where the file has it.
+    /// A loader of this source and chain with these settings; opens the source, through a [handle of its
+    /// own](Self::storage). Errors of the loader about a setting say where the file has it.
     ///
     /// # Errors
     ///
-    /// Those of [`Pipeline::open`], and [`Error::Config`] where a setting of `[storage]` cannot be.
+    /// Those of [`Pipeline::open`].
     pub fn builder(&self) -> Result<LoaderBuilder> {
+        self.builder_with(&self.storage()?)
+    }
+
+    /// As [`builder`](Self::builder), with the handle through which the source is opened, whatever `[storage]` says.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Pipeline::open_with`].
+    pub fn builder_with(&self, storage: &Storage) -> Result<LoaderBuilder> {
         let origin = self.origin.clone();
         let locate = move |error, settings: &Settings| origin.locate(error, settings);
-        storage::configure(&self.settings.storage)
-            .map_err(|error| locate(error, &self.settings))?;
         let begin = Instant::now();
-        let source = self.open()?;
+        let source = self.open_with(storage)?;
         let builder = LoaderBuilder::new(source, self.chain.clone()).opened_in(begin.elapsed());
         Ok(builder.settings(self.settings.clone()).locate_errors(Arc::new(locate)))
     }
@@ -142,7 +170,7 @@ impl Origin {
     /// The error with the place of its key in the file, unless the program has changed that setting since.
     fn locate(&self, error: Error, settings: &Settings) -> Error {
         let key = match &error {
-            Error::Config { key, .. } => key,
+            Error::Config(error) => &error.key,
             Error::Unavailable { asked: Some(asked), .. } => &asked.key,
             _ => return self.document.locate(error),
         };

@@ -7,6 +7,7 @@ use std::io;
 use std::path::PathBuf;
 
 pub use cause::IoCause;
+pub use config::ConfigError;
 pub use location::Location;
 #[doc(hidden)]
 pub use redacted::Redacted;
@@ -17,6 +18,7 @@ pub(crate) use redacted::permits;
 pub mod reserve;
 
 mod cause;
+mod config;
 mod location;
 mod redacted;
 
@@ -27,15 +29,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The user wrote a setting that cannot be: a key and what is wrong with its value.
-    Config {
-        /// The key, as in TOML: `chain[2].std[1]`. Empty where a pipeline file is not TOML.
-        key: String,
-        /// What is wrong, with the value and the way out.
-        problem: String,
-        /// Where the pipeline file says so; `None` where the setting is not from a file.
-        at: Option<Box<Location>>,
-    },
+    /// The user wrote a setting that cannot be.
+    Config(ConfigError),
     /// One sample cannot be used; obeys `on_error`.
     Sample(SampleError),
     /// The environment: a file or directory that is not part of the data.
@@ -102,6 +97,7 @@ pub enum Error {
 
 /// A setting that asks for something.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[doc(hidden)]
 #[non_exhaustive]
 pub struct Asked {
     /// The key, as in TOML: `chain[2].placement`.
@@ -260,7 +256,7 @@ impl DataError {
 impl Error {
     /// A setting that cannot be.
     pub fn config(key: impl Into<String>, problem: impl Into<String>) -> Self {
-        Error::Config { key: shown(key), problem: shown(problem), at: None }
+        ConfigError::new(key, problem).into()
     }
 
     /// Something that this machine does not have and that no setting asks for.
@@ -272,7 +268,7 @@ impl Error {
     /// or the setting is not from a file.
     pub fn location(&self) -> Option<&Location> {
         match self {
-            Error::Config { at, .. } => at.as_deref(),
+            Error::Config(error) => error.at.as_deref(),
             Error::Unavailable { asked, .. } => asked.as_ref()?.at.as_ref(),
             _ => None,
         }
@@ -321,14 +317,8 @@ fn shown(text: impl Into<String>) -> String {
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(at) = self.location() {
-            write!(f, "{at}: ")?;
-        }
         match self {
-            Error::Config { key, problem, .. } => match key.as_str() {
-                "" => f.write_str(problem),
-                key => write!(f, "{key}: {problem}"),
-            },
+            Error::Config(error) => error.fmt(f),
             Error::Sample(error) => {
                 write!(
                     f,
@@ -341,6 +331,9 @@ impl fmt::Display for Error {
                 write!(f, "{}: {}", shortened(&path), Redacted::new(problem))
             }
             Error::Unavailable { what, reason, .. } => {
+                if let Some(at) = self.location() {
+                    write!(f, "{at}: ")?;
+                }
                 write!(f, "{what} is not available: {reason}")
             }
             Error::Budget { row, needed, limit } => {
@@ -417,6 +410,11 @@ mod tests {
     fn texts_carry_the_noun_and_the_value() {
         let error = Error::config("chain[2].std[1]", "must be greater than 0, is 0");
         assert_eq!(error.to_string(), "chain[2].std[1]: must be greater than 0, is 0");
+        let Error::Config(config) = error.clone() else { panic!("{error:?}") };
+        assert_eq!(
+            (config.key.as_str(), config.to_string()),
+            ("chain[2].std[1]", error.to_string())
+        );
         let fault = DataError::new(Reason::Truncated, "no end-of-image marker");
         let error = Error::Sample(SampleError::new(7, "data/7.jpg", fault));
         let text = error.to_string();

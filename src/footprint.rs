@@ -6,6 +6,7 @@ use serde::Serialize;
 
 #[doc(hidden)]
 pub use available::Available;
+#[doc(hidden)]
 pub use feedwater_insight::text::bytes;
 pub(crate) use size::{byte_size, some_byte_size};
 
@@ -15,6 +16,7 @@ mod size;
 /// Where bytes lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Memory {
     /// Ordinary host memory.
     Host,
@@ -37,6 +39,7 @@ impl Memory {
 
 /// One sort of buffer: what it is, how large one is, how many there are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Row {
     /// Where it lies.
     pub memory: Memory,

@@ -4,7 +4,9 @@ mod view;
 
 use std::fmt;
 
-pub use view::{Axis, BoundingBox, View};
+#[doc(hidden)]
+pub use view::Axis;
+pub use view::{BoundingBox, View};
 
 /// Width and height of an image in pixels, in that order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -29,6 +31,11 @@ impl Size {
     /// The window that covers all of an image of this size.
     pub const fn window(self) -> Roi {
         Roi { x: 0, y: 0, width: self.width, height: self.height }
+    }
+
+    /// Size after a decoder's reduction: each side divided by `reduction` and rounded up, which is libjpeg's rule.
+    pub const fn reduced(self, reduction: u32) -> Self {
+        Self::new(self.width.div_ceil(reduction), self.height.div_ceil(reduction))
     }
 }
 

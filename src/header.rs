@@ -6,7 +6,6 @@
 
 mod exif;
 mod jpeg;
-mod memory;
 mod png;
 mod pnm;
 mod verify;
@@ -15,12 +14,13 @@ mod webp;
 use crate::error::{DataError, Reason};
 use crate::geometry::{Orientation, Size};
 
-pub use jpeg::{ColorSpace, Component, FrameKind, JpegHeader, Sampling};
-pub use memory::{DecodeMemory, memory_bytes};
+pub use jpeg::{
+    ColorSpace, Component, FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, Sampling,
+};
 pub(crate) use png::{Inflater, PngEnd, PngLayout, Stream as PngStream, layout as png_layout};
 pub use pnm::PnmHead;
 pub(crate) use pnm::{PnmCoding, PnmLayout, is_space as is_pnm_space, layout as pnm_layout};
-pub(crate) use webp::{WebpLayout, layout as webp_layout};
+pub(crate) use webp::{WebpLayout, code_bytes as webp_code_bytes, layout as webp_layout};
 
 /// An image's format, recognised by its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -47,6 +47,14 @@ impl Format {
             Format::WebP => "WebP",
             Format::Pnm => "PNM",
             Format::Pixels => "decoded image",
+        }
+    }
+
+    /// The factors by which a decoder can divide both sides of such an image while it decodes.
+    pub const fn reductions(self) -> &'static [u32] {
+        match self {
+            Format::Jpeg => &[1, 2, 4, 8],
+            Format::Png | Format::WebP | Format::Pnm | Format::Pixels => &[1],
         }
     }
 }
@@ -121,8 +129,31 @@ impl Header {
     /// Faults: `Truncated` where the file ends before the image does, `Unsupported` for what this does not know
     /// (other formats, arithmetic coding, other precisions, lossless and hierarchical frames), `Corrupt` otherwise.
     pub fn verify(&self, bytes: &[u8]) -> Result<(), DataError> {
+        self.walk(bytes, None)
+    }
+
+    /// Verifies a JPEG as [`verify`](Self::verify) does, and fills `layout` with the offsets of its tables and scans in the same
+    /// pass; with `restarts` also with those of its restart markers.
+    ///
+    /// Faults: those of [`verify`](Self::verify), and `Unsupported` for more than [`JpegLayout::MOST_SCANS`] scans. A fault
+    /// leaves `layout` empty.
+    pub fn layout(
+        &self,
+        bytes: &[u8],
+        restarts: bool,
+        layout: &mut JpegLayout,
+    ) -> Result<(), DataError> {
+        layout.begin(restarts);
+        let walked = self.walk(bytes, Some(layout));
+        if walked.is_err() {
+            layout.begin(restarts);
+        }
+        walked
+    }
+
+    fn walk(&self, bytes: &[u8], layout: Option<&mut JpegLayout>) -> Result<(), DataError> {
         match &self.jpeg {
-            Some(jpeg) => verify::verify(bytes, self.size, jpeg),
+            Some(jpeg) => verify::verify(bytes, self.size, jpeg, layout),
             None => {
                 let problem = format!("a {}: only a JPEG can be verified", self.format.name());
                 Err(DataError::new(Reason::Unsupported, problem))

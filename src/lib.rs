@@ -42,6 +42,7 @@
 //! | name the data | [`source::Directory`], [`source::FileList`], [`source::Coco`], [`source::TfRecord`], [`source::WebDataset`], [`source::Parquet`], [`source::Lmdb`], [`source::RecordIo`], [`source::Beton`], [`source::Npy`], [`source::Memory`]; the trait [`source::Source`] |
 //! | join, mix and choose samples | [`source::Concat`], [`source::Mixture`], [`source::Subset`], [`source::Repeat`] |
 //! | say what is done to an image | [`op::Chain`] of [`op::RandomResizedCrop`], [`op::Resize`], [`op::Crop`], [`op::CenterCrop`], [`op::RandomCrop`], [`op::Flip`], [`op::Normalize`]; the trait [`op::Operator`] |
+//! | compare all forms of an operator of your own | [`testing`] |
 //! | set everything else | [`loader::LoaderBuilder`], [`plan::Settings`] |
 //! | load | [`loader::Loader`], an iterator of [`loader::Batch`] |
 //! | make the tensor of one image, for inference | [`Preprocessor`] |
@@ -96,6 +97,7 @@ pub mod ring;
 pub mod source;
 pub mod storage;
 pub mod tensor;
+pub mod testing;
 #[doc(hidden)]
 pub mod transform;
 #[doc(hidden)]
@@ -106,7 +108,9 @@ pub use error::{Error, Result};
 pub use feedwater_insight::{explain, model, profile};
 
 #[doc(no_inline)]
-pub use error::{Reason, SampleError};
+pub use config::Pipeline;
+#[doc(no_inline)]
+pub use error::{ConfigError, Reason, SampleError};
 #[doc(no_inline)]
 pub use explain::Report;
 #[doc(no_inline)]
@@ -121,7 +125,7 @@ pub use loader::{
     Stopper,
 };
 #[doc(no_inline)]
-pub use op::{Chain, Placement};
+pub use op::{Chain, Operator, Placement};
 #[doc(no_inline)]
 pub use plan::Plan;
 pub use preprocessor::{Preprocessor, PreprocessorBuilder};

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 
-use crate::decode::HostDecoder;
+use crate::decode::Decoders;
 use crate::error::{DataError, Error, Reason, Result};
-use crate::header::{Header, memory_bytes};
 use crate::op::Chain;
 use crate::plan::{
     CacheSettings, DeviceFacts, Facts, Limits, LoaderSettings, Plan, SampleMemory, SamplePlan,
@@ -55,7 +54,7 @@ pub struct Preprocessor {
 /// What one call works with.
 struct Scratch {
     sample: SamplePlan,
-    decoder: HostDecoder,
+    decoder: Decoders,
     transform: HostTransform,
 }
 
@@ -122,7 +121,7 @@ impl Scratch {
     fn new(plan: &Plan) -> Self {
         let mut transform = HostTransform::new(plan);
         transform.set_timed(false);
-        let decoder = HostDecoder::new().strict(plan.settings.decode.strict);
+        let decoder = Decoders::new().strict(plan.settings.decode.strict);
         Self { sample: SamplePlan::default(), decoder, transform }
     }
 
@@ -134,9 +133,8 @@ impl Scratch {
         bytes: &[u8],
         out: &mut [u8],
     ) -> Result<(), DataError> {
-        let header = Header::parse_as(bytes, plan.settings.decode.strict)?;
-        plan.check_pixels(&header)?;
-        let decode = memory_bytes(&header, bytes, bytes.len() as u64);
+        let header = plan.header(bytes)?;
+        let decode = self.decoder.memory(&header, bytes, bytes.len() as u64);
         // The file is the caller's.
         let need = plan.sample_memory(&header, 0, decode);
         room.beyond(header.size, &need)?;

@@ -7,6 +7,7 @@
 
 /// What a sample's randomness depends on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[doc(hidden)]
 pub struct SampleKey {
     /// `loader.seed`.
     pub seed: u64,

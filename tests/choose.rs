@@ -21,7 +21,7 @@ use feedwater::source::{Memory, Page, Source};
 use feedwater::tune::Choice;
 use serde_json::Value;
 use simulated::images::{assert_clean, libjpeg};
-use simulated::{Schedule, exclusive};
+use simulated::{Schedule, exclusive, runtime};
 
 /// Number of threads that call `choose`.
 const CHOOSERS: u64 = 3;
@@ -47,17 +47,11 @@ impl Source for Held {
     fn location(&self, index: u64) -> String {
         self.images.location(index)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.images.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.images.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        "held".into()
-    }
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.images.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.images)
     }
 }
 
@@ -230,7 +224,7 @@ fn choosing_what_is_on_the_device() {
         let machine = exclusive();
         machine.set_decoder(Some(libjpeg));
         machine.schedule(Schedule::Random(11));
-        let on_gpu = |it: LoaderBuilder| it.device(DeviceChoice::Gpu(0));
+        let on_gpu = |it: LoaderBuilder| it.device(DeviceChoice::Gpu(0)).runtime(&runtime());
         for seed in 1..12 {
             run(on_gpu, if seed % 2 == 0 { BEGINS } else { ENDS }, seed);
             assert_clean(&machine, "after choosing");
@@ -242,7 +236,8 @@ fn choosing_what_is_on_the_device() {
 fn decode_together(most: Option<usize>) -> bool {
     let images = (0..24).map(|seed| (jpeg(seed, 640, 480), seed as i64)).collect();
     let loader = Loader::builder(Memory::new(images).unwrap(), training()).batch(4).workers(2);
-    let loader = loader.device(DeviceChoice::Gpu(0)).max_cpu_threads(most).trace(1000);
+    let loader =
+        loader.device(DeviceChoice::Gpu(0)).runtime(&runtime()).max_cpu_threads(most).trace(1000);
     let loader = loader.build().unwrap();
     let offload = Offload { operators: 3, decode: false };
     loader.choose(Choice { offload, ..loader.choice() }).unwrap();

@@ -3,7 +3,6 @@
 use std::fs;
 use std::ops::Range;
 
-use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::op::Placement;
 use feedwater::plan::{Count, Last, OnError, Route, Settings, ShardFrom};
@@ -11,8 +10,9 @@ use feedwater::source::{
     Directory, DirectorySettings, FileList, FileListSettings, SourceSettings, TfRecord,
     TfRecordSettings, WebDataset, WebDatasetSettings,
 };
-use feedwater::storage::StorageSettings;
+use feedwater::storage::{Storage, StorageSettings};
 use feedwater::tensor::{DType, Layout};
+use feedwater::{ConfigError, Error};
 use proptest::prelude::*;
 
 /// The file that the documentation shows.
@@ -177,7 +177,7 @@ fn former_names_of_decode_routes_are_accepted() {
 
 /// Returns key and problem, without the location.
 fn said(error: &Error) -> String {
-    let Error::Config { key, problem, .. } = error else { panic!("{error:?}") };
+    let Error::Config(ConfigError { key, problem, .. }) = error else { panic!("{error:?}") };
     format!("{key}: {problem}")
 }
 
@@ -494,7 +494,7 @@ fn an_empty_path_is_an_error_that_names_its_key() {
         ("[[source.concat]]\nlist = \"\"\n", "source.concat[0].list"),
         ("[source]\nlist = \"a\"\n[storage]\ncache_directory = \"\"\n", "storage.cache_directory"),
     ] {
-        let Err(Error::Config { key, .. }) = Pipeline::from_toml(text, "base") else {
+        let Err(Error::Config(ConfigError { key, .. })) = Pipeline::from_toml(text, "base") else {
             panic!("{text}")
         };
         assert_eq!(key, expected);
@@ -541,4 +541,23 @@ fn files_of_a_source_must_be_regular_files() {
     }
     assert!(feedwater::source::detect(std::path::Path::new("/dev/zero")).is_err());
     assert!(feedwater::source::detect(&pipe).is_err());
+}
+
+#[test]
+fn files_are_read_as_storage_says_unless_another_handle_is_given() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("0.jpg"), [0]).unwrap();
+    let text = "[source]\ndirectory = \".\"\n[storage]\nmap = false\nretries = 2\n[[chain]]\nop = \"flip\"\nhorizontal = 1.0\n";
+    let mut pipeline = Pipeline::from_toml(text, root.path()).unwrap();
+    let handle = |pipeline: &Pipeline| pipeline.builder().unwrap().source().storages().remove(0);
+    assert_eq!(*handle(&pipeline).settings(), pipeline.settings.storage);
+    assert!(!pipeline.storage().unwrap().is_same(&pipeline.storage().unwrap()));
+    let other = Storage::default();
+    let source = pipeline.builder_with(&other).unwrap().source();
+    assert!(source.storages()[0].is_same(&other));
+    pipeline.settings.storage.retries = 5;
+    assert_eq!(handle(&pipeline).settings().retries, 5);
+    pipeline.settings.storage.retries = 500;
+    let error = pipeline.builder().err().unwrap();
+    assert!(said(&error).starts_with("storage.retries: "), "{error}");
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use feedwater::Error;
 use feedwater::config::Pipeline;
-use feedwater::error::Result;
+use feedwater::error::{ConfigError, Result};
 use feedwater::loader::DeviceChoice;
 use feedwater::op::Placement;
 use feedwater_tools::synth;
@@ -15,14 +15,14 @@ const CHAIN: &str = "[[chain]]\nop = \"center_crop\"\nwidth = 8\nheight = 8\n";
 /// Key, line and column.
 fn place(error: &Error) -> (String, usize, usize) {
     match error {
-        Error::Config { key, at: Some(at), .. } => (key.clone(), at.line, at.column),
+        Error::Config(ConfigError { key, at: Some(at), .. }) => (key.clone(), at.line, at.column),
         other => panic!("{other:?}"),
     }
 }
 
 fn problem(error: &Error) -> &str {
     match error {
-        Error::Config { problem, .. } | Error::Io { problem, .. } => problem,
+        Error::Config(ConfigError { problem, .. }) | Error::Io { problem, .. } => problem,
         other => panic!("{other:?}"),
     }
 }
@@ -202,17 +202,17 @@ fn settings_changed_by_the_program_have_no_location() {
     let builder = || pipeline.builder().unwrap().device(DeviceChoice::Cpu);
     let error = builder().batch(0).plan().unwrap_err();
     assert!(
-        matches!(&error, Error::Config { key, at: None, .. } if key == "loader.batch"),
+        matches!(&error, Error::Config(ConfigError { key, at: None, .. }) if key == "loader.batch"),
         "{error}"
     );
     let error = builder().batch(64).build().err().unwrap();
     assert!(
-        matches!(&error, Error::Config { key, at: None, .. } if key == "loader.batch"),
+        matches!(&error, Error::Config(ConfigError { key, at: None, .. }) if key == "loader.batch"),
         "{error}"
     );
     pipeline.settings.loader.workers = 0.into();
     let error = pipeline.builder().unwrap().plan().unwrap_err();
-    assert!(matches!(&error, Error::Config { at: None, .. }), "{error}");
+    assert!(matches!(&error, Error::Config(ConfigError { at: None, .. })), "{error}");
 }
 
 #[test]

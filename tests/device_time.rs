@@ -18,7 +18,7 @@ use feedwater::plan::Route;
 use feedwater::source::Memory;
 use simulated::images::libjpeg;
 use simulated::{
-    COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive,
+    COPY_NS, DECODE_NS, KERNEL_NS, LAUNCH_FAILED, Reading, Schedule, Simulated, exclusive, runtime,
 };
 
 const SCHEDULES: [Schedule; 4] =
@@ -48,7 +48,7 @@ fn host_waits(machine: &Simulated) -> u64 {
 }
 
 fn stopwatch(spans: usize) -> (Arc<Device>, Stream, Stopwatch, Arc<DeviceMeter>) {
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Stream::new(&device).unwrap();
     let meter = Arc::<DeviceMeter>::default();
     let watch = Stopwatch::new(&device, spans, meter.clone()).unwrap();
@@ -155,7 +155,7 @@ fn an_abandoned_span_leaks_nothing() {
 #[test]
 fn time_between_marks_is_that_of_completed_timed_events() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Stream::new(&device).unwrap();
     let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
     let refused = |error: Error| error.to_string().contains("CUDA_ERROR_INVALID_HANDLE");
@@ -179,7 +179,7 @@ fn every_failure_while_measuring_is_an_error_and_leaks_nothing() {
     let machine = exclusive();
     for name in ["cuEventCreate", "cuEventRecord", "cuEventQuery", "cuEventElapsedTime"] {
         let run = || {
-            let device = Device::open(0)?;
+            let device = Device::open_with(0, &runtime())?;
             let stream = Stream::new(&device)?;
             let watch = Stopwatch::new(&device, 2, Arc::default())?;
             let mut lap = watch.lap()?;
@@ -205,7 +205,14 @@ fn machine() -> Simulated {
 
 fn builder(samples: Vec<(Vec<u8>, i64)>, chain: Chain) -> LoaderBuilder {
     let builder = Loader::builder(Memory::new(samples).unwrap(), chain);
-    builder.batch(4).workers(2).tune(false).shuffle(true).seed(3).device(DeviceChoice::Gpu(0))
+    builder
+        .batch(4)
+        .workers(2)
+        .tune(false)
+        .shuffle(true)
+        .seed(3)
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
 }
 
 /// Consumes all batches of this many epochs, and waits for the device at the end of each.
@@ -279,7 +286,7 @@ fn the_exposed_wait_is_that_of_the_consumers_stream() {
     let machine = machine();
     for late in [0, 3_000_000_000] {
         machine.schedule(Schedule::Random(4));
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         let stream = Arc::new(Stream::new(&device).unwrap());
         let (first, last) = (Event::timed(&device).unwrap(), Event::timed(&device).unwrap());
         let builder = builder(jpegs(4), evaluation()).epochs(Some(1)).consumer(stream.clone());
@@ -414,8 +421,8 @@ fn a_window_counts_the_images_of_its_own_routes() {
 #[test]
 fn nvml_reads_the_device_that_cuda_uses() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
-    let nvml = Nvml::open().unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
+    let nvml = Nvml::open(&runtime()).unwrap();
     let monitor = nvml.monitor(&device).unwrap();
     let told = monitor.read().unwrap();
     assert_eq!(told, Default::default(), "unsupported readings are absent");
@@ -439,9 +446,9 @@ fn nvml_reads_the_device_that_cuda_uses() {
     assert!(error.contains("nvmlDeviceGetJpgUtilization") && error.contains("15"), "{error}");
     drop((monitor, nvml, device));
     assert_eq!(machine.nvml_users(), 0);
-    assert_eq!(probe().nvml.unwrap().version, "13.580.0");
+    assert_eq!(probe(&runtime()).nvml.unwrap().version, "13.580.0");
     machine.fail("nvmlInit_v2", 1, 9);
-    assert!(probe().nvml.unwrap_err().contains("NVML error 9"));
+    assert!(probe(&runtime()).nvml.unwrap_err().contains("NVML error 9"));
     clean(&machine, "nvml");
     assert_eq!(machine.nvml_users(), 0);
 }

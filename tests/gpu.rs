@@ -3,17 +3,18 @@
 mod simulated;
 
 use std::fs;
+use std::path::Path;
 use std::sync::Arc;
 
 use feedwater::Error;
 use feedwater::error::Result;
 use feedwater::footprint::{Footprint, Memory};
 use feedwater::gpu::{
-    Device, DeviceBuffer, DevicePool, Event, Kernel, PinnedPool, Staged, Stream, TensorSlot, fill,
-    kernel, probe, read_back,
+    Device, DeviceBuffer, DevicePool, Event, Kernel, LibraryName, PinnedPool, Staged, Stream,
+    TensorSlot, fill, probe, read_back,
 };
 use feedwater::ring::Slot;
-use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
+use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 
 /// Writes `value` to `length` bytes, a minimal version of the fused kernel. One thread per column.
 const KERNEL: &str = r#"
@@ -65,7 +66,7 @@ fn assert_clean(machine: &Simulated, what: &str) {
 #[test]
 fn a_device_opens_and_describes_itself() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     assert_eq!((device.name(), device.capability()), ("Simulated device", (9, 0)));
     assert_eq!((device.ordinal(), device.driver_version()), (0, 13000));
     let (free, total) = device.memory_bytes().unwrap();
@@ -73,7 +74,7 @@ fn a_device_opens_and_describes_itself() {
     drop(device);
     assert_clean(&machine, "device");
 
-    let probe = probe();
+    let probe = probe(&runtime());
     assert_eq!(probe.driver.unwrap().version, "13.0");
     assert_eq!(probe.devices.len(), 1);
     assert_eq!(probe.devices[0].as_ref().unwrap().name, "Simulated device");
@@ -85,23 +86,76 @@ fn a_device_opens_and_describes_itself() {
 #[test]
 fn a_missing_device_is_unavailable_with_advice() {
     let machine = exclusive();
-    let text = Device::open(3).unwrap_err().to_string();
+    let text = Device::open_with(3, &runtime()).unwrap_err().to_string();
     assert!(text.contains("number 3") && text.contains("the driver sees 1"), "{text}");
     machine.devices(0);
-    let error = Device::open(0).unwrap_err();
+    let error = Device::open_with(0, &runtime()).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }));
     assert!(error.to_string().contains("nvidia-smi"), "{error}");
-    assert!(probe().devices.is_empty());
+    assert!(probe(&runtime()).devices.is_empty());
 }
 
 #[test]
 fn an_old_nvjpeg_is_warned_about() {
     let machine = exclusive();
     machine.nvjpeg_version(13, 0, 1);
-    let report = probe().nvjpeg.unwrap();
+    let report = probe(&runtime()).nvjpeg.unwrap();
     assert!(report.warnings[0].contains("nvJPEG 13.0.1 may crash"), "{:?}", report.warnings);
     machine.nvjpeg_version(13, 2, 3);
-    assert!(probe().nvjpeg.unwrap().warnings.is_empty());
+    assert!(probe(&runtime()).nvjpeg.unwrap().warnings.is_empty());
+}
+
+/// What one names does nothing to what another uses.
+#[test]
+fn two_runtimes_use_their_own_libraries_at_the_same_time() {
+    let machine = exclusive();
+    let copies = tempfile::tempdir().unwrap();
+    let copy = |file: &str| {
+        let path = copies.path().join(file);
+        fs::copy(machine.directory().join(file), &path).unwrap();
+        path
+    };
+    let (nvjpeg, nvrtc) = (copy("libnvjpeg.so"), copy("libnvrtc.so"));
+    let other = runtime()
+        .with_library(LibraryName::NvJpeg, &nvjpeg)
+        .with_library(LibraryName::Nvrtc, &nvrtc)
+        .with_cache_directory(copies.path().join("kernels"));
+    machine.nvjpeg_version(13, 0, 1);
+    let versions = [&runtime(), &other].map(|it| probe(it).nvjpeg.unwrap());
+    assert_ne!(versions[0].version, versions[1].version);
+    assert_eq!((&*versions[0].version, &*versions[1].path), ("13.0.1", nvjpeg.to_str().unwrap()));
+
+    // The compiler of the other one is asked, and counts for itself.
+    let before = machine.compilations();
+    let device = Device::open_with(0, &other).unwrap();
+    Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
+    assert_eq!(machine.compilations(), before);
+
+    let nowhere = runtime().with_library(LibraryName::NvJpeg, "/nowhere/libnvjpeg.so");
+    let found = probe(&nowhere);
+    assert!(found.nvjpeg.unwrap_err().contains("the runtime names /nowhere/libnvjpeg.so"));
+    assert!(found.nvrtc.is_ok() && probe(&runtime()).nvjpeg.is_ok());
+    drop(device);
+    assert_clean(&machine, "two runtimes");
+}
+
+#[test]
+fn a_second_driver_in_one_process_is_refused_with_both_files() {
+    let machine = exclusive();
+    drop(Device::open_with(0, &runtime()).unwrap());
+    let folder = tempfile::tempdir().unwrap();
+    let (file, link) = (machine.directory().join("libcuda.so"), folder.path().join("link.so"));
+    std::os::unix::fs::symlink(&file, &link).unwrap();
+    drop(Device::open_with(0, &runtime().with_library(LibraryName::Driver, &link)).unwrap());
+    let copy = folder.path().join("copy.so");
+    fs::copy(&file, &copy).unwrap();
+    let error = Device::open_with(0, &runtime().with_library(LibraryName::Driver, &copy));
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains("a process has one driver"), "{text}");
+    for path in [file, copy] {
+        assert!(text.contains(path.to_str().unwrap()), "{text}");
+    }
+    assert_clean(&machine, "drivers");
 }
 
 /// Runs a producer that fills and a consumer that sums up; `hooks` is whether they wait for each other.
@@ -167,7 +221,7 @@ fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
     let mut wrong = Vec::new();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         assert_eq!(fill_and_use(&device, true), expected, "{schedule:?}");
         if fill_and_use(&device, false) != expected {
             wrong.push(schedule);
@@ -183,7 +237,7 @@ fn slots_order_producer_and_consumer_and_the_simulator_shows_missing_order() {
 #[test]
 fn an_event_is_reached_when_its_stream_gets_there() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, _) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
     let event = Event::new(&device).unwrap();
@@ -203,7 +257,7 @@ fn the_host_can_access_staged_bytes_only_after_the_copy() {
     let machine = exclusive();
     for schedule in SCHEDULES {
         machine.schedule(schedule);
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         let (memory, pinned) = pools(&device).unwrap();
         let stream = Stream::new(&device).unwrap();
         let mut seen = Vec::new();
@@ -232,7 +286,7 @@ fn the_host_can_access_staged_bytes_only_after_the_copy() {
 #[test]
 fn dropped_staged_bytes_are_freed_after_the_copy() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
     let mut page =
@@ -253,7 +307,7 @@ fn dropped_staged_bytes_are_freed_after_the_copy() {
 #[test]
 fn a_pool_allocates_its_rows_once_and_never_more() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let mut footprint = Footprint::default();
     footprint.add(Memory::Host, "pages", 1 << 40, 1, "not this pool's");
     footprint.add(Memory::Device, "slots", 1024, 3, "");
@@ -295,7 +349,7 @@ fn a_pool_allocates_its_rows_once_and_never_more() {
 #[test]
 fn a_pool_that_does_not_fit_is_an_error() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     machine.memory_limit(1000);
     let Err(Error::Device { call, problem }) = pools(&device).map(drop) else {
         panic!("it fitted")
@@ -308,7 +362,7 @@ fn a_pool_that_does_not_fit_is_an_error() {
 #[test]
 fn a_text_that_does_not_compile_gives_the_compilers_log() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let Err(Error::Compile { log }) =
         Kernel::load(&device, "int f() { return wrong; }", "fused", 8)
     else {
@@ -326,7 +380,7 @@ fn a_text_that_does_not_compile_gives_the_compilers_log() {
 #[test]
 fn a_launch_is_checked_before_it_runs() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     let stream = Stream::new(&device).unwrap();
     let (kernel, samples) = copy_kernel(&device, &memory, &pinned);
@@ -351,13 +405,17 @@ fn a_launch_is_checked_before_it_runs() {
 fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     let machine = exclusive();
     let directory = tempfile::tempdir().unwrap();
-    let device = Device::open(0).unwrap();
-    kernel::override_cache_directory(directory.path());
-    let compilations = || {
+    let kept_in = |directory: &Path| {
+        let runtime = runtime().with_cache_directory(directory);
+        Device::open_with(0, &runtime).unwrap()
+    };
+    let compilations_on = |device: &Arc<Device>| {
         let before = machine.compilations();
-        Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
+        Kernel::load(device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
         machine.compilations() - before
     };
+    let device = kept_in(directory.path());
+    let compilations = || compilations_on(&device);
     assert_eq!(compilations(), 1);
     let opened = machine.compiler_openings();
     assert_eq!(compilations(), 0);
@@ -371,16 +429,24 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     assert_eq!(compilations(), 1, "cut");
     assert_eq!(compilations(), 0, "mended");
 
-    kernel::override_cache_directory(file.join("below a file"));
-    assert_eq!(compilations(), 1, "a directory that cannot be written");
-    kernel::override_cache_directory(machine.directory().join("kernels"));
-    drop(device);
+    // Another handle has its own directory, at the same time.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let other = kept_in(elsewhere.path());
+    assert_eq!([1, 0].map(|_| compilations_on(&other)), [1, 0], "another directory");
+    assert_eq!(compilations(), 0);
+    let lost = kept_in(&file.join("below a file"));
+    assert_eq!(
+        [1, 1].map(|_| compilations_on(&lost)),
+        [1, 1],
+        "a directory that cannot be written"
+    );
+    drop((device, other, lost));
     assert_clean(&machine, "cache");
 }
 
 /// Opens the device, fills and uses a slot once, and reads it back.
 fn whole_path() -> Result<Vec<u8>> {
-    let device = Device::open(0)?;
+    let device = Device::open_with(0, &runtime())?;
     let (memory, pinned) = pools(&device)?;
     let producer = Arc::new(Stream::new(&device)?);
     let consumer = Arc::new(Stream::new(&device)?);
@@ -459,7 +525,7 @@ fn a_lost_device_gives_errors_and_everything_is_freed() {
 fn threads_share_a_device() {
     let machine = exclusive();
     machine.schedule(Schedule::Random(9));
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let (memory, pinned) = pools(&device).unwrap();
     std::thread::scope(|scope| {
         for number in 0..4u8 {

@@ -19,7 +19,7 @@ use feedwater::plan::Route;
 use feedwater::source::Memory as MemorySource;
 use feedwater_tools::synth;
 use simulated::images::{assert_clean, cut, file, file_with, pattern};
-use simulated::{LAUNCH_FAILED, Schedule, exclusive};
+use simulated::{LAUNCH_FAILED, Schedule, exclusive, runtime};
 
 const IMAGE: Size = Size::new(40, 30);
 
@@ -42,7 +42,7 @@ struct Setup {
 }
 
 fn setup(backend: Backend, pages: usize, row_bytes: u64) -> Result<Setup> {
-    let device = Device::open(0)?;
+    let device = Device::open_with(0, &runtime())?;
     let mut footprint = Footprint::default();
     footprint.add(Memory::Device, "pages", PAGE_BYTES, pages as u64, "");
     footprint.add(Memory::Device, "nvjpeg", row_bytes, 1, "");
@@ -473,12 +473,17 @@ fn a_loaders_rows_include_the_memory_of_states() {
     for route in [Route::NvjpegGpu, Route::NvjpegHybrid] {
         let source = MemorySource::new(vec![(jpeg.clone(), 0); 12]).unwrap();
         let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
-        let builder = builder.batch(4).workers(3).tune(false).device(DeviceChoice::Gpu(0));
+        let builder = builder
+            .batch(4)
+            .workers(3)
+            .tune(false)
+            .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime());
         let loader =
             builder.decode(Placement::Gpu).routes([route]).epochs(Some(1)).build().unwrap();
         for batch in &loader {
             for record in batch.unwrap().samples() {
-                assert_eq!(record.outcome, Outcome::of(route), "{:?}", record.cpu_fallback);
+                assert_eq!(record.outcome, Outcome::Decoded(route), "{:?}", record.cpu_fallback);
             }
         }
         drop(loader);
@@ -496,7 +501,8 @@ fn a_loader_continues_during_a_capture() {
         let source = MemorySource::new(vec![(jpeg.clone(), 0); 40]).unwrap();
         let builder = Loader::builder(source, Chain::new().then(Resize::to(16, 16)));
         let builder = builder.batch(4).prefetch(2).workers(2).tune(false).routes([route]);
-        let builder = builder.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+        let builder =
+            builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).decode(Placement::Gpu);
         let loader = builder.epochs(Some(1)).build().unwrap();
         let mut batches = loader.into_iter();
         drop(batches.next().unwrap().unwrap());
@@ -579,7 +585,7 @@ fn threads_decode_at_the_same_time() {
 #[test]
 fn available_backends_are_listed_with_reasons_for_the_others() {
     let machine = exclusive();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let found = nvjpeg::backends(&device).unwrap();
     assert_eq!(found, Backend::ALL.map(|backend| (backend, Ok(()))));
     machine.hardware_engines(0);
@@ -607,7 +613,7 @@ fn old_versions_cause_warnings() {
     let machine = exclusive();
     let warnings = |major, minor, patch| {
         machine.nvjpeg_version(major, minor, patch);
-        nvjpeg::Library::open(None).unwrap().warnings().join("\n")
+        nvjpeg::Library::open(&runtime(), None).unwrap().warnings().join("\n")
     };
     assert_eq!(warnings(13, 2, 3), "");
     let hostile = warnings(13, 2, 2);

@@ -25,7 +25,7 @@ use feedwater::plan::Last;
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 use half::f16;
-use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive};
+use simulated::{LAUNCH_FAILED, Schedule, Simulated, exclusive, runtime};
 
 const SCHEDULES: [Schedule; 4] =
     [Schedule::Eager, Schedule::Lazy, Schedule::Random(3), Schedule::Random(4)];
@@ -334,8 +334,8 @@ fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
     })
     .join()
     .unwrap();
-    // Our context stays current if it was current before.
-    let device = Device::open(0).unwrap();
+    // Ours, where it was ours before.
+    let device = Device::open_with(0, &runtime()).unwrap();
     let before = result::ctx::get_current().unwrap();
     assert!(before.is_some());
     drop(dlpack::export(first(&loader), &ConsumerStream::Legacy).unwrap());
@@ -452,8 +452,8 @@ fn the_array_interface_has_the_fields_of_version_3() {
     });
     assert_eq!(json, expected);
 
-    // A null stream is the legacy default stream.
-    let device = Device::open(0).unwrap();
+    // A null stream is the legacy default one.
+    let device = Device::open_with(0, &runtime()).unwrap();
     // SAFETY: null is always a stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });
     let on_null = builder(DeviceChoice::Gpu(0)).consumer(null).build().unwrap();
@@ -472,7 +472,7 @@ fn unsupported_exports_are_errors() {
     machine.devices(2);
     let loader = on_gpu();
     let batch = first(&loader);
-    let other = Device::open(1).unwrap();
+    let other = Device::open_with(1, &runtime()).unwrap();
     let error = batch.on(&Arc::new(Stream::new(&other).unwrap())).unwrap_err().to_string();
     assert!(error.contains("gpu 1") && error.contains("gpu 0"), "{error}");
 
@@ -490,7 +490,7 @@ fn unsupported_exports_are_errors() {
 
     // A batch in host memory has nothing to wait for. The loader's threads would be counted too.
     drop(loader);
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let before = machine.calls("cuStreamWaitEvent");
     first(&host).on(&stream).unwrap();
@@ -529,7 +529,7 @@ fn a_cudarc_kernel_reads_and_writes_a_batch() {
         let loader = on_gpu();
         let context = CudaContext::new(0).unwrap();
         let stream = context.new_stream().unwrap();
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         let cubin = kernel::compile(&device, SUM).unwrap();
         let module = context.load_module(Ptx::from_binary(cubin)).unwrap();
         let function = module.load_function("sums").unwrap();
@@ -602,7 +602,7 @@ fn slots_wait_for_uses_that_cudarc_tracks_in_other_streams() {
 fn driver_failures_are_errors_and_leak_nothing() {
     let machine = exclusive();
     let loader = on_gpu();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let batches = loader.first_two();
     machine.schedule(Schedule::Eager);
@@ -619,7 +619,7 @@ fn driver_failures_are_errors_and_leak_nothing() {
 
     machine.restart();
     let loader = on_gpu();
-    let device = Device::open(0).unwrap();
+    let device = Device::open_with(0, &runtime()).unwrap();
     let stream = Arc::new(Stream::new(&device).unwrap());
     let mut batches = loader.into_iter();
     let mut held: Vec<Batch> = (0..3).map(|_| batches.next().unwrap().unwrap()).collect();

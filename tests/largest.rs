@@ -9,7 +9,7 @@ use std::sync::Arc;
 use common::{jpeg, training};
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::source::{
-    Beton, BetonSettings, Coco, CocoSettings, Concat, Configured, Mixture, Npy, NpySettings,
+    Beton, BetonSettings, Coco, CocoSettings, Concat, Configured, Hints, Mixture, Npy, NpySettings,
     Repeat, Source, Subset,
 };
 use serde_json::json;

@@ -8,11 +8,11 @@ use std::sync::{Arc, Condvar, Mutex};
 
 use common::{evaluation, jpegs, memory, training};
 use feedwater::error::{DataError, Error, Reason};
-use feedwater::geometry::{Roi, Size};
+use feedwater::geometry::Size;
 use feedwater::image::HostImage;
 use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::{Chain, Operator};
-use feedwater::plan::{Last, OnError};
+use feedwater::plan::{Last, OnError, Route};
 use feedwater::random::SampleRng;
 use feedwater::source::{Memory, Page, Source};
 
@@ -130,7 +130,7 @@ fn labels_and_records_belong_to_their_sample() {
         let batch = batch.unwrap();
         for (label, sample) in batch.labels().iter().zip(batch.samples()) {
             assert_eq!(*label, sample.index as i64);
-            assert_eq!(sample.outcome, Outcome::Cpu);
+            assert_eq!(sample.outcome, Outcome::Decoded(Route::Cpu));
             let header =
                 feedwater::header::Header::parse(&images[sample.index as usize].0).unwrap();
             assert_eq!(sample.size, header.size);
@@ -389,14 +389,8 @@ impl Source for Stalled {
         let _free = changed.wait_while(free.lock().unwrap(), |free| !*free).unwrap();
         self.0.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 
@@ -590,24 +584,16 @@ static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 impl Operator for Broken {
     const NAME: &'static str = "broken";
-    const CUDA: &'static str = "";
-    const TYPE: &'static str = "Broken";
-    type Params = u64;
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, u64) {
+    type Params = ();
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, ()) {
         // Plans ask for sizes too.
         let is_worker = std::thread::current().name().is_some_and(|it| it.starts_with("feedwater"));
         let calls = if is_worker { CALLS.fetch_add(1, Ordering::Relaxed) } else { 0 };
         assert!(calls < 5, "a bug in the operator");
-        (input, 0)
+        (input, ())
     }
-    fn demand(&self, _: &mut u64, wanted: feedwater::op::Wanted, _: &mut Vec<i32>) -> Roi {
-        wanted.output
-    }
-    fn reference(_: &u64, _: &[i32], src: &HostImage, out: &mut HostImage) {
+    fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
         *out = src.clone();
-    }
-    fn examples() -> Vec<Self> {
-        vec![Broken]
     }
 }
 

@@ -8,23 +8,25 @@
 mod common;
 mod simulated;
 
+use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use common::{evaluation, jpegs, training};
+use common::{Invert, evaluation, jpegs, training};
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::{Footprint, Memory as MemoryKind};
 use feedwater::gpu::{Device, DevicePool, Stream};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, SampleRecord};
 use feedwater::measure::trace_bytes;
 use feedwater::op::{self, Chain, Placement};
-use feedwater::plan::{Last, OnError, Route};
-use feedwater::source::{Memory, Page, Source};
+use feedwater::plan::{Last, OnError, Place, Route};
+use feedwater::source::{Heads, Hints, Memory, Page, Source};
 use feedwater::tensor::{DType, Layout};
+use feedwater::testing::check_operator;
 use serde_json::Value;
 use simulated::images::libjpeg;
-use simulated::{Schedule, Simulated, exclusive};
+use simulated::{Schedule, Simulated, exclusive, runtime};
 
 fn machine() -> Simulated {
     let machine = exclusive();
@@ -60,18 +62,21 @@ impl Source for SlowShuffled {
         self.0.read(index, page, limit)
     }
 
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
+    // Headers cannot be read alone.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
     }
 
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
     }
+}
 
+impl Hints for SlowShuffled {
     fn slow_shuffled(&self) -> Option<String> {
         Some("read it in order".into())
     }
@@ -99,7 +104,7 @@ fn on_cpu(builder: LoaderBuilder) -> LoaderBuilder {
 /// Runs the same loader on the CPU and on the device, and compares everything but the decode route.
 fn same(make: impl Fn() -> LoaderBuilder, what: &str) -> Loader {
     let cpu = epochs(&on_cpu(make()).build().unwrap());
-    let loader = make().device(DeviceChoice::Gpu(0)).build().unwrap();
+    let loader = make().device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
     assert!(loader.plan().uses_gpu(), "{what}");
     let gpu = epochs(&loader);
     assert_eq!(cpu.len(), gpu.len(), "{what}");
@@ -118,8 +123,35 @@ fn routes() -> Vec<Vec<Route>> {
     Route::ALL.into_iter().map(|route| vec![route]).chain([Route::ALL.to_vec()]).collect()
 }
 
-/// More images than pages, and more prefetched batches than pages hold: each page is reused while work on it is still in the
-/// streams. The hardware engines write when called, or in stream order.
+#[test]
+fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu() {
+    let machine = machine();
+    machine.schedule(Schedule::Random(1));
+    let chain = || {
+        Chain::new()
+            .then(op::Resize::to(24, 16))
+            .then(Invert)
+            .then(op::Flip { horizontal: 0.5, vertical: 0.0 })
+            .then(op::Normalize::IMAGENET)
+    };
+    let loader = same(|| builder(jpegs(10), chain()), "resize, invert, flip, normalize");
+    assert_eq!((loader.plan().decode, loader.plan().cpu_steps()), (Place::Cpu, 2));
+    let text = loader.plan().to_string();
+    assert!(text.contains("invert (chain[1]) has no CUDA text"), "{text}");
+    // Nothing is left for the GPU.
+    let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
+    assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
+}
+
+#[test]
+fn the_harness_for_operators_compares_the_device_too() {
+    let _machine = machine();
+    let report = check_operator(op::Flip { horizontal: 0.5, vertical: 0.5 }).unwrap();
+    assert_eq!((report.no_host_kernel, report.no_device), (None, None));
+}
+
+/// More images than pages, and more batches ahead than pages hold: each page goes round while the work on it is still
+/// in the streams. The hardware engines write when they are called, or in the order of the stream.
 #[test]
 fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
     let machine = machine();
@@ -183,7 +215,7 @@ fn every_placement_equals_the_cpu() {
         let stats = loader.stats();
         assert_eq!((stats.outcomes["cpu"], stats.cpu_fallback.len()), (16, 0));
     }
-    let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0));
+    let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let loader = all().build().unwrap();
     assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
 }
@@ -291,7 +323,11 @@ fn files_that_look_damaged_never_reach_the_device() {
 fn a_version_that_is_known_to_be_unsafe_is_a_warning() {
     let machine = machine();
     let warnings = || {
-        let loader = builder(jpegs(4), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+        let loader = builder(jpegs(4), training())
+            .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime())
+            .build()
+            .unwrap();
         loader.warnings()
     };
     assert_eq!(warnings(), Vec::<String>::new());
@@ -419,6 +455,7 @@ fn every_error_policy_works_on_the_device_as_on_the_cpu() {
     let loader = builder(damaged(), evaluation())
         .shuffle(false)
         .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
         .build()
         .unwrap();
     let mut epoch = (&loader).into_iter();
@@ -459,7 +496,7 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
     };
     for route in [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid] {
         let builder = builder(jpegs(8), training()).routes([route]);
-        let loader = builder.device(DeviceChoice::Gpu(0)).build().unwrap();
+        let loader = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).build().unwrap();
         let gpu = epochs(&loader);
         assert!(bytes(&cpu) == bytes(&gpu), "{route:?}");
         let stats = loader.stats();
@@ -475,7 +512,11 @@ fn images_that_nvjpeg_refuses_are_decoded_on_the_cpu() {
 #[test]
 fn memory_equals_the_plan() {
     let machine = machine();
-    let loader = builder(jpegs(16), training()).device(DeviceChoice::Gpu(0)).build().unwrap();
+    let loader = builder(jpegs(16), training())
+        .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
+        .build()
+        .unwrap();
     let taken = machine.counts();
     epochs(&loader);
     let after = machine.counts();
@@ -493,6 +534,7 @@ fn a_trace_has_the_threads_of_the_device_in_its_row_and_an_arrow_for_every_batch
     for routes in routes() {
         let loader = builder(jpegs(20), training())
             .device(DeviceChoice::Gpu(0))
+            .runtime(&runtime())
             .routes(routes.clone())
             .epochs(Some(2))
             .trace(500)
@@ -527,7 +569,7 @@ fn a_batch_may_be_dropped_before_the_work_on_it_has_run() {
         [Schedule::Lazy, Schedule::Random(21), Schedule::Random(22), Schedule::Random(23)]
     {
         machine.schedule(schedule);
-        let device = Device::open(0).unwrap();
+        let device = Device::open_with(0, &runtime()).unwrap();
         let stream = Arc::new(Stream::new(&device).unwrap());
         let mut rows = Footprint::default();
         rows.add(MemoryKind::Device, "copies", cpu[0].len() as u64, cpu.len() as u64, "");
@@ -560,7 +602,7 @@ fn memory_limits_change_no_byte() {
     let machine = machine();
     machine.schedule(Schedule::Random(31));
     let make = || builder(jpegs(18), training()).prefetch(3).last(Last::Pad);
-    let on_gpu = || make().device(DeviceChoice::Gpu(0));
+    let on_gpu = || make().device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let error = on_gpu().device_memory(Some(0)).pinned_memory(Some(0)).build().err().unwrap();
     let text = error.to_string();
     let smallest = text.split("the smallest that would do is ").skip(1);
@@ -573,4 +615,25 @@ fn memory_limits_change_no_byte() {
     assert_eq!((memory.device_bytes_predicted, memory.pinned_bytes_predicted), (device, pinned));
     let free = on_gpu().build().unwrap().stats().memory;
     assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
+}
+
+/// Each compiles for itself, and their batches are the same.
+#[test]
+fn two_loaders_at_the_same_time_keep_their_kernels_where_each_runtime_says() {
+    let machine = machine();
+    let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let before = machine.compilations();
+    let loaders = directories.each_ref().map(|directory| {
+        let runtime = runtime().with_cache_directory(directory.path());
+        let builder = builder(jpegs(8), training()).device(DeviceChoice::Gpu(0));
+        builder.runtime(&runtime).build().unwrap()
+    });
+    let kept = directories.each_ref().map(|it| fs::read_dir(it.path()).unwrap().count());
+    assert!(kept[0] > 0 && kept[0] == kept[1], "{kept:?}");
+    assert_eq!(machine.compilations() - before, kept.iter().sum::<usize>() as u64);
+    let [one, other] = loaders.each_ref().map(|loader| loader.into_iter());
+    for (one, other) in one.zip(other) {
+        let [one, other] = [one, other].map(|batch| batch.unwrap().to_host().unwrap());
+        assert!(one == other);
+    }
 }

@@ -9,7 +9,7 @@ use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 use simulated::images::libjpeg;
-use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive};
+use simulated::{LAUNCH_FAILED, OUT_OF_MEMORY, Schedule, Simulated, exclusive, runtime};
 
 /// Runs an epoch on these routes and returns the number of delivered samples.
 fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
@@ -21,6 +21,7 @@ fn epoch(routes: &[Route], seed: u64) -> Result<u64, Error> {
         .routes(routes)
         .epochs(Some(1))
         .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
         .build()?;
     for batch in &loader {
         batch?.to_host()?;

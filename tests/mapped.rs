@@ -9,27 +9,24 @@ use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::{env, mem, process, ptr, thread};
 
 use feedwater::error::Reason;
 use feedwater::source::{
     Beton, BetonSettings, Configured, HostPage, Lmdb, LmdbSettings, Npy, NpySettings, Source,
 };
-use feedwater::storage::{self, File, StorageSettings};
+use feedwater::storage::{File, Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
 /// Number of reads after which most copy from the mapping, for a file in the page cache.
 const READS: usize = 200;
 
-/// Enables or disables mapping for the process. `None` if the tests' file system does not report cached pages: nothing is mapped
-/// then.
-fn mapping(map: bool) -> Option<MutexGuard<'static, ()>> {
-    static ONE: Mutex<()> = Mutex::new(());
-    let guard = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    storage::configure(&StorageSettings { map, ..Default::default() }).unwrap();
+/// A handle that maps files, or does not. `None` where the file system of the tests does not say what is in memory: nothing is
+/// mapped there.
+fn mapping(map: bool) -> Option<Storage> {
     let (_root, path) = file(b"a");
     let file = fs::File::open(path).unwrap();
     let mut byte = 0_u8;
@@ -39,7 +36,8 @@ fn mapping(map: bool) -> Option<MutexGuard<'static, ()>> {
     if told < 0 {
         println!("skipped: {}", io::Error::last_os_error());
     }
-    (told >= 0).then_some(guard)
+    let storage = Storage::new(&StorageSettings { map, ..Default::default() }).unwrap();
+    (told >= 0).then_some(storage)
 }
 
 fn content(len: usize) -> Vec<u8> {
@@ -56,7 +54,8 @@ fn file(bytes: &[u8]) -> (TempDir, PathBuf) {
 
 /// Opens a mapped file whose reads copy from the mapping from now on.
 fn mapped(path: &Path) -> File {
-    let file = File::open(path).unwrap().mapped();
+    let storage = Storage::default();
+    let file = storage.map(storage.open(path).unwrap());
     assert!(file.memory_bytes() > 0, "the file system of {} does not map", path.display());
     trust(&file);
     file
@@ -80,9 +79,10 @@ proptest! {
         len in 1_usize..100_000,
         windows in prop::collection::vec((0_u64..110_000, 0_usize..50_000), 1..100),
     ) {
-        let Some(_on) = mapping(true) else { return Ok(()) };
+        let Some(storage) = mapping(true) else { return Ok(()) };
         let (_root, path) = file(&content(len));
-        let (mapped, plain) = (File::open(&path).unwrap().mapped(), fs::File::open(&path).unwrap());
+        let mapped = storage.map(storage.open(&path).unwrap());
+        let plain = fs::File::open(&path).unwrap();
         for (offset, count) in windows {
             let (mut own, mut other) = (vec![1; count], vec![1; count]);
             let read = mapped.read_at(&mut own, offset).unwrap();
@@ -96,14 +96,15 @@ proptest! {
 }
 
 #[test]
-fn files_that_cannot_be_mapped_are_read_anyway() {
-    let Some(_on) = mapping(true) else { return };
+fn what_cannot_be_mapped_is_read_all_the_same() {
+    let Some(storage) = mapping(true) else { return };
+    let open = |path: &Path| storage.map(storage.open(path).unwrap());
     let (_root, path) = file(b"");
-    let empty = File::open(&path).unwrap().mapped();
+    let empty = open(&path);
     assert_eq!((empty.memory_bytes(), empty.read_at(&mut [0; 4], 0).unwrap()), (0, 0));
     let bytes = content(10_000);
-    // Its file system has no mappable pages.
-    let odd = File::open(Path::new("/proc/self/status")).unwrap().mapped();
+    // Its file system has no pages that could be mapped.
+    let odd = open(Path::new("/proc/self/status"));
     let mut buffer = [0; 5];
     odd.read_exact_at(&mut buffer, 0).unwrap();
     assert_eq!((&buffer, odd.memory_bytes()), (b"Name:", 0));
@@ -129,16 +130,13 @@ fn mapped_of(path: &Path, bytes: &[u8]) -> File {
 #[test]
 fn settings_and_file_systems_decide_what_is_mapped() {
     let (_root, path) = file(&content(1 << 20));
-    let open = || File::open(&path).unwrap();
-    {
-        let Some(_off) = mapping(false) else { return };
-        assert_eq!(open().mapped().memory_bytes(), 0);
-    }
-    let Some(_on) = mapping(true) else { return };
-    assert_eq!(open().memory_bytes(), 0);
-    let mapped = open().mapped();
+    let Some((on, off)) = mapping(true).zip(mapping(false)) else { return };
+    let open = |storage: &Storage| storage.open(&path).unwrap();
+    assert_eq!(off.map(open(&off)).memory_bytes(), 0);
+    assert_eq!(open(&on).memory_bytes(), 0);
+    let mapped = on.map(open(&on));
     assert_eq!(mapped.memory_bytes(), (1 << 20) / 512);
-    assert_eq!(mapped.stamp().unwrap(), open().stamp().unwrap());
+    assert_eq!(mapped.stamp().unwrap(), open(&on).stamp().unwrap());
     assert!(!mapped.is_remote());
 }
 
@@ -208,11 +206,11 @@ fn threads_that_fault_at_once_all_survive() {
 
 /// The table of mappings has fewer entries than the files opened here.
 #[test]
-fn entries_of_mappings_are_reused_when_files_are_closed() {
-    let Some(_on) = mapping(true) else { return };
+fn places_of_mappings_are_free_again_when_files_are_closed() {
+    let Some(storage) = mapping(true) else { return };
     let (_root, path) = file(&content(1000));
     for _ in 0..5000 {
-        let file = File::open(&path).unwrap().mapped();
+        let file = storage.map(storage.open(&path).unwrap());
         assert!(file.memory_bytes() > 0);
         file.read_exact_at(&mut [0], 0).unwrap();
     }
@@ -382,9 +380,13 @@ fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     });
 }
 
-/// Returns every sample of a source, and the result of reads after the file was truncated.
-fn samples<S: Configured>(path: &Path, settings: &S::Settings) -> (Vec<Vec<u8>>, u64, Reason) {
-    let source = S::open(&[path.into()], settings).unwrap();
+/// Every sample of a source, and what its reads say after the file was cut.
+fn samples<S: Configured>(
+    path: &Path,
+    settings: &S::Settings,
+    storage: &Storage,
+) -> (Vec<Vec<u8>>, u64, Reason) {
+    let source = S::open_with(&[path.into()], settings, storage).unwrap();
     let mut page = HostPage::default();
     let mut all = Vec::new();
     for index in (0..source.len()).cycle().take(READS) {
@@ -397,7 +399,7 @@ fn samples<S: Configured>(path: &Path, settings: &S::Settings) -> (Vec<Vec<u8>>,
     let last = source.len() - 1;
     let fault = source.read(last, &mut page, 1 << 30).unwrap_err();
     fs::write(path, bytes).unwrap();
-    (all, source.memory_bytes(), fault.reason)
+    (all, (&source as &dyn Source).memory_bytes(), fault.reason)
 }
 
 fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {
@@ -406,8 +408,8 @@ fn same_either_way<S: Configured>(golden: &str, settings: S::Settings) {
     let path = root.path().join(golden.file_name().unwrap());
     fs::copy(golden, &path).unwrap();
     let read = |map| {
-        let _guard = mapping(map)?;
-        Some(samples::<S>(&path, &settings))
+        let storage = mapping(map)?;
+        Some(samples::<S>(&path, &settings, &storage))
     };
     let Some((with, without)) = read(true).zip(read(false)) else { return };
     assert!(with.0 == without.0, "the samples differ");

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::{env, fs, thread};
 
-use feedwater::gpu::library::{self, Name};
 use feedwater::gpu::nvtx::Nvtx;
+use feedwater::gpu::{LibraryName, Runtime};
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::measure::Marker;
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
@@ -147,13 +147,14 @@ fn told(library: &Library, thread: i32) -> String {
     unsafe { CStr::from_ptr(text) }.to_str().unwrap().trim().to_string()
 }
 
-fn run(nvtx: bool) -> Loader {
+fn run(nvtx: bool, runtime: &Runtime) -> Loader {
     let loader = Loader::builder(common::memory(20), common::training())
         .device(DeviceChoice::Cpu)
         .batch(4)
         .workers(2)
         .epochs(Some(1))
         .nvtx(nvtx)
+        .runtime(runtime)
         .build()
         .unwrap();
     for batch in &loader {
@@ -191,17 +192,18 @@ fn profiler() -> (TempDir, PathBuf) {
 
 /// One test, because a process opens the library once.
 #[test]
-fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
-    library::override_path(Name::Nvtx, "/nowhere/libnvToolsExt.so.1");
-    assert!(run(false).warnings().is_empty());
-    let warnings = run(true).warnings();
+fn stages_are_ranges_where_the_library_is_there_and_a_warning_where_it_is_not() {
+    let named = |path: &Path| Runtime::default().with_library(LibraryName::Nvtx, path);
+    let nowhere = named(Path::new("/nowhere/libnvToolsExt.so.1"));
+    assert!(run(false, &nowhere).warnings().is_empty());
+    let warnings = run(true, &nowhere).warnings();
     assert_eq!(warnings.len(), 1);
     assert!(warnings[0].contains("NVTX") && warnings[0].contains("/nowhere/"), "{warnings:?}");
 
     let dir = tempfile::tempdir().unwrap();
     let path = build(dir.path(), COUNTING);
-    library::override_path(Name::Nvtx, &path);
-    let loader = run(true);
+    let there = named(&path);
+    let loader = run(true, &there);
     assert!(loader.warnings().is_empty());
     drop(loader);
     let library = open(&path);
@@ -210,7 +212,7 @@ fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     assert_eq!(count(&library, b'h'), 60);
     assert_eq!(count(&library, 0), 0);
 
-    run(false);
+    run(false, &there);
     assert_eq!(count(&library, b'r'), 20);
 }
 
@@ -226,7 +228,8 @@ fn a_profiler_gets_ranges_nested_and_paired_on_every_thread() {
         return;
     };
     let plain = env::var("PROFILER").unwrap() == "knows no domains";
-    let (nvtx, again) = (Nvtx::open().unwrap(), Nvtx::open().unwrap());
+    let runtime = Runtime::default();
+    let (nvtx, again) = (Nvtx::open(&runtime).unwrap(), Nvtx::open(&runtime).unwrap());
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
@@ -266,10 +269,10 @@ fn a_profiler_gets_the_stages_of_a_loader() {
         under(name, &path, "", &[]);
         return;
     };
-    let loader = run(true);
+    let loader = run(true, &Runtime::default());
     assert!(loader.warnings().is_empty(), "{:?}", loader.warnings());
     drop(loader);
-    run(false);
+    run(false, &Runtime::default());
     let library = open(&path);
     let all: Vec<String> = (1..=8).map(|thread| told(&library, thread)).collect();
     let count =
@@ -316,7 +319,7 @@ fn a_broken_profiler_is_a_warning() {
         return;
     };
     for _ in 0..2 {
-        let loader = run(true);
+        let loader = run(true, &Runtime::default());
         let warnings = loader.warnings();
         assert_eq!(warnings.len(), 1);
         println!("\nwarning: {}", warnings[0]);
@@ -335,7 +338,7 @@ fn a_library_named_by_the_user_overrides_the_profilers() {
         under(name, &path, "", &[("FEEDWATER_LIBNVTX", &counting)]);
         return;
     };
-    assert!(run(true).warnings().is_empty());
+    assert!(run(true, &Runtime::default()).warnings().is_empty());
     assert_eq!(count(&open(Path::new(&env::var_os("FEEDWATER_LIBNVTX").unwrap())), b'r'), 20);
     assert_eq!(told(&open(&path), 0), "");
     println!("the child is done");

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use feedwater::gpu::kernel::override_cache_directory;
 use feedwater::source::{
     Configured, HostPage, Npy, NpySettings, Source, TfRecord, TfRecordSettings, WebDataset,
     WebDatasetSettings,
 };
+use feedwater::storage::Storage;
 
 const FILES: u64 = 3_000;
 const THREADS: u64 = 8;
@@ -65,7 +65,6 @@ fn read_all(source: &dyn Source, expected: impl Fn(u64) -> Vec<u8> + Sync) {
 }
 
 fn files(root: &Path, ending: &str, bytes: impl Fn(u64) -> Vec<u8>) -> Vec<PathBuf> {
-    override_cache_directory(root.join("cache"));
     let path = |number| root.join(format!("{number:05}{ending}"));
     (0..FILES)
         .map(|number| {
@@ -121,7 +120,7 @@ fn record_files() {
     // If other code has taken all remaining descriptors, the pool closes its own; if those are not enough, the error says why.
     let mut taken = Vec::new();
     let error = loop {
-        match feedwater::storage::File::open(&paths[0]) {
+        match Storage::default().open(&paths[0]) {
             Ok(file) => taken.push(file),
             Err(error) => break error,
         }

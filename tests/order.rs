@@ -8,7 +8,7 @@ use feedwater::error::{DataError, Result};
 use feedwater::loader::{EpochOrder, Order};
 use feedwater::plan::{Last, LoaderSettings, Shard};
 use feedwater::random::Permutation;
-use feedwater::source::{Page, Source};
+use feedwater::source::{Hints, Page, Source};
 use proptest::prelude::*;
 
 /// Returns the whole order of `0..len`.
@@ -296,15 +296,12 @@ impl Source for Files {
     fn read(&self, _: u64, _: &mut dyn Page, _: u64) -> Result<(), DataError> {
         Ok(())
     }
-    fn largest_bytes(&self) -> u64 {
-        0
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
     }
-    fn memory_bytes(&self) -> u64 {
-        0
-    }
-    fn describe(&self) -> String {
-        "files".into()
-    }
+}
+
+impl Hints for Files {
     fn file_ends(&self) -> Vec<u64> {
         self.1.clone()
     }

@@ -1,14 +1,10 @@
 //! Reference, fast path and kernel text (compiled for the host) are equal bit for bit: every operator, chains, element types,
 //! layouts, orientations, and images that are random, extreme, odd or tiny.
 
-#[path = "common/host_kernel.rs"]
-mod host_kernel;
-#[path = "common/parity.rs"]
-mod parity;
-
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use feedwater::geometry::{Orientation, Size};
+use feedwater::gpu::host_kernel::HostCompiler;
 use feedwater::image::{Image, PixelType};
 use feedwater::op::resample::{self, Filter};
 use feedwater::op::{self, AnyOperator, CenterCrop, Flip, Normalize, RandomCrop};
@@ -16,33 +12,22 @@ use feedwater::op::{RandomResizedCrop, Resize, Wanted};
 use feedwater::output;
 use feedwater::random::{SampleKey, SampleRng};
 use feedwater::tensor::{DType, Layout};
-
-use parity::Case;
+use feedwater::testing::{Case, extreme_images, random_image};
 
 type Operators = Vec<Arc<dyn AnyOperator>>;
 
 /// Image sizes: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-fn random_image(size: Size, seed: u64) -> Image<u8> {
-    let mut rng = SampleRng::new(SampleKey { seed, epoch: 7, index: size.pixels() }, 1);
-    let data = (0..3 * size.pixels()).map(|_| rng.bits() as u8).collect();
-    Image::from_data(size.window(), data)
-}
+/// Keeps its objects, as hundreds of texts are compiled.
+static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
+    let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
+    HostCompiler::keeping_in(folder).expect("the target directory can be written")
+});
 
-fn extreme_images(size: Size) -> Vec<Image<u8>> {
-    let image = |value: fn(u64, Size) -> bool| {
-        let data = (0..3 * size.pixels()).map(|at| if value(at, size) { 255 } else { 0 }).collect();
-        Image::from_data(size.window(), data)
-    };
-    vec![
-        image(|_, _| false),
-        image(|_, _| true),
-        image(|at, size| {
-            (at / 3 % u64::from(size.width) + at / 3 / u64::from(size.width)) % 2 == 0
-        }),
-        image(|at, size| at / 3 == size.pixels() / 2),
-    ]
+/// A comparison that cannot be made fails too.
+fn check(case: Case<'_>) {
+    case.check().unwrap_or_else(|error| panic!("{error}"));
 }
 
 fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Case<'a> {
@@ -55,6 +40,7 @@ fn case<'a>(operators: &'a [Arc<dyn AnyOperator>], stored: &'a Image<u8>) -> Cas
         dtype: if last_pixels(operators) == PixelType::U8 { DType::U8 } else { DType::F32 },
         layout: Layout::Nchw,
         key: SampleKey { seed: 11, epoch: 1, index: 3 },
+        compiler: Some(&COMPILER),
     }
 }
 
@@ -101,7 +87,7 @@ fn every_operator_alone_on_every_size() {
             let image = random_image(Size::new(width, height), 1);
             for index in 0..4 {
                 let key = SampleKey { seed: 2, epoch: 0, index };
-                Case { key, ..case(std::slice::from_ref(&op), &image) }.check();
+                check(Case { key, ..case(std::slice::from_ref(&op), &image) });
             }
         }
     }
@@ -111,7 +97,7 @@ fn every_operator_alone_on_every_size() {
 fn every_operator_on_extreme_images() {
     for op in op::examples() {
         for image in extreme_images(Size::new(43, 30)) {
-            case(std::slice::from_ref(&op), &image).check();
+            check(case(std::slice::from_ref(&op), &image));
         }
     }
 }
@@ -125,7 +111,7 @@ fn every_operator_and_chain_in_every_element_type_and_layout() {
         let pixels = last_pixels(chain);
         for dtype in DType::ALL.into_iter().filter(|&dtype| output::check(pixels, dtype).is_ok()) {
             for layout in Layout::ALL {
-                Case { dtype, layout, ..case(chain, &image) }.check();
+                check(Case { dtype, layout, ..case(chain, &image) });
             }
         }
     }
@@ -139,7 +125,7 @@ fn chains_on_every_size_and_orientation() {
             for exif in 1..=8 {
                 let key = SampleKey { seed: 5, epoch: 0, index: exif.into() };
                 let orientation = Orientation::from_exif(exif);
-                Case { orientation, key, ..case(&chain, &image) }.check();
+                check(Case { orientation, key, ..case(&chain, &image) });
             }
         }
     }
@@ -151,7 +137,7 @@ fn random_chains() {
         let chain = drawn(seed);
         for (width, height) in [(31, 29), (7, 40)] {
             let image = random_image(Size::new(width, height), seed);
-            Case { orientation: Orientation::from_exif(6), ..case(&chain, &image) }.check();
+            check(Case { orientation: Orientation::from_exif(6), ..case(&chain, &image) });
         }
     }
 }
@@ -166,7 +152,7 @@ fn the_host_may_run_the_first_operators() {
         Arc::new(RandomCrop { fill: [0.5, -1.0, 2.0], padding: [9; 4], ..RandomCrop::to(20, 33) }),
     ];
     for on_host in 0..=chain.len() {
-        Case { on_host, ..case(&chain, &image) }.check();
+        check(Case { on_host, ..case(&chain, &image) });
     }
 }
 
@@ -179,7 +165,7 @@ fn resampling_up_and_down_by_large_factors() {
             let op: Operators = vec![Arc::new(Resize { filter, ..Resize::to(to.0, to.1) })];
             let size = Size::new(from.0, from.1);
             for image in extreme_images(size).iter().chain([&random_image(size, 8)]) {
-                case(&op, image).check();
+                check(case(&op, image));
             }
         }
     }
@@ -192,7 +178,7 @@ fn an_image_downscaled_by_the_decoder() {
         for index in 0..20 {
             let key = SampleKey { seed: 10, epoch: 0, index };
             for chain in [training(), evaluation()] {
-                Case { reduction, key, ..case(&chain, &image) }.check();
+                check(Case { reduction, key, ..case(&chain, &image) });
             }
         }
     }
@@ -210,7 +196,7 @@ fn training_in_its_real_size() {
         let image = random_image(size, 12);
         for index in 0..samples {
             let key = SampleKey { seed: 13, epoch: 0, index };
-            Case { dtype: DType::F16, key, ..case(&chain, &image) }.check();
+            check(Case { dtype: DType::F16, key, ..case(&chain, &image) });
         }
     }
 }
@@ -244,7 +230,7 @@ fn tiles_may_be_cropped_padded_and_mirrored() {
                 crops[(place + 1) % crops.len()].clone(),
             ];
             let layout = if place % 2 == 0 { Layout::Nchw } else { Layout::Nhwc };
-            Case { dtype: DType::BF16, layout, ..case(&chain, &image) }.check();
+            check(Case { dtype: DType::BF16, layout, ..case(&chain, &image) });
         }
     }
 }
@@ -261,7 +247,7 @@ fn extreme_reductions() {
                 Arc::new(Normalize::IMAGENET),
             ];
             let image = random_image(Size::new(from.0, from.1), 15);
-            Case { dtype: DType::F16, layout: Layout::Nhwc, ..case(&op, &image) }.check();
+            check(Case { dtype: DType::F16, layout: Layout::Nhwc, ..case(&op, &image) });
         }
     }
 }

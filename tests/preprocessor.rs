@@ -6,10 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use bytemuck::{Pod, Zeroable};
 use common::{evaluation, jpeg, jpegs, png, progressive};
 use feedwater::config::Pipeline;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
@@ -203,33 +202,22 @@ fn a_buffer_of_another_length_panics() {
 #[derive(Clone, Copy, Debug)]
 struct Drawing;
 
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C)]
-struct DrawingParams([i32; 2]);
-
 impl Operator for Drawing {
     const NAME: &'static str = "drawing";
-    const TYPE: &'static str = "Drawing";
-    const CUDA: &'static str = "";
-    type Params = DrawingParams;
+    type Params = u64;
 
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, DrawingParams) {
-        let drawn = if input.width > input.height { rng.bits() as i32 } else { 0 };
-        (input, DrawingParams([drawn, 0]))
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, u64) {
+        (input, if input.width > input.height { rng.bits().into() } else { 0 })
     }
 
-    fn reference(_: &DrawingParams, _: &[i32], _: &HostImage, _: &mut HostImage) {}
-
-    fn examples() -> Vec<Self> {
-        vec![Drawing]
-    }
+    fn reference(_: &u64, _: &[i32], _: &HostImage, _: &mut HostImage) {}
 }
 
 #[test]
 fn a_random_operator_is_an_error_that_names_it() {
     let resize = || Chain::new().then(Resize::to(32, 32));
     let refused = |chain: Chain| match Preprocessor::builder(chain).build().unwrap_err() {
-        Error::Config { key, problem, .. } => (key, problem),
+        Error::Config(error) => (error.key, error.problem),
         other => panic!("{other:?}"),
     };
     let flip = |horizontal, vertical| Flip { horizontal, vertical };
@@ -297,10 +285,10 @@ fn an_image_whose_buffers_are_freed_does_not_affect_the_next() {
 fn a_decoder_that_freed_its_memory_is_as_strict_as_before() {
     let file = fs::read(golden().join("tolerated/jpeg-data-baseline.jpg")).unwrap();
     for strict in [true, false] {
-        let mut decoder = HostDecoder::new().strict(strict);
+        let mut decoder = Decoders::new().strict(strict);
         decoder.release();
         let header = Header::parse_as(&file, false).unwrap();
-        let decoded = decoder.decode(&file, &header, header.size.window(), 1, &mut |_, _| ());
+        let decoded = decoder.decode(&file, &header, header.size.window(), 1, &mut |_| ());
         assert_eq!(decoded.is_err(), strict);
     }
 }

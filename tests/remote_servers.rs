@@ -4,12 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use feedwater::gpu::kernel::override_cache_directory;
 use feedwater::source::{
-    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings,
+    Directory, FileList, Hints, HostPage, RemoteReads, Source, TfRecord, TfRecordSettings,
+    WebDataset, WebDatasetSettings,
 };
-use feedwater::storage::{self, File, StorageSettings};
+use feedwater::storage::{Storage, StorageSettings};
 
 const IMAGES: [&str; 4] = ["0.jpg", "1.jpg", "2.jpg", "3.jpg"];
 
@@ -22,8 +21,17 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 fn server(variable: &str) -> String {
-    override_cache_directory(tempfile::tempdir().unwrap().keep());
     std::env::var(variable).expect("run these tests with tests/servers/run.sh")
+}
+
+/// A handle that keeps no tables in the user's cache.
+fn storage() -> Storage {
+    let directory = tempfile::tempdir().unwrap().keep();
+    Storage::with_cache_directory(&StorageSettings::default(), directory).unwrap()
+}
+
+fn directory(url: &str, storage: &Storage) -> feedwater::Result<Directory> {
+    Directory::open_with(url, &Default::default(), storage)
 }
 
 fn read(source: &dyn Source, index: u64) -> Vec<u8> {
@@ -38,13 +46,14 @@ fn an_s3_emulator_serves_ranges_and_objects_and_reports_missing_ones() {
     server("AWS_ENDPOINT_URL");
     let bytes = golden("train-000000.tar");
     let url = Path::new("s3://feedwater/train-000000.tar");
-    let file = File::open(url).unwrap();
+    let storage = storage();
+    let file = storage.open(url).unwrap();
     assert_eq!(file.stamp().unwrap().len, bytes.len() as u64);
     let mut part = vec![0; 700];
     file.read_exact_at(&mut part, 300).unwrap();
     assert_eq!(part, bytes[300..1000]);
-    assert_eq!(storage::read(url).unwrap(), bytes);
-    let missing = File::open(Path::new("s3://feedwater/missing")).unwrap_err().to_string();
+    assert_eq!(storage.read(url).unwrap(), bytes);
+    let missing = storage.open(Path::new("s3://feedwater/missing")).unwrap_err().to_string();
     assert!(missing.contains("no such object (404)"), "{missing}");
     let missing = Directory::open("s3://no-such-bucket/train").err().unwrap().to_string();
     assert!(missing.contains("404"), "{missing}");
@@ -55,7 +64,7 @@ fn an_s3_emulator_serves_ranges_and_objects_and_reports_missing_ones() {
 fn an_s3_emulator_lists_the_folder() {
     server("AWS_ENDPOINT_URL");
     let local = Directory::open(folder()).unwrap();
-    let remote = Directory::open("s3://feedwater").unwrap();
+    let remote = directory("s3://feedwater", &storage()).unwrap();
     assert_eq!(remote.len(), local.len());
     for index in 0..local.len() {
         assert_eq!(remote.path(index).file_name(), local.path(index).file_name());
@@ -72,7 +81,8 @@ fn an_s3_emulator_lists_the_folder() {
 fn record_files_in_an_s3_emulator_equal_those_on_disk() {
     server("AWS_ENDPOINT_URL");
     let settings = TfRecordSettings::default();
-    let source = TfRecord::open(&["s3://feedwater/train-*-of-00002".into()], &settings).unwrap();
+    let (storage, paths) = (storage(), ["s3://feedwater/train-*-of-00002".into()]);
+    let source = TfRecord::open_with(&paths, &settings, &storage).unwrap();
     assert_eq!(source.len(), 4);
     for (index, name) in IMAGES.iter().enumerate() {
         assert_eq!(read(&source, index as u64), golden(name));
@@ -81,7 +91,7 @@ fn record_files_in_an_s3_emulator_equal_those_on_disk() {
     let names = ["train-000000.tar", "train-000001.tar"];
     let local = WebDataset::open(&names.map(|name| folder().join(name)), &settings).unwrap();
     let urls = names.map(|name| PathBuf::from(format!("s3://feedwater/{name}")));
-    let remote = WebDataset::open(&urls, &settings).unwrap();
+    let remote = WebDataset::open_with(&urls, &settings, &storage).unwrap();
     assert_eq!(remote.len(), local.len());
     for index in 0..local.len() {
         assert_eq!(
@@ -95,19 +105,18 @@ fn record_files_in_an_s3_emulator_equal_those_on_disk() {
 #[ignore = "needs the servers that tests/servers/run.sh starts"]
 fn objects_from_an_s3_emulator_are_cached_on_disk_and_found_again() {
     server("AWS_ENDPOINT_URL");
-    let directory = tempfile::tempdir().unwrap();
-    let cache_directory = Some(directory.path().to_path_buf());
-    storage::configure(&StorageSettings { cache: 1 << 20, cache_directory, ..Default::default() })
-        .unwrap();
-    let source = Directory::open("s3://feedwater").unwrap();
+    let kept = tempfile::tempdir().unwrap();
+    let cache_directory = Some(kept.path().to_path_buf());
+    let settings = StorageSettings { cache: 1 << 20, cache_directory, ..Default::default() };
+    let storage = Storage::new(&settings).unwrap();
+    let source = directory("s3://feedwater", &storage).unwrap();
     let first: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
-    let before = storage::stats();
+    let before = storage.stats();
     // Listed again, the objects have the same versions.
-    let source = Directory::open("s3://feedwater").unwrap();
+    let source = directory("s3://feedwater", &storage).unwrap();
     let second: Vec<_> = (0..source.len()).map(|index| read(&source, index)).collect();
-    let hits = storage::stats().cache_hits - before.cache_hits;
+    let hits = storage.stats().cache_hits - before.cache_hits;
     assert!(first == second && hits >= source.len(), "{hits} hits");
-    storage::configure(&StorageSettings::default()).unwrap();
 }
 
 #[test]
@@ -122,11 +131,15 @@ fn a_plain_http_server_serves_whole_files_and_ranges_are_errors() {
         assert_eq!(read(&source, index as u64), golden(name));
     }
     let url = PathBuf::from(format!("{root}/train-00000-of-00002"));
-    let file = File::open(&url).unwrap();
+    let storage = storage();
+    let file = storage.open(&url).unwrap();
     let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
     assert!(error.contains("the server gives only whole files"), "{error}");
-    let error = TfRecord::open(&[url], &TfRecordSettings::default()).err().unwrap().to_string();
+    let error = TfRecord::open_with(&[url], &TfRecordSettings::default(), &storage)
+        .err()
+        .unwrap()
+        .to_string();
     assert!(error.contains("the server gives only whole files"), "{error}");
-    let error = File::open(Path::new(&format!("{root}/missing"))).unwrap_err().to_string();
+    let error = storage.open(Path::new(&format!("{root}/missing"))).unwrap_err().to_string();
     assert!(error.contains("404"), "{error}");
 }

@@ -9,7 +9,7 @@ use common::{jpegs, training};
 use feedwater::error::DataError;
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder, LoaderState, Order, SampleRecord};
 use feedwater::plan::{Last, LoaderSettings, Shard};
-use feedwater::source::{Memory, Page, Source};
+use feedwater::source::{Heads, Hints, Memory, Page, Source};
 use proptest::prelude::*;
 
 const SAMPLES: u64 = 61;
@@ -211,15 +211,19 @@ impl Source for Counted {
         self.1.fetch_add(1, Ordering::Relaxed);
         self.0.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
+    // Headers are read by `read` too, which counts.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
     }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
     }
+}
+
+impl Hints for Counted {
     fn file_ends(&self) -> Vec<u64> {
         vec![20, self.len()]
     }

@@ -5,21 +5,18 @@ mod servers;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use feedwater::storage::{self, File, StorageSettings};
+use feedwater::storage::{Storage, StorageSettings};
 use tempfile::TempDir;
 
 use servers::Server;
 
-/// The cache is global to the process, so one test runs at a time.
-static ALONE: Mutex<()> = Mutex::new(());
-
 struct Setting {
     server: Server,
     directory: TempDir,
-    _alone: MutexGuard<'static, ()>,
+    limit: u64,
+    storage: Storage,
 }
 
 const LEN: usize = 10_000;
@@ -27,34 +24,39 @@ const LEN: usize = 10_000;
 const HEAD: u64 = 24;
 
 fn start(limit: u64) -> Setting {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let setting =
-        Setting { server: Server::start(), directory: tempfile::tempdir().unwrap(), _alone };
-    configure(setting.directory.path(), limit);
-    setting
+    let directory = tempfile::tempdir().unwrap();
+    let storage = storage(directory.path(), limit);
+    Setting { server: Server::start(), directory, limit, storage }
 }
 
-/// Configures a cache without any record of what this process has used.
-fn configure(directory: &Path, limit: u64) {
-    let without = StorageSettings::default();
-    storage::configure(&without).unwrap();
+/// A cache that knows of nothing that another has used.
+fn storage(directory: &Path, limit: u64) -> Storage {
     let cache_directory = Some(directory.to_path_buf());
-    storage::configure(&StorageSettings { cache: limit, cache_directory, ..without }).unwrap();
+    Storage::new(&StorageSettings { cache: limit, cache_directory, ..Default::default() }).unwrap()
 }
 
 fn content(number: u64) -> Vec<u8> {
     (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// Reads a thousand bytes of a file, from a multiple of a thousand on.
-fn read(url: &str, part: usize) -> Vec<u8> {
+/// A thousand bytes of a file, from a multiple of them on.
+fn read(storage: &Storage, url: &str, part: usize) -> Vec<u8> {
     let mut bytes = vec![0; 1000];
-    let file = File::open(Path::new(url)).unwrap();
+    let file = storage.open(Path::new(url)).unwrap();
     file.read_exact_at(&mut bytes, part as u64 * 1000).unwrap();
     bytes
 }
 
 impl Setting {
+    fn read(&self, url: &str, part: usize) -> Vec<u8> {
+        read(&self.storage, url, part)
+    }
+
+    /// As if another process went on.
+    fn restart(&mut self) {
+        self.storage = storage(self.directory.path(), self.limit);
+    }
+
     fn url(&self, path: &str, number: u64) -> String {
         self.server.put(path, content(number));
         self.server.url(path)
@@ -86,33 +88,29 @@ impl Setting {
         text.trim().parse().unwrap()
     }
 
-    /// Sets the time of last use of every folder to this many hours ago, by another process.
-    fn age(&self, limit: u64, hours: u64) {
+    /// As if every folder had been used so long ago, by another process.
+    fn age(&mut self, hours: u64) {
         for folder in self.folders() {
             let file = fs::File::options().write(true).open(folder.join("used")).unwrap();
             file.set_modified(SystemTime::now() - Duration::from_secs(hours * 3600)).unwrap();
         }
-        configure(self.directory.path(), limit);
+        self.restart();
     }
 }
 
 #[test]
-fn fetched_bytes_are_not_fetched_again_even_by_a_later_process() {
-    let setting = start(1 << 20);
+fn what_was_fetched_is_not_fetched_again_also_by_a_later_process() {
+    let mut setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
-    let before = storage::stats();
     for _ in 0..3 {
-        assert_eq!(read(&url, 2), content(1)[2000..3000]);
+        assert_eq!(setting.read(&url, 2), content(1)[2000..3000]);
     }
     assert_eq!(setting.fetched(), 1);
-    let after = storage::stats();
-    assert_eq!(
-        (after.cache_misses - before.cache_misses, after.cache_hits - before.cache_hits),
-        (1, 2)
-    );
-    configure(setting.directory.path(), 1 << 20);
-    assert_eq!((read(&url, 2), setting.fetched()), (content(1)[2000..3000].to_vec(), 0));
-    assert_eq!((read(&url, 3), setting.fetched()), (content(1)[3000..4000].to_vec(), 1));
+    let stats = setting.storage.stats();
+    assert_eq!((stats.cache_misses, stats.cache_hits), (1, 2));
+    setting.restart();
+    assert_eq!((setting.read(&url, 2), setting.fetched()), (content(1)[2000..3000].to_vec(), 0));
+    assert_eq!((setting.read(&url, 3), setting.fetched()), (content(1)[3000..4000].to_vec(), 1));
     assert_eq!((setting.bytes(), setting.counted()), (2 * (1000 + HEAD), 2 * (1000 + HEAD)));
 }
 
@@ -120,16 +118,16 @@ fn fetched_bytes_are_not_fetched_again_even_by_a_later_process() {
 fn a_changed_object_has_other_entries() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
-    read(&url, 0);
+    setting.read(&url, 0);
     setting.url("/a/file", 2);
-    assert_eq!((read(&url, 0), setting.fetched()), (content(2)[..1000].to_vec(), 2));
+    assert_eq!((setting.read(&url, 0), setting.fetched()), (content(2)[..1000].to_vec(), 2));
 }
 
 #[test]
 fn a_damaged_entry_is_deleted_and_fetched_again() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
-    read(&url, 0);
+    setting.read(&url, 0);
     let entry = setting.entries().remove(0);
     let whole = fs::read(&entry).unwrap();
     let mut damaged =
@@ -142,14 +140,14 @@ fn a_damaged_entry_is_deleted_and_fetched_again() {
     setting.fetched();
     for (number, bytes) in damaged.into_iter().enumerate() {
         fs::write(&entry, bytes).unwrap();
-        let before = storage::stats().cache_damaged;
-        assert_eq!(read(&url, 0), content(1)[..1000], "{number}");
-        assert_eq!(storage::stats().cache_damaged, before + 1, "{number}");
+        let before = setting.storage.stats().cache_damaged;
+        assert_eq!(setting.read(&url, 0), content(1)[..1000], "{number}");
+        assert_eq!(setting.storage.stats().cache_damaged, before + 1, "{number}");
         assert_eq!((setting.fetched(), fs::read(&entry).unwrap()), (1, whole.clone()));
     }
     // Files that another process is writing, or left behind, are not entries.
     fs::rename(&entry, entry.with_file_name("new-1-1")).unwrap();
-    assert_eq!((read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
+    assert_eq!((setting.read(&url, 0), setting.fetched()), (content(1)[..1000].to_vec(), 1));
 }
 
 #[test]
@@ -159,7 +157,7 @@ fn a_set_larger_than_the_limit_keeps_its_entries() {
     let url = setting.url("/a/file", 1);
     for _ in 0..3 {
         for part in 0..10 {
-            assert_eq!(read(&url, part), content(1)[part * 1000..][..1000]);
+            assert_eq!(setting.read(&url, part), content(1)[part * 1000..][..1000]);
             assert!(setting.bytes() <= limit);
         }
     }
@@ -171,27 +169,27 @@ fn a_set_larger_than_the_limit_keeps_its_entries() {
 #[test]
 fn the_least_recently_used_folders_are_evicted() {
     let limit = 4 * (1000 + HEAD);
-    let setting = start(limit);
+    let mut setting = start(limit);
     let old = [setting.url("/old/1", 1), setting.url("/older/2", 2)];
     for url in &old {
-        read(url, 0);
-        read(url, 1);
+        setting.read(url, 0);
+        setting.read(url, 1);
     }
     let new = setting.url("/new/3", 3);
-    // Within the hour nothing is evicted, whoever used it.
-    setting.age(limit, 0);
-    read(&new, 0);
+    // Within the hour nothing goes, whoever used it.
+    setting.age(0);
+    setting.read(&new, 0);
     assert_eq!(setting.entries().len(), 4);
-    setting.age(limit, 2);
+    setting.age(2);
     let before = setting.folders();
-    read(&old[0], 0);
+    setting.read(&old[0], 0);
     setting.fetched();
-    // This process used `old` just now, so `older` is evicted.
-    read(&new, 0);
-    read(&new, 0);
+    // `old` was used by this process just now, so `older` goes.
+    setting.read(&new, 0);
+    setting.read(&new, 0);
     assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
     assert_eq!((before.len(), before.iter().filter(|it| it.exists()).count()), (3, 2));
-    assert_eq!((read(&old[0], 1), setting.fetched()), (content(1)[1000..2000].to_vec(), 0));
+    assert_eq!((setting.read(&old[0], 1), setting.fetched()), (content(1)[1000..2000].to_vec(), 0));
     assert_eq!(setting.bytes(), setting.counted());
 }
 
@@ -200,13 +198,13 @@ fn a_missing_or_wrong_count_is_rebuilt() {
     let limit = 4 * (1000 + HEAD);
     let setting = start(limit);
     let url = setting.url("/a/file", 1);
-    read(&url, 0);
+    setting.read(&url, 0);
     fs::remove_file(setting.directory.path().join("bytes")).unwrap();
-    read(&url, 1);
+    setting.read(&url, 1);
     assert_eq!(setting.counted(), 2 * (1000 + HEAD));
     // A process that ended between the count and the entry leaves too large a count.
     fs::write(setting.directory.path().join("bytes"), limit.to_string()).unwrap();
-    read(&url, 2);
+    setting.read(&url, 2);
     assert_eq!((setting.counted(), setting.bytes()), (3 * (1000 + HEAD), 3 * (1000 + HEAD)));
 }
 
@@ -214,29 +212,27 @@ fn a_missing_or_wrong_count_is_rebuilt() {
 fn without_a_writable_cache_reading_continues_with_one_warning() {
     let setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
-    read(&url, 0);
+    setting.read(&url, 0);
     let folder = setting.folders().remove(0);
     fs::remove_dir_all(&folder).unwrap();
     fs::write(&folder, "in the way").unwrap();
     for part in [0, 1, 0, 1] {
-        assert_eq!(read(&url, part), content(1)[part * 1000..][..1000]);
+        assert_eq!(setting.read(&url, part), content(1)[part * 1000..][..1000]);
     }
-    let place = setting.directory.path().display().to_string();
-    let warnings = || storage::warnings().into_iter().filter(|it| it.contains(&place)).count();
-    assert_eq!(warnings(), 1, "{:?}", storage::warnings());
-    // A folder that cannot be created disables the cache from the start.
-    let below = setting.directory.path().join("bytes/below");
-    configure(&below, 1 << 20);
-    assert_eq!(read(&url, 0), content(1)[..1000]);
-    assert_eq!(warnings(), 2);
+    assert_eq!(setting.storage.warnings().len(), 1, "{:?}", setting.storage.warnings());
+    // A folder that cannot be made is no cache from the beginning.
+    let below = storage(&setting.directory.path().join("bytes/below"), 1 << 20);
+    assert_eq!(read(&below, &url, 0), content(1)[..1000]);
+    assert_eq!(below.warnings().len(), 1);
+    assert_eq!(setting.storage.warnings().len(), 1, "of another handle");
 }
 
 #[test]
 fn nothing_is_cached_without_the_setting() {
     let setting = start(0);
     let url = setting.url("/a/file", 1);
-    read(&url, 0);
-    read(&url, 0);
+    setting.read(&url, 0);
+    setting.read(&url, 0);
     assert_eq!((setting.fetched(), setting.folders().len()), (2, 0));
 }
 
@@ -249,11 +245,11 @@ fn child() {
     let words: Vec<&str> = told.split('\n').collect();
     let [root, directory, number] = words[..] else { panic!("{told}") };
     let number: u64 = number.parse().unwrap();
-    configure(Path::new(directory), 30 * (1000 + HEAD));
+    let storage = storage(Path::new(directory), 30 * (1000 + HEAD));
     for round in 0..300_u64 {
         let mixed = (round * 7919 + number * 104_729).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         let (file, part) = (mixed % 6, (mixed / 6 % 10) as usize);
-        let bytes = read(&format!("{root}/{file}/file"), part);
+        let bytes = read(&storage, &format!("{root}/{file}/file"), part);
         assert_eq!(bytes, content(file)[part * 1000..][..1000]);
     }
 }

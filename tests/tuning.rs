@@ -36,21 +36,15 @@ impl Source for Far {
     fn location(&self, index: u64) -> String {
         self.images.location(index)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.images.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.images.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        "far".into()
-    }
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let now = self.reading.now.fetch_add(1, Ordering::SeqCst) + 1;
         self.reading.most.fetch_max(now, Ordering::SeqCst);
         thread::sleep(self.latency);
         self.reading.now.fetch_sub(1, Ordering::SeqCst);
         self.images.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.images)
     }
 }
 

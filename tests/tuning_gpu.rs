@@ -16,7 +16,7 @@ use feedwater::plan::{Offload, Route};
 use feedwater::source::Memory;
 use feedwater::tune::Choice;
 use simulated::images::libjpeg;
-use simulated::{Schedule, Simulated, exclusive};
+use simulated::{Schedule, Simulated, exclusive, runtime};
 
 fn machine() -> Simulated {
     let machine = exclusive();
@@ -31,7 +31,7 @@ fn builder(chain: Chain) -> LoaderBuilder {
 }
 
 fn on_device(chain: Chain) -> LoaderBuilder {
-    builder(chain).device(DeviceChoice::Gpu(0))
+    builder(chain).device(DeviceChoice::Gpu(0)).runtime(&runtime())
 }
 
 /// Consumes epochs until the loader has settled, then two more, at least four. Returns the bytes of all batches.

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::slice::from_ref;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -12,10 +13,10 @@ use feedwater::error::Reason;
 use feedwater::loader::Loader;
 use feedwater::op::{Chain, Resize};
 use feedwater::source::{
-    HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
+    Hints, HostPage, Source, TfRecord, TfRecordSettings, WebDataset, WebDatasetSettings,
 };
-use feedwater::storage::File;
 use feedwater::storage::unpacked::{Limits, Listed, Packing, Unpacker};
+use feedwater::storage::{File, Storage};
 use miniz_oxide::deflate::{compress_to_vec, compress_to_vec_zlib};
 use tempfile::TempDir;
 use zstd_safe::{CCtx, CParameter};
@@ -93,7 +94,16 @@ fn packed(bytes: &[u8]) -> Vec<(&'static str, Packing, Vec<u8>)> {
 }
 
 fn open(path: &Path, packing: Packing, limits: Limits) -> File {
-    Unpacker::new(limits).open(File::open(path).unwrap(), 0, packing)
+    unpacker(limits).open(plain(path), 0, packing)
+}
+
+fn unpacker(limits: Limits) -> Arc<Unpacker> {
+    Unpacker::new(Storage::default(), limits)
+}
+
+/// The compressed file itself.
+fn plain(path: &Path) -> File {
+    Storage::default().open(path).unwrap()
 }
 
 /// Writes a file with these bytes to a temporary folder.
@@ -144,13 +154,12 @@ fn any_read_from_any_thread_equals_the_plain_bytes() {
 
 #[test]
 fn files_of_one_memory_are_not_mixed_up() {
-    let unpacker =
-        Unpacker::new(Limits { blocks: 3 * MIB, ahead: MIB, marks: 200_000, decoders: 1 });
+    let unpacker = unpacker(Limits { blocks: 3 * MIB, ahead: MIB, marks: 200_000, decoders: 1 });
     let sets: Vec<_> = (1..4).map(|number| content(number * 2 * MIB)).collect();
     let files: Vec<_> = sets.iter().map(|bytes| file(&gzip(bytes))).collect();
     thread::scope(|scope| {
         for (number, ((_, path), bytes)) in files.iter().zip(&sets).enumerate() {
-            let file = unpacker.open(File::open(path).unwrap(), number, Packing::Gzip);
+            let file = unpacker.open(plain(path), number, Packing::Gzip);
             scope.spawn(move || read_anywhere(&file, bytes, 2, 20));
         }
     });
@@ -158,9 +167,9 @@ fn files_of_one_memory_are_not_mixed_up() {
 
 /// Files of one cache, listed one after another; the source holds no descriptor of every second one.
 fn listed(sets: &[(Packing, PathBuf)], limits: Limits) -> Vec<File> {
-    let unpacker = Unpacker::new(limits);
+    let unpacker = unpacker(limits);
     let open = |(number, (packing, path)): (usize, &(Packing, PathBuf))| {
-        unpacker.open(File::open(path).unwrap(), number, *packing)
+        unpacker.open(plain(path), number, *packing)
     };
     let files: Vec<File> = sets.iter().enumerate().map(open).collect();
     let list = sets.iter().enumerate().map(|(number, (packing, path))| {
@@ -367,11 +376,11 @@ fn a_flipped_bit_is_an_error_or_changes_nothing() {
 /// 256 MiB of zeros in little gzip and less Zstandard: they use the same bounded memory as any other file.
 #[test]
 fn a_bomb_takes_time_but_no_memory() {
-    let unpacker = Unpacker::new(Limits::default());
+    let unpacker = unpacker(Limits::default());
     let zeros = vec![0; 64 * MIB];
     for (packing, packed) in [(Packing::Gzip, gzip(&zeros)), (Packing::Zstd, zstd(&zeros))] {
         let (_root, path) = file(&packed.repeat(4));
-        let file = unpacker.open(File::open(&path).unwrap(), packing as usize, packing);
+        let file = unpacker.open(plain(&path), packing as usize, packing);
         let mut buffer = [1; 100];
         let len = 4 * zeros.len() as u64;
         assert_eq!(file.read_at(&mut buffer, len - 50).unwrap(), 50);
@@ -402,7 +411,7 @@ fn files_compressed_by_webdataset_and_tensorflow_are_read_sample_by_sample() {
     for source in [open(), open()] {
         assert_eq!(samples(&source), [(7, golden("0.jpg"))]);
         assert!(source.describe().ends_with("train.tar.gz: 1 samples, 1 files compressed"));
-        assert!(source.memory_bytes() > Unpacker::new(Limits::default()).memory_bytes());
+        assert!(source.memory_bytes() > unpacker(Limits::default()).memory_bytes());
     }
     for name in ["gzip.tfrecord", "zlib.tfrecord"] {
         let (_root, path) = file(&golden(name));

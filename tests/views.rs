@@ -11,7 +11,7 @@ use feedwater::op::{Chain, Placement, Resize};
 use feedwater::plan::{Last, OnError};
 use feedwater::source::{Memory, Source};
 use feedwater::tensor::{CHANNELS, DType, Layout};
-use simulated::{Schedule, exclusive};
+use simulated::{Schedule, exclusive, runtime};
 
 /// Seven images in batches of four: the last batch fills its slot partly.
 fn batches(dtype: DType, layout: Layout) -> Vec<Batch> {
@@ -100,7 +100,8 @@ fn writes_through_a_view_change_the_batch() {
 fn a_batch_on_a_device_has_no_view() {
     let machine = exclusive();
     machine.schedule(Schedule::Eager);
-    let builder = Loader::builder(memory(4), evaluation()).device(DeviceChoice::Gpu(0));
+    let builder =
+        Loader::builder(memory(4), evaluation()).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let loader =
         builder.decode(Placement::Cpu).batch(2).output(DType::F32, Layout::Nchw).build().unwrap();
     let mut batch = (&loader).into_iter().next().unwrap().unwrap();

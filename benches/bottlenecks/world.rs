@@ -146,15 +146,7 @@ impl Source for Slow {
         self.memory.read(index, page, limit)
     }
 
-    fn largest_bytes(&self) -> u64 {
-        self.memory.largest_bytes()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.memory.memory_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.memory.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.memory)
     }
 }

@@ -1,4 +1,4 @@
-//! libwebp, through [`HostDecoder`], against `image-webp`: the same files, by turns, one thread.
+//! libwebp, through [`Decoders`], against `image-webp`: the same files, by turns, one thread.
 #![allow(
     unsafe_code,
     reason = "libwebp's encoder has no safe interface, and image-webp writes no lossy files"
@@ -9,7 +9,7 @@ use std::io::Cursor;
 use std::{env, ptr, slice};
 
 use criterion::Criterion;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::{Decoders, Rows};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
 use image_webp::WebPDecoder;
@@ -54,12 +54,14 @@ pub fn decoders(_: &mut Criterion) {
 
 fn compare(name: &str, size: Size, file: &[u8]) {
     let header = Header::parse(file).expect("the file was just made");
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let mut libwebp = || {
-        let row = &mut |_: u32, row: &[u8]| {
-            black_box(row);
+        let sink = &mut |rows: Rows<'_>| {
+            black_box(rows);
         };
-        decoder.decode(black_box(file), &header, size.window(), 1, row).expect("the file is sound");
+        decoder
+            .decode(black_box(file), &header, size.window(), 1, sink)
+            .expect("the file is sound");
     };
     let mut buffer = vec![0; 3 * size.pixels() as usize];
     let mut image_webp = || {

@@ -13,7 +13,6 @@ use std::time::Instant;
 use clap::Parser;
 use feedwater::config::Pipeline;
 use feedwater::source::{HostPage, Source};
-use feedwater::storage;
 use serde_json::json;
 
 #[derive(Parser)]
@@ -58,9 +57,9 @@ fn main() -> ExitCode {
 fn run(arguments: &Arguments) -> Result<serde_json::Value, String> {
     let text = format!("[source]\n{}\n", arguments.source);
     let pipeline = Pipeline::from_toml(&text, "").map_err(|error| error.to_string())?;
-    storage::configure(&pipeline.settings.storage).map_err(|error| error.to_string())?;
+    let storage = pipeline.storage().map_err(|error| error.to_string())?;
     let begin = Instant::now();
-    let source = pipeline.source.open().map_err(|error| error.to_string())?;
+    let source = pipeline.source.open_with(&storage).map_err(|error| error.to_string())?;
     let open_seconds = begin.elapsed().as_secs_f64();
     if arguments.verify {
         let (bytes, sum) = pass(&*source, arguments, true)?;
@@ -90,7 +89,7 @@ fn pass(source: &dyn Source, arguments: &Arguments, sums: bool) -> Result<(u64, 
     let order = Order::new(source.len(), arguments.shuffled);
     let next = AtomicU64::new(0);
     let work = || {
-        let mut page = HostPage::with_capacity(source.largest_bytes() as usize);
+        let mut page = HostPage::with_capacity(source.largest_bytes().unwrap_or_default() as usize);
         let (mut bytes, mut sum) = (0, 0u64);
         loop {
             let first = next.fetch_add(RUN, Ordering::Relaxed);

@@ -37,6 +37,7 @@ pub struct Object {
 
 /// The outline of an object.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Segmentation {
     /// Polygons whose union it is, each closed from its last point to its first.
     Polygons(Vec<Vec<[f64; 2]>>),
@@ -110,6 +111,7 @@ pub struct Objects {
 
 /// One object as it is in the tensor.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct PlacedObject {
     /// Its place among all objects of the image, from 0.
     pub index: usize,

@@ -8,7 +8,7 @@ use toml::Table;
 use toml::de::{DeTable, DeValue};
 
 use super::SECTIONS;
-use crate::error::{Error, IoCause, Location, Result};
+use crate::error::{ConfigError, Error, IoCause, Location, Result};
 use crate::file;
 use crate::storage;
 
@@ -59,10 +59,10 @@ impl Document {
     }
 
     pub fn table(&self) -> Result<Table> {
-        self.text.parse().map_err(|error: toml::de::Error| Error::Config {
-            key: String::new(),
-            problem: error.message().trim().replace('\n', ", "),
-            at: Some(Box::new(self.location(error.span().unwrap_or(0..0)))),
+        self.text.parse().map_err(|error: toml::de::Error| {
+            let problem = error.message().trim().replace('\n', ", ");
+            let at = Some(Box::new(self.location(error.span().unwrap_or(0..0))));
+            Error::Config(ConfigError { key: String::new(), problem, at })
         })
     }
 
@@ -70,9 +70,9 @@ impl Document {
     /// error of the setting where there is no such file.
     pub fn locate(&self, error: Error) -> Error {
         match error {
-            Error::Config { key, problem, at: None } => {
-                let at = self.find(&key).map(|bytes| Box::new(self.location(bytes)));
-                Error::Config { key, problem, at }
+            Error::Config(mut error) if error.at.is_none() => {
+                error.at = self.find(&error.key).map(|bytes| Box::new(self.location(bytes)));
+                Error::Config(error)
             }
             Error::Unavailable { what, reason, asked: Some(mut asked) } => {
                 asked.at = self.find(&asked.key).map(|bytes| self.location(bytes));
@@ -158,13 +158,10 @@ fn not_utf8(path: &Path, bytes: &[u8]) -> Error {
         _ => "a pipeline file is UTF-8",
     };
     let byte = bytes.get(valid).copied().unwrap_or_default();
-    Error::Config {
-        key: String::new(),
-        problem: format!(
-            "byte {byte:#04x} at offset {valid} is not UTF-8: {way_out}; save it as UTF-8"
-        ),
-        at: Some(Box::new(Location::new(Some(path), bytes, valid..valid + 1))),
-    }
+    let problem =
+        format!("byte {byte:#04x} at offset {valid} is not UTF-8: {way_out}; save it as UTF-8");
+    let at = Some(Box::new(Location::new(Some(path), bytes, valid..valid + 1)));
+    Error::Config(ConfigError { key: String::new(), problem, at })
 }
 
 /// What follows a name at the beginning of a key, if the name ends there.

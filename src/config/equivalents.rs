@@ -2,7 +2,7 @@
 //!
 //! To add a name: one entry in `equivalents/tables.rs`. The tests read every suggestion as a pipeline file.
 
-use super::node::nearest;
+use super::nearest::nearest;
 use crate::op::NAMES;
 use tables::{CHOICES, KEYS, Key, OPERATORS, Operator};
 

@@ -26,10 +26,17 @@ use std::slice;
 use mozjpeg_sys as sys;
 use sys::{jpeg_common_struct, jpeg_decompress_struct};
 
-use super::{RowSink, grown, size_changed};
+use super::rows::{group_end, grown, most_rows};
+use super::{
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, MOST_ROWS, RowLayout, RowSink,
+    Rows, size_changed, unsupported,
+};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::{Roi, Size};
+use crate::header::{ColorSpace, Format, FrameKind, Header, JpegHeader, JpegLayout};
 use crate::tensor::CHANNELS;
+
+mod memory;
 
 /// Columns decoded and dropped on either side of a window. libjpeg treats the outermost column of a crop as the
 /// edge of the image, where the upsampling filter has no neighbour; only that one column comes out different.
@@ -39,21 +46,71 @@ const MARGIN: u32 = 1;
 /// it so. 2 samples are at most 8 columns.
 const MIN_WIDTH: u32 = 16;
 
-/// Most scans that are read; libjpeg-turbo's own fuzzers stop there. Each scan of a progressive file costs a
-/// pass over the whole image, whatever its length in bytes.
-const MAX_SCANS: c_int = 500;
+/// Most scans that are read.
+const MAX_SCANS: c_int = JpegLayout::MOST_SCANS as c_int;
 
-/// Decodes a window, see `HostDecoder::decode`. The window lies inside the reduced image and is not empty.
-pub(super) fn decode(
-    line: &mut Vec<u8>,
-    bytes: &[u8],
-    size: Size,
-    window: Roi,
-    reduction: u32,
-    strict: bool,
-    row: &mut RowSink<'_>,
+/// libjpeg-turbo. It decodes every JPEG.
+#[derive(Debug, Default)]
+pub(super) struct LibjpegTurbo;
+
+impl HostDecoder for LibjpegTurbo {
+    fn name(&self) -> &'static str {
+        "libjpeg-turbo"
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::Jpeg
+    }
+
+    fn memory(&self, header: &Header, _: &[u8], _: u64) -> DecodeMemory {
+        // Four bytes of ink at most, and what libjpeg rounds up to whole blocks.
+        let row = 4 * (u64::from(header.size.width) + 64);
+        let library = match &header.jpeg {
+            Some(jpeg) => memory::library_bytes(header.size, jpeg),
+            // No JPEG's header is without it.
+            None => 8 * header.size.pixels(),
+        };
+        DecodeMemory { scratch: 0, rows: row * most_rows(header.size.height), library }
+    }
+
+    fn layouts(&self, header: &Header) -> &'static [RowLayout] {
+        match header.jpeg.as_ref().map(JpegHeader::color_space) {
+            Some(ColorSpace::Gray) => &[RowLayout::Rgb, RowLayout::Gray],
+            _ => &[RowLayout::Rgb],
+        }
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        let jpeg = image.header.jpeg.as_ref();
+        jpeg.map_or(Ok(()), check)?;
+        let tolerated = decode(image, &mut buffers.rows, sink)?;
+        Ok(tolerated.or(jpeg.and_then(|jpeg| jpeg.tolerated)))
+    }
+}
+
+/// What libjpeg cannot decode, in clearer words than its own.
+fn check(jpeg: &JpegHeader) -> Result<(), DataError> {
+    let what = match jpeg.frame {
+        FrameKind::Lossless => "a lossless JPEG".into(),
+        FrameKind::Hierarchical => "a hierarchical JPEG".into(),
+        _ if jpeg.precision != 8 => format!("a JPEG with {} bits per sample", jpeg.precision),
+        _ if jpeg.color_space() == ColorSpace::Unknown => "a JPEG with two components".into(),
+        _ => return Ok(()),
+    };
+    Err(unsupported(format!("{what}; decoded are sequential and progressive ones with 8 bits")))
+}
+
+fn decode(
+    image: &EncodedImage<'_>,
+    rows: &mut Vec<u8>,
+    sink: &mut RowSink<'_>,
 ) -> Result<Option<Tolerated>, DataError> {
-    let mut session = Session::new(bytes, strict);
+    let mut session = Session::new(image.bytes, image.strict);
     let address = &raw mut session;
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: `session` stays where it is until it is dropped at the end of this function, and is used only
@@ -61,7 +118,7 @@ pub(super) fn decode(
         unsafe {
             open(address);
             let cinfo = &mut (*address).cinfo;
-            read(cinfo, line, size, window, reduction, row)?;
+            read(cinfo, image, rows, sink)?;
             if (*address).cinfo.output_scanline == (*address).cinfo.output_height {
                 // As Pillow does behind the last row: an error there is one, the end of the file is none.
                 (*address).finishing = true;
@@ -176,12 +233,12 @@ unsafe fn open(session: *mut Session) {
 /// `cinfo` was opened with the whole file as its source.
 unsafe fn read(
     cinfo: &mut jpeg_decompress_struct,
-    line: &mut Vec<u8>,
-    size: Size,
-    window: Roi,
-    reduction: u32,
-    row: &mut RowSink<'_>,
+    image: &EncodedImage<'_>,
+    rows: &mut Vec<u8>,
+    sink: &mut RowSink<'_>,
 ) -> Result<(), DataError> {
+    let EncodedImage { header, window, reduction, layout, .. } = *image;
+    let size = header.size;
     // SAFETY: `cinfo` is open. No reference into it is held over a call.
     unsafe { sys::jpeg_read_header(cinfo, 1) };
     let found = Size::new(cinfo.image_width, cinfo.image_height);
@@ -189,7 +246,12 @@ unsafe fn read(
         return Err(size_changed(size, found));
     }
     let inks = cinfo.num_components == 4;
-    cinfo.out_color_space = if inks { sys::JCS_CMYK } else { sys::JCS_RGB };
+    let (color_space, samples) = match layout {
+        RowLayout::Gray => (sys::JCS_GRAYSCALE, 1),
+        _ if inks => (sys::JCS_CMYK, 4),
+        _ => (sys::JCS_RGB, CHANNELS),
+    };
+    cinfo.out_color_space = color_space;
     cinfo.scale_num = 1;
     cinfo.scale_denom = reduction;
     cinfo.dct_method = sys::J_DCT_METHOD::JDCT_ISLOW;
@@ -197,8 +259,8 @@ unsafe fn read(
     // SAFETY: as above; the header has been read.
     unsafe { sys::jpeg_start_decompress(cinfo) };
     let full = Size::new(cinfo.output_width, cinfo.output_height);
-    if full != super::reduced_size(size, reduction) {
-        return Err(size_changed(super::reduced_size(size, reduction), full));
+    if full != size.reduced(reduction) {
+        return Err(size_changed(size.reduced(reduction), full));
     }
 
     let mut x = 0;
@@ -214,23 +276,55 @@ unsafe fn read(
         }
     }
 
-    let samples = if inks { 4 } else { CHANNELS };
-    let line = grown(line, samples * cinfo.output_width as usize)?;
+    let pitch = samples * cinfo.output_width as usize;
+    // Rows above the window are read too where libjpeg may not skip them.
+    let most = most_rows(window.bottom()) as usize;
+    let rows = grown(rows, pitch * most)?;
+    let left = samples * (window.x - x) as usize;
+    let bytes = samples * window.width as usize;
     while cinfo.output_scanline < window.bottom() {
-        let y = cinfo.output_scanline;
-        let mut start = line.as_mut_ptr();
-        // SAFETY: `line` holds `output_width` pixels of `samples` bytes, which is what one row of the chosen colour
-        // space takes; one row is asked for.
-        if unsafe { sys::jpeg_read_scanlines(cinfo, &mut start, 1) } != 1 {
-            return Err(DataError::new(Reason::Corrupt, "libjpeg gives no more rows"));
+        let first = cinfo.output_scanline;
+        let end = if first < window.y { window.y } else { window.bottom() };
+        let count = group_end(first, end) - first;
+        let group = &mut rows[..pitch * count as usize];
+        // SAFETY: the group holds `count` rows of `output_width` pixels with `samples` bytes each, which is what a row of the
+        // chosen colour space takes.
+        unsafe { read_group(cinfo, group, count)? };
+        if first < window.y {
+            continue;
         }
-        if y >= window.y {
-            let pixels =
-                &mut line[samples * (window.x - x) as usize..][..samples * window.width as usize];
-            if inks {
-                inks_to_rgb(pixels);
-            }
-            row(y, &pixels[..CHANNELS * window.width as usize]);
+        let mut row_bytes = bytes;
+        if inks {
+            group.chunks_mut(pitch).for_each(|row| inks_to_rgb(&mut row[left..][..bytes]));
+            row_bytes = CHANNELS * window.width as usize;
+        }
+        let data = &group[left..][..pitch * (count as usize - 1) + row_bytes];
+        sink(Rows { first, count, pitch, data, chroma: &[] });
+    }
+    Ok(())
+}
+
+/// Reads the next `count` rows, at most [`MOST_ROWS`], one after another into `group`.
+///
+/// # Safety
+/// Decompression has started, and `group` holds that many rows.
+unsafe fn read_group(
+    cinfo: &mut jpeg_decompress_struct,
+    group: &mut [u8],
+    count: u32,
+) -> Result<(), DataError> {
+    let mut starts = [ptr::null_mut(); MOST_ROWS as usize];
+    let pitch = group.len() / count as usize;
+    for (start, row) in starts.iter_mut().zip(group.chunks_exact_mut(pitch)) {
+        *start = row.as_mut_ptr();
+    }
+    let mut done = 0;
+    while done < count {
+        let left = &mut starts[done as usize..count as usize];
+        // SAFETY: the caller's promise: there is a row of memory behind each of the pointers.
+        match unsafe { sys::jpeg_read_scanlines(cinfo, left.as_mut_ptr(), count - done) } {
+            0 => return Err(DataError::new(Reason::Corrupt, "libjpeg gives no more rows")),
+            read => done += read,
         }
     }
     Ok(())

@@ -10,51 +10,129 @@ use std::ffi::c_int;
 use libwebp_sys as sys;
 use sys::{VP8StatusCode, WEBP_CSP_MODE, WebPDecoderConfig, WebPRGBABuffer};
 
-use super::{RowSink, grown, size_changed};
-use crate::error::{DataError, Reason};
-use crate::geometry::{Roi, Size};
-use crate::header::{WebpLayout, webp_layout};
+use super::rows::{RowGroups, grown, hand_on, most_rows};
+use super::{
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+};
+use crate::error::{DataError, Reason, Tolerated};
+use crate::geometry::Roi;
+use crate::header::{Format, Header, WebpLayout, webp_code_bytes, webp_layout};
 use crate::tensor::CHANNELS;
 
 /// Columns and rows decoded around a window: at the edge of a crop the upsampling of chroma lacks its neighbours. Crops
 /// begin at even columns and rows, where a chroma sample does.
 const MARGIN: u32 = 2;
 
-/// Decodes a window, see `HostDecoder::decode`.
-pub(super) fn decode(
-    scratch: &mut Vec<u8>,
-    line: &mut Vec<u8>,
-    bytes: &[u8],
-    size: Size,
-    window: Roi,
-    row: &mut RowSink<'_>,
-) -> Result<(), DataError> {
-    let WebpLayout { size: found, frame, chunks } = webp_layout(bytes)?;
-    if found != size {
-        return Err(size_changed(size, found));
+/// Most bytes that a lossless WebP's code tables are expected to take where the bytes at hand do not tell: 1000 groups of
+/// 21 KiB, and for small files a share of their length.
+const CODE_BYTES: u64 = 24 << 20;
+const CODE_BYTES_PER_BYTE: u64 = 8 << 10;
+
+/// libwebp. It decodes every WebP.
+#[derive(Debug, Default)]
+pub(super) struct Libwebp;
+
+impl HostDecoder for Libwebp {
+    fn name(&self) -> &'static str {
+        "libwebp"
     }
-    let seen = window.intersection(frame);
-    let crop = crop(seen, frame);
-    let stride = CHANNELS * crop.width as usize;
-    let pixels = grown(scratch, stride * crop.height as usize)?;
-    if !seen.is_empty() {
-        decode_crop(chunks, crop, pixels)?;
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::WebP
     }
-    let line = grown(line, CHANNELS * window.width as usize)?;
-    line.fill(0);
-    let bytes_of = |columns: u32| CHANNELS * columns as usize;
-    let place = bytes_of(seen.x.saturating_sub(window.x))..;
-    for y in window.y..window.bottom() {
-        if (seen.y..seen.bottom()).contains(&y) {
-            let stored = &pixels[stride * (y - frame.y - crop.y) as usize..];
-            let stored = &stored[bytes_of(seen.x - frame.x - crop.x)..][..bytes_of(seen.width)];
-            line[place.clone()][..stored.len()].copy_from_slice(stored);
-        } else {
-            line.fill(0);
+
+    fn memory(&self, header: &Header, head: &[u8], file_bytes: u64) -> DecodeMemory {
+        let (width, height) = (u64::from(header.size.width), u64::from(header.size.height));
+        // Whole macroblocks.
+        let pixels = width.next_multiple_of(16) * height.next_multiple_of(16);
+        let found = Parts::of(head);
+        let row = CHANNELS as u64 * width;
+        let expected = CODE_BYTES.min(CODE_BYTES_PER_BYTE * file_bytes);
+        let chunks = webp_layout(head).ok().map(|it| it.chunks).or(head.get(12..));
+        let codes = chunks.and_then(webp_code_bytes).unwrap_or(expected);
+        // Red, green, blue and alpha, and transforms and code groups of blocks of 4x4.
+        let lossless = 5 * pixels + codes;
+        // Luma, two chromas of a quarter each, and what is known of macroblocks; the file's partitions are copied.
+        let lossy = 2 * pixels + file_bytes;
+        let alpha = if found.alpha { lossless + pixels } else { 0 };
+        let frame = match (found.lossless, found.lossy) {
+            (true, false) => lossless,
+            (false, true) => lossy + alpha,
+            _ => lossless.max(lossy + alpha),
+        };
+        DecodeMemory {
+            scratch: row * height,
+            rows: row * most_rows(header.size.height),
+            library: LIBRARY_BYTES + frame + 64 * width,
         }
-        row(y, line);
     }
-    Ok(())
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        let EncodedImage { bytes, header, window, .. } = *image;
+        let WebpLayout { size, frame, chunks } = webp_layout(bytes)?;
+        if size != header.size {
+            return Err(size_changed(header.size, size));
+        }
+        let seen = window.intersection(frame);
+        let crop = crop(seen, frame);
+        let stride = CHANNELS * crop.width as usize;
+        let pixels = grown(&mut buffers.scratch, stride * crop.height as usize)?;
+        if !seen.is_empty() {
+            decode_crop(chunks, crop, pixels)?;
+        }
+        let bytes_of = |columns: u32| CHANNELS * columns as usize;
+        let stored = |y: u32| {
+            &pixels[stride * (y - frame.y - crop.y) as usize..][bytes_of(seen.x - frame.x - crop.x)..]
+        };
+        if seen == window {
+            hand_on(stored(window.y), stride, window, sink);
+            return Ok(None);
+        }
+        let mut groups = RowGroups::new(&mut buffers.rows, window, sink)?;
+        for y in window.y..window.bottom() {
+            let row = groups.row();
+            row.fill(0);
+            if (seen.y..seen.bottom()).contains(&y) {
+                let place = bytes_of(seen.x - window.x);
+                let len = bytes_of(seen.width);
+                row[place..][..len].copy_from_slice(&stored(y)[..len]);
+            }
+            groups.push();
+        }
+        Ok(None)
+    }
+}
+
+/// What a WebP's first chunks say; all that may be where they do not reach far enough.
+struct Parts {
+    lossless: bool,
+    lossy: bool,
+    alpha: bool,
+}
+
+impl Parts {
+    fn of(head: &[u8]) -> Self {
+        match head.get(12..16) {
+            Some(b"VP8 ") => Self { lossless: false, lossy: true, alpha: false },
+            // The flag for alpha is the last bit of the 29 after the signature, 28 of which are sides.
+            Some(b"VP8L") => {
+                let alpha = head.get(24).is_none_or(|byte| byte & 0x10 != 0);
+                Self { lossless: true, lossy: false, alpha }
+            }
+            _ => {
+                // The flags of VP8X.
+                let flags = head.get(20).copied().unwrap_or(0xFF);
+                // Frames of animations may have alpha whatever the flag says.
+                let alpha = flags & (0x10 | 0x02) != 0;
+                Self { lossless: true, lossy: true, alpha }
+            }
+        }
+    }
 }
 
 /// The part of a frame to ask libwebp for, so that the pixels that are `seen` are those of a whole decode.
@@ -72,10 +150,7 @@ fn crop(seen: Roi, frame: Roi) -> Roi {
 /// Decodes a part of a frame into `pixels`, three bytes each, rows without gaps.
 fn decode_crop(chunks: &[u8], crop: Roi, pixels: &mut [u8]) -> Result<(), DataError> {
     let Ok(mut config) = WebPDecoderConfig::new() else {
-        return Err(DataError::new(
-            Reason::Unsupported,
-            "libwebp has another version than its header",
-        ));
+        return Err(DataError::new(Reason::Unsupported, "libwebp has another version than its header"));
     };
     // Sides have at most 14 bits.
     let [left, top, width, height] =

@@ -12,47 +12,100 @@ use std::io::{self, BufRead, ErrorKind, Read, Seek, SeekFrom};
 
 use png::{BitDepth, ColorType, DecodeOptions, Decoder, DecodingError, Info, Limits, Reader};
 
-use super::{RowSink, grown, size_changed};
-use crate::error::{DataError, Reason, Tolerated};
+use super::rows::{RowGroups, grown, most_rows};
+use super::{
+    Buffers, DecodeMemory, EncodedImage, HostDecoder, LIBRARY_BYTES, RowSink, size_changed,
+};
+use crate::error::{DataError, Reason, Tolerated, reserve};
 use crate::geometry::{Roi, Size};
-use crate::header::{PngEnd, PngLayout, png_layout};
+use crate::header::{Format, Header, PngEnd, PngLayout, png_layout};
 use crate::tensor::CHANNELS;
 
 mod damaged;
 
 use damaged::Shape;
 
-/// Bytes that the crate may take beside the rows.
+/// Bytes that the crate may take beside the rows: for chunks.
 const SLACK_BYTES: usize = 1 << 16;
+
+/// The crate shifts its buffer of unpacked rows back after so many rows or bytes, and looks back 32 KiB.
+const SHIFT: (u64, u64) = (4, 128 << 10);
+const LOOK_BACK_BYTES: u64 = 56 << 10;
 
 /// The chunk that ends what the crate sees.
 const IEND: &[u8] = b"\0\0\0\0IEND\xaeB`\x82";
 
+/// The `png` crate, and Pillow's own loop for damaged images. It decodes every PNG.
+#[derive(Debug, Default)]
+pub(super) struct Png;
+
+impl HostDecoder for Png {
+    fn name(&self) -> &'static str {
+        "png"
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::Png
+    }
+
+    fn memory(&self, header: &Header, head: &[u8], _: u64) -> DecodeMemory {
+        let (width, height) = (u64::from(header.size.width), u64::from(header.size.height));
+        // IHDR: bit depth, colour type and interlacing follow the sides.
+        let at = |place: usize| head.get(place).copied().map(u64::from);
+        let bits = at(24).filter(|it| matches!(it, 1 | 2 | 4 | 8 | 16)).unwrap_or(16);
+        let samples = match at(25) {
+            Some(0 | 3) => 1,
+            Some(4) => 2,
+            Some(2) => 3,
+            _ => 4,
+        };
+        let interlaced = at(28) != Some(0);
+        let stored = (width * bits * samples).div_ceil(8);
+        let row = stored + 1;
+        let (rows, bytes) = SHIFT;
+        let all = row.saturating_mul(height.saturating_add(if interlaced { 8 } else { 0 }));
+        let unpacked = (rows * row).max(bytes) + 2 * row + LOOK_BACK_BYTES;
+        // A buffer that doubles is there twice while it is moved.
+        let unpacked = 3 * unpacked.min(all.saturating_add(LOOK_BACK_BYTES));
+        DecodeMemory {
+            scratch: if interlaced { stored.saturating_mul(height) } else { 0 },
+            rows: CHANNELS as u64 * width * most_rows(header.size.height),
+            library: LIBRARY_BYTES + unpacked + 3 * row + 32 * width + SLACK_BYTES as u64,
+        }
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        // The crate aborts the process where it cannot allocate them.
+        let _crate = reserve::promise(crate_bytes(image.header.size.width) as u64)?;
+        decode(image, buffers, sink)
+    }
+}
+
 /// Most bytes that the crate allocates for an image with `width` columns: rows of at most 8 bytes per pixel.
-pub(super) fn library_bytes(width: u32) -> usize {
+fn crate_bytes(width: u32) -> usize {
     4 * 8 * width as usize + SLACK_BYTES
 }
 
-/// Decodes a window, see `HostDecoder::decode`.
-///
 /// The crate sees IHDR and IDAT only: what is in other chunks cannot change the pixels, and must not stop it. What the crate
 /// refuses of an image that need not be strict is read again as Pillow reads it.
-pub(super) fn decode(
-    scratch: &mut Vec<u8>,
-    line: &mut Vec<u8>,
-    bytes: &[u8],
-    size: Size,
-    window: Roi,
-    strict: bool,
-    row: &mut RowSink<'_>,
+fn decode(
+    image: &EncodedImage<'_>,
+    Buffers { scratch, rows }: &mut Buffers,
+    sink: &mut RowSink<'_>,
 ) -> Result<Option<Tolerated>, DataError> {
+    let EncodedImage { bytes, header: &Header { size, .. }, window, strict, .. } = *image;
     let layout = png_layout(bytes)?;
     let mut options = DecodeOptions::default();
     // Pillow checks zlib's checksum and not those of the chunks; they are looked at below.
     options.set_ignore_adler32(false);
     options.set_ignore_crc(!strict);
     let mut decoder = Decoder::new_with_options(Chunks::new(&layout), options);
-    decoder.set_limits(Limits { bytes: library_bytes(size.width) });
+    decoder.set_limits(Limits { bytes: crate_bytes(size.width) });
     let mut reader = decoder.read_info().map_err(fault)?;
     let found = Size::new(reader.info().width, reader.info().height);
     if found != size {
@@ -60,10 +113,10 @@ pub(super) fn decode(
     }
     let shape = Shape::new(reader.info());
     let samples = Samples::new(reader.info(), layout.palette, strict)?;
-    let line = grown(line, CHANNELS * window.width as usize)?;
+    let groups = RowGroups::new(rows, window, sink)?;
     // Where the whole image is decoded, what is behind its rows is looked at whatever the window.
     let whole = shape.interlaced || window.bottom() == size.height;
-    let mut rows = Rows { samples, window, line, row, next: window.y };
+    let mut rows = Rows { samples, window, groups };
     let intact = strict || layout.checksums_hold();
     let sound = rows.sound(&mut reader, scratch, whole);
     drop(reader);
@@ -100,10 +153,7 @@ pub(super) fn decode(
 struct Rows<'a> {
     samples: Samples<'a>,
     window: Roi,
-    line: &'a mut [u8],
-    row: &'a mut RowSink<'a>,
-    /// The next row to hand out.
-    next: u32,
+    groups: RowGroups<'a>,
 }
 
 impl Rows<'_> {
@@ -146,28 +196,30 @@ impl Rows<'_> {
             self.give_all(scratch, shape.stride())?;
             return Ok(all);
         }
-        let (from, to) = (self.next, self.window.bottom());
+        let (from, to) = (self.groups.next(), self.window.bottom());
         let all = damaged::in_order(layout, shape, from..to, &mut |row| self.give(row))?;
         // Pillow's images are zeros before they are read.
-        if self.next < to {
+        let missing = self.groups.next()..to;
+        if !missing.is_empty() {
             let indexed = self.samples.color == ColorType::Indexed;
             let zero = if indexed { self.samples.color_of(0)? } else { [0; CHANNELS] };
-            self.line.as_chunks_mut().0.fill(zero);
-            (self.next..to).for_each(|y| (self.row)(y, self.line));
+            for _ in missing {
+                self.groups.row().as_chunks_mut().0.fill(zero);
+                self.groups.push();
+            }
         }
         Ok(all)
     }
 
     /// The next row, of whose samples there are all columns.
     fn give(&mut self, stored: &[u8]) -> Result<(), DataError> {
-        self.samples.convert_row(stored, self.window, self.line)?;
-        (self.row)(self.next, self.line);
-        self.next += 1;
+        self.samples.convert_row(stored, self.window, self.groups.row())?;
+        self.groups.push();
         Ok(())
     }
 
     fn give_all(&mut self, image: &[u8], stride: usize) -> Result<(), DataError> {
-        for y in self.next..self.window.bottom() {
+        for y in self.groups.next()..self.window.bottom() {
             self.give(&image[stride * y as usize..][..stride])?;
         }
         Ok(())
@@ -253,12 +305,7 @@ impl<'a> Samples<'a> {
     }
 
     /// The window's pixels of one row as RGB.
-    fn convert_row(
-        &mut self,
-        stored: &[u8],
-        window: Roi,
-        line: &mut [u8],
-    ) -> Result<(), DataError> {
+    fn convert_row(&mut self, stored: &[u8], window: Roi, line: &mut [u8]) -> Result<(), DataError> {
         if (self.color, self.bits) == (ColorType::Rgb, 8) {
             line.copy_from_slice(&stored[CHANNELS * window.x as usize..][..line.len()]);
             return Ok(());

@@ -8,34 +8,62 @@
 
 use memchr::memchr2;
 
-use super::{RowSink, grown, size_changed};
-use crate::error::{DataError, Reason};
-use crate::geometry::{Roi, Size};
-use crate::header::{PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
+use super::rows::{RowGroups, hand_on, most_rows};
+use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink, size_changed};
+use crate::error::{DataError, Reason, Tolerated};
+use crate::header::{Format, Header, PnmCoding, PnmLayout, is_pnm_space, pnm_layout};
 use crate::tensor::CHANNELS;
 
 /// Most digits of a number in text; Pillow's limit.
 const MOST_DIGITS: u32 = 10;
 
-/// Decodes a window, see `HostDecoder::decode`.
-pub(super) fn decode(
-    line: &mut Vec<u8>,
-    bytes: &[u8],
-    size: Size,
-    window: Roi,
-    row: &mut RowSink<'_>,
+/// Our own decoder of PNM. It decodes all of them.
+#[derive(Debug, Default)]
+pub(super) struct Pnm;
+
+impl HostDecoder for Pnm {
+    fn name(&self) -> &'static str {
+        "pnm"
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::Pnm
+    }
+
+    fn memory(&self, header: &Header, _: &[u8], _: u64) -> DecodeMemory {
+        let row = CHANNELS as u64 * u64::from(header.size.width);
+        DecodeMemory { rows: row * most_rows(header.size.height), ..DecodeMemory::default() }
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        buffers: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        decode(image, &mut buffers.rows, sink).map(|()| None)
+    }
+}
+
+fn decode(
+    image: &EncodedImage<'_>,
+    rows: &mut Vec<u8>,
+    sink: &mut RowSink<'_>,
 ) -> Result<(), DataError> {
+    let EncodedImage { bytes, header, window, .. } = *image;
     let layout = pnm_layout(bytes)?;
-    let PnmLayout { size: found, channels, coding, white, start } = layout;
-    if found != size {
-        return Err(size_changed(size, found));
+    let PnmLayout { size, channels, coding, white, start } = layout;
+    if size != header.size {
+        return Err(size_changed(header.size, size));
     }
     let pixels = &bytes[start..];
-    let plain = (coding, channels, white) == (PnmCoding::Bytes, CHANNELS, 255);
     let samples = channels * size.width as usize;
     let (left, count) = (channels * window.x as usize, channels * window.width as usize);
-    // Rows of RGB are handed on where they lie.
-    let line = grown(line, if plain { 0 } else { CHANNELS * window.width as usize })?;
+    if (coding, channels, white) == (PnmCoding::Bytes, CHANNELS, 255) {
+        hand_on(&pixels[samples * window.y as usize + left..], samples, window, sink);
+        return Ok(());
+    }
+    let mut groups = RowGroups::new(rows, window, sink)?;
     let scale = Scale::new(channels, white);
     let mut text = Text { rest: pixels };
     if matches!(coding, PnmCoding::Text | PnmCoding::BitText) {
@@ -44,29 +72,26 @@ pub(super) fn decode(
         }
     }
     for y in window.y..window.bottom() {
+        let row = groups.row();
         let y_from_top = y as usize;
         match coding {
             PnmCoding::Bytes => {
                 let stored = &pixels[samples * y_from_top + left..][..count];
-                if plain {
-                    row(y, stored);
-                    continue;
-                }
                 stored.iter().enumerate().for_each(|(at, &byte)| {
-                    store(line, channels, at, scale.of(byte.into()));
+                    store(row, channels, at, scale.of(byte.into()));
                 });
             }
             PnmCoding::Words => {
                 let stored = &pixels[2 * (samples * y_from_top + left)..][..2 * count];
                 for (at, &word) in stored.as_chunks().0.iter().enumerate() {
-                    store(line, channels, at, scale.of(u16::from_be_bytes(word)));
+                    store(row, channels, at, scale.of(u16::from_be_bytes(word)));
                 }
             }
             PnmCoding::Bits => {
                 let stored = &pixels[samples.div_ceil(8) * y_from_top..];
                 for at in 0..count {
                     let black = stored[(left + at) / 8] >> (7 - (left + at) % 8) & 1;
-                    store(line, channels, at, if black == 1 { 0 } else { 255 });
+                    store(row, channels, at, if black == 1 { 0 } else { 255 });
                 }
             }
             PnmCoding::Text | PnmCoding::BitText => {
@@ -75,12 +100,12 @@ pub(super) fn decode(
                     if (left..left + count).contains(&at) {
                         let black = coding == PnmCoding::BitText;
                         let value = if black { 255 * (1 - value as u8) } else { scale.of(value) };
-                        store(line, channels, at - left, value);
+                        store(row, channels, at - left, value);
                     }
                 }
             }
         }
-        row(y, line);
+        groups.push();
     }
     Ok(())
 }

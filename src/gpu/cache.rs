@@ -1,6 +1,6 @@
 //! Compiled kernels on disk, so that a chain is compiled once per machine and not once per process.
 //!
-//! One file per kernel, in the cache's directory (`storage/keep.rs`). Its name is
+//! One file per kernel, in the cache's directory (`storage/cache_dir.rs`). Its name is
 //! the hash of everything that the compiler's result depends on but the compiler. Which one that was the file says
 //! itself, by the library's path, length and time: opening a library of 100 MB only to ask for its version would take
 //! longer than all else. Where the library is another one now, or gone, the kernel is compiled anew. A file is written under a name of its own

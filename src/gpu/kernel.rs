@@ -1,7 +1,6 @@
 //! Kernels: compiled from text for the device at hand, kept on disk, launched with checked arguments.
 
 use std::ffi::{CString, c_int, c_void};
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use cudarc::driver::{result, sys};
@@ -11,7 +10,6 @@ use super::nvrtc::Nvrtc;
 use super::pool::DeviceBuffer;
 use super::{Device, Stream, cache, driver};
 use crate::error::{Error, Result};
-use crate::storage;
 
 /// Threads of a block: columns and rows of the output. A warp covers 32 columns, so neighbouring threads write
 /// neighbouring addresses.
@@ -224,13 +222,7 @@ impl Kernel {
 /// # Errors
 /// [`Error::Unavailable`] where there is none, with what to install.
 pub fn compiler(device: &Device) -> Result<(u32, u32)> {
-    Ok(Nvrtc::open(Some(device.driver_version() / 1000))?.version())
-}
-
-/// Keeps compiled kernels in this directory, whatever the environment says. Tests use it.
-#[doc(hidden)]
-pub fn override_cache_directory(directory: impl Into<PathBuf>) {
-    storage::override_directory(directory.into());
+    Ok(Nvrtc::open(device.runtime(), Some(device.driver_version() / 1000))?.version())
 }
 
 /// Largest number of blocks in the second and third dimension.
@@ -265,15 +257,15 @@ fn options(device: &Device) -> Vec<String> {
 pub fn compile(device: &Device, source: &str) -> Result<Vec<u8>> {
     let options = options(device);
     let cuda_major = device.driver_version() / 1000;
-    let search = library::search_key(Name::Nvrtc, cuda_major);
+    let search = library::search_key(device.runtime(), Name::Nvrtc, cuda_major);
     let mut parts = vec![source.as_bytes(), search.as_bytes()];
     parts.extend(options.iter().map(|option| option.as_bytes()));
     let key = cache::key(&parts);
-    let directory = storage::cache_directory();
+    let directory = device.runtime().cache_directory();
     if let Some(cubin) = directory.as_deref().and_then(|it| cache::read(it, &key)) {
         return Ok(cubin);
     }
-    let nvrtc = Nvrtc::open(Some(cuda_major))?;
+    let nvrtc = Nvrtc::open(device.runtime(), Some(cuda_major))?;
     let cubin = nvrtc.compile(source, &options)?;
     let by = nvrtc.file().and_then(|file| cache::Compiler::at(&file));
     if let (Some(directory), Some(by)) = (directory, by) {

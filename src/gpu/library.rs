@@ -3,8 +3,8 @@
 //! Nothing links CUDA. Each library is looked for in this order, and the first that opens is used until the
 //! process ends (CUDA libraries must never be closed again, so the handles are leaked):
 //!
-//! 1. the path in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`, `FEEDWATER_LIBNVRTC`, `FEEDWATER_LIBNVTX` or
-//!    `FEEDWATER_LIBNVML`: an error if it does not open;
+//! 1. the path that the [`Runtime`] names, else the one in `FEEDWATER_LIBCUDA`, `FEEDWATER_LIBNVJPEG`,
+//!    `FEEDWATER_LIBNVRTC`, `FEEDWATER_LIBNVTX` or `FEEDWATER_LIBNVML`: an error if it does not open;
 //! 2. nvJPEG, NVRTC and NVTX: one of that name that the process has already loaded (PyTorch's, for example);
 //! 3. what the dynamic linker finds by name (`LD_LIBRARY_PATH`, `ldconfig`), which is all for the driver and
 //!    for NVML, which comes with it;
@@ -25,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 
+use super::runtime::{Runtime, from_env};
 use crate::error::{Error, Result};
 
 /// `dlopen` flag of Linux and the BSDs: only if it is loaded already.
@@ -83,51 +84,52 @@ impl Found {
 }
 
 /// Opens a library or says why not; `cuda_major` is the driver's CUDA version (13 for 13.0), if it is known.
-/// Found once, it stays; not found, it is looked for again with the next call.
-pub fn open(name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
-    let mut slot = lock(&FOUND[name as usize]);
-    if let Some(found) = *slot {
+/// Found once, it stays, for all that name the same file or none; not found, it is looked for again with the next call.
+pub fn open(runtime: &Runtime, name: Name, cuda_major: Option<u32>) -> Result<&'static Found> {
+    let named = runtime.file_of(name);
+    let mut open = lock(&FOUND[name as usize]);
+    if let Some((_, found)) = open.iter().find(|(file, _)| *file == named) {
         return Ok(found);
     }
-    let explicit = lock(&OVERRIDES[name as usize]).clone();
-    let explicit = explicit.or_else(|| from_env(name.variable()));
-    let found = match &explicit {
-        Some(path) => open_explicit(name, path)?,
+    let found = match &named {
+        Some(path) => open_explicit(name, path, runtime.named_by(name))?,
         None if matches!(name, Name::Driver | Name::Nvml) => {
             search(name, &name.file_names(cuda_major), &[])?
         }
         None => search(name, &name.file_names(cuda_major), &directories())?,
     };
-    if name == Name::Driver {
-        check_driver(&found)?;
-    }
-    Ok(slot.insert(Box::leak(Box::new(found))))
+    let first = open.first().map(|(_, first)| *first).filter(|_| name == Name::Driver);
+    let found: &'static Found = match first {
+        Some(first) => {
+            check_same_driver(first, &found, runtime.named_by(name))?;
+            first
+        }
+        None => {
+            if name == Name::Driver {
+                check_driver(&found)?;
+            }
+            Box::leak(Box::new(found))
+        }
+    };
+    open.push((named, found));
+    Ok(found)
 }
 
 /// Everything that decides which library [`open`] finds, but for what is installed there: another text, another search.
-pub(super) fn search_key(name: Name, cuda_major: u32) -> String {
-    let explicit = lock(&OVERRIDES[name as usize]).clone().or_else(|| from_env(name.variable()));
+pub(super) fn search_key(runtime: &Runtime, name: Name, cuda_major: u32) -> String {
+    let explicit = runtime.file_of(name);
     let searched = ["LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH", "VIRTUAL_ENV", "CONDA_PREFIX"];
     format!("{cuda_major} {explicit:?} {:?}", searched.map(env::var_os))
 }
 
-/// Whether the user named the library's file, so that no other may be used.
-pub(super) fn is_named(name: Name) -> bool {
-    lock(&OVERRIDES[name as usize]).is_some() || from_env(name.variable()).is_some()
-}
-
-/// Opens this file instead of searching, as the environment variable does; for the first use only. Tests use
-/// it to put simulated libraries in place.
-#[doc(hidden)]
-pub fn override_path(name: Name, path: impl Into<PathBuf>) {
-    *lock(&OVERRIDES[name as usize]) = Some(path.into());
-}
-
 /// The last of the names is the one that was added last.
-const NAMES: usize = Name::Nvml as usize + 1;
+pub(super) const NAMES: usize = Name::Nvml as usize + 1;
 
-static FOUND: [Mutex<Option<&'static Found>>; NAMES] = [const { Mutex::new(None) }; NAMES];
-static OVERRIDES: [Mutex<Option<PathBuf>>; NAMES] = [const { Mutex::new(None) }; NAMES];
+/// The libraries that are open, each with the file that was named, if one was.
+type Open = Vec<(Option<PathBuf>, &'static Found)>;
+
+/// Those of the process: a library is opened once in it, whoever asks.
+static FOUND: [Mutex<Open>; NAMES] = [const { Mutex::new(Vec::new()) }; NAMES];
 
 impl Name {
     /// The environment variable that names its path.
@@ -208,9 +210,9 @@ impl Name {
     }
 }
 
-fn open_explicit(name: Name, path: &Path) -> Result<Found> {
+fn open_explicit(name: Name, path: &Path, named_by: &str) -> Result<Found> {
     open_file(name, path).map_err(|problem| {
-        let reason = format!("{} names {}: {problem}", name.variable(), path.display());
+        let reason = format!("{named_by} names {}: {problem}", path.display());
         Error::unavailable(name.noun(), reason)
     })
 }
@@ -306,11 +308,6 @@ fn directories() -> Vec<PathBuf> {
     all
 }
 
-/// The path in an environment variable; an empty one counts as not set.
-fn from_env(variable: &str) -> Option<PathBuf> {
-    env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
-}
-
 /// Files of a directory that may be the library: by their names, then copies with a hash in the name as
 /// wheels bundle them (`libnvjpeg.36e11081.so.13`).
 fn files_in(directory: &Path, name: Name, names: &[String]) -> Vec<PathBuf> {
@@ -359,6 +356,18 @@ fn check_driver(found: &Found) -> Result<()> {
             Err(Error::unavailable(Name::Driver.noun(), reason))
         }
     }
+}
+
+/// cudarc opens one driver for the process.
+fn check_same_driver(first: &Found, other: &Found, named_by: &str) -> Result<()> {
+    if address(&first.library) == address(&other.library) {
+        return Ok(());
+    }
+    let reason = format!(
+        "{named_by} names {}, and this process uses {} already; a process has one driver: name the same file",
+        other.path, first.path
+    );
+    Err(Error::unavailable(Name::Driver.noun(), reason))
 }
 
 /// The address of a function that every driver has: equal for equal libraries.
@@ -423,7 +432,12 @@ mod tests {
 
     #[test]
     fn a_named_file_that_does_not_open_is_an_error_and_nothing_else_is_tried() {
-        let error = open_explicit(Name::NvJpeg, Path::new("/nowhere/libnvjpeg.so.13")).unwrap_err();
+        let error = open_explicit(
+            Name::NvJpeg,
+            Path::new("/nowhere/libnvjpeg.so.13"),
+            Name::NvJpeg.variable(),
+        )
+        .unwrap_err();
         let text = error.to_string();
         assert!(text.contains("FEEDWATER_LIBNVJPEG names /nowhere/libnvjpeg.so.13"), "{text}");
     }

@@ -9,6 +9,7 @@
 //! * functions and initialisers of libraries that are opened at run time (`library.rs`);
 //! * slices over page-locked memory (`pool.rs`);
 //! * cudarc's slices over memory of our pools (`foreign.rs`);
+//! * kernel texts that were compiled for the host, and pages that cannot be read, for comparisons (`host_kernel.rs`);
 //! * nvJPEG's allocator callbacks, which come back from C with a pointer of ours (`nvjpeg/allocator.rs`).
 
 #![allow(unsafe_code)]
@@ -21,17 +22,19 @@ use cudarc::driver::sys;
 
 use crate::error::{Error, Result};
 
-pub use foreign::{BorrowedSlice, restoring_context};
-pub use pool::DeviceBuffer;
-pub use probe::{DeviceReport, LibraryReport, Probe, probe};
+pub use kernel::compile;
+pub use library::Name as LibraryName;
+pub use runtime::Runtime;
 pub use stream::{Event, Stream};
 
 #[doc(hidden)]
-pub use foreign::Element;
+pub use foreign::{BorrowedSlice, Element, restoring_context};
 #[doc(hidden)]
-pub use kernel::{Kernel, compiler};
+pub use kernel::{BLOCK, Kernel, compiler};
 #[doc(hidden)]
-pub use pool::{ALIGN_BYTES, DevicePool, PinnedBuffer, PinnedPool, Pool};
+pub use pool::{ALIGN_BYTES, DeviceBuffer, DevicePool, PinnedBuffer, PinnedPool, Pool};
+#[doc(hidden)]
+pub use probe::{DeviceReport, LibraryReport, Probe, probe};
 #[doc(hidden)]
 pub use slot::TensorSlot;
 #[doc(hidden)]
@@ -43,9 +46,10 @@ mod arena;
 mod cache;
 mod foreign;
 #[doc(hidden)]
-pub mod kernel;
+pub mod host_kernel;
 #[doc(hidden)]
-pub mod library;
+pub mod kernel;
+mod library;
 #[doc(hidden)]
 pub mod nvjpeg;
 #[doc(hidden)]
@@ -55,6 +59,7 @@ mod nvrtc;
 pub mod nvtx;
 mod pool;
 mod probe;
+mod runtime;
 mod slot;
 mod stopwatch;
 mod stream;
@@ -63,6 +68,7 @@ mod transfer;
 /// One GPU and its primary context, which is shared with every framework in the process.
 #[derive(Debug)]
 pub struct Device {
+    runtime: Runtime,
     ordinal: usize,
     raw: sys::CUdevice,
     context: sys::CUcontext,
@@ -84,7 +90,16 @@ impl Device {
     /// [`Error::Unavailable`] without a driver that works or without such a device, [`Error::Device`] where the driver
     /// refuses. Never panics.
     pub fn open(ordinal: usize) -> Result<Arc<Self>> {
-        let count = device_count()?;
+        Self::open_with(ordinal, &Runtime::default())
+    }
+
+    /// As [`open`](Self::open), with the handle that names the libraries which this device is used by, and the directory of its
+    /// kernels.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open).
+    pub fn open_with(ordinal: usize, runtime: &Runtime) -> Result<Arc<Self>> {
+        let count = device_count(runtime)?;
         if ordinal >= count {
             let reason = match count {
                 0 => "the driver sees no GPU; check `nvidia-smi` and CUDA_VISIBLE_DEVICES".into(),
@@ -105,7 +120,8 @@ impl Device {
         // SAFETY: `raw` is a device of this driver. From here on `Device::drop` releases the context.
         let context = unsafe { result::primary_ctx::retain(raw) };
         let context = driver("cuDevicePrimaryCtxRetain", context)?;
-        let device = Self { ordinal, raw, context, name, capability, driver_version };
+        let runtime = runtime.clone();
+        let device = Self { runtime, ordinal, raw, context, name, capability, driver_version };
         // Without looking what is current: it may be the same context from before its last release.
         device.make_current()?;
         Ok(Arc::new(device))
@@ -133,7 +149,8 @@ impl Device {
         type Exchange = unsafe extern "C" fn(*mut c_int) -> c_int;
         /// `CU_STREAM_CAPTURE_MODE_RELAXED` of cuda.h.
         const RELAXED: c_int = 2;
-        let Ok(driver) = library::open(library::Name::Driver, None) else { return };
+        let driver = library::open(&self.runtime, LibraryName::Driver, None);
+        let Ok(driver) = driver else { return };
         // SAFETY: the type is that of cuda.h, with its enumerations as the integers that they are.
         let exchange = unsafe { driver.function::<Exchange>("cuThreadExchangeStreamCaptureMode") };
         if let Ok(exchange) = exchange {
@@ -152,6 +169,11 @@ impl Device {
         if !kept.iter().any(|it| it.ordinal == self.ordinal) {
             kept.push(self.clone());
         }
+    }
+
+    /// The handle that it was opened with.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
     }
 
     /// Its number.
@@ -210,8 +232,9 @@ impl Drop for Device {
 ///
 /// # Errors
 /// [`Error::Unavailable`] without a driver that works. Zero devices are no error here.
-pub fn device_count() -> Result<usize> {
-    library::open(library::Name::Driver, None)?;
+#[doc(hidden)]
+pub fn device_count(runtime: &Runtime) -> Result<usize> {
+    library::open(runtime, LibraryName::Driver, None)?;
     match result::init() {
         Err(error) if error.0 == sys::CUresult::CUDA_ERROR_NO_DEVICE => return Ok(0),
         other => driver("cuInit", other).map_err(|error| {

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use cudarc::driver::sys::CUdevice_attribute as Attribute;
 
-use super::Device;
 use super::library::{self, Found, Name};
+use super::{Device, Runtime};
 use crate::error::{Error, Result};
 use crate::measure::DeviceReading;
 
@@ -73,8 +73,8 @@ impl Nvml {
     ///
     /// # Errors
     /// [`Error::Unavailable`] where there is none, or where it finds no driver.
-    pub fn open() -> Result<Arc<Self>> {
-        let found = library::open(Name::Nvml, None)?;
+    pub fn open(runtime: &Runtime) -> Result<Arc<Self>> {
+        let found = library::open(runtime, Name::Nvml, None)?;
         // SAFETY: the types are those of nvml.h.
         let (init, shutdown, error_string) = unsafe {
             (

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::ptr;
 
 use super::library::{self, Found, Name};
+use super::runtime::Runtime;
 use crate::error::{Error, Result};
 
 type Program = *mut c_void;
@@ -44,8 +45,8 @@ const COMPILATION: Status = 6;
 
 impl Nvrtc {
     /// Finds the library; `cuda_major` is the driver's CUDA version.
-    pub fn open(cuda_major: Option<u32>) -> Result<Self> {
-        let found = library::open(Name::Nvrtc, cuda_major)?;
+    pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
+        let found = library::open(runtime, Name::Nvrtc, cuda_major)?;
         let mut version = (0, 0);
         // SAFETY: the types are those of nvrtc.h, unchanged since CUDA 11.1.
         let nvrtc = unsafe {

@@ -3,7 +3,7 @@
 use super::nvjpeg::Library;
 use super::nvml::Nvml;
 use super::nvrtc::Nvrtc;
-use super::{Device, device_count, driver_version, library};
+use super::{Device, LibraryName, Runtime, device_count, driver_version, library};
 
 /// What was found; errors are the texts that say what is missing and how to get it.
 #[derive(Clone, Debug)]
@@ -46,30 +46,30 @@ pub struct DeviceReport {
     pub total_bytes: u64,
 }
 
-/// Looks at everything; opens the libraries and, for a moment, every GPU. Never panics.
-pub fn probe() -> Probe {
-    let count = device_count();
+/// Looks at everything that this handle names or finds; opens the libraries and, for a moment, every GPU. Never panics.
+pub fn probe(runtime: &Runtime) -> Probe {
+    let count = device_count(runtime);
     let version = count.as_ref().ok().and_then(|_| driver_version().ok());
     let driver = count.clone().and_then(|_| {
-        let found = library::open(library::Name::Driver, None)?;
+        let found = library::open(runtime, LibraryName::Driver, None)?;
         let version = driver_version()?;
         let version = format!("{}.{}", version / 1000, version % 1000 / 10);
         Ok(LibraryReport { path: found.path().to_owned(), version, warnings: Vec::new() })
     });
-    let devices =
-        (0..count.unwrap_or(0)).map(|ordinal| device(ordinal).map_err(|error| error.to_string()));
+    let devices = (0..count.unwrap_or(0))
+        .map(|ordinal| device(ordinal, runtime).map_err(|error| error.to_string()));
     let major = version.map(|version| version / 1000);
-    let nvrtc = Nvrtc::open(major).map(|nvrtc| LibraryReport {
+    let nvrtc = Nvrtc::open(runtime, major).map(|nvrtc| LibraryReport {
         path: nvrtc.path().to_owned(),
         version: format!("{}.{}", nvrtc.version().0, nvrtc.version().1),
         warnings: Vec::new(),
     });
-    let nvjpeg = Library::open(major).map(|nvjpeg| LibraryReport {
+    let nvjpeg = Library::open(runtime, major).map(|nvjpeg| LibraryReport {
         path: nvjpeg.path().to_owned(),
         version: nvjpeg.version().to_string(),
         warnings: nvjpeg.warnings(),
     });
-    let nvml = Nvml::open().and_then(|nvml| {
+    let nvml = Nvml::open(runtime).and_then(|nvml| {
         let (path, version) = (nvml.path().to_owned(), nvml.version()?);
         Ok(LibraryReport { path, version, warnings: Vec::new() })
     });
@@ -82,8 +82,8 @@ pub fn probe() -> Probe {
     }
 }
 
-fn device(ordinal: usize) -> crate::error::Result<DeviceReport> {
-    let device = Device::open(ordinal)?;
+fn device(ordinal: usize, runtime: &Runtime) -> crate::error::Result<DeviceReport> {
+    let device = Device::open_with(ordinal, runtime)?;
     let (free_bytes, total_bytes) = device.memory_bytes()?;
     let (name, capability) = (device.name().to_owned(), device.capability());
     Ok(DeviceReport { ordinal, name, capability, free_bytes, total_bytes })

@@ -206,7 +206,7 @@ impl Event {
     pub fn elapsed_since(&self, earlier: &Event) -> Result<Option<Duration>> {
         self.device.bind()?;
         let mut milliseconds = 0f32;
-        let elapsed = elapsed_time()?;
+        let elapsed = elapsed_time(&self.device)?;
         // SAFETY: both handles are alive; writes one number.
         let called = unsafe { elapsed(&mut milliseconds, earlier.raw, self.raw) }.result();
         match called {
@@ -235,12 +235,12 @@ impl Event {
 type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
 
 /// The function that every driver has: cudarc knows only its successor of CUDA 12.8, which older drivers have not.
-fn elapsed_time() -> Result<ElapsedTime> {
+fn elapsed_time(device: &Device) -> Result<ElapsedTime> {
     static FOUND: OnceLock<ElapsedTime> = OnceLock::new();
     if let Some(found) = FOUND.get() {
         return Ok(*found);
     }
-    let driver = library::open(library::Name::Driver, None)?;
+    let driver = library::open(device.runtime(), library::Name::Driver, None)?;
     // SAFETY: the type is that of cuda.h.
     let found = unsafe { driver.function("cuEventElapsedTime") }?;
     Ok(*FOUND.get_or_init(|| found))

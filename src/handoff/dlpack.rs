@@ -35,6 +35,7 @@ use crate::tensor::DType;
 /// Version of the structures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[doc(hidden)]
 pub struct DLPackVersion {
     /// A reader of another major version may only call the deleter.
     pub major: u32,
@@ -43,14 +44,17 @@ pub struct DLPackVersion {
 }
 
 /// What we write.
+#[doc(hidden)]
 pub const VERSION: DLPackVersion = DLPackVersion { major: 1, minor: 1 };
 
 /// Flag of [`DLManagedTensorVersioned`]: the tensor must not be written.
+#[doc(hidden)]
 pub const READ_ONLY: u64 = 1;
 
 /// Where a tensor lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[doc(hidden)]
 pub struct DLDevice {
     /// [`CPU`] or [`CUDA`].
     pub device_type: i32,
@@ -59,13 +63,16 @@ pub struct DLDevice {
 }
 
 /// `kDLCPU`.
+#[doc(hidden)]
 pub const CPU: i32 = 1;
 /// `kDLCUDA`.
+#[doc(hidden)]
 pub const CUDA: i32 = 2;
 
 /// Element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
+#[doc(hidden)]
 pub struct DLDataType {
     /// 1 `kDLUInt`, 2 `kDLFloat`, 4 `kDLBfloat`.
     pub code: u8,
@@ -109,6 +116,7 @@ pub struct DLTensor {
 /// A tensor with its owner, as it was before version 1.
 #[derive(Debug)]
 #[repr(C)]
+#[doc(hidden)]
 pub struct DLManagedTensor {
     /// The tensor.
     pub dl_tensor: DLTensor,
@@ -121,6 +129,7 @@ pub struct DLManagedTensor {
 /// A tensor with its owner.
 #[derive(Debug)]
 #[repr(C)]
+#[doc(hidden)]
 pub struct DLManagedTensorVersioned {
     /// [`VERSION`].
     pub version: DLPackVersion,
@@ -136,6 +145,7 @@ pub struct DLManagedTensorVersioned {
 
 /// On which stream the consumer will use a batch that lives on the device. For one on the host it says nothing.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub enum ConsumerStream {
     /// The legacy default stream. The standard wants it assumed where none is named.
     #[default]
@@ -264,6 +274,7 @@ impl<M: Managed> fmt::Debug for Exported<M> {
 }
 
 /// One of the two structures.
+#[doc(hidden)]
 pub trait Managed: Sized + private::Sealed {
     #[doc(hidden)]
     fn new(tensor: DLTensor, owner: *mut c_void, read_only: bool) -> Self;

@@ -4,9 +4,16 @@
 //! skips bytes between segments, so does this.
 
 use super::exif::Metadata;
-use super::{Format, Header, be16, corrupt, truncated};
+use super::{Format, Header, be16, corrupt};
 use crate::error::{DataError, Reason, Tolerated};
 use crate::geometry::Size;
+
+pub use layout::{JpegLayout, JpegScan, JpegScanComponent};
+
+use markers::{DRI, EOI, Markers, SOI, SOS};
+
+pub(super) mod layout;
+pub(super) mod markers;
 
 /// The parts of a JPEG's header that decide who can decode it.
 #[derive(Clone, Debug, PartialEq)]
@@ -151,11 +158,6 @@ impl JpegHeader {
     }
 }
 
-const SOI: u8 = 0xD8;
-const EOI: u8 = 0xD9;
-const SOS: u8 = 0xDA;
-const DRI: u8 = 0xDD;
-
 pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, DataError> {
     let (mut header, rest) = parse_head(bytes, strict)?;
     if !ends(rest) {
@@ -172,11 +174,11 @@ pub(super) fn parse(bytes: &[u8], strict: bool) -> Result<Header, DataError> {
 
 /// The header, and what follows the head of the first scan.
 pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), DataError> {
-    let mut rest = &bytes[2..];
+    let mut markers = Markers::new(bytes);
     let mut frame: Option<(Size, JpegHeader)> = None;
     let mut seen = Seen::default();
     loop {
-        let marker = next_marker(&mut rest)?;
+        let marker = markers.find()?;
         match marker {
             SOI => return Err(corrupt("a second start-of-image marker")),
             EOI => return Err(corrupt("the end-of-image marker comes before any scan")),
@@ -192,15 +194,13 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
             }
             _ => {}
         }
-        let body = match be16(rest, 0) {
-            // libjpeg reads such a segment as empty where it knows nothing of its content.
-            Some(0 | 1) if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) => {
-                seen.short_segment = true;
-                rest = &rest[2..];
-                continue;
-            }
-            _ => segment(&mut rest, marker)?,
-        };
+        // libjpeg reads such a segment as empty where it knows nothing of its content.
+        if !strict && matches!(marker, 0xE0..=0xEF | 0xFE) && markers.is_short() {
+            seen.short_segment = true;
+            markers.skip_length();
+            continue;
+        }
+        let body = markers.segment(marker)?;
         match marker {
             SOS => {
                 seen.scan_components = body.first().copied().unwrap_or(0);
@@ -238,7 +238,7 @@ pub(super) fn parse_head(bytes: &[u8], strict: bool) -> Result<(Header, &[u8]), 
     jpeg.adobe_transform = seen.adobe_transform;
     jpeg.icc = seen.icc;
     let orientation = seen.metadata.orientation();
-    Ok((Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) }, rest))
+    Ok((Header { format: Format::Jpeg, size, orientation, jpeg: Some(jpeg) }, markers.rest()))
 }
 
 /// What the segments other than the frame header said.
@@ -252,28 +252,6 @@ struct Seen {
     /// An application's segment or a comment says that it is shorter than its length.
     short_segment: bool,
     metadata: Metadata,
-}
-
-/// Moves behind the next marker and returns it. Bytes that are no marker are passed over, as libjpeg does.
-fn next_marker(rest: &mut &[u8]) -> Result<u8, DataError> {
-    let marker =
-        rest.windows(2).position(|pair| pair[0] == 0xFF && !matches!(pair[1], 0x00 | 0xFF));
-    let at = marker.ok_or_else(|| truncated("its header"))?;
-    let code = rest[at + 1];
-    *rest = &rest[at + 2..];
-    Ok(code)
-}
-
-/// Moves behind the segment of a marker and returns its content, without the length.
-fn segment<'a>(rest: &mut &'a [u8], marker: u8) -> Result<&'a [u8], DataError> {
-    let what = || format!("segment ff {marker:02x} of its header");
-    let length = usize::from(be16(rest, 0).ok_or_else(|| truncated(&what()))?);
-    if length < 2 {
-        return Err(corrupt(format!("segment ff {marker:02x} says that it has {length} bytes")));
-    }
-    let whole = rest.get(..length).ok_or_else(|| truncated(&what()))?;
-    *rest = &rest[length..];
-    Ok(&whole[2..])
 }
 
 fn read_frame(marker: u8, body: &[u8]) -> Result<(Size, JpegHeader), DataError> {

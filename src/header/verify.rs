@@ -2,9 +2,9 @@
 //!
 //! The limits of symbols and of a block's bits are those of 8-bit samples (T.81, tables F.1, F.2, F.6, G.1 and annex C).
 
-use memchr::memchr;
-
-use super::{FrameKind, JpegHeader, be16, corrupt, truncated};
+use super::jpeg::layout::ScanRestarts;
+use super::jpeg::markers::{DHT, DQT, DRI, EOI, Markers, SOI, SOS};
+use super::{FrameKind, JpegHeader, JpegLayout, JpegScan, JpegScanComponent, be16, corrupt};
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
 
@@ -13,7 +13,13 @@ const UNSEEN: i8 = -1;
 /// The most bits that a block can have: 63 coefficients, and DC, with codes of 16 bits each.
 const MOST_BITS: u64 = 16 + 11 + 63 * (16 + 10);
 
-pub(super) fn verify(bytes: &[u8], size: Size, jpeg: &JpegHeader) -> Result<(), DataError> {
+/// Verifies a file and notes its scans in `layout`, where there is one.
+pub(super) fn verify(
+    bytes: &[u8],
+    size: Size,
+    jpeg: &JpegHeader,
+    layout: Option<&mut JpegLayout>,
+) -> Result<(), DataError> {
     let process = match jpeg.frame {
         FrameKind::Baseline => Process::Baseline,
         FrameKind::Extended => Process::Extended,
@@ -30,29 +36,29 @@ pub(super) fn verify(bytes: &[u8], size: Size, jpeg: &JpegHeader) -> Result<(), 
         return Err(corrupt("no start-of-image marker"));
     }
     let mut walk = Walk {
-        bytes,
-        at: 2,
+        markers: Markers::new(bytes),
+        layout,
         size,
         jpeg,
         process,
         frame: None,
-        quantisers: [false; 4],
+        quantisers: [None; 4],
         codes: [[None; 4]; 2],
         restart: 0,
         seen: [[UNSEEN; 64]; 4],
     };
     loop {
-        let marker = walk.marker()?;
+        let marker = walk.markers.expect()?;
         match marker {
-            0xD9 => return walk.end(),
+            EOI => return walk.end(),
             0xC0..=0xC2 => walk.frame(marker)?,
-            0xC4 => walk.huffman_tables()?,
-            0xDA => walk.scan()?,
-            0xDB => walk.quantisers()?,
-            0xDD => walk.restart_interval()?,
+            DHT => walk.huffman_tables()?,
+            SOS => walk.scan()?,
+            DQT => walk.quantisers()?,
+            DRI => walk.restart_interval()?,
             // Applications' segments and comments.
-            0xE0..=0xEF | 0xFE => drop(walk.segment("an application's segment")?),
-            0xD8 => return Err(corrupt("a second start-of-image marker")),
+            0xE0..=0xEF | 0xFE => drop(walk.markers.segment(marker)?),
+            SOI => return Err(corrupt("a second start-of-image marker")),
             0xD0..=0xD7 => return Err(corrupt("a restart marker outside of a scan")),
             _ => return Err(corrupt(format!("marker ff {marker:02x} has no place here"))),
         }
@@ -68,23 +74,33 @@ enum Process {
 
 /// How far the file was read, and what it said.
 struct Walk<'a> {
-    bytes: &'a [u8],
-    at: usize,
+    markers: Markers<'a>,
+    layout: Option<&'a mut JpegLayout>,
     size: Size,
     jpeg: &'a JpegHeader,
     process: Process,
     /// Table of each component.
     frame: Option<[u8; 4]>,
-    quantisers: [bool; 4],
-    /// Bits of the shortest code of each DC and AC table.
-    codes: [[Option<u64>; 4]; 2],
+    /// Offset of each quantization table.
+    quantisers: [Option<usize>; 4],
+    /// The DC and the AC tables.
+    codes: [[Option<HuffmanTable>; 4]; 2],
     restart: u16,
     /// Of each component's coefficients the lowest bit that was coded.
     seen: [[i8; 64]; 4],
 }
 
+#[derive(Clone, Copy)]
+struct HuffmanTable {
+    /// Offset of its counts.
+    at: usize,
+    /// Bits of the shortest code.
+    shortest: u64,
+}
+
 /// One scan's header, checked.
 struct Scan {
+    parts: JpegScan,
     mcus: u64,
     /// The fewest bits that an MCU can have, times [`Scan::RUN`].
     least_bits: u64,
@@ -104,33 +120,8 @@ impl Scan {
 }
 
 impl<'a> Walk<'a> {
-    /// Moves behind the marker that must come here, with any number of fill bytes before it.
-    fn marker(&mut self) -> Result<u8, DataError> {
-        let rest = self.bytes.get(self.at..).unwrap_or_default();
-        let code = rest.iter().position(|&byte| byte != 0xFF);
-        match code {
-            None => Err(truncated("its markers")),
-            Some(0) => Err(corrupt(format!("no marker at byte {}", self.at))),
-            Some(at) => {
-                self.at += at + 1;
-                Ok(rest[at])
-            }
-        }
-    }
-
-    /// Moves behind the segment that begins here and returns its content.
-    fn segment(&mut self, what: &str) -> Result<&'a [u8], DataError> {
-        let length = usize::from(be16(self.bytes, self.at).ok_or_else(|| truncated(what))?);
-        if length < 2 {
-            return Err(corrupt(format!("{what} says that it has {length} bytes")));
-        }
-        let whole = self.bytes.get(self.at..self.at + length).ok_or_else(|| truncated(what))?;
-        self.at += length;
-        Ok(&whole[2..])
-    }
-
     fn frame(&mut self, marker: u8) -> Result<(), DataError> {
-        let body = self.segment("the frame header")?;
+        let body = self.markers.segment(marker)?;
         let expected = match self.process {
             Process::Baseline => 0xC0,
             Process::Extended => 0xC1,
@@ -167,7 +158,7 @@ impl<'a> Walk<'a> {
     }
 
     fn quantisers(&mut self) -> Result<(), DataError> {
-        let mut rest = self.segment("a quantisation table")?;
+        let mut rest = self.markers.segment(DQT)?;
         while let Some((&kind, table)) = rest.split_first() {
             if kind > 3 {
                 let problem = format!("quantisation table {kind:02x}: must be 0 to 3, of 8 bits");
@@ -179,14 +170,14 @@ impl<'a> Walk<'a> {
             if steps.contains(&0) {
                 return Err(corrupt("a quantisation step of 0"));
             }
-            self.quantisers[usize::from(kind)] = true;
+            self.quantisers[usize::from(kind)] = Some(self.markers.at() - table.len());
             rest = after;
         }
         Ok(())
     }
 
     fn huffman_tables(&mut self) -> Result<(), DataError> {
-        let mut rest = self.segment("a Huffman table")?;
+        let mut rest = self.markers.segment(DHT)?;
         while let Some((&kind, table)) = rest.split_first() {
             let (class, index) = (usize::from(kind >> 4), usize::from(kind & 15));
             let most = if self.process == Process::Baseline { 1 } else { 3 };
@@ -209,8 +200,10 @@ impl<'a> Walk<'a> {
             if let Some(symbol) = symbols.iter().find(|&&symbol| !self.is_symbol(class, symbol)) {
                 return Err(corrupt(format!("symbol {symbol:02x} in Huffman table {kind:02x}")));
             }
+            let at = self.markers.at() - table.len();
             let shortest = counts.iter().position(|&count| count > 0);
-            self.codes[class][index] = shortest.map(|length| length as u64 + 1);
+            let found = shortest.map(|length| HuffmanTable { at, shortest: length as u64 + 1 });
+            self.codes[class][index] = found;
             rest = after;
         }
         Ok(())
@@ -226,7 +219,7 @@ impl<'a> Walk<'a> {
     }
 
     fn restart_interval(&mut self) -> Result<(), DataError> {
-        match *self.segment("a restart interval")? {
+        match *self.markers.segment(DRI)? {
             [high, low] => {
                 self.restart = u16::from_be_bytes([high, low]);
                 Ok(())
@@ -236,8 +229,10 @@ impl<'a> Walk<'a> {
     }
 
     fn scan(&mut self) -> Result<(), DataError> {
-        let body = self.segment("a scan header")?;
-        let scan = self.scan_header(body)?;
+        let body = self.markers.segment(SOS)?;
+        let mut scan = self.scan_header(body)?;
+        let begin = self.markers.at();
+        let mut restarts = ScanRestarts::default();
         let restart = match u64::from(self.restart) {
             0 => scan.mcus,
             interval => interval,
@@ -246,43 +241,30 @@ impl<'a> Walk<'a> {
         let mut number = 0;
         loop {
             let mcus = left.min(restart);
-            let coded = self.coded_data()?;
+            let coded = self.markers.coded_data()?;
             if !scan.can_be(mcus, coded) {
                 return Err(corrupt(format!("{coded} bytes of coded data for {mcus} MCUs")));
             }
             left -= mcus;
             if left == 0 {
-                return Ok(());
+                break;
             }
-            let marker = self.marker()?;
+            let marker = self.markers.expect()?;
             if marker != 0xD0 + number {
                 let problem =
                     format!("marker ff {marker:02x} in the place of restart marker {number}");
                 return Err(corrupt(problem));
             }
             number = (number + 1) % 8;
-        }
-    }
-
-    /// Moves to the next marker and returns the bytes of coded data before it.
-    fn coded_data(&mut self) -> Result<u64, DataError> {
-        let begin = self.at;
-        let mut stuffed = 0;
-        loop {
-            let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let at = memchr(0xFF, rest).ok_or_else(|| truncated("a scan"))?;
-            match rest.get(at + 1) {
-                None => return Err(truncated("a scan")),
-                Some(0) => {
-                    stuffed += 1;
-                    self.at += at + 2;
-                }
-                Some(_) => {
-                    self.at += at;
-                    return Ok((self.at - begin - stuffed) as u64);
-                }
+            if let Some(layout) = &mut self.layout {
+                layout.add_restart(&mut restarts, self.markers.at())?;
             }
         }
+        if let Some(layout) = &mut self.layout {
+            scan.parts.data = begin..self.markers.at();
+            layout.add_scan(scan.parts, restarts)?;
+        }
+        Ok(())
     }
 
     fn scan_header(&mut self, body: &[u8]) -> Result<Scan, DataError> {
@@ -311,9 +293,16 @@ impl<'a> Walk<'a> {
             return Err(corrupt(problem));
         }
         let components = self.jpeg.components();
+        let mut parts = JpegScan {
+            band: [first, last],
+            bits: [before, low],
+            restart_interval: self.restart,
+            component_count: count,
+            ..JpegScan::default()
+        };
         let (mut next, mut blocks, mut least_bits) = (0, 0, 0);
         let mut sampling = (1, 1);
-        for entry in entries.chunks(2) {
+        for (entry, part) in entries.chunks(2).zip(&mut parts.components) {
             // In the order of the frame.
             let found = components.iter().skip(next).position(|it| it.id == entry[0]);
             let Some(found) = found else {
@@ -322,14 +311,17 @@ impl<'a> Walk<'a> {
             };
             let index = next + found;
             next = index + 1;
-            if !self.quantisers[usize::from(tables[index])] {
+            let Some(quantization) = self.quantisers[usize::from(tables[index])] else {
                 return Err(corrupt(format!("quantisation table {} is missing", tables[index])));
-            }
+            };
             self.refine(index, [first, last, before, low])?;
             sampling = (u32::from(components[index].h), u32::from(components[index].v));
             let of_component = if count == 1 { 1 } else { u64::from(sampling.0 * sampling.1) };
             blocks += of_component;
-            least_bits += of_component * self.least_bits(entry[1], first, last, before)?;
+            let codes = self.codes(entry[1], [first == 0 && before == 0, last > 0])?;
+            least_bits += of_component * self.least_bits(codes, first);
+            let [dc, ac] = codes.map(|table| table.map(|it| it.at));
+            *part = JpegScanComponent { place: index, quantization, dc, ac };
         }
         if count > 1 && blocks > 10 {
             return Err(corrupt(format!("{blocks} blocks in an MCU")));
@@ -344,26 +336,36 @@ impl<'a> Walk<'a> {
         } else {
             (width.div_ceil(8 * h_max), height.div_ceil(8 * v_max))
         };
-        let mcus = u64::from(columns) * u64::from(rows);
-        Ok(Scan { mcus, least_bits, most_bits: blocks * MOST_BITS })
+        parts.mcus = Size::new(columns, rows);
+        let mcus = parts.mcus.pixels();
+        Ok(Scan { parts, mcus, least_bits, most_bits: blocks * MOST_BITS })
     }
 
-    /// The fewest bits of a block times [`Scan::RUN`], from the tables that the scan names.
-    fn least_bits(&self, names: u8, first: u8, last: u8, before: u8) -> Result<u64, DataError> {
-        let shortest = |class: usize, index: u8| {
+    /// The tables that a component of a scan names, as far as the scan needs them: for DC and for AC.
+    fn codes(
+        &self,
+        names: u8,
+        [dc, ac]: [bool; 2],
+    ) -> Result<[Option<HuffmanTable>; 2], DataError> {
+        let table = |class: usize, index: u8| {
             let table = self.codes[class].get(usize::from(index)).copied().flatten();
             let kind = ["DC", "AC"][class];
             table.ok_or_else(|| corrupt(format!("{kind} table {index} is missing")))
         };
-        let mut bits = 0;
-        if first == 0 {
-            bits += Scan::RUN * if before == 0 { shortest(0, names >> 4)? } else { 1 };
-        }
-        if last > 0 {
-            let code = shortest(1, names & 15)?;
-            bits += if self.process == Process::Progressive { code } else { Scan::RUN * code };
-        }
-        Ok(bits)
+        let dc = dc.then(|| table(0, names >> 4)).transpose()?;
+        Ok([dc, ac.then(|| table(1, names & 15)).transpose()?])
+    }
+
+    /// The fewest bits of a block times [`Scan::RUN`], by the tables that the scan needs.
+    fn least_bits(&self, [dc, ac]: [Option<HuffmanTable>; 2], first: u8) -> u64 {
+        let dc = match dc {
+            Some(table) => Scan::RUN * table.shortest,
+            // A refining scan has one bit of DC.
+            None if first == 0 => Scan::RUN,
+            None => 0,
+        };
+        let of_one = if self.process == Process::Progressive { 1 } else { Scan::RUN };
+        dc + ac.map_or(0, |table| of_one * table.shortest)
     }
 
     /// Notes what a scan codes of a component: each bit once, from the highest down, DC before AC.
@@ -385,10 +387,13 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn end(&self) -> Result<(), DataError> {
+    fn end(&mut self) -> Result<(), DataError> {
         let count = self.jpeg.components().len();
         if self.seen[..count].iter().any(|seen| seen[0] == UNSEEN) {
             return Err(corrupt("the end-of-image marker comes before all components were coded"));
+        }
+        if let Some(layout) = &mut self.layout {
+            layout.finish(self.markers.at());
         }
         Ok(())
     }

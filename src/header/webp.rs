@@ -8,7 +8,9 @@ use super::{Format, Header, corrupt, le32, truncated};
 use crate::error::DataError;
 use crate::geometry::{Roi, Size};
 
-pub(super) mod code_groups;
+pub(crate) use code_groups::bytes as code_bytes;
+
+mod code_groups;
 
 /// Flags of a VP8X chunk.
 const ANIMATION: u8 = 0x02;

@@ -1,185 +1,19 @@
-//! A batch, and what is known of each sample in it.
+//! A batch, as the consumer has it.
 
 use std::sync::Arc;
 
-use bytes::BytesMut;
-
 use crate::annotation::Objects;
-use crate::error::{Error, Result, SampleError, Tolerated, reserve};
-use crate::footprint;
-use crate::geometry::{Orientation, Roi, Size, View};
+use crate::error::{Result, SampleError};
 use crate::gpu::{self, DeviceBuffer, Event, Stream};
-use crate::op::Trace;
-use crate::plan::{RECORD_BYTES, Route};
-use crate::ring::{Slot, Using};
+use crate::ring::Using;
 use crate::source::Source;
 use crate::tensor::TensorShape;
 
 use super::Loader;
 use super::device::DeviceSlot;
 use super::host::HostSlot;
-
-/// What happened at one place of a batch.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub struct SampleRecord {
-    /// Index in the source of the sample that stands here.
-    pub index: u64,
-    /// Its label; `None` where it has none.
-    pub label: Option<i64>,
-    /// Size of the upright image.
-    pub size: Size,
-    /// How the stored image was turned.
-    pub orientation: Orientation,
-    /// What the chain did to it.
-    pub trace: Trace,
-    /// How its pixels came about.
-    pub outcome: Outcome,
-    /// Why all its operators ran on the CPU although the plan has some on the device, where that is so: no route took
-    /// it, or it did not fit into a page. The bits are those that the CPU makes without a device.
-    pub cpu_fallback: Option<&'static str>,
-    /// The damage that `decode.strict = false` passed over; of several sorts one. Damage outside of the decoded window may go
-    /// unseen.
-    pub tolerated: Option<Tolerated>,
-    /// Index of the sample that should stand here and could not be used.
-    pub replaces: Option<u64>,
-    /// It only fills up the last batch and must not be counted again.
-    pub padding: bool,
-}
-
-impl SampleRecord {
-    /// Zeros, of no sample yet.
-    pub(super) const SUBSTITUTED: Self = Self {
-        index: 0,
-        label: None,
-        size: Size { width: 0, height: 0 },
-        orientation: Orientation::UPRIGHT,
-        trace: Trace {
-            roi: Roi { x: 0, y: 0, width: 0, height: 0 },
-            cropping: false,
-            flipped_horizontally: false,
-            flipped_vertically: false,
-            view: View::NOTHING,
-        },
-        outcome: Outcome::Substituted,
-        cpu_fallback: None,
-        tolerated: None,
-        replaces: None,
-        padding: false,
-    };
-}
-
-/// How the pixels of a sample came about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Outcome {
-    /// Decoded by the GPU's JPEG engines.
-    NvjpegHardware,
-    /// Decoded by nvJPEG's kernels, entropy coding included.
-    NvjpegGpu,
-    /// Decoded by nvJPEG: entropy decoding on the host, the rest on the device.
-    NvjpegHybrid,
-    /// Decoded on the CPU.
-    Cpu,
-    /// The sample could not be used; zeros stand here.
-    Substituted,
-}
-
-impl Outcome {
-    /// All of them.
-    pub const ALL: [Outcome; 5] = [
-        Outcome::NvjpegHardware,
-        Outcome::NvjpegGpu,
-        Outcome::NvjpegHybrid,
-        Outcome::Cpu,
-        Outcome::Substituted,
-    ];
-
-    /// What becomes of a sample that a route decodes.
-    pub const fn of(route: Route) -> Self {
-        match route {
-            Route::NvjpegHardware => Outcome::NvjpegHardware,
-            Route::NvjpegGpu => Outcome::NvjpegGpu,
-            Route::NvjpegHybrid => Outcome::NvjpegHybrid,
-            Route::Cpu => Outcome::Cpu,
-        }
-    }
-
-    /// The name in reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Outcome::NvjpegHardware => Route::NvjpegHardware.name(),
-            Outcome::NvjpegGpu => Route::NvjpegGpu.name(),
-            Outcome::NvjpegHybrid => Route::NvjpegHybrid.name(),
-            Outcome::Cpu => Route::Cpu.name(),
-            Outcome::Substituted => "substituted",
-        }
-    }
-}
-
-/// What a slot carries besides its tensor; the memory stays with the slot.
-#[derive(Debug, Default)]
-pub(super) struct BatchInfo {
-    pub epoch: u32,
-    pub number: u64,
-    pub records: Vec<SampleRecord>,
-    pub labels: Vec<i64>,
-    pub faults: Vec<SampleError>,
-}
-
-/// The error for a slot whose memory cannot be allocated.
-pub(super) fn no_slot(bytes: u64) -> Error {
-    let problem = format!(
-        "a batch needs {} of memory, which cannot be allocated; lower loader.batch or loader.prefetch",
-        footprint::bytes(bytes)
-    );
-    Error::Memory { needed: bytes, available: None, problem }
-}
-
-// The footprint's row `records` must cover each sample of a slot.
-const _: () = assert!(
-    (size_of::<SampleRecord>() + size_of::<i64>() + size_of::<Option<BytesMut>>()) as u64
-        <= RECORD_BYTES
-);
-
-impl BatchInfo {
-    /// Allocates room for batches of at most `samples`.
-    pub fn with_room(samples: usize) -> Result<Self> {
-        let mut info = Self::default();
-        let records = reserve::reserve(&mut info.records, samples);
-        let refused = |_| no_slot((samples as u64).saturating_mul(RECORD_BYTES));
-        records.and_then(|()| reserve::reserve(&mut info.labels, samples)).map_err(refused)?;
-        Ok(info)
-    }
-
-    /// Makes room for a batch of `len` samples.
-    pub fn start(&mut self, epoch: u32, number: u64, len: usize) {
-        self.epoch = epoch;
-        self.number = number;
-        self.records.clear();
-        self.records.resize(len, SampleRecord::SUBSTITUTED);
-        self.labels.clear();
-        self.labels.resize(len, -1);
-        self.faults.clear();
-    }
-}
-
-/// A slot of the ring that holds one batch, split into cells of one sample each while it is filled.
-pub(super) trait BatchSlot: Slot {
-    /// What is handed to the thread that fills one sample.
-    type Cell: Send;
-    /// Whether filling must begin before cells are handed out. On a device it begins as late as can be, since
-    /// the wait for the slot's last use would hold up the batches before it.
-    const BEGIN_BEFORE_CELLS: bool;
-    /// What the slot carries besides its tensor.
-    fn info(&self) -> &BatchInfo;
-    /// What the slot carries besides its tensor.
-    fn info_mut(&mut self) -> &mut BatchInfo;
-    /// Hands out the memory of a sample.
-    fn take_cell(&mut self, place: usize) -> Self::Cell;
-    /// Takes it back, filled.
-    fn return_cell(&mut self, place: usize, cell: Self::Cell);
-}
+use super::record::{Outcome, SampleRecord};
+use super::slot::{BatchInfo, BatchSlot};
 
 /// One batch, ready for the model. Dropping it gives its slot back to the loader.
 ///

@@ -1,23 +1,16 @@
 //! Describes a loader.
 
 use std::sync::Arc;
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
-use crate::footprint::Available;
-use crate::gpu::nvjpeg::{self, Backend};
-use crate::gpu::{self, Device, Stream};
+use crate::gpu::{Runtime, Stream};
 use crate::measure::Watching;
 use crate::op::{Chain, Placement};
-use crate::plan::{
-    Count, DeviceFacts, Environment, Facts, Last, OnError, Plan, Route, Settings, ShardFrom,
-};
+use crate::plan::{Count, DeviceFacts, Last, OnError, Plan, Route, Settings, ShardFrom};
 use crate::source::{Source, Subset};
 use crate::tensor::{DType, Layout};
 
-use super::look::Looks;
-use super::origin::Locate;
 use super::{Loader, LoaderState};
 
 /// Where a loader may run.
@@ -31,6 +24,9 @@ pub enum DeviceChoice {
     /// On the GPU of that number; an error where there is none.
     Gpu(usize),
 }
+
+/// Says where the file has the key that an error names, given the settings as they are now.
+pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
 /// A loader that is being described. Every method sets the field of the same name in [`Settings`].
 pub struct LoaderBuilder {
@@ -46,7 +42,8 @@ pub struct LoaderBuilder {
     pub(super) chain: Chain,
     pub(super) settings: Settings,
     pub(super) locate: Option<Locate>,
-    device: DeviceChoice,
+    pub(super) device: DeviceChoice,
+    pub(super) runtime: Runtime,
 }
 
 impl LoaderBuilder {
@@ -66,6 +63,7 @@ impl LoaderBuilder {
             settings: Settings::default(),
             locate: None,
             device: DeviceChoice::Auto,
+            runtime: Runtime::default(),
         }
     }
 
@@ -79,10 +77,11 @@ impl LoaderBuilder {
     ///
     /// # Errors
     ///
-    /// [`Error::Config`] where there are none.
+    /// [`Error::Config`](crate::Error::Config) where there are none.
     pub fn first_samples_cached(mut self, samples: u64) -> Result<Self> {
         let samples = samples.min(self.source.len());
-        let bytes = samples.saturating_mul(self.source.largest_bytes() + 64);
+        let largest = self.source.largest_bytes().unwrap_or_else(|| self.looks().largest_bytes());
+        let bytes = samples.saturating_mul(largest + 64);
         self.source = Arc::new(Subset::take(self.source, samples)?);
         self.settings.cache.encoded = Some(bytes.max(1 << 20));
         Ok(self)
@@ -221,10 +220,10 @@ impl LoaderBuilder {
         self
     }
 
-    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it. [`HostDecoder::strict`] says
+    /// Whether a damaged image is an error; else the loader takes what Pillow takes, and counts it. [`Decoders::strict`] says
     /// where it differs from Pillow.
     ///
-    /// [`HostDecoder::strict`]: crate::decode::HostDecoder::strict
+    /// [`Decoders::strict`]: crate::decode::Decoders::strict
     pub fn strict(mut self, strict: bool) -> Self {
         self.settings.decode.strict = strict;
         self
@@ -317,6 +316,12 @@ impl LoaderBuilder {
         self
     }
 
+    /// Which CUDA libraries are used, and where compiled kernels are kept. Default: what the environment says.
+    pub fn runtime(mut self, runtime: &Runtime) -> Self {
+        self.runtime = runtime.clone();
+        self
+    }
+
     /// The epoch to begin with. Default 0.
     pub fn start_epoch(mut self, epoch: u32) -> Self {
         self.start_epoch = epoch;
@@ -355,10 +360,11 @@ impl LoaderBuilder {
         self
     }
 
-    /// The stream on which batches are used, with its device: fixed for the life of the loader, so that a batch
+    /// The stream on which batches are used, with its device and the device's runtime: fixed for the life of the loader, so that a batch
     /// which is dropped anywhere knows behind which work its slot is free. Without it the loader makes one.
     pub fn consumer(mut self, stream: Arc<Stream>) -> Self {
         self.device = DeviceChoice::Gpu(stream.device().ordinal());
+        self.runtime = stream.device().runtime().clone();
         self.consumer = Some(stream);
         self
     }
@@ -367,7 +373,9 @@ impl LoaderBuilder {
     /// is the plan for a machine that has one.
     pub fn plan(&self) -> Result<Plan> {
         let facts = match (self.device, self.find_device()) {
-            (DeviceChoice::Gpu(_), Err(_)) => DeviceFacts::Gpu { nvjpeg: Ok(EVERY.into()) },
+            (DeviceChoice::Gpu(_), Err(_)) => {
+                DeviceFacts::Gpu { nvjpeg: Ok(Route::all_on_device().collect()) }
+            }
             (_, found) => found?.1,
         };
         self.make_plan(facts).map_err(self.locator())
@@ -379,110 +387,12 @@ impl LoaderBuilder {
     ///
     /// Those of [`plan`](Self::plan), [`Error::Memory`] where the plan needs more host memory than is available
     /// ([`Plan::check_memory`]) or an allocation fails, [`Error::Device`] and [`Error::Budget`] where a GPU refuses memory.
+    ///
+    /// [`Error::Memory`]: crate::Error::Memory
+    /// [`Error::Device`]: crate::Error::Device
+    /// [`Error::Budget`]: crate::Error::Budget
     pub fn build(self) -> Result<Loader> {
         let locate = self.locator();
         crate::storage::opening(|| Loader::start(self)).map_err(locate)
     }
-
-    /// The plan, one line that says where it runs and why, and the device.
-    pub(super) fn resolve(&self) -> Result<Resolved> {
-        let (device, facts, line) = self.find_device()?;
-        let plan = self.make_plan(facts)?;
-        let line = match (&device, plan.uses_gpu()) {
-            (Some(_), false) => format!("cpu (every operator is placed there; there is {line})"),
-            _ => line,
-        };
-        Ok(Resolved { plan, line, device })
-    }
-
-    fn make_plan(&self, device: DeviceFacts) -> Result<Plan> {
-        Plan::new(&self.chain, &self.settings, &self.facts(device))
-    }
-
-    fn facts(&self, device: DeviceFacts) -> Facts {
-        let Looks { image, looked, all } =
-            Looks::at(&*self.source, &self.settings.limits, self.settings.decode.strict);
-        Facts {
-            largest_bytes: self.source.largest_bytes(),
-            image,
-            looked,
-            looked_at_all: all,
-            trace_spans: self.watching.spans as u64,
-            source_bytes: self.source.memory_bytes(),
-            samples: self.source.len(),
-            files: self.files(),
-            cores: available_parallelism().map_or(1, usize::from),
-            environment: Environment::of_process(),
-            available: Available::of_process(),
-            remote: self.source.is_remote(),
-            device,
-        }
-    }
-
-    /// Files that have samples, where the order depends on them.
-    fn files(&self) -> u64 {
-        if self.settings.loader.shuffle_window.is_none() {
-            return 0;
-        }
-        let mut ends = self.source.file_ends();
-        ends.dedup();
-        ends.iter().filter(|&&end| end > 0).count() as u64
-    }
-
-    /// Looks for the device that was chosen. `auto` takes the CPU where anything is missing, and says what.
-    fn find_device(&self) -> Result<(Option<Arc<Device>>, DeviceFacts, String)> {
-        let none =
-            |why: String, line: String| Ok((None, DeviceFacts::None(why), format!("cpu ({line})")));
-        let found = match self.device {
-            DeviceChoice::Cpu => return none("device is cpu".into(), "device is cpu".into()),
-            DeviceChoice::Auto => open_device(0),
-            DeviceChoice::Gpu(ordinal) => open_device(ordinal),
-        };
-        let device = match (found, self.device) {
-            (Ok(device), _) => device,
-            (Err(error), DeviceChoice::Auto) => {
-                let line = match &error {
-                    // Where it was looked for, and how to get it, is a long story.
-                    Error::Unavailable { what, .. } => {
-                        format!("{what} is not available, see feedwater doctor")
-                    }
-                    _ => error.to_string(),
-                };
-                return none(error.to_string(), line);
-            }
-            (Err(error), _) => return Err(error),
-        };
-        let nvjpeg = offered(&device).map_err(|error| error.to_string());
-        let (major, minor) = device.capability();
-        let line = format!("gpu {}: {} (sm_{major}{minor})", device.ordinal(), device.name());
-        Ok((Some(device), DeviceFacts::Gpu { nvjpeg }, line))
-    }
-}
-
-/// The routes of nvJPEG that a machine is taken to offer which is not there.
-const EVERY: [Route; 3] = [Route::NvjpegHardware, Route::NvjpegGpu, Route::NvjpegHybrid];
-
-/// What a builder becomes before anything is started.
-pub(super) struct Resolved {
-    pub plan: Plan,
-    pub line: String,
-    pub device: Option<Arc<Device>>,
-}
-
-/// The routes that nvJPEG offers on a device.
-fn offered(device: &Arc<Device>) -> Result<Vec<Route>> {
-    let offered = nvjpeg::known_backends(device)?.into_iter().filter(|(_, found)| found.is_ok());
-    let route = |backend| match backend {
-        Backend::Hardware => Route::NvjpegHardware,
-        Backend::GpuHybrid => Route::NvjpegGpu,
-        Backend::Hybrid => Route::NvjpegHybrid,
-    };
-    Ok(offered.map(|(backend, _)| route(backend)).collect())
-}
-
-/// Opens a device that kernels can be compiled for.
-fn open_device(ordinal: usize) -> Result<Arc<Device>> {
-    let device = Device::open(ordinal)?;
-    gpu::compiler(&device)?;
-    Ok(device)
 }

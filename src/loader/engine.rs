@@ -13,18 +13,19 @@ use crate::ring::{Consumer, ring};
 use crate::source::Source;
 
 use super::balance::RouteReport;
-use super::batch::{BatchMemory, BatchSlot};
+use super::batch::BatchMemory;
 use super::cache::Caches;
 use super::controls::Controls;
 use super::device::{
-    self, Clocks, DeviceMemory, DeviceSlot, Hardware, Launcher, ObjectPool, PageWorker, Router,
-    Taken,
+    self, Clocks, Decoders, DeviceMemory, DeviceSlot, Gatherer, Launcher, ObjectPool, PageWorker,
+    Router, Taken,
 };
 use super::feed::Feed;
 use super::host::{HostSlot, Worker};
 use super::large::LargeImages;
 use super::order::Order;
 use super::prefetcher::Prefetcher;
+use super::slot::BatchSlot;
 use super::stats::MemoryStats;
 use super::stopper::Stopper;
 use super::tuning::Apply;
@@ -50,7 +51,15 @@ pub(super) struct Parts {
 /// Dropping it stops and joins all threads.
 pub(super) enum Engine {
     Host(Running<HostSlot>),
-    Device(Running<DeviceSlot>, DeviceMemory, Arc<Router>, Arc<Clocks>),
+    Device(Running<DeviceSlot>, OnDevice),
+}
+
+/// What a loader has on a device besides its ring.
+pub(super) struct OnDevice {
+    memory: DeviceMemory,
+    router: Arc<Router>,
+    decoders: Arc<Decoders>,
+    clocks: Arc<Clocks>,
 }
 
 /// One ring of batches with the threads that fill it.
@@ -102,7 +111,8 @@ impl Engine {
             blocks,
             uploads,
             router,
-            batch_decoders,
+            decoders,
+            groups,
         } = Taken::new(&parts.plan, device, consumer, &clocks)?;
         let mut running = Running::new(parts, slots);
         let (producer, pages) = ring(pages);
@@ -115,28 +125,30 @@ impl Engine {
             controls: parts.controls.clone(),
             large: parts.large.clone(),
             router: router.clone(),
+            decoders: decoders.clone(),
             uploads: uploads.clone(),
             clocks: clocks.clone(),
         };
 
-        let mut to_hardware = None;
-        if let (false, Some(on_device)) = (batch_decoders.is_empty(), &parts.plan.device) {
+        let mut gatherers = Vec::new();
+        let group = parts.plan.device.as_ref().map_or(0, |it| it.hardware_group);
+        for (route, decoder) in groups {
             let (sender, waiting) = mpsc::channel();
-            to_hardware = Some(sender);
-            let (group, stream) = (on_device.hardware_group, Stream::new(device)?);
+            gatherers.push((route, sender));
+            let stream = Stream::new(device)?;
             let name = "feedwater-jpeg";
-            let hardware = Hardware::new(parts_of(name), stream, batch_decoders, group)?;
+            let gatherer = Gatherer::new(parts_of(name), stream, (route, decoder), group)?;
             let producer = producer.clone();
-            running.spawn(name.into(), move |_| hardware.run(&waiting, producer))?;
+            running.spawn(name.into(), move |_| gatherer.run(&waiting, producer))?;
         }
         for number in 0..parts.plan.workers.most {
             let stream = Stream::new(device)?;
             let name = format!("feedwater-{number}");
-            let worker = PageWorker::new(parts_of(&name), stream, to_hardware.clone())?;
+            let worker = PageWorker::new(parts_of(&name), stream, gatherers.clone())?;
             let producer = producer.clone();
             running.spawn(name, move |feed| worker.run(feed, &producer, number))?;
         }
-        drop((producer, to_hardware));
+        drop((producer, gatherers));
         let name = "feedwater-launch";
         let launcher = Launcher::new(parts_of(name), stream, kernels, blocks)?;
         let uploads = Closing(uploads);
@@ -149,7 +161,7 @@ impl Engine {
             drop(uploads);
             launched
         })?;
-        Ok(Engine::Device(running, memory, router, clocks))
+        Ok(Engine::Device(running, OnDevice { memory, router, decoders, clocks }))
     }
 
     /// The next batch; waits for it. Calls `held` with the number of batches in use where all have been for [`PATIENCE`].
@@ -208,7 +220,7 @@ impl Engine {
     pub fn warnings(&self) -> Vec<String> {
         match self {
             Engine::Host(_) => Vec::new(),
-            Engine::Device(_, _, router, _) => router.warnings(),
+            Engine::Device(_, on_device) => on_device.decoders.warnings(),
         }
     }
 
@@ -216,14 +228,14 @@ impl Engine {
     pub fn routes(&self) -> Vec<RouteReport> {
         match self {
             Engine::Host(_) => Vec::new(),
-            Engine::Device(_, _, router, _) => router.report(),
+            Engine::Device(_, on_device) => on_device.router.report(),
         }
     }
 
     /// Counts what the device is done with by now, as far as it is timed.
     pub fn harvest(&self) {
-        if let Engine::Device(.., clocks) = self {
-            clocks.harvest();
+        if let Engine::Device(_, on_device) = self {
+            on_device.clocks.harvest();
         }
     }
 
@@ -238,7 +250,7 @@ impl Engine {
         };
         match self {
             Engine::Host(_) => stats,
-            Engine::Device(_, memory, ..) => MemoryStats {
+            Engine::Device(_, OnDevice { memory, .. }) => MemoryStats {
                 pinned_bytes_peak: memory.pinned.peak_bytes(),
                 device_bytes_peak: memory.device.peak_bytes(),
                 device_bytes_of_driver: memory.driver_bytes,
@@ -264,7 +276,7 @@ impl<S: BatchSlot + 'static> Running<S> {
         Box::new(move |choice| {
             controls.gate.set(choice.workers);
             controls.set_offload(choice.offload);
-            feed.withhold(slots.saturating_sub(choice.prefetch + 1));
+            feed.withhold(slots.saturating_sub(choice.slots()));
         })
     }
 

@@ -19,9 +19,10 @@ use crate::measure::Meters;
 use crate::ring::{Filling, Producer};
 use crate::source::NO_LABEL;
 
-use super::batch::{BatchSlot, SampleRecord};
 use super::order::{EpochOrder, Order};
 use super::prefetcher::Prefetcher;
+use super::record::SampleRecord;
+use super::slot::BatchSlot;
 
 /// One place to fill.
 pub(super) struct Job<C> {

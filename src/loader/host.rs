@@ -1,28 +1,24 @@
 //! Batches in host memory: every worker reads, decodes and transforms a sample straight into its cell.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::BytesMut;
 
-use crate::decode::HostDecoder;
-use crate::error::{DataError, Error, Result, Tolerated, reserve};
-use crate::geometry::Size;
-use crate::header::{Header, memory_bytes};
-use crate::image::HostImage;
-use crate::measure::{Seen, Stage, ThreadMeter};
-use crate::plan::{Plan, SampleMemory, SamplePlan};
+use crate::error::{Error, Result, reserve};
+use crate::measure::{Stage, ThreadMeter};
+use crate::plan::Plan;
 use crate::random::SampleKey;
 use crate::ring::Slot;
-use crate::source::{HostPage, Source};
-use crate::transform::{EncodedImage, HostTransform};
+use crate::source::Source;
 
-use super::batch::{BatchInfo, BatchSlot, Outcome, SampleRecord, no_slot};
-use super::cache::{Caches, Content, Filled, Found, Reader};
+use super::cache::Caches;
 use super::controls::Gate;
 use super::feed::{Done, Feed, Job};
-use super::large::{LargeImages, Room};
-use super::policy::{produce, record};
+use super::large::LargeImages;
+use super::pipeline::SamplePipeline;
+use super::policy::produce;
+use super::record::{Outcome, SampleRecord};
+use super::slot::{BatchInfo, BatchSlot, no_slot};
 
 /// A batch's memory on the host: one allocation that is split into a cell per sample while it is filled, so
 /// that many threads write into it at once, and joined again, without a copy and without `unsafe`.
@@ -173,261 +169,5 @@ impl Worker {
         }
         let result = result.map(|record| SampleRecord { padding, ..record });
         Done { batch, place, cell, result, faults }
-    }
-}
-
-/// Makes samples on the CPU. Its buffers are kept from sample to sample as far as the plan's share has room for them.
-pub(super) struct SamplePipeline {
-    source: Arc<dyn Source>,
-    plan: Arc<Plan>,
-    meter: Arc<ThreadMeter>,
-    page: HostPage,
-    reader: Reader,
-    pub sample: SamplePlan,
-    decoder: HostDecoder,
-    transform: HostTransform,
-    room: Room,
-    /// What the sample at hand may take.
-    need: SampleMemory,
-}
-
-impl SamplePipeline {
-    pub fn new(
-        source: Arc<dyn Source>,
-        plan: Arc<Plan>,
-        meter: Arc<ThreadMeter>,
-        caches: Arc<Caches>,
-        large: Arc<LargeImages>,
-    ) -> Self {
-        let room = Room::new(plan.room, large);
-        let transform = HostTransform::new(&plan);
-        let strict = plan.settings.decode.strict;
-        let reader = Reader::new(source.clone(), plan.clone(), meter.clone(), caches);
-        Self {
-            source,
-            plan,
-            meter,
-            page: HostPage::default(),
-            reader,
-            sample: SamplePlan::default(),
-            decoder: HostDecoder::new().strict(strict),
-            transform,
-            room,
-            need: SampleMemory::default(),
-        }
-    }
-
-    /// Reads, decodes and transforms one sample: its whole tensor.
-    pub fn finish(&mut self, key: SampleKey, out: &mut [u8]) -> Result<SampleRecord, DataError> {
-        let mut page = std::mem::take(&mut self.page);
-        let made = self.read_and_finish(key, &mut page, out);
-        self.end(&mut page);
-        self.page = page;
-        made
-    }
-
-    fn read_and_finish(
-        &mut self,
-        key: SampleKey,
-        page: &mut HostPage,
-        out: &mut [u8],
-    ) -> Result<SampleRecord, DataError> {
-        let (header, content) = self.read(key, page)?;
-        let bytes = content.bytes(page);
-        let file = page.host_bytes();
-        let made = self
-            .admit(&header, file)
-            .and_then(|()| self.plan(key, &header, bytes.len() as u64))
-            .and_then(|()| self.admit(&header, file))
-            .and_then(|()| self.finish_planned(key, &header, bytes, out));
-        self.give_back(content);
-        made
-    }
-
-    /// Reads a sample, into the page where no cache has it, and says what it is. [`end`](Self::end) must follow.
-    pub fn read(
-        &mut self,
-        key: SampleKey,
-        page: &mut impl Filled,
-    ) -> Result<(Header, Content), DataError> {
-        let most = self.room.most_file_bytes(self.plan.settings.limits.max_file_bytes);
-        if self.room.is_crowded() {
-            self.release();
-            let tables = self.tables_bytes();
-            let file = page.host_bytes();
-            self.room.released(SampleMemory { file, tables, ..SampleMemory::default() });
-        }
-        let share = self.room.file_bytes();
-        let Self { reader, room, decoder, transform, sample, .. } = self;
-        let larger = || {
-            decoder.release();
-            transform.release();
-            sample.table = Vec::new();
-            room.take_all()?;
-            Ok(most)
-        };
-        let (header, found) = reader.find(key, page, share, larger)?;
-        let kept = match found {
-            Found::Kept(bytes) => {
-                self.need = self.plan.sample_memory(&header, 0, Default::default());
-                return Ok((header, Content::Kept(bytes)));
-            }
-            Found::File { kept } => kept,
-        };
-        let bytes = page.bytes();
-        let len = bytes.len() as u64;
-        let file = page.host_bytes();
-        let decode = memory_bytes(&header, bytes, len);
-        // What lies in page-locked memory is not the worker's.
-        self.need = self.plan.sample_memory(&header, len.min(file), decode);
-        let (mut whole, must) = self.reader.decodes_whole(key, &header);
-        if whole {
-            match self.admit(&header, file) {
-                Ok(()) => {}
-                Err(fault) if must => return Err(fault),
-                // It can be made without being kept.
-                Err(_) => whole = false,
-            }
-        }
-        if !whole {
-            self.need.whole = [0; 2];
-        }
-        self.reader.keep(key, header, page, (kept, whole), &mut self.decoder)
-    }
-
-    /// Makes room for the sample that was read last, before anything is taken that others wait for while they have room.
-    /// `file` is what the page holds.
-    pub fn admit(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let Self { room, need, decoder, transform, reader, sample, .. } = self;
-        let tables = (sample.table.capacity() * size_of::<i32>()) as u64;
-        let kept = SampleMemory { file, tables, ..SampleMemory::default() };
-        room.admit(header.size, need, &kept, || {
-            decoder.release();
-            transform.release();
-            reader.release();
-        })
-    }
-
-    /// Makes room for the sample's file and tables only: for one that the device may decode.
-    pub fn admit_tables(&mut self, header: &Header, file: u64) -> Result<(), DataError> {
-        let SampleMemory { file: own, tables, .. } = self.need;
-        let all = self.need;
-        self.need = SampleMemory { file: own, tables, ..SampleMemory::default() };
-        let admitted = self.admit(header, file);
-        self.need = all;
-        admitted
-    }
-
-    /// Gives back what the sample at hand took beyond the worker's share, with all buffers.
-    pub fn end(&mut self, page: &mut impl Filled) {
-        if !self.room.is_beyond() {
-            return;
-        }
-        page.release();
-        self.release();
-        self.sample.table = Vec::new();
-        self.room.give_back();
-    }
-
-    /// Gives all buffers back but the file's and the tables.
-    fn release(&mut self) {
-        self.decoder.release();
-        self.transform.release();
-        self.reader.release();
-    }
-
-    /// Bytes of the tables of the sample that was planned last.
-    pub fn tables_bytes(&self) -> u64 {
-        (self.sample.table.capacity() * size_of::<i32>()) as u64
-    }
-
-    /// Whether the sample at hand fits the worker's share, decoded on the CPU.
-    pub fn fits_share(&self) -> bool {
-        !self.room.is_beyond() && self.need.total() <= self.plan.room.share.total()
-    }
-
-    /// Gives back what [`read`](Self::read) gave, so that its memory serves the next sample.
-    pub fn give_back(&mut self, content: Content) {
-        self.reader.give_back(content);
-    }
-
-    /// Plans the sample that has this header, and so many bytes.
-    pub fn plan(&mut self, key: SampleKey, header: &Header, bytes: u64) -> Result<(), DataError> {
-        let begin = self.meter.begin(Stage::Header);
-        let turned = self.plan.settings.decode.orientation;
-        self.source.canvas(key.index).check(header.size, header.orientation, turned)?;
-        let entries = (self.need.tables / size_of::<i32>() as u64) as usize;
-        if self.sample.table.capacity() < entries {
-            self.sample.table = Vec::new();
-            self.sample.table.reserve_exact(entries);
-        }
-        self.plan.sample(key, header, &mut self.sample)?;
-        let windows = self.plan.windows_of(&self.sample);
-        let drawn = SampleMemory { windows, ..SampleMemory::default() };
-        self.need = self.need.max(&drawn);
-        let Size { width, height } = header.size;
-        let window_pixels = self.sample.stored_window.size().pixels();
-        self.meter.saw(Seen { width, height, bytes }, window_pixels);
-        let took = self.meter.since(begin) + self.reader.parsed;
-        // As if it had been parsed just before.
-        let began = begin.checked_sub(self.reader.parsed).unwrap_or(begin);
-        self.meter.add_from(Stage::Header, began, took, 0);
-        if let Some(clock) = &mut self.reader.clock {
-            self.meter.clocked(&[(Stage::Header, took)], clock);
-        }
-        Ok(())
-    }
-
-    /// Decodes and transforms the sample that was planned last: its whole tensor.
-    pub fn finish_planned(
-        &mut self,
-        key: SampleKey,
-        header: &Header,
-        bytes: &[u8],
-        out: &mut [u8],
-    ) -> Result<SampleRecord, DataError> {
-        let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, sample, decoder, transform, .. } = self;
-        let image = EncodedImage { bytes, header, plan, sample };
-        transform.set_timed(self.meter.is_timed());
-        let result = transform.run(image, decoder, out);
-        self.count(begin, bytes);
-        result?;
-        let record = record(&*self.source, key.index, &self.sample, Outcome::Cpu);
-        Ok(SampleRecord { tolerated: self.tolerated(), ..record })
-    }
-
-    /// The damage that was passed over in the sample that was decoded last, be it for a cache.
-    pub fn tolerated(&self) -> Option<Tolerated> {
-        self.reader.tolerated.or(self.decoder.tolerated())
-    }
-
-    /// Decodes the sample that was planned last, and runs the first `steps` operators.
-    pub fn prefix(
-        &mut self,
-        header: &Header,
-        bytes: &[u8],
-        steps: usize,
-    ) -> Result<&HostImage, DataError> {
-        let begin = self.meter.begin(Stage::Decode);
-        let Self { plan, sample, decoder, transform, .. } = self;
-        let image = EncodedImage { bytes, header, plan, sample };
-        let result = transform.run_prefix(image, decoder, steps);
-        self.count(begin, bytes);
-        result?;
-        Ok(self.transform.image())
-    }
-
-    /// Decoding and transforming of so many bytes are over, which began then.
-    fn count(&mut self, begin: Instant, bytes: &[u8]) {
-        let both = self.meter.since(begin);
-        // Few rows are timed for all: one in which another thread had the processor must not count for more than there was.
-        let transform = self.transform.busy().min(both);
-        let decode = both - transform;
-        self.meter.add_from(Stage::Decode, begin, decode, bytes.len() as u64);
-        self.meter.add_from(Stage::Transform, begin + decode, transform, 0);
-        if let Some(clock) = &mut self.reader.clock {
-            self.meter.clocked(&[(Stage::Decode, decode), (Stage::Transform, transform)], clock);
-        }
     }
 }

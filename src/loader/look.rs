@@ -4,9 +4,10 @@
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
+use crate::decode::memory_bytes;
 use crate::error::{DataError, Reason};
 use crate::geometry::Size;
-use crate::header::{Header, memory_bytes};
+use crate::header::Header;
 use crate::plan::{Limits, Looked};
 use crate::source::{HostPage, Source};
 use crate::storage::OpeningOf;
@@ -77,6 +78,11 @@ impl Looks {
         let largest = largest.or_else(|| looked.iter().min_by_key(|it| it.decode.total()));
         let image = largest.map_or(Size::default(), |it| it.header.size);
         Self { image, looked, all: spread == len }
+    }
+
+    /// Bytes of the largest sample that was looked at.
+    pub fn largest_bytes(&self) -> u64 {
+        self.looked.iter().map(|it| it.file_bytes).max().unwrap_or(0)
     }
 }
 

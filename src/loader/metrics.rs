@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::measure::Meters;
 use crate::measure::prometheus::Exposition;
 use crate::plan::Plan;
-use crate::storage::{self, StorageStats};
+use crate::storage::{Storage, StorageStats};
 
 use super::cache::Caches;
 use super::controls::Controls;
@@ -26,6 +26,7 @@ pub(super) struct Observed {
     pub caches: Arc<Caches>,
     pub engine: Arc<Engine>,
     pub controls: Arc<Controls>,
+    pub storages: Arc<[Storage]>,
 }
 
 /// The endpoint of a loader, where it has one.
@@ -70,6 +71,7 @@ impl Loader {
             caches: self.caches.clone(),
             engine: self.engine.clone(),
             controls: self.controls.clone(),
+            storages: self.storages.clone(),
         }
     }
 }
@@ -80,7 +82,7 @@ impl Observed {
         self.engine.harvest();
         let memory = self.engine.memory(&self.plan.footprint);
         let (routes, caches) = (self.engine.routes(), self.caches.stats());
-        let storage = storage::stats();
+        let storage = self.storages.iter().map(Storage::stats).sum();
         Stats { memory, routes, caches, storage, ..self.counters.stats() }
     }
 
@@ -161,7 +163,7 @@ fn add_storage(storage: &StorageStats, out: &mut Exposition) {
     if *storage == StorageStats::default() {
         return;
     }
-    let help = "Requests that the process has sent to servers.";
+    let help = "Requests that were sent to servers.";
     out.counter("feedwater_storage_requests_total", help, storage.requests as f64);
     let help = "Requests that were sent again.";
     out.counter("feedwater_storage_retries_total", help, storage.retries as f64);

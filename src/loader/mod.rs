@@ -10,7 +10,7 @@ use crate::gpu::nvtx::Nvtx;
 use crate::measure::{Meters, Stage};
 use crate::plan::{Last, Plan, Shuffle};
 use crate::source::Source;
-use crate::storage;
+use crate::storage::Storage;
 use crate::tune::Choice;
 
 mod balance;
@@ -29,10 +29,15 @@ mod look;
 mod metrics;
 mod order;
 mod origin;
+mod pipeline;
 mod policy;
 mod prefetcher;
 mod process;
 mod profile;
+mod reader;
+mod record;
+mod resolve;
+mod slot;
 mod state;
 mod stats;
 mod stopper;
@@ -40,27 +45,33 @@ mod tuning;
 mod views;
 mod watch;
 
-pub use balance::RouteReport;
-pub use batch::{Batch, Outcome, SampleRecord};
+pub use batch::Batch;
 pub use builder::{DeviceChoice, LoaderBuilder};
 pub use epoch::{Batches, Epoch};
-pub use prefetcher::PrefetcherReport;
-pub use profile::ConsumerSpan;
+pub use record::{Outcome, SampleRecord};
 pub use state::LoaderState;
 pub use stats::{CacheEpoch, CacheStats, EpochStats, MemoryStats, StageSeconds, Stats};
 pub use stopper::Stopper;
 
 #[doc(hidden)]
+pub use balance::RouteReport;
+#[doc(hidden)]
+pub use device::offered;
+#[doc(hidden)]
 pub use large::{LargeImages, Room};
 #[doc(hidden)]
 pub use order::{EpochOrder, Extent, Order, Position};
+#[doc(hidden)]
+pub use prefetcher::PrefetcherReport;
+#[doc(hidden)]
+pub use profile::ConsumerSpan;
 
-use builder::Resolved;
 use cache::Caches;
 use controls::Controls;
 use engine::{Engine, Parts};
 use metrics::Served;
 use prefetcher::Prefetcher;
+use resolve::Resolved;
 use stats::Counters;
 use tuning::Tuning;
 use watch::Watch;
@@ -97,6 +108,8 @@ pub struct Loader {
     /// The process that built it.
     process: u32,
     source: Arc<dyn Source>,
+    /// The different handles through which the source reads.
+    storages: Arc<[Storage]>,
     plan: Arc<Plan>,
     device: String,
     /// What is known since it was built.
@@ -182,7 +195,7 @@ impl Loader {
         let mut watching = builder.watching;
         let mut warnings = Vec::new();
         if builder.nvtx {
-            match Nvtx::open() {
+            match Nvtx::open(&builder.runtime) {
                 Ok(nvtx) => watching.marker = Some(nvtx),
                 Err(error) => warnings.push(format!("no NVTX ranges: {error}")),
             }
@@ -241,6 +254,7 @@ impl Loader {
         let state = State { next_epoch: builder.start_epoch, end_epoch, at, ended: None };
         Ok(Self {
             process: std::process::id(),
+            storages: storages_of(&*builder.source),
             source: builder.source,
             plan,
             device: line,
@@ -294,7 +308,7 @@ impl Loader {
     }
 
     /// What is known to be wrong with the libraries that this loader uses, or was asked to, what looks like a mistake in the
-    /// source ([`Source::warnings`]), what makes the source slow in the order that was asked for, that a consumer waits for a batch
+    /// source ([`Notes::warnings`](crate::source::Notes::warnings)), what makes the source slow in the order that was asked for, that a consumer waits for a batch
     /// while all are held, and what went wrong so far while files behind URLs were kept on disk; with the way out, for people.
     pub fn warnings(&self) -> Vec<String> {
         let loader = &self.plan.settings.loader;
@@ -311,7 +325,7 @@ impl Loader {
         if let Some(Err(error)) = &self.watch {
             warnings.push(format!("the device is not watched: {error}"));
         }
-        warnings.extend(storage::warnings());
+        warnings.extend(self.storages.iter().flat_map(Storage::warnings));
         warnings
     }
 
@@ -366,4 +380,15 @@ impl Loader {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
+}
+
+/// The handles of a source, each once: parts of a mixture may share one.
+fn storages_of(source: &dyn Source) -> Arc<[Storage]> {
+    let mut distinct: Vec<Storage> = Vec::new();
+    for storage in source.storages() {
+        if !distinct.iter().any(|it| it.is_same(&storage)) {
+            distinct.push(storage);
+        }
+    }
+    distinct.into()
 }

@@ -1,13 +1,7 @@
 //! Where the settings of a loader come from, for errors about them.
 
-use std::sync::Arc;
-
-use super::LoaderBuilder;
+use super::builder::{LoaderBuilder, Locate};
 use crate::error::Error;
-use crate::plan::Settings;
-
-/// Says where the file has the key that an error names, given the settings as they are now.
-pub(crate) type Locate = Arc<dyn Fn(Error, &Settings) -> Error + Send + Sync>;
 
 impl LoaderBuilder {
     /// How errors about settings get their place in the file that they were read from.

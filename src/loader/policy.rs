@@ -5,7 +5,7 @@ use crate::plan::{OnError, Plan};
 use crate::random::{SampleKey, replacements};
 use crate::source::{Source, own_label};
 
-use super::batch::{Outcome, SampleRecord};
+use super::record::{Outcome, SampleRecord};
 
 /// Most candidates that are tried in the place of a sample that cannot be used: all of a small set, and enough of
 /// a large one to be sure that something else is wrong.

@@ -19,17 +19,15 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::annotation::{Canvas, Object};
 use crate::error::DataError;
-use crate::source::{Expected, LeftOut, Page, Source};
+use crate::source::{Expected, Heads, Page, RemoteReads, Source};
 use crate::storage::{self, Arrival};
 use crate::tune::{PrefetchDecision, PrefetchDepth, TakenBatch};
 
 use super::Loader;
 use super::cache::Caches;
 use super::order::{EpochOrder, Order};
-use super::stats::push_latest;
-use super::tuning::DECISIONS;
+use super::stats::{DECISIONS, push_latest};
 
 /// Epoch, batch of the epoch, place in the batch.
 type Place = (u32, u64, usize);
@@ -288,56 +286,17 @@ impl Source for Prefetcher {
         })
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        self.source.version(index)
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.source)
     }
 
-    fn classes(&self) -> &[String] {
-        self.source.classes()
+    /// It asks for samples itself.
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        None
     }
 
-    fn objects(&self, index: u64) -> Vec<Object> {
-        self.source.objects(index)
-    }
-
-    fn canvas(&self, index: u64) -> Canvas {
-        self.source.canvas(index)
-    }
-
-    fn original(&self, index: u64) -> u64 {
-        self.source.original(index)
-    }
-
-    fn originals(&self) -> u64 {
-        self.source.originals()
-    }
-
-    fn file_ends(&self) -> Vec<u64> {
-        self.source.file_ends()
-    }
-
-    fn slow_shuffled(&self) -> Option<String> {
-        self.source.slow_shuffled()
-    }
-
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.source.left_out()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.source.warnings()
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.source.largest_bytes()
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.source.memory_bytes()
-    }
-
-    fn describe(&self) -> String {
-        self.source.describe()
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
     }
 }
 
@@ -380,6 +339,12 @@ mod tests {
             Ok(())
         }
 
+        fn remote(&self) -> Option<&dyn RemoteReads> {
+            Some(self)
+        }
+    }
+
+    impl RemoteReads for Arc<Asked> {
         fn expect(&self, index: u64, _: u64) -> Option<Expected> {
             self.now.lock().unwrap().push(index);
             let dropped = Dropped(index, self.given_up.clone());
@@ -389,18 +354,6 @@ mod tests {
                 std::mem::forget(dropped);
                 Ok(())
             }))
-        }
-
-        fn largest_bytes(&self) -> u64 {
-            1
-        }
-
-        fn memory_bytes(&self) -> u64 {
-            0
-        }
-
-        fn describe(&self) -> String {
-            String::new()
         }
     }
 

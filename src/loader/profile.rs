@@ -75,7 +75,7 @@ impl Loader {
         let Some(device) = &self.gpu else {
             return Err(Error::unavailable("a device to watch", "batches are made on the CPU"));
         };
-        Nvml::open()?.monitor(device)?.read()
+        Nvml::open(device.runtime())?.monitor(device)?.read()
     }
 
     /// Writes the trace of the latest spans of every thread, the consumer and the ring, as Chrome's

@@ -11,7 +11,8 @@ use crate::source::LeftOut;
 use crate::storage::StorageStats;
 
 use super::balance::RouteReport;
-use super::batch::{BatchInfo, Outcome};
+use super::record::Outcome;
+use super::slot::BatchInfo;
 
 /// What a loader has done since it was built. Samples are counted when their batch is handed out, so that the
 /// counts are those of the batches that were seen, whatever is being prepared ahead.
@@ -50,8 +51,8 @@ pub struct Stats {
     pub memory: MemoryStats,
     /// What the source met and left out of its samples, with the reason, such as the keys of an archive without an image.
     pub left_out: Vec<LeftOut>,
-    /// What the process has asked of servers, and found on the disk that stands for them; all loaders together, and what
-    /// opening the sources took.
+    /// What was asked of servers, and found on the disk that stands for them, through the handles with which the source was
+    /// opened: what opening it took is included, and so are other loaders that share a handle.
     pub storage: StorageStats,
 }
 
@@ -157,6 +158,9 @@ impl Stats {
     pub const EPOCHS: usize = 100;
 }
 
+/// Most decisions that are kept: of tuning, and of reading ahead.
+pub(super) const DECISIONS: usize = 100;
+
 /// Adds an item to a list that keeps the latest `most`.
 pub(super) fn push_latest<T>(kept: &mut Vec<T>, most: usize, item: T) {
     if kept.len() >= most {
@@ -176,7 +180,7 @@ pub(super) struct Counters {
 
 impl Counters {
     pub fn new(meters: Arc<Meters>) -> Self {
-        let outcomes = Outcome::ALL.iter().map(|outcome| (outcome.name(), 0));
+        let outcomes = Outcome::all().map(|outcome| (outcome.name(), 0));
         let stats = Stats {
             outcomes: outcomes.chain([(SKIPPED, 0)]).collect(),
             faults: Reason::ALL.iter().map(|reason| (reason.name(), 0)).collect(),
@@ -251,8 +255,9 @@ impl Counters {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::loader::batch::SampleRecord;
+    use crate::loader::record::SampleRecord;
     use crate::measure::Watching;
+    use crate::plan::Route;
 
     #[test]
     fn the_latest_epochs_are_kept_and_all_are_counted() {
@@ -260,7 +265,8 @@ mod tests {
         let counters = Counters::new(meters);
         let epochs = 5000;
         for epoch in 0..epochs {
-            let record = SampleRecord { outcome: Outcome::Cpu, ..SampleRecord::SUBSTITUTED };
+            let record =
+                SampleRecord { outcome: Outcome::Decoded(Route::Cpu), ..SampleRecord::SUBSTITUTED };
             let info = BatchInfo { epoch, records: vec![record], ..BatchInfo::default() };
             counters.hand_out(&info);
             counters.hand_out(&info);

@@ -16,7 +16,7 @@ use crate::measure::{Meters, Profile, Snapshot};
 use crate::plan::Plan;
 use crate::tune::{Choice, Decision, Space, Tuner};
 
-use super::stats::push_latest;
+use super::stats::{DECISIONS, push_latest};
 use super::{Loader, PrefetcherReport};
 
 /// What is shorter says nothing.
@@ -30,9 +30,6 @@ pub(super) fn space(plan: &Plan) -> Space {
     let space = Space { workers: plan.workers, prefetch: plan.ahead_batches, offload };
     if plan.settings.loader.tune { space } else { space.of_one() }
 }
-
-/// Most decisions that are kept: of tuning, and of reading ahead.
-pub(super) const DECISIONS: usize = 100;
 
 /// Makes a choice the loader's.
 pub(super) type Apply = Box<dyn Fn(Choice) + Send>;

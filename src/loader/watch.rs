@@ -18,7 +18,7 @@ pub(super) struct Watch {
 impl Watch {
     /// Looks at once, and then after each `period`. A reading that fails is counted, and the next one comes all the same.
     pub fn new(device: &Arc<Device>, period: Duration, meters: Arc<Meters>) -> Result<Self> {
-        let monitor = Nvml::open()?.monitor(device)?;
+        let monitor = Nvml::open(device.runtime())?.monitor(device)?;
         let over = Arc::new((Mutex::new(false), Condvar::new()));
         let seen = over.clone();
         let look = move || {

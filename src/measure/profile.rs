@@ -1,5 +1,7 @@
 //! From counts to the plain data of a [`Profile`].
 
+use feedwater_insight::model::slots;
+
 use super::{
     Absence, ConsumerProfile, Data, DeviceCounts, MemoryProfile, Profile, RingProfile,
     RouteProfile, Setup, Snapshot, SpanProfile, Stage, StageProfile, ThreadProfile, blame::blame,
@@ -28,7 +30,7 @@ impl Snapshot {
             ..data
         };
         let ring = RingProfile {
-            slots: setup.prefetch + 1,
+            slots: slots(setup.prefetch),
             occupancy: measured.ring.occupancy(),
             making: measured.ring.making.latency(measured.ring.made as f64 * 1e-9),
             delivery: mean(measured.ring.delivery, measured.ring.delivered) * 1e-9,

@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::Size;
 use crate::image::HostImage;
 use crate::random::SampleRng;
 
 use super::settings::check_side;
-use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted, crop};
+use super::{Cuda, Examples, FastPath, FieldError, Operator, Spatial, crop};
 
 /// Cuts out the middle: torchvision's `CenterCrop`.
 ///
@@ -39,10 +39,18 @@ fn first(side: u32, wanted: u32) -> i64 {
 
 impl Operator for CenterCrop {
     const NAME: &'static str = "center_crop";
-    const CUDA: &'static str = crop::CUDA;
-    const TYPE: &'static str = "Crop";
     type Params = crop::Params;
-    const TILING: Tiling = Tiling::Follows;
+    const CUDA: Option<Cuda> = Some(crop::CUDA);
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, crop::Params) {
+        let size = Size::new(self.width, self.height);
+        let at = (first(input.width, self.width), first(input.height, self.height));
+        (size, crop::Params::new(at, size, input, [0.0; 3]))
+    }
+
+    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        crop::reference(params, src, out);
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;
@@ -53,32 +61,16 @@ impl Operator for CenterCrop {
         Some(Size::new(self.width, self.height))
     }
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, crop::Params) {
-        let size = Size::new(self.width, self.height);
-        let at = (first(input.width, self.width), first(input.height, self.height));
-        (size, crop::Params::new(at, size, input, [0.0; 3]))
+    fn spatial(&self) -> Option<&dyn Spatial<crop::Params>> {
+        Some(&crop::Cut)
     }
 
-    fn demand(&self, params: &mut crop::Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
-        crop::demand(params, wanted)
+    fn fast_path(&self) -> Option<&dyn FastPath<crop::Params>> {
+        Some(&crop::Cut)
     }
+}
 
-    fn trace(params: &crop::Params, trace: &mut Trace) {
-        crop::trace(params, trace);
-    }
-
-    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        crop::reference(params, src, out);
-    }
-
-    fn apply(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        crop::apply(params, src, out);
-    }
-
-    fn fusion(params: &crop::Params) -> Fusion {
-        crop::fusion(params)
-    }
-
+impl Examples for CenterCrop {
     fn examples() -> Vec<Self> {
         [(8, 8), (9, 5), (31, 4), (64, 64)].map(|(width, height)| Self { width, height }).to_vec()
     }

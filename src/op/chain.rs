@@ -10,11 +10,12 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
-use super::{Bounds, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Tiling, Trace, Wanted};
+use super::{Bounds, Cuda, FieldError, Fusion, MAX_PARAMS_BYTES, Operator, Trace, Wanted};
 
 /// Where an operator (or the decoder) runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Placement {
     /// On the host.
     Cpu,
@@ -33,6 +34,7 @@ pub struct Chain {
 
 /// One operator of a chain.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ChainStep {
     /// Where it shall run.
     pub placement: Placement,
@@ -114,16 +116,12 @@ impl fmt::Debug for ParamBytes {
     }
 }
 
-/// [`Operator`] without its types; implemented for every operator.
-pub trait AnyOperator: fmt::Debug + Send + Sync {
+/// [`Operator`] without its types; implemented for every operator, and for nothing else.
+pub trait AnyOperator: Sealed + fmt::Debug + Send + Sync {
     /// [`Operator::NAME`].
     fn name(&self) -> &'static str;
     /// [`Operator::CUDA`].
-    fn cuda(&self) -> &'static str;
-    /// [`Operator::TYPE`].
-    fn cuda_type(&self) -> &'static str;
-    /// [`Operator::TILING`].
-    fn tiling(&self) -> Tiling;
+    fn cuda(&self) -> Option<Cuda>;
     /// Bytes of the operator's parameters.
     fn params_bytes(&self) -> usize;
     /// [`Operator::check`].
@@ -132,41 +130,38 @@ pub trait AnyOperator: fmt::Debug + Send + Sync {
     fn pixels(&self, input: PixelType) -> Result<PixelType, String>;
     /// [`Operator::fixed_output`].
     fn fixed_output(&self, input: Option<Size>) -> Option<Size>;
-    /// [`Operator::table_len`].
+    /// [`Spatial::table_len`](super::Spatial::table_len).
     fn table_len(&self, bounds: Bounds) -> usize;
     /// [`Operator::prepare`].
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes);
     /// [`Operator::is_random`].
     fn is_random(&self) -> bool;
-    /// [`Operator::demand`].
+    /// [`Spatial::demand`](super::Spatial::demand); the window itself where pixels stay.
     fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi;
-    /// [`Operator::set_table`].
+    /// [`Spatial::set_table`](super::Spatial::set_table).
     fn set_table(&self, params: &mut ParamBytes, address: u64);
-    /// [`Operator::trace`].
+    /// [`Spatial::trace`](super::Spatial::trace).
     fn trace(&self, params: &ParamBytes, trace: &mut Trace);
     /// [`Operator::reference`].
     fn reference(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage);
-    /// [`Operator::apply`].
+    /// [`FastPath::apply`](super::FastPath::apply), or the reference.
     fn apply(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage);
-    /// [`Operator::fusion`].
+    /// [`FastPath::fusion`](super::FastPath::fusion).
     fn fusion(&self, params: &ParamBytes) -> Fusion;
 }
+
+/// Keeps [`AnyOperator`] to operators.
+pub trait Sealed {}
+
+impl<T: Operator> Sealed for T {}
 
 impl<T: Operator> AnyOperator for T {
     fn name(&self) -> &'static str {
         T::NAME
     }
 
-    fn cuda(&self) -> &'static str {
+    fn cuda(&self) -> Option<Cuda> {
         T::CUDA
-    }
-
-    fn cuda_type(&self) -> &'static str {
-        T::TYPE
-    }
-
-    fn tiling(&self) -> Tiling {
-        T::TILING
     }
 
     fn params_bytes(&self) -> usize {
@@ -186,7 +181,7 @@ impl<T: Operator> AnyOperator for T {
     }
 
     fn table_len(&self, bounds: Bounds) -> usize {
-        Operator::table_len(self, bounds)
+        self.spatial().map_or(0, |it| it.table_len(bounds))
     }
 
     fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, ParamBytes) {
@@ -199,15 +194,22 @@ impl<T: Operator> AnyOperator for T {
     }
 
     fn demand(&self, params: &mut ParamBytes, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
-        Operator::demand(self, params.get_mut(), wanted, table)
+        match self.spatial() {
+            Some(it) => it.demand(params.get_mut(), wanted, table),
+            None => wanted.output,
+        }
     }
 
     fn set_table(&self, params: &mut ParamBytes, address: u64) {
-        T::set_table(params.get_mut(), address);
+        if let Some(it) = self.spatial() {
+            it.set_table(params.get_mut(), address);
+        }
     }
 
     fn trace(&self, params: &ParamBytes, trace: &mut Trace) {
-        T::trace(params.get(), trace);
+        if let Some(it) = self.spatial() {
+            it.trace(params.get(), trace);
+        }
     }
 
     fn reference(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage) {
@@ -215,10 +217,13 @@ impl<T: Operator> AnyOperator for T {
     }
 
     fn apply(&self, params: &ParamBytes, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        T::apply(params.get(), table, src, out);
+        match self.fast_path() {
+            Some(it) => it.apply(params.get(), table, src, out),
+            None => T::reference(params.get(), table, src, out),
+        }
     }
 
     fn fusion(&self, params: &ParamBytes) -> Fusion {
-        T::fusion(params.get())
+        self.fast_path().map_or(Fusion::None, |it| it.fusion(params.get()))
     }
 }

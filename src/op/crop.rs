@@ -8,7 +8,9 @@ use crate::image::{HostImage, Image};
 use crate::random::SampleRng;
 
 use super::settings::check_side;
-use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted};
+use super::{
+    Cuda, Examples, FastPath, FieldError, Fusion, Operator, Spatial, Tiling, Trace, Wanted,
+};
 
 /// Cuts out a window; what lies outside of the image is 0, as with Pillow's `Image.crop`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,31 +78,50 @@ impl Params {
     }
 }
 
-/// The crops' CUDA text.
-pub(super) const CUDA: &str = include_str!("../../kernels/crop.cu");
+/// The crops' form on the GPU.
+pub(super) const CUDA: Cuda =
+    Cuda::new("Crop", include_str!("../../kernels/crop.cu")).tiled(Tiling::Follows);
 
-/// The window of the image that is needed; one pixel of it where there is nothing but fill.
-pub(super) fn demand(params: &Params, wanted: Wanted) -> Roi {
-    params.inside(wanted.output).unwrap_or(Roi::new(0, 0, 1, 1))
-}
+/// What the crops have in common.
+pub(super) struct Cut;
 
-/// A window that lies inside of the image keeps the trace exact; after any other, crops are no longer
-/// those of the image itself.
-pub(super) fn trace(params: &Params, trace: &mut Trace) {
-    if let Some(inside) = params.inside(params.whole()) {
-        trace.crop(inside);
+impl Spatial<Params> for Cut {
+    /// The window of the image that is needed; one pixel of it where there is nothing but fill.
+    fn demand(&self, params: &mut Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
+        params.inside(wanted.output).unwrap_or(Roi::new(0, 0, 1, 1))
     }
-    trace.cropping &= matches!(fusion(params), Fusion::Crop { .. });
-    trace.view.crop((params.x.into(), params.y.into()), params.whole().size());
+
+    /// A window that lies inside of the image keeps the trace exact; after any other, crops are no longer
+    /// those of the image itself.
+    fn trace(&self, params: &Params, trace: &mut Trace) {
+        if let Some(inside) = params.inside(params.whole()) {
+            trace.crop(inside);
+        }
+        trace.cropping &= matches!(self.fusion(params), Fusion::Crop { .. });
+        trace.view.crop((params.x.into(), params.y.into()), params.whole().size());
+    }
 }
 
-/// Coordinates do it where nothing is filled.
-pub(super) fn fusion(params: &Params) -> Fusion {
-    match params.inside(params.whole()) {
-        Some(inside) if inside.size() == params.whole().size() => {
-            Fusion::Crop { x: inside.x, y: inside.y }
+impl FastPath<Params> for Cut {
+    /// A row at a time.
+    fn apply(&self, params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => {
+                cut_rows(params, src, out, params.fill.map(|value| value as u8));
+            }
+            (HostImage::F32(src), HostImage::F32(out)) => cut_rows(params, src, out, params.fill),
+            _ => unreachable!("a crop keeps the pixel type"),
         }
-        _ => Fusion::None,
+    }
+
+    /// Coordinates do it where nothing is filled.
+    fn fusion(&self, params: &Params) -> Fusion {
+        match params.inside(params.whole()) {
+            Some(inside) if inside.size() == params.whole().size() => {
+                Fusion::Crop { x: inside.x, y: inside.y }
+            }
+            _ => Fusion::None,
+        }
     }
 }
 
@@ -111,17 +132,6 @@ pub(super) fn reference(params: &Params, src: &HostImage, out: &mut HostImage) {
             cut(params, src, out, params.fill.map(|value| value as u8));
         }
         (HostImage::F32(src), HostImage::F32(out)) => cut(params, src, out, params.fill),
-        _ => unreachable!("a crop keeps the pixel type"),
-    }
-}
-
-/// The crops, a row at a time.
-pub(super) fn apply(params: &Params, src: &HostImage, out: &mut HostImage) {
-    match (src, out) {
-        (HostImage::U8(src), HostImage::U8(out)) => {
-            cut_rows(params, src, out, params.fill.map(|value| value as u8));
-        }
-        (HostImage::F32(src), HostImage::F32(out)) => cut_rows(params, src, out, params.fill),
         _ => unreachable!("a crop keeps the pixel type"),
     }
 }
@@ -157,10 +167,17 @@ fn cut_rows<T: Copy + Default>(params: &Params, src: &Image<T>, out: &mut Image<
 
 impl Operator for Crop {
     const NAME: &'static str = "crop";
-    const CUDA: &'static str = CUDA;
-    const TYPE: &'static str = "Crop";
     type Params = Params;
-    const TILING: Tiling = Tiling::Follows;
+    const CUDA: Option<Cuda> = Some(CUDA);
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, Params) {
+        let size = Size::new(self.width, self.height);
+        (size, Params::new((self.x.into(), self.y.into()), size, input, [0.0; 3]))
+    }
+
+    fn reference(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        reference(params, src, out);
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;
@@ -171,31 +188,16 @@ impl Operator for Crop {
         Some(Size::new(self.width, self.height))
     }
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, Params) {
-        let size = Size::new(self.width, self.height);
-        (size, Params::new((self.x.into(), self.y.into()), size, input, [0.0; 3]))
+    fn spatial(&self) -> Option<&dyn Spatial<Params>> {
+        Some(&Cut)
     }
 
-    fn demand(&self, params: &mut Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
-        demand(params, wanted)
+    fn fast_path(&self) -> Option<&dyn FastPath<Params>> {
+        Some(&Cut)
     }
+}
 
-    fn trace(params: &Params, it: &mut Trace) {
-        trace(params, it);
-    }
-
-    fn reference(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        reference(params, src, out);
-    }
-
-    fn apply(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        apply(params, src, out);
-    }
-
-    fn fusion(params: &Params) -> Fusion {
-        fusion(params)
-    }
-
+impl Examples for Crop {
     fn examples() -> Vec<Self> {
         [(0, 0, 9, 7), (3, 2, 8, 8), (5, 40, 50, 9), (1000, 0, 3, 3)]
             .map(|(x, y, width, height)| Self { x, y, width, height })
@@ -210,9 +212,10 @@ mod tests {
     #[test]
     fn what_is_demanded_is_the_part_inside_of_the_image() {
         let demanded = |x, y| {
-            let params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
+            let mut params = Params::new((x, y), Size::new(10, 10), Size::new(8, 6), [0.0; 3]);
             let output = params.whole();
-            demand(&params, Wanted { input: Size::new(8, 6), reduction: 1, output })
+            let wanted = Wanted { input: Size::new(8, 6), reduction: 1, output };
+            Cut.demand(&mut params, wanted, &mut Vec::new())
         };
         assert_eq!(demanded(-4, 2), Roi::new(0, 2, 6, 4));
         assert_eq!(demanded(7, -9), Roi::new(7, 0, 1, 1));
@@ -222,7 +225,8 @@ mod tests {
 
     #[test]
     fn only_a_crop_without_fill_can_be_done_by_coordinates() {
-        let fused = |x| fusion(&Params::new((x, 0), Size::new(4, 4), Size::new(8, 6), [0.0; 3]));
+        let fused =
+            |x| Cut.fusion(&Params::new((x, 0), Size::new(4, 4), Size::new(8, 6), [0.0; 3]));
         assert_eq!(fused(4), Fusion::Crop { x: 4, y: 0 });
         assert_eq!(fused(5), Fusion::None);
         assert_eq!(fused(-1), Fusion::None);
@@ -232,12 +236,12 @@ mod tests {
     fn a_crop_of_a_crop_is_traced_to_the_image() {
         let mut traced = Trace::new(Size::new(100, 100));
         let outer = Params::new((10, 20), Size::new(50, 50), Size::new(100, 100), [0.0; 3]);
-        trace(&outer, &mut traced);
+        Cut.trace(&outer, &mut traced);
         let inner = Params::new((1, 2), Size::new(3, 4), Size::new(50, 50), [0.0; 3]);
-        trace(&inner, &mut traced);
+        Cut.trace(&inner, &mut traced);
         assert_eq!((traced.roi, traced.cropping), (Roi::new(11, 22, 3, 4), true));
         let outside = Params::new((2, 2), Size::new(3, 4), Size::new(3, 4), [0.0; 3]);
-        trace(&outside, &mut traced);
+        Cut.trace(&outside, &mut traced);
         assert_eq!((traced.roi, traced.cropping), (Roi::new(13, 24, 1, 2), false));
     }
 }

@@ -7,7 +7,9 @@ use crate::geometry::{Roi, Size};
 use crate::image::{HostImage, Image};
 use crate::random::SampleRng;
 
-use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted};
+use super::{
+    Cuda, Examples, FastPath, FieldError, Fusion, Operator, Spatial, Tiling, Trace, Wanted,
+};
 
 /// Mirrors each sample with given probabilities, columns and rows independently.
 ///
@@ -34,10 +36,24 @@ pub struct FlipParams {
 
 impl Operator for Flip {
     const NAME: &'static str = "flip";
-    const CUDA: &'static str = include_str!("../../kernels/flip.cu");
-    const TYPE: &'static str = "Flip";
     type Params = FlipParams;
-    const TILING: Tiling = Tiling::Follows;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Flip", include_str!("../../kernels/flip.cu")).tiled(Tiling::Follows));
+
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, FlipParams) {
+        let horizontal = rng.chance(self.horizontal);
+        let vertical = rng.chance(self.vertical);
+        let (width, height) = (input.width as i32, input.height as i32);
+        (input, FlipParams { width, height, horizontal: horizontal.into(), vertical: vertical.into() })
+    }
+
+    fn reference(params: &FlipParams, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        match (src, out) {
+            (HostImage::U8(src), HostImage::U8(out)) => mirror(params, src, out),
+            (HostImage::F32(src), HostImage::F32(out)) => mirror(params, src, out),
+            _ => unreachable!("flip keeps the pixel type"),
+        }
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         for (field, p) in [("horizontal", self.horizontal), ("vertical", self.vertical)] {
@@ -49,18 +65,21 @@ impl Operator for Flip {
         Ok(())
     }
 
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, FlipParams) {
-        let horizontal = rng.chance(self.horizontal);
-        let vertical = rng.chance(self.vertical);
-        let (width, height) = (input.width as i32, input.height as i32);
-        (input, FlipParams { width, height, horizontal: horizontal.into(), vertical: vertical.into() })
-    }
-
     fn is_random(&self) -> bool {
         // A number is drawn for every probability, and says nothing where that is 0 or 1.
         [self.horizontal, self.vertical].iter().any(|&p| p > 0.0 && p < 1.0)
     }
 
+    fn spatial(&self) -> Option<&dyn Spatial<FlipParams>> {
+        Some(self)
+    }
+
+    fn fast_path(&self) -> Option<&dyn FastPath<FlipParams>> {
+        Some(self)
+    }
+}
+
+impl Spatial<FlipParams> for Flip {
     fn demand(&self, params: &mut FlipParams, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
         let Roi { x, y, width, height } = wanted.output;
         Roi {
@@ -71,25 +90,25 @@ impl Operator for Flip {
         }
     }
 
-    fn trace(params: &FlipParams, trace: &mut Trace) {
+    fn trace(&self, params: &FlipParams, trace: &mut Trace) {
         trace.cropping = false;
         trace.flipped_horizontally ^= params.horizontal != 0;
         trace.flipped_vertically ^= params.vertical != 0;
         trace.view.flip(params.horizontal != 0, params.vertical != 0);
     }
+}
 
-    fn reference(params: &FlipParams, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        match (src, out) {
-            (HostImage::U8(src), HostImage::U8(out)) => mirror(params, src, out),
-            (HostImage::F32(src), HostImage::F32(out)) => mirror(params, src, out),
-            _ => unreachable!("flip keeps the pixel type"),
-        }
+impl FastPath<FlipParams> for Flip {
+    fn apply(&self, params: &FlipParams, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        Self::reference(params, table, src, out);
     }
 
-    fn fusion(params: &FlipParams) -> Fusion {
+    fn fusion(&self, params: &FlipParams) -> Fusion {
         Fusion::Flip { horizontal: params.horizontal != 0, vertical: params.vertical != 0 }
     }
+}
 
+impl Examples for Flip {
     fn examples() -> Vec<Self> {
         [(0.0, 0.0), (1.0, 0.0), (0.0, 1.0), (0.5, 0.5)]
             .map(|(horizontal, vertical)| Flip { horizontal, vertical })

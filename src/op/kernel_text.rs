@@ -14,7 +14,7 @@ use crate::geometry::{Orientation, Roi, Size};
 use crate::image::PixelType;
 use crate::tensor::{DType, Layout};
 
-use super::{AnyOperator, ParamBytes, Tiling};
+use super::{AnyOperator, Cuda, ParamBytes, Tiling};
 
 /// What is at the bottom of a kernel's chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,8 +108,8 @@ impl FloatsParams {
 /// A kernel's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelText {
-    /// All of it. A kernel is `fused(const Sample* samples, int count, int width, int height)`, for blocks
-    /// of [`BLOCK`] pixels and a grid that covers `width` x `height` x `count`; the other one
+    /// All of it. A kernel is `fused(const Sample* samples, int count, int width, int height)`, for a grid that covers
+    /// `width` x `height` x `count`; the other one
     /// `tiled(const Sample* samples, int count, int width, int height, int shared_bytes)`, whose blocks share the
     /// tensor out.
     pub source: String,
@@ -131,9 +131,6 @@ impl KernelText {
 /// SHA-256 of the texts in `kernels/` with which this crate was built, in hex.
 pub const KERNELS_HASH: &str = env!("FEEDWATER_KERNELS_HASH");
 
-/// Columns and rows of a block of the kernel's threads.
-pub const BLOCK: Size = Size::new(32, 8);
-
 /// The text of the kernel that evaluates `operators`, first to last, over a leaf, and stores the tensor.
 pub fn kernel_text(
     leaf: Leaf,
@@ -141,9 +138,13 @@ pub fn kernel_text(
     dtype: DType,
     layout: Layout,
 ) -> KernelText {
-    let chain = operators
+    let forms: Vec<Cuda> = operators
         .iter()
-        .fold(leaf.cuda_type().to_string(), |src, op| format!("{}<{src}>", op.cuda_type()));
+        .map(|op| op.cuda().expect("a plan leaves operators without CUDA text on the CPU"))
+        .collect();
+    let chain = forms
+        .iter()
+        .fold(leaf.cuda_type().to_string(), |src, form| format!("{}<{src}>", form.type_name));
     let sample_bytes = size_of::<u64>()
         + leaf.params_bytes()
         + operators.iter().map(|op| op.params_bytes()).sum::<usize>();
@@ -154,9 +155,9 @@ pub fn kernel_text(
         let _ = writeln!(source, "#line 1 \"{file}.cu\"\n{}", text.trim_end());
     };
     add("image", include_str!("../../kernels/image.cu"));
-    for (place, op) in operators.iter().enumerate() {
-        if operators[..place].iter().all(|before| before.cuda() != op.cuda()) {
-            add(&op.cuda_type().to_lowercase(), op.cuda());
+    for (place, form) in forms.iter().enumerate() {
+        if forms[..place].iter().all(|before| before.text != form.text) {
+            add(&form.type_name.to_lowercase(), form.text);
         }
     }
     add("store", include_str!("../../kernels/store.cu"));
@@ -167,7 +168,7 @@ pub fn kernel_text(
     );
     add("chain", &types);
     add("fused", include_str!("../../kernels/fused.cu"));
-    let tiled = is_tiled(operators);
+    let tiled = is_tiled(&forms);
     if tiled {
         add("pieces", include_str!("../../kernels/pieces.cu"));
         add("matrix", include_str!("../../kernels/matrix.cu"));
@@ -198,9 +199,9 @@ pub fn write_sample<'a>(
 }
 
 /// Whether nothing but operators that follow come after the last one that resamples.
-fn is_tiled(operators: &[&dyn AnyOperator]) -> bool {
-    let last = operators.iter().rposition(|op| op.tiling() == Tiling::Resamples);
-    last.is_some_and(|last| operators[last + 1..].iter().all(|op| op.tiling() == Tiling::Follows))
+fn is_tiled(forms: &[Cuda]) -> bool {
+    let last = forms.iter().rposition(|form| form.tiling == Tiling::Resamples);
+    last.is_some_and(|last| forms[last + 1..].iter().all(|form| form.tiling == Tiling::Follows))
 }
 
 const fn out_type(dtype: DType) -> &'static str {

@@ -3,7 +3,7 @@
 //! **An image is a function `at(x, y)` that gives a pixel; an operator wraps an image and is an image.**
 //! On the device a chain is therefore a nested C++ type (`Normalize<Flip<Resize<Roi>>>`) that is evaluated
 //! once per output pixel. On the CPU the same operators run one after another on stored windows. Both work
-//! on the same parameter bytes, which [`Operator::prepare`] and [`Operator::demand`] fold on the host, and
+//! on the same parameter bytes, which [`Operator::prepare`] and [`Spatial::demand`] fold on the host, and
 //! both give the same bits.
 //!
 //! To add an operator: a file here, a file of the same name in `kernels/`, one word in `operators!`.
@@ -18,12 +18,16 @@ use crate::geometry::{Roi, Size, View};
 use crate::image::{HostImage, PixelType};
 use crate::random::{SampleKey, SampleRng};
 
+pub use abilities::{Cuda, FastPath, Spatial};
+#[doc(hidden)]
+pub use abilities::{Fusion, Tiling};
 pub use chain::{Chain, Placement};
 pub use resample::Filter;
 
 #[doc(hidden)]
 pub use chain::{AnyOperator, ChainStep, ParamBytes};
 
+mod abilities;
 mod chain;
 #[doc(hidden)]
 pub mod kernel_text;
@@ -41,9 +45,11 @@ macro_rules! operators {
         )+
 
         /// Names of the built-in operators, as in TOML.
+        #[doc(hidden)]
         pub const NAMES: &[&str] = &[$($type::NAME),+];
 
         /// Reads the settings of the built-in operator of that name; `None` where there is none.
+        #[doc(hidden)]
         pub fn read<'de, D: Deserializer<'de>>(
             name: &str,
             settings: D,
@@ -55,9 +61,10 @@ macro_rules! operators {
         }
 
         /// The examples of every built-in operator.
+        #[doc(hidden)]
         pub fn examples() -> Vec<Arc<dyn AnyOperator>> {
             let mut all: Vec<Arc<dyn AnyOperator>> = Vec::new();
-            $(all.extend($type::examples().into_iter().map(|it| Arc::new(it) as _));)+
+            $(all.extend(<$type as Examples>::examples().into_iter().map(|it| Arc::new(it) as _));)+
             all
         }
     };
@@ -76,22 +83,30 @@ operators! {
 /// One step of a chain.
 ///
 /// For every sample the operators of a chain are asked twice: forwards, [`prepare`](Self::prepare) draws
-/// what is random and says which size leaves; backwards, [`demand`](Self::demand) says which window of the
+/// what is random and says which size leaves; backwards, [`Spatial::demand`] says which window of the
 /// input the wanted window of the output needs. What the first operator demands is what is decoded: that
 /// is how crops sink into the decoder.
+///
+/// A name, the parameters, `prepare` and `reference` are required. An operator that moves pixels also implements [`Spatial`]; one that
+/// has a form on the GPU says [`CUDA`](Self::CUDA), and others run on the CPU, with decoding and all operators before them.
 pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
     /// Name in TOML, in errors and in reports.
     const NAME: &'static str;
-    /// CUDA text that declares `template <class Src> struct <TYPE>`.
-    const CUDA: &'static str;
-    /// The C++ type that the text declares.
-    const TYPE: &'static str;
     /// Everything that one sample needs, as plain bytes, the same on CPU and GPU: at most
     /// [`MAX_PARAMS_BYTES`], a multiple of 8.
     type Params: Pod;
-    /// What it is to the tiled form of the kernel (`kernels/tile.cu`), which a chain has where nothing follows the
-    /// last operator that resamples but such as [follow](Tiling::Follows).
-    const TILING: Tiling = Tiling::None;
+    /// The form on a GPU; `None`, the default, for the CPU alone.
+    const CUDA: Option<Cuda> = None;
+
+    /// Draws this sample's random choices and folds settings and size into numbers; gives the size that
+    /// leaves, which is never empty.
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, Self::Params);
+
+    /// The reference: short, plain, and what the CUDA text and every fast path are compared with.
+    ///
+    /// `out` has its pixel type and window; `src` holds at least the window that was demanded for it. `table` is what
+    /// [`Spatial::demand`] has appended, empty without that.
+    fn reference(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage);
 
     /// Whether the settings can be: on failure the field and what is wrong with it.
     fn check(&self) -> Result<(), FieldError> {
@@ -109,10 +124,6 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
         input
     }
 
-    /// Draws this sample's random choices and folds settings and size into numbers; gives the size that
-    /// leaves, which is never empty.
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, Self::Params);
-
     /// Whether samples differ by what [`prepare`](Self::prepare) draws. [`Preprocessor`](crate::Preprocessor) refuses such operators.
     /// The default looks whether anything is drawn for an image of 500x375.
     fn is_random(&self) -> bool {
@@ -121,69 +132,28 @@ pub trait Operator: Clone + fmt::Debug + Send + Sync + 'static {
         rng.has_drawn()
     }
 
-    /// Says which window of the input is needed for a window of the output, and folds what depends on it
-    /// (coefficient tables) into `params` and `table`. The default is a pointwise operator's.
-    fn demand(&self, params: &mut Self::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
-        let _ = (params, table);
-        wanted.output
+    /// How it moves pixels; `None`, the default, where each pixel stays in its place.
+    fn spatial(&self) -> Option<&dyn Spatial<Self::Params>> {
+        None
     }
 
-    /// The largest number of entries that [`demand`](Self::demand) appends to the table, for inputs of at
-    /// most `largest.pixels()` pixels and at most `largest_side` columns or rows.
-    fn table_len(&self, bounds: Bounds) -> usize {
-        let _ = bounds;
-        0
+    /// How the CPU runs it faster than by the reference, where it can.
+    fn fast_path(&self) -> Option<&dyn FastPath<Self::Params>> {
+        None
     }
+}
 
-    /// Writes the address (on the host or on the device) of this operator's table into the parameters.
-    fn set_table(params: &mut Self::Params, address: u64) {
-        let _ = (params, address);
-    }
-
-    /// Records what happened to the sample, for `dump` and for `Batch::samples`. An operator that moves pixels must tell
-    /// [`Trace::view`] where they go: boxes and masks follow that. The default is that of one that moves none.
-    fn trace(params: &Self::Params, trace: &mut Trace) {
-        let _ = (params, trace);
-    }
-
-    /// The reference: short, plain, and what the CUDA text and every fast path are compared with.
-    ///
-    /// `out` has its pixel type and window; `src` holds at least the window that was demanded for it.
-    fn reference(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage);
-
-    /// The same, as fast as the CPU can.
-    fn apply(params: &Self::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        Self::reference(params, table, src, out);
-    }
-
-    /// How the CPU may fuse this operator with its neighbours.
-    fn fusion(params: &Self::Params) -> Fusion {
-        let _ = params;
-        Fusion::None
-    }
-
-    /// Instances that the parity tests, the self-test and the benches run.
+/// Instances of a built-in operator that the parity tests, the self-test and the benches run.
+trait Examples: Sized {
     fn examples() -> Vec<Self>;
 }
 
 /// Most bytes of an operator's parameters.
 pub const MAX_PARAMS_BYTES: usize = 96;
 
-/// What an operator is to the tiled form of the kernel, in which a block makes a part of the tensor together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Tiling {
-    /// Its pixels are evaluated one by one, as `at(x, y)`: always possible.
-    None,
-    /// It resamples: the CUDA type is that of `kernels/resample.cu`.
-    Resamples,
-    /// It only moves pixels along the axes, fills what is outside, or maps each channel's value by itself; and the CUDA
-    /// type has the members `resampled`, `columns`, `rows` and `of` (described in `kernels/image.cu`).
-    Follows,
-}
-
 /// A field of an operator that cannot be: its name (`std[1]`) and what is wrong with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FieldError {
     /// The field, as in TOML.
     pub field: String,
@@ -253,30 +223,4 @@ impl Trace {
             self.roi = Roi { x: self.roi.x + cut.x, y: self.roi.y + cut.y, ..cut };
         }
     }
-}
-
-/// What the CPU may do with an operator instead of calling [`Operator::apply`]; the bits are the same.
-#[derive(Clone, Copy, Debug, PartialEq)]
-#[non_exhaustive]
-pub enum Fusion {
-    /// Nothing.
-    None,
-    /// It resamples rows, then columns, by these parameters: rows can be taken as they are decoded.
-    Resample(resample::Params),
-    /// It mirrors: writing backwards does it.
-    Flip {
-        /// Left to right.
-        horizontal: bool,
-        /// Top to bottom.
-        vertical: bool,
-    },
-    /// It maps each byte of a channel to a float: a table does it.
-    Normalize(normalize::Params),
-    /// It cuts a window out: coordinates do it.
-    Crop {
-        /// Columns to the left of it.
-        x: u32,
-        /// Rows above it.
-        y: u32,
-    },
 }

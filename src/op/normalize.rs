@@ -8,7 +8,7 @@ use crate::geometry::Size;
 use crate::random::SampleRng;
 use crate::tensor::CHANNELS;
 
-use super::{FieldError, Fusion, Operator, Tiling};
+use super::{Cuda, Examples, FastPath, FieldError, Fusion, Operator, Tiling};
 
 /// `(value / 255 - mean) / std`, each step rounded to f32: torchvision's `ToTensor`, then `Normalize`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
@@ -68,10 +68,26 @@ impl Normalize {
 
 impl Operator for Normalize {
     const NAME: &'static str = "normalize";
-    const CUDA: &'static str = include_str!("../../kernels/normalize.cu");
-    const TYPE: &'static str = "Normalize";
     type Params = Params;
-    const TILING: Tiling = Tiling::Follows;
+    const CUDA: Option<Cuda> =
+        Some(Cuda::new("Normalize", include_str!("../../kernels/normalize.cu")).tiled(Tiling::Follows));
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, Params) {
+        (input, Params { mean: self.mean, std: self.std })
+    }
+
+    fn reference(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
+            unreachable!("normalize takes bytes and gives floats");
+        };
+        let window = out.window();
+        for y in window.y..window.bottom() {
+            for x in window.x..window.right() {
+                let pixel = src.pixel(x, y);
+                out.set_pixel(x, y, [0, 1, 2].map(|c| params.value(c, pixel[c])));
+            }
+        }
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         for (channel, (mean, std)) in self.mean.into_iter().zip(self.std).enumerate() {
@@ -112,24 +128,13 @@ impl Operator for Normalize {
         }
     }
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, Params) {
-        (input, Params { mean: self.mean, std: self.std })
+    fn fast_path(&self) -> Option<&dyn FastPath<Params>> {
+        Some(self)
     }
+}
 
-    fn reference(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
-            unreachable!("normalize takes bytes and gives floats");
-        };
-        let window = out.window();
-        for y in window.y..window.bottom() {
-            for x in window.x..window.right() {
-                let pixel = src.pixel(x, y);
-                out.set_pixel(x, y, [0, 1, 2].map(|c| params.value(c, pixel[c])));
-            }
-        }
-    }
-
-    fn apply(params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+impl FastPath<Params> for Normalize {
+    fn apply(&self, params: &Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
         let (HostImage::U8(src), HostImage::F32(out)) = (src, out) else {
             unreachable!("normalize takes bytes and gives floats");
         };
@@ -144,10 +149,12 @@ impl Operator for Normalize {
         }
     }
 
-    fn fusion(params: &Params) -> Fusion {
+    fn fusion(&self, params: &Params) -> Fusion {
         Fusion::Normalize(*params)
     }
+}
 
+impl Examples for Normalize {
     fn examples() -> Vec<Self> {
         vec![Self::IMAGENET, Self { mean: [0.5, 0.0, -1.0], std: [0.25, 1.0, 3.0] }]
     }

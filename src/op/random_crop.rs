@@ -2,12 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::geometry::{Roi, Size};
+use crate::geometry::Size;
 use crate::image::{HostImage, PixelType};
 use crate::random::SampleRng;
 
 use super::settings::{check_side, one_or_each};
-use super::{FieldError, Fusion, Operator, Tiling, Trace, Wanted, crop};
+use super::{Cuda, Examples, FastPath, FieldError, Operator, Spatial, crop};
 
 /// Cuts out a window at a random place of the padded image: torchvision's `RandomCrop`.
 ///
@@ -58,10 +58,20 @@ impl RandomCrop {
 
 impl Operator for RandomCrop {
     const NAME: &'static str = "random_crop";
-    const CUDA: &'static str = crop::CUDA;
-    const TYPE: &'static str = "Crop";
     type Params = crop::Params;
-    const TILING: Tiling = Tiling::Follows;
+    const CUDA: Option<Cuda> = Some(crop::CUDA);
+
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, crop::Params) {
+        let [left, top, right, bottom] = self.padding;
+        let y = self.place(input.height, [top, bottom], self.height, rng);
+        let x = self.place(input.width, [left, right], self.width, rng);
+        let size = Size::new(self.width, self.height);
+        (size, crop::Params::new((x, y), size, input, self.fill))
+    }
+
+    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
+        crop::reference(params, src, out);
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;
@@ -96,39 +106,21 @@ impl Operator for RandomCrop {
         Some(Size::new(self.width, self.height))
     }
 
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, crop::Params) {
-        let [left, top, right, bottom] = self.padding;
-        let y = self.place(input.height, [top, bottom], self.height, rng);
-        let x = self.place(input.width, [left, right], self.width, rng);
-        let size = Size::new(self.width, self.height);
-        (size, crop::Params::new((x, y), size, input, self.fill))
-    }
-
     fn is_random(&self) -> bool {
         // Where there is a choice, which depends on the image.
         true
     }
 
-    fn demand(&self, params: &mut crop::Params, wanted: Wanted, _: &mut Vec<i32>) -> Roi {
-        crop::demand(params, wanted)
+    fn spatial(&self) -> Option<&dyn Spatial<crop::Params>> {
+        Some(&crop::Cut)
     }
 
-    fn trace(params: &crop::Params, trace: &mut Trace) {
-        crop::trace(params, trace);
+    fn fast_path(&self) -> Option<&dyn FastPath<crop::Params>> {
+        Some(&crop::Cut)
     }
+}
 
-    fn reference(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        crop::reference(params, src, out);
-    }
-
-    fn apply(params: &crop::Params, _: &[i32], src: &HostImage, out: &mut HostImage) {
-        crop::apply(params, src, out);
-    }
-
-    fn fusion(params: &crop::Params) -> Fusion {
-        crop::fusion(params)
-    }
-
+impl Examples for RandomCrop {
     fn examples() -> Vec<Self> {
         let base = Self::to(12, 10);
         vec![

@@ -8,7 +8,7 @@ use crate::random::SampleRng;
 
 use super::resample::{self, Filter};
 use super::settings::{check_range, check_side};
-use super::{Bounds, FieldError, Fusion, Operator, Tiling, Trace, Wanted};
+use super::{Bounds, Cuda, Examples, FastPath, FieldError, Operator, Spatial, Trace, Wanted};
 
 /// Cuts out a window of random area and aspect ratio, and resizes it: torchvision's `RandomResizedCrop`.
 ///
@@ -88,10 +88,21 @@ impl RandomResizedCrop {
 
 impl Operator for RandomResizedCrop {
     const NAME: &'static str = "random_resized_crop";
-    const CUDA: &'static str = resample::CUDA;
-    const TYPE: &'static str = "Resample";
     type Params = resample::Params;
-    const TILING: Tiling = Tiling::Resamples;
+    const CUDA: Option<Cuda> = Some(resample::CUDA);
+
+    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, resample::Params) {
+        (self.output(), resample::Params::new(self.draw(input, rng), self.output()))
+    }
+
+    fn reference(
+        params: &resample::Params,
+        table: &[i32],
+        src: &HostImage,
+        out: &mut HostImage,
+    ) {
+        resample::reference(params, table, src, out);
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         check_side("width", self.width)?;
@@ -113,12 +124,24 @@ impl Operator for RandomResizedCrop {
         Some(self.output())
     }
 
-    fn prepare(&self, input: Size, rng: &mut SampleRng) -> (Size, resample::Params) {
-        (self.output(), resample::Params::new(self.draw(input, rng), self.output()))
+    fn spatial(&self) -> Option<&dyn Spatial<resample::Params>> {
+        Some(self)
     }
 
+    fn fast_path(&self) -> Option<&dyn FastPath<resample::Params>> {
+        Some(&resample::Fast)
+    }
+}
+
+impl Spatial<resample::Params> for RandomResizedCrop {
     fn demand(&self, params: &mut resample::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
         resample::fill_table(params, wanted, self.filter, table)
+    }
+
+    fn trace(&self, params: &resample::Params, trace: &mut Trace) {
+        trace.crop(params.of());
+        trace.cropping = false;
+        trace.view.resize(params.of(), params.output());
     }
 
     fn table_len(&self, bounds: Bounds) -> usize {
@@ -131,33 +154,12 @@ impl Operator for RandomResizedCrop {
         resample::table_len(self.filter, output, bounds, [scale; 2])
     }
 
-    fn set_table(params: &mut resample::Params, address: u64) {
+    fn set_table(&self, params: &mut resample::Params, address: u64) {
         params.table = address;
     }
+}
 
-    fn trace(params: &resample::Params, trace: &mut Trace) {
-        trace.crop(params.of());
-        trace.cropping = false;
-        trace.view.resize(params.of(), params.output());
-    }
-
-    fn reference(
-        params: &resample::Params,
-        table: &[i32],
-        src: &HostImage,
-        out: &mut HostImage,
-    ) {
-        resample::reference(params, table, src, out);
-    }
-
-    fn apply(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        resample::apply(params, table, src, out);
-    }
-
-    fn fusion(params: &resample::Params) -> Fusion {
-        Fusion::Resample(*params)
-    }
-
+impl Examples for RandomResizedCrop {
     fn examples() -> Vec<Self> {
         vec![
             Self::to(24, 16),

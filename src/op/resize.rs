@@ -8,7 +8,7 @@ use crate::random::SampleRng;
 
 use super::resample::{self, Filter};
 use super::settings::check_side;
-use super::{Bounds, FieldError, Fusion, Operator, Tiling, Trace, Wanted};
+use super::{Bounds, Cuda, Examples, FastPath, FieldError, Operator, Spatial, Trace, Wanted};
 
 /// Resizes the whole image: torchvision's `Resize` on PIL images.
 ///
@@ -88,10 +88,22 @@ fn scaled(pixels: u32, numerator: u32, denominator: u32) -> u32 {
 
 impl Operator for Resize {
     const NAME: &'static str = "resize";
-    const CUDA: &'static str = resample::CUDA;
-    const TYPE: &'static str = "Resample";
     type Params = resample::Params;
-    const TILING: Tiling = Tiling::Resamples;
+    const CUDA: Option<Cuda> = Some(resample::CUDA);
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, resample::Params) {
+        let output = self.output(input);
+        (output, resample::Params::new(input.window(), output))
+    }
+
+    fn reference(
+        params: &resample::Params,
+        table: &[i32],
+        src: &HostImage,
+        out: &mut HostImage,
+    ) {
+        resample::reference(params, table, src, out);
+    }
 
     fn check(&self) -> Result<(), FieldError> {
         let sides = [
@@ -130,13 +142,23 @@ impl Operator for Resize {
         }
     }
 
-    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, resample::Params) {
-        let output = self.output(input);
-        (output, resample::Params::new(input.window(), output))
+    fn spatial(&self) -> Option<&dyn Spatial<resample::Params>> {
+        Some(self)
     }
 
+    fn fast_path(&self) -> Option<&dyn FastPath<resample::Params>> {
+        Some(&resample::Fast)
+    }
+}
+
+impl Spatial<resample::Params> for Resize {
     fn demand(&self, params: &mut resample::Params, wanted: Wanted, table: &mut Vec<i32>) -> Roi {
         resample::fill_table(params, wanted, self.filter, table)
+    }
+
+    fn trace(&self, params: &resample::Params, trace: &mut Trace) {
+        trace.cropping = false;
+        trace.view.resize(params.of(), params.output());
     }
 
     fn table_len(&self, bounds: Bounds) -> usize {
@@ -168,32 +190,12 @@ impl Operator for Resize {
         resample::table_len(self.filter, output, bounds, scales)
     }
 
-    fn set_table(params: &mut resample::Params, address: u64) {
+    fn set_table(&self, params: &mut resample::Params, address: u64) {
         params.table = address;
     }
+}
 
-    fn trace(params: &resample::Params, trace: &mut Trace) {
-        trace.cropping = false;
-        trace.view.resize(params.of(), params.output());
-    }
-
-    fn reference(
-        params: &resample::Params,
-        table: &[i32],
-        src: &HostImage,
-        out: &mut HostImage,
-    ) {
-        resample::reference(params, table, src, out);
-    }
-
-    fn apply(params: &resample::Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
-        resample::apply(params, table, src, out);
-    }
-
-    fn fusion(params: &resample::Params) -> Fusion {
-        Fusion::Resample(*params)
-    }
-
+impl Examples for Resize {
     fn examples() -> Vec<Self> {
         let filters = [
             Filter::Nearest,

@@ -8,9 +8,6 @@ use crate::footprint::{self, Available, Footprint, Memory};
 use super::Plan;
 use super::memory::SOURCE;
 
-/// Most bytes that a slot keeps for each sample besides the tensor.
-pub(crate) const RECORD_BYTES: u64 = 256;
-
 impl Plan {
     /// Bytes of host memory that building the loader and running it take: all rows of host and page-locked memory, caches at
     /// their limits, without the row of the source, which is open already.

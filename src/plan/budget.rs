@@ -6,38 +6,11 @@ use crate::error::{Error, Result};
 use crate::footprint::{self, Footprint, Memory};
 
 use super::device::on_cpu;
-use super::{Bounds, Count, Facts, Plan, Route, memory};
-
-/// How many of what goes round. Under a limit of memory these numbers give way, the first field first:
-///
-/// 1. `reading`, then `hardware_group`, `decoders` and `group`, as far as [`Counts::LEAN`];
-/// 2. `prefetch`, to 1;
-/// 3. `reading`, `hardware_group`, `decoders` and `group`, to 1.
-///
-/// Where the memory that has no room has no batches in it, `prefetch` stays: page-locked memory, and with a device host memory
-/// too. Where `prefetch` is chosen, what it has beyond its start gives way before all else. Where host memory has no room
-/// for one of each, workers that are chosen give way, as few of them as will do.
-///
-/// What the last step leaves over is used. That is: of all other numbers that fit, those are taken with the largest
-/// `prefetch`, of these those with the largest `group`, then `decoders`, `hardware_group` and `reading`. So under a
-/// larger limit of device memory the first of them that differs is larger. The bytes in the batches are the same
-/// under any limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Counts {
-    /// Pages for samples that workers have in hand.
-    pub reading: usize,
-    /// Most images of one call of the hardware engines; 0 without them.
-    pub hardware_group: usize,
-    /// Decode states of each of the routes `cuda` and `host`.
-    pub decoders: usize,
-    /// Most samples of one launch of the kernel.
-    pub group: usize,
-    /// Batches ahead of the consumer.
-    pub prefetch: usize,
-}
+use super::{Bounds, Count, Counts, Facts, Plan, Route, memory};
 
 /// What there is less of than without the limits of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Reduction {
     /// What it is: `prefetch`.
     pub name: &'static str,
@@ -50,14 +23,6 @@ pub struct Reduction {
 }
 
 impl Counts {
-    /// What the rest is not reduced below before `prefetch` gives way: with less, engines wait for pages.
-    pub const LEAN: Counts =
-        Counts { reading: 4, hardware_group: 4, decoders: 2, group: 4, prefetch: 1 };
-
-    /// The least that works.
-    pub const ONE: Counts =
-        Counts { reading: 1, hardware_group: 1, decoders: 1, group: 1, prefetch: 1 };
-
     /// The numbers without any limit.
     fn full(plan: &Plan) -> Self {
         let workers = plan.workers.most;
@@ -65,20 +30,18 @@ impl Counts {
             let prefetch = plan.prefetch;
             return Self { reading: 0, hardware_group: 0, decoders: 0, group: 0, prefetch };
         };
-        let hardware = device.has(Route::NvjpegHardware);
+        let batches = device.has_any(Route::batches);
         // A decode state is taken until the device is done with it. Where there are engines, they do the most.
-        let most = if hardware { 4 } else { 8 };
+        let most = if batches { 4 } else { 8 };
+        let states = device.routes.iter().map(|it| it.route).filter_map(|route| {
+            let threads = if route.uses_worker_cpu() { on_cpu(plan) } else { workers };
+            (route.on_device() && !route.batches()).then(|| most.min(threads))
+        });
         Self {
             reading: workers,
             // An image for each of the seven engines of a large GPU, in each of two calls.
-            hardware_group: if hardware { 7 } else { 0 },
-            decoders: if device.has(Route::NvjpegGpu) {
-                most.min(workers)
-            } else if device.has(Route::NvjpegHybrid) {
-                most.min(on_cpu(plan))
-            } else {
-                0
-            },
+            hardware_group: if batches { 7 } else { 0 },
+            decoders: states.max().unwrap_or(0),
             // In rows of tiles an image is 28 blocks: two thirds of what a large GPU runs at once (132 x 4 and more).
             group: 16,
             prefetch: plan.prefetch,

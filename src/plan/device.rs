@@ -15,10 +15,13 @@ use crate::image::PixelType;
 use crate::op::Bounds;
 use crate::op::kernel_text::{KernelText, Leaf, kernel_text};
 
+use super::route::DecoderSizes;
+use super::route::nvjpeg::{DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES};
 use super::{Counts, Facts, Place, Plan, Route};
 
 /// The device's part of a plan.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct DevicePlan {
     /// Where samples may go over to the device, as it is planned first; never empty.
     pub splits: Vec<DeviceSplit>,
@@ -58,6 +61,7 @@ pub struct DeviceSplit {
 
 /// A route with what is kept for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RoutePlan {
     /// The route.
     pub route: Route,
@@ -85,14 +89,9 @@ pub mod rows {
     /// Parameters and coefficient tables of a launch.
     pub const LAUNCHES: &str = "launch parameters";
 
-    /// nvJPEG's own buffers for a route; the route `cpu` has none.
+    /// The decoder's own buffers for a route; the route `cpu` has none.
     pub const fn nvjpeg(route: Route) -> &'static str {
-        match route {
-            Route::NvjpegHardware => "nvjpeg hardware",
-            Route::NvjpegGpu => "nvjpeg cuda",
-            Route::NvjpegHybrid => "nvjpeg host",
-            Route::Cpu => "nvjpeg none",
-        }
+        route.row()
     }
 }
 
@@ -113,16 +112,6 @@ const MOST_PAGE_PIXELS: u64 = 1 << 40;
 
 /// Encoded bytes for a pixel of a page: what a JPEG of full quality without subsampling seldom has.
 const ENCODED_BYTES_PER_PIXEL: usize = 2;
-
-/// 16-bit coefficients of three components without subsampling, for each pixel of a whole image.
-const COEFFICIENT_BYTES: usize = 6;
-
-/// Planes of three components without subsampling, for each pixel of a whole image.
-const PLANE_BYTES: usize = 3;
-
-/// Tables, marker segments, padding to whole blocks and rows: for each decode state.
-const DEVICE_SLACK_BYTES: usize = 1 << 20;
-const PINNED_SLACK_BYTES: usize = 1 << 19;
 
 impl DevicePlan {
     /// The device's part of `plan`, whose places are decided; nothing is counted yet.
@@ -173,14 +162,15 @@ impl DevicePlan {
         let making = if self.has(Route::Cpu) { on_cpu.min(counts.reading) } else { 1 };
         self.uploads = making + 1;
         let routes = self.routes.iter().map(|it| {
-            let decoders = match it.route {
+            let route = it.route;
+            let decoders = match (route.on_device(), route.batches()) {
+                (false, _) => on_cpu,
                 // One group is decoded while the call for the next one is made.
-                Route::NvjpegHardware => counts.hardware_group.min(2),
-                Route::NvjpegGpu => counts.decoders,
-                Route::NvjpegHybrid => counts.decoders.min(on_cpu),
-                Route::Cpu => on_cpu,
+                (true, true) => counts.hardware_group.min(2),
+                (true, false) if route.uses_worker_cpu() => counts.decoders.min(on_cpu),
+                (true, false) => counts.decoders,
             };
-            self.route(it.route, decoders)
+            self.route(route, decoders)
         });
         self.routes = routes.collect();
     }
@@ -205,24 +195,39 @@ impl DevicePlan {
         self.routes.iter().any(|it| it.route == route)
     }
 
-    /// Bytes of one block of launch parameters.
-    pub fn launch_bytes(&self) -> usize {
-        let samples = self.group * self.sample_bytes();
-        aligned(samples.next_multiple_of(8) + self.group * self.table_bytes)
+    /// Whether images may take a route of which this is true.
+    pub fn has_any(&self, property: impl Fn(Route) -> bool) -> bool {
+        self.routes.iter().any(|it| property(it.route))
     }
 
-    /// Adds the rows of page-locked and device memory, with so many batches ahead.
-    pub(super) fn add_rows(&self, plan: &Plan, prefetch: usize, footprint: &mut Footprint) {
+    /// Threads that gather images, one for each route that batches.
+    pub fn gatherers(&self) -> usize {
+        self.routes.iter().filter(|it| it.route.batches()).count()
+    }
+
+    /// Bytes of one block of launch parameters.
+    pub fn launch_bytes(&self) -> usize {
+        aligned(self.tables_of(self.group))
+    }
+
+    /// Where the tables of a launch's sample number `sample` begin in a block of launch parameters, in bytes: behind the
+    /// parameters of all samples and the tables of those before it.
+    pub fn tables_of(&self, sample: usize) -> usize {
+        (self.group * self.sample_bytes()).next_multiple_of(8) + sample * self.table_bytes
+    }
+
+    /// Adds the rows of page-locked and device memory.
+    pub(super) fn add_rows(&self, plan: &Plan, footprint: &mut Footprint) {
         let mut add = |memory, row, each: usize, count: usize, note: &str| {
             if each > 0 && count > 0 {
                 footprint.add(memory, row, aligned(each) as u64, count as u64, note);
             }
         };
         let launch = format!("{} samples x ({} B + tables)", self.group, self.sample_bytes());
-        let slot = format!("{}, {prefetch} ahead + 1", plan.shape);
-        let nvjpeg = |route: &RoutePlan| match route.route {
-            Route::NvjpegHardware => format!("{} images in a call, estimated", self.hardware_group),
-            _ => "decode states, estimated".to_string(),
+        let (slots, slot) = (plan.slots(), plan.slots_note());
+        let states = |route: &RoutePlan| match route.route.batches() {
+            true => format!("{} images in a call, estimated", self.hardware_group),
+            false => "decode states, estimated".to_string(),
         };
 
         add(
@@ -235,39 +240,26 @@ impl DevicePlan {
         add(Memory::Pinned, rows::UPLOADS, self.upload_bytes, self.uploads, "what the CPU made");
         add(Memory::Pinned, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
         for it in &self.routes {
-            add(Memory::Pinned, rows::nvjpeg(it.route), it.pinned_bytes, it.decoders, &nvjpeg(it));
+            add(Memory::Pinned, it.route.row(), it.pinned_bytes, it.decoders, &states(it));
         }
-        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), prefetch + 1, &slot);
+        add(Memory::Device, rows::OUTPUT_SLOTS, plan.shape.bytes(), slots, &slot);
         let windows = "windows between decoder and kernel";
         add(Memory::Device, rows::PIXELS, self.pixels_bytes, self.pages, windows);
         add(Memory::Device, rows::LAUNCHES, self.launch_bytes(), LAUNCH_BLOCKS, &launch);
         for it in &self.routes {
-            add(Memory::Device, rows::nvjpeg(it.route), it.device_bytes, it.decoders, &nvjpeg(it));
+            add(Memory::Device, it.route.row(), it.device_bytes, it.decoders, &states(it));
         }
     }
 
-    /// A route with so many decode states. No device has confirmed the estimates of nvJPEG's buffers.
+    /// A route with so many decode states.
     fn route(&self, route: Route, decoders: usize) -> RoutePlan {
-        let pixels = self.image_pixels;
-        let coefficients = COEFFICIENT_BYTES * pixels;
-        let decoded = coefficients + PLANE_BYTES * pixels + DEVICE_SLACK_BYTES;
-        let files = self.hardware_group * self.encoded_bytes;
-        let (device_bytes, pinned_bytes) = match route {
-            Route::Cpu => (0, 0),
-            // Coefficients are decoded into page-locked memory and copied.
-            Route::NvjpegHybrid => (decoded, coefficients + PINNED_SLACK_BYTES),
-            // The file is copied and its coefficients are decoded there.
-            Route::NvjpegGpu => {
-                (decoded + self.encoded_bytes, self.encoded_bytes + PINNED_SLACK_BYTES)
-            }
-            // The files are copied, and the engines write planes.
-            Route::NvjpegHardware => (
-                files + self.hardware_group * PLANE_BYTES * pixels + DEVICE_SLACK_BYTES,
-                files + PINNED_SLACK_BYTES,
-            ),
-        };
-        let (device_bytes, pinned_bytes) = (aligned(device_bytes), aligned(pinned_bytes));
-        RoutePlan { route, decoders, device_bytes, pinned_bytes }
+        let memory = route.memory(&DecoderSizes {
+            pixels: self.image_pixels,
+            encoded_bytes: self.encoded_bytes,
+            group: self.hardware_group,
+        });
+        let device_bytes = aligned(memory.device_bytes);
+        RoutePlan { route, decoders, device_bytes, pinned_bytes: aligned(memory.pinned_bytes) }
     }
 }
 
@@ -299,7 +291,7 @@ impl DeviceSplit {
 }
 
 impl RoutePlan {
-    /// Bytes on the device and in page-locked memory that each decode state's buffers begin with. Half of the slack is
+    /// Bytes on the device and in page-locked memory that the buffers of each of nvJPEG's decode states begin with. Half of the slack is
     /// left in the row, for what nvJPEG takes for handles and states: were all of it in buffers, the first byte of that
     /// would be one too many.
     pub fn buffers(&self) -> (usize, usize) {

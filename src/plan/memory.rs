@@ -4,10 +4,13 @@ use crate::footprint::{Footprint, Memory};
 use crate::measure::{OTHER_TRACKS, trace_bytes};
 
 use super::need::sum;
-use super::{CacheSettings, Facts, Place, Plan, RECORD_BYTES, Route, SampleRoom, Shuffle};
+use super::{CacheSettings, DevicePlan, Facts, Place, Plan, SampleRoom, Shuffle};
 
 /// Name of the source's row. Its memory is in use before the loader is built.
 pub(super) const SOURCE: &str = "source";
+
+/// Most bytes that a slot keeps for each sample besides the tensor.
+pub(crate) const RECORD_BYTES: u64 = 256;
 
 /// Code, stacks, the allocator's own, and what the decoders keep: measured, not predicted.
 const PROCESS_BYTES: u64 = 12 << 20;
@@ -24,9 +27,9 @@ const CONNECTION_BYTES: u64 = (8 + 400) << 10;
 /// All memory of a plan, row by row.
 pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
     let mut rows = Footprint::default();
-    // The thread that feeds the engines makes what they refuse.
-    let engines = plan.device.as_ref().is_some_and(|it| it.has(Route::NvjpegHardware));
-    let workers = plan.workers.most as u64 + u64::from(engines);
+    // The threads that gather images for one call make those that are refused.
+    let gatherers = plan.device.as_ref().map_or(0, DevicePlan::gatherers);
+    let workers = (plan.workers.most + gatherers) as u64;
     let SampleRoom { share, large } = plan.room;
     let note = format!("largest sample {} bytes", facts.largest_bytes);
     match &plan.device {
@@ -58,12 +61,11 @@ pub fn footprint(plan: &Plan, facts: &Facts) -> Footprint {
                 device.pages as u64,
                 note,
             );
-            device.add_rows(plan, plan.prefetch, &mut rows);
+            device.add_rows(plan, &mut rows);
         }
         None => {
-            let note = format!("{}, {} ahead + 1", plan.shape, plan.prefetch);
             let (each, count) = (plan.shape.bytes() as u64, plan.slots() as u64);
-            rows.add(Memory::Host, "output slots", each, count, note);
+            rows.add(Memory::Host, "output slots", each, count, plan.slots_note());
         }
     }
     let records = (plan.shape.batch as u64).saturating_mul(RECORD_BYTES);

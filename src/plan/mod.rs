@@ -6,18 +6,21 @@
 use std::fmt;
 use std::sync::Arc;
 
+use feedwater_insight::model::slots;
 use serde::Serialize;
 
 use crate::error::{Asked, Error, Result};
 use crate::footprint::{Available, Footprint};
 use crate::geometry::Size;
 use crate::image::PixelType;
-use crate::op::{AnyOperator, Chain, Placement};
+use crate::op::{AnyOperator, Chain, ChainStep, Placement};
 use crate::tensor::{DType, TensorShape};
 
 mod available;
+mod bounds;
 mod budget;
 mod count;
+mod counts;
 mod device;
 mod memory;
 mod need;
@@ -26,36 +29,41 @@ mod route;
 mod sample;
 mod settings;
 mod shard;
+mod shard_from;
 mod shuffle;
 
-pub(crate) use available::RECORD_BYTES;
-pub use budget::Reduction;
-pub use count::{Bounds, Count};
-pub use device::{DevicePlan, RoutePlan};
-pub use offload::Offload;
+pub use count::Count;
+pub(crate) use memory::RECORD_BYTES;
+pub(crate) use route::AssumedCost;
 pub use route::Route;
 pub use settings::{
     CacheSettings, DecodeSettings, Last, Limits, LoaderSettings, OnError, OutputSettings, Settings,
 };
-pub use shard::{Shard, ShardFrom};
-pub use shuffle::Shuffle;
+pub use shard_from::ShardFrom;
 
 #[doc(hidden)]
-pub use budget::Counts;
+pub use bounds::Bounds;
 #[doc(hidden)]
-pub use device::{DeviceSplit, LAUNCH_BLOCKS, rows};
+pub use budget::Reduction;
+#[doc(hidden)]
+pub use counts::Counts;
+#[doc(hidden)]
+pub use device::{DevicePlan, DeviceSplit, LAUNCH_BLOCKS, RoutePlan, rows};
 #[doc(hidden)]
 pub use need::{Looked, SampleMemory, SampleRoom};
 #[doc(hidden)]
+pub use offload::Offload;
+#[doc(hidden)]
 pub use sample::{SamplePlan, SampleStep};
 #[doc(hidden)]
-pub use shard::Environment;
+pub use shard::{Environment, Shard};
 #[doc(hidden)]
-pub use shuffle::Windows;
+pub use shuffle::{Shuffle, Windows};
 
 /// Where something runs, decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
+#[doc(hidden)]
 pub enum Place {
     /// On the host.
     Cpu,
@@ -113,7 +121,7 @@ pub enum DeviceFacts {
     None(String),
     /// There is one.
     Gpu {
-        /// The routes that nvJPEG offers on it (`hardware` only where there are engines), or why it offers none.
+        /// The routes whose decoders it has (`hardware` only where there are engines), or why it has none.
         nvjpeg: Result<Vec<Route>, String>,
     },
 }
@@ -126,6 +134,7 @@ impl Default for DeviceFacts {
 
 /// What is done, where, and with how much memory.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Plan {
     /// The settings, as given.
     pub settings: Settings,
@@ -164,6 +173,8 @@ pub struct Plan {
 
 /// One operator with its place.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
+#[doc(hidden)]
 pub struct PlannedStep {
     /// What it does.
     pub operator: Arc<dyn AnyOperator>,
@@ -213,7 +224,7 @@ impl Plan {
             dtype,
             layout: settings.output.layout,
         };
-        let prefetch = count::most_ahead(settings.loader.prefetch, shape.bytes());
+        let prefetch = bounds::most_ahead(settings.loader.prefetch, shape.bytes());
         let mut plan = Self {
             settings: settings.clone(),
             shard: Shard::resolve(&settings.loader, &facts.environment)?,
@@ -262,7 +273,12 @@ impl Plan {
 
     /// Slots in the ring of batches: those ahead of the consumer, and the one that it has.
     pub fn slots(&self) -> usize {
-        self.prefetch + 1
+        slots(self.prefetch)
+    }
+
+    /// What the footprint says of its slots.
+    fn slots_note(&self) -> String {
+        format!("{}, {} ahead + 1", self.shape, self.prefetch)
     }
 
     /// The routes by which images may be decoded where decoding is on the GPU, those of the settings that the
@@ -272,7 +288,7 @@ impl Plan {
             (Place::Gpu, DeviceFacts::Gpu { nvjpeg: Ok(offered) }) => Route::ALL
                 .into_iter()
                 .filter(|route| self.settings.decode.routes.contains(route))
-                .filter(|route| *route == Route::Cpu || offered.contains(route))
+                .filter(|route| !route.on_device() || offered.contains(route))
                 .collect(),
             _ => vec![Route::Cpu],
         }
@@ -290,12 +306,11 @@ fn place(
     decode: &DecodeSettings,
     device: &DeviceFacts,
 ) -> Result<(Place, Vec<Place>)> {
-    let asked: Vec<(String, &str, Placement)> =
-        std::iter::once(("decode".to_string(), "decode", decode.placement))
-            .chain(chain.steps().iter().enumerate().map(|(number, step)| {
-                (format!("chain[{number}]"), step.operator.name(), step.placement)
-            }))
-            .collect();
+    let mut asked = vec![("decode".to_string(), "decode", decode.placement)];
+    for (number, step) in chain.steps().iter().enumerate() {
+        let (key, name) = (format!("chain[{number}]"), step.operator.name());
+        asked.push((key.clone(), name, own_placement(step, &key)?));
+    }
     let nvjpeg = match device {
         DeviceFacts::None(why) => {
             if let Some((key, name, _)) = asked.iter().find(|it| it.2 == Placement::Gpu) {
@@ -318,13 +333,14 @@ fn place(
             Placement::Auto => Place::Gpu,
             Placement::Gpu if before_cpu => {
                 let (cpu_key, cpu_name, _) = &asked[last_cpu.expect("before_cpu says there is one")];
-                return Err(Error::config(
-                    "chain",
-                    format!(
-                        "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the \
-                         gpu once: put {cpu_name} on gpu or {name} on cpu"
-                    ),
-                ));
+                let way_out = match last_cpu.is_some_and(|last| is_cpu_only(chain, last)) {
+                    true => format!("{cpu_name} has no CUDA text: put {name} on cpu"),
+                    false => format!("put {cpu_name} on gpu or {name} on cpu"),
+                };
+                let problem = format!(
+                    "{cpu_name} ({cpu_key}) is on cpu after {name} ({key}) on gpu; data goes to the gpu once: {way_out}"
+                );
+                return Err(Error::config("chain", problem));
             }
             Placement::Gpu => Place::Gpu,
         });
@@ -334,6 +350,24 @@ fn place(
     }
     let decode = places.remove(0);
     Ok((decode, places))
+}
+
+/// Where a step asks to be: an operator without CUDA text can only be on the CPU.
+fn own_placement(step: &ChainStep, key: &str) -> Result<Placement> {
+    match (step.operator.cuda(), step.placement) {
+        (None, Placement::Gpu) => {
+            let name = step.operator.name();
+            let problem = format!("is gpu, and {name} has no CUDA text; write cpu or auto");
+            Err(Error::config(format!("{key}.placement"), problem))
+        }
+        (None, Placement::Auto) => Ok(Placement::Cpu),
+        (_, asked) => Ok(asked),
+    }
+}
+
+/// Whether the step before this place, of decoding and the chain, is an operator without CUDA text.
+fn is_cpu_only(chain: &Chain, place: usize) -> bool {
+    place > 0 && chain.steps()[place - 1].operator.cuda().is_none()
 }
 
 /// The error of a placement on what this machine does not have.
@@ -369,6 +403,11 @@ impl fmt::Display for Plan {
         }
         for step in &self.steps {
             writeln!(f, "{:<8}{:?}", step.place.name(), step.operator)?;
+        }
+        if let Some(last) = self.steps.iter().rposition(|step| step.operator.cuda().is_none()) {
+            let name = self.steps[last].operator.name();
+            let before = "decoding and the operators before it are on the cpu with it";
+            writeln!(f, "{:<8}{name} (chain[{last}]) has no CUDA text; {before}", "reason")?;
         }
         let last = if self.uses_gpu() { Place::Gpu } else { Place::Cpu };
         writeln!(f, "{:<8}output {}", last.name(), self.shape)?;

@@ -1,10 +1,11 @@
 //! Host memory that one sample takes of its worker: computed from its header, the same way for the footprint and for the
 //! check before the sample is made, so that the two cannot drift apart.
 
+use crate::decode::DecodeMemory;
 use crate::error::{DataError, Reason};
 use crate::footprint;
 use crate::geometry::Size;
-use crate::header::{DecodeMemory, Format, Header};
+use crate::header::{Format, Header};
 use crate::image::PixelType;
 use crate::op::resample::Resampler;
 use crate::op::{AnyOperator, Bounds, Fusion, Operator, Resize};
@@ -39,7 +40,7 @@ pub struct SampleMemory {
     pub tables: u64,
     /// Coefficient tables of `cache.presize`.
     pub resize_tables: u64,
-    /// The decoder's whole image, and its row.
+    /// The decoder's whole image, and the rows that it hands on together.
     pub decoder: [u64; 2],
     /// What a format's library allocates while it decodes, and frees.
     pub library: u64,
@@ -340,8 +341,8 @@ fn bytes_of(pixels: PixelType, size: Size) -> u64 {
 
 impl SampleMemory {
     /// What decoding alone takes, beside the file.
-    pub fn of_decode(DecodeMemory { scratch, line, library }: DecodeMemory) -> Self {
-        Self { decoder: [scratch, line], library, ..Self::default() }
+    pub fn of_decode(DecodeMemory { scratch, rows, library }: DecodeMemory) -> Self {
+        Self { decoder: [scratch, rows], library, ..Self::default() }
     }
 
     /// What making an image of this header smaller takes, beside its file.

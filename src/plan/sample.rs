@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use crate::error::{DataError, reserve};
 use crate::geometry::{Orientation, Roi, Size};
-use crate::header::{Format, Header};
+use crate::header::Header;
 use crate::op::{Bounds, Fusion, ParamBytes, Trace, Wanted};
 use crate::random::{SampleKey, SampleRng};
 
-use super::{Place, Plan, Route};
+use super::{Place, Plan};
 
 /// What is done to one sample: numbers only. Kept with a page and filled anew for each sample, so that
 /// nothing is allocated once the tables have their size.
@@ -47,15 +47,22 @@ pub struct SampleStep {
     pub output: Roi,
 }
 
+impl SamplePlan {
+    /// Bytes of memory that its tables hold.
+    pub fn table_bytes(&self) -> u64 {
+        (self.table.capacity() * size_of::<i32>()) as u64
+    }
+}
+
 impl Plan {
-    /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows.
+    /// Plans one sample: forwards through the chain for sizes and random choices, backwards for windows. The limits are not
+    /// checked here but by [`header`](Self::header).
     pub fn sample(
         &self,
         key: SampleKey,
         header: &Header,
         out: &mut SamplePlan,
     ) -> Result<(), DataError> {
-        self.check_pixels(header)?;
         out.orientation = if self.settings.decode.orientation {
             header.orientation
         } else {
@@ -78,7 +85,7 @@ impl Plan {
         }
 
         out.reduction = self.reduction(header, out);
-        out.stored = reduced(header.size, out.reduction);
+        out.stored = header.size.reduced(out.reduction);
         // A vector that grows allocates up to twice its length.
         let entries = self.table_len(out.upright).saturating_mul(2);
         let _tables = reserve::promise((entries as u64).saturating_mul(size_of::<i32>() as u64))?;
@@ -86,7 +93,7 @@ impl Plan {
         for place in (0..self.steps.len()).rev() {
             let step = &mut out.steps[place];
             let reduction = if place == 0 { out.reduction } else { 1 };
-            let input = reduced(step.input.size(), reduction);
+            let input = step.input.size().reduced(reduction);
             let start = out.table.len();
             step.output = window;
             let wanted = Wanted { input, reduction, output: window };
@@ -109,35 +116,31 @@ impl Plan {
         lens.fold(0, usize::saturating_add)
     }
 
-    /// Refuses an image before memory is taken for its pixels.
-    pub fn check_pixels(&self, header: &Header) -> Result<(), DataError> {
-        self.settings.limits.check_size(header.size)
+    /// Reads the header of a file, and refuses an image beyond the limits before memory is taken for its pixels.
+    ///
+    /// # Errors
+    /// Those of [`Header::parse_as`]; [`Reason::Oversized`](crate::error::Reason::Oversized), with the key of the limit.
+    pub fn header(&self, bytes: &[u8]) -> Result<Header, DataError> {
+        self.settings.limits.header(bytes, self.settings.decode.strict)
     }
 
     /// Whether a decoder that can reduce takes the image: libjpeg-turbo, or the hardware engines.
     fn reduces(&self, header: &Header) -> bool {
         self.decode == Place::Cpu
             || self.device.as_ref().is_some_and(|device| {
-                device.has(Route::Cpu)
-                    || device.has(Route::NvjpegHardware)
-                        && Route::NvjpegHardware.takes(header, 2).is_ok()
+                device.has_any(|route| route.reduces() && route.takes(header, 2).is_ok())
             })
     }
 
     /// The largest reduction that leaves at least the size that is wanted; 1 where nothing is resampled first.
     fn reduction(&self, header: &Header, out: &SamplePlan) -> u32 {
-        let prescale =
-            self.settings.decode.prescale && header.format == Format::Jpeg && self.reduces(header);
+        let prescale = self.settings.decode.prescale && self.reduces(header);
         let (Some(step), true) = (self.steps.first(), prescale) else { return 1 };
         let Fusion::Resample(params) = step.operator.fusion(&out.steps[0].params) else { return 1 };
-        let fits = |by: &i32| {
+        let fits = |&by: &u32| {
+            let by = by as i32;
             params.box_width / by >= params.out_width && params.box_height / by >= params.out_height
         };
-        [8, 4, 2].into_iter().find(fits).map_or(1, |by| by as u32)
+        header.format.reductions().iter().copied().rev().find(fits).unwrap_or(1)
     }
-}
-
-/// Size of an image after a reduction: `ceil(side / reduction)`, libjpeg's rule.
-fn reduced(size: Size, reduction: u32) -> Size {
-    Size::new(size.width.div_ceil(reduction), size.height.div_ceil(reduction))
 }

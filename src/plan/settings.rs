@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{DataError, Error, Reason, Result};
 use crate::footprint::{byte_size, some_byte_size};
 use crate::geometry::Size;
+use crate::header::Header;
 use crate::op::{Operator, Placement, Resize};
 use crate::storage::StorageSettings;
 use crate::tensor::{DType, Layout};
@@ -25,7 +26,8 @@ pub struct Settings {
     pub cache: CacheSettings,
     /// `[limits]`.
     pub limits: Limits,
-    /// `[storage]`.
+    /// `[storage]`. A loader goes by those of the handle that its source was opened with, where it has one
+    /// ([`Source::storages`](crate::source::Source::storages)).
     pub storage: StorageSettings,
 }
 
@@ -89,6 +91,7 @@ impl Default for LoaderSettings {
 /// What happens to the samples that do not fill the last batch of an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Last {
     /// They are left out; with several shards, so is what would give one shard more samples than another.
     #[default]
@@ -103,6 +106,7 @@ pub enum Last {
 /// What happens when a sample cannot be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum OnError {
     /// The loader ends with the sample's error.
     #[default]
@@ -249,6 +253,16 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Reads the header of a whole file and checks the size of its image. No later step checks it again.
+    ///
+    /// # Errors
+    /// Those of [`Header::parse_as`] and of [`check_size`](Self::check_size).
+    pub fn header(&self, bytes: &[u8], strict: bool) -> Result<Header, DataError> {
+        let header = Header::parse_as(bytes, strict)?;
+        self.check_size(header.size)?;
+        Ok(header)
+    }
+
     /// Refuses an image of too many pixels, columns or rows.
     ///
     /// # Errors
@@ -394,7 +408,7 @@ mod tests {
     #[test]
     fn more_bytes_and_pixels_than_there_can_be_are_refused() {
         let key = |settings: Settings| match settings.check() {
-            Err(Error::Config { key, .. }) => key,
+            Err(Error::Config(error)) => error.key,
             other => panic!("{other:?}"),
         };
         let cache = |cache| Settings { cache, ..Settings::default() };

@@ -11,6 +11,7 @@ use super::{Facts, LoaderSettings};
 /// How the samples of an epoch are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase", tag = "kind")]
+#[non_exhaustive]
 pub enum Shuffle {
     /// As in the source.
     Source,

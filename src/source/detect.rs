@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{DISABLED, Directory, HEAD_BYTES, KEYS, SourceSettings, recognise};
 use crate::error::{Error, Result};
-use crate::storage::{self, File};
+use crate::storage::{self, Storage};
 
 /// Files of a folder that are looked at.
 const LOOKS: usize = 16;
@@ -18,23 +18,32 @@ const LOOKS: usize = 16;
 ///
 /// [`Error::Io`] where the path cannot be read, [`Error::Config`] where a file is none of any source.
 pub fn detect(path: &Path) -> Result<SourceSettings> {
-    storage::opening(|| look(path))
+    detect_with(path, &Storage::default())
 }
 
-fn look(path: &Path) -> Result<SourceSettings> {
+/// As [`detect`], with a handle through which is looked at what lies there.
+///
+/// # Errors
+///
+/// Those of [`detect`].
+pub fn detect_with(path: &Path, storage: &Storage) -> Result<SourceSettings> {
+    storage::opening(|| look(path, storage))
+}
+
+fn look(path: &Path, storage: &Storage) -> Result<SourceSettings> {
     let io = |error| Error::io(path, &error);
-    let is_folder = storage::are_folders(&[path.into()]).into_iter().next();
+    let is_folder = storage.are_folders(&[path.into()]).into_iter().next();
     if is_folder.transpose().map_err(io)?.unwrap_or(false) {
-        let entries = storage::list(path).map_err(io)?;
+        let entries = storage.list(path).map_err(io)?;
         let files = entries.iter().filter(|entry| !entry.folder).take(LOOKS);
         let found = files.filter_map(|entry| {
-            let head = head(&path.join(&entry.name)).ok()?;
+            let head = head(&path.join(&entry.name), storage).ok()?;
             recognise(path, &entry.name.to_string_lossy(), &head, true)
         });
         let images = || SourceSettings::new::<Directory>(vec![path.into()], Default::default());
         return Ok(found.into_iter().next().unwrap_or_else(images));
     }
-    let head = head(path).map_err(io)?;
+    let head = head(path, storage).map_err(io)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     recognise(path, &name, &head, false).ok_or_else(|| {
         let absent = match DISABLED {
@@ -50,9 +59,9 @@ fn look(path: &Path) -> Result<SourceSettings> {
     })
 }
 
-fn head(path: &Path) -> std::io::Result<Vec<u8>> {
+fn head(path: &Path, storage: &Storage) -> std::io::Result<Vec<u8>> {
     let mut head = vec![0; HEAD_BYTES];
-    let len = File::open(path)?.read_at(&mut head, 0)?;
+    let len = storage.open(path)?.read_at(&mut head, 0)?;
     head.truncate(len);
     Ok(head)
 }

@@ -8,10 +8,12 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use super::{Configured, Expected, HostPage, LeftOut, LeftOuts, Page, Source, WhyLeftOut};
+use super::{
+    Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed, Source, WhyLeftOut,
+};
 use super::{file, left_out, settings};
 use crate::error::{Error, DataError, Redacted, Result};
-use crate::storage::{self, Stamp};
+use crate::storage::{self, Stamp, Storage};
 
 pub use classes::DirectorySettings;
 
@@ -26,13 +28,14 @@ mod classes;
 /// * The samples of a class are the images in its folder, and then those of its sub-folders, each level in the byte order of
 ///   names. Links are followed; a link to a folder above itself is not.
 /// * An image is a regular file whose name ends in one of `extensions`. Other files, pipes and the like, and files beside the
-///   class folders are left out and counted ([`Source::left_out`]). What an image is decoded as is known by content.
+///   class folders are left out and counted ([`Notes::left_out`]). What an image is decoded as is known by content.
 /// * A class without images is an error, unless `allow_empty` says otherwise: it would shift the labels of those after it.
 /// * Names that begin with a dot are not seen.
-/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Source::warnings`]).
+/// * Folders above folders of classes (`train/` and `val/`) are classes too, with a warning ([`Notes::warnings`]).
 /// * The directory may be a URL that can be listed (`s3://bucket/train`): one listing tells names, lengths and versions of
 ///   all objects, and a sample is one request. One that has changed since is a sample that cannot be read.
 pub struct Directory {
+    storage: Storage,
     root: PathBuf,
     classes: Vec<String>,
     folders: Vec<Folder>,
@@ -68,6 +71,19 @@ impl Directory {
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it holds no image, a class has none, or a setting
     /// cannot be.
     pub fn with(path: impl AsRef<Path>, settings: &DirectorySettings) -> Result<Self> {
+        Self::open_with(path, settings, &Storage::default())
+    }
+
+    /// Lists the directory, and reads its files, through this handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with`](Self::with).
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        settings: &DirectorySettings,
+        storage: &Storage,
+    ) -> Result<Self> {
         settings.check()?;
         let root = path.as_ref();
         let mut listing = Listing {
@@ -75,6 +91,7 @@ impl Directory {
             classes: Classes::default(),
             left_out: LeftOuts::default(),
             found: Self {
+                storage: storage.clone(),
                 root: root.to_path_buf(),
                 classes: Vec::new(),
                 folders: Vec::new(),
@@ -88,7 +105,7 @@ impl Directory {
         };
         match storage::is_url(root) {
             true => {
-                let objects = storage::list_all(root).map_err(|error| Error::io(root, &error))?;
+                let objects = storage.list_all(root).map_err(|error| Error::io(root, &error))?;
                 listing.add_objects(objects);
             }
             false => listing.add_folders()?,
@@ -120,7 +137,7 @@ struct Listing<'a> {
 impl Listing<'_> {
     fn add_folders(&mut self) -> Result<()> {
         let root = self.found.root.clone();
-        let top = list(&root)?;
+        let top = list(&self.found.storage, &root)?;
         if top.folders.is_empty() {
             self.add_files(root, -1, &top);
             return Ok(());
@@ -154,7 +171,7 @@ impl Listing<'_> {
         if !above.insert(identity) {
             return Ok(());
         }
-        let entries = list(&path)?;
+        let entries = list(&self.found.storage, &path)?;
         let images = self.add_files(path.clone(), label, &entries);
         self.classes.add(images, below);
         for name in &entries.folders {
@@ -246,18 +263,25 @@ impl Listing<'_> {
         found.classes = classes.names(&found.root, settings)?;
         found.warning = classes.warning(&found.root);
         if found.stamps.is_empty() {
-            found.largest_bytes = file::largest(found.len(), |index| found.path(index));
+            let path = |index| found.path(index);
+            found.largest_bytes = file::largest(&found.storage, found.len(), path);
         }
         Ok(found)
     }
 }
 
+impl Sealed for Directory {}
+
 impl Configured for Directory {
     const KEY: &'static str = "directory";
     type Settings = DirectorySettings;
 
-    fn open(paths: &[PathBuf], settings: &DirectorySettings) -> Result<Self> {
-        Self::with(settings::only(Self::KEY, paths)?, settings)
+    fn open_with(
+        paths: &[PathBuf],
+        settings: &DirectorySettings,
+        storage: &Storage,
+    ) -> Result<Self> {
+        Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
 }
 
@@ -275,20 +299,51 @@ impl Source for Directory {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        let path = self.path(index);
+        let (storage, path) = (&self.storage, self.path(index));
         match self.stamps.get(index as usize) {
-            Some(stamp) => file::read_object(&path, Some(*stamp), page, limit),
-            None => file::read(&path, page, limit),
+            Some(stamp) => file::read_object(storage, (&path, Some(*stamp)), page, limit),
+            None => file::read(storage, &path, page, limit),
         }
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        match self.stamps.get(index as usize) {
-            Some(stamp) => Some(stamp.to_string()),
-            None => file::version(&self.path(index)),
-        }
+    fn describe(&self) -> String {
+        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
+        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        (!self.stamps.is_empty()).then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        self.stamps.is_empty().then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for Directory {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let stamp = *self.stamps.get(index as usize)?;
+        Some(file::expect(&self.storage, self.path(index), Some(stamp), limit))
+    }
+}
+
+impl Heads for Directory {
     fn read_head(
         &self,
         index: u64,
@@ -296,46 +351,41 @@ impl Source for Directory {
         most: usize,
         limit: u64,
     ) -> Result<u64, DataError> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
+        file::read_head(&self.storage, &self.path(index), page, most, limit)
+    }
+}
+
+impl Hints for Directory {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
-    fn has_heads(&self) -> bool {
-        self.stamps.is_empty()
-    }
-
-    fn is_remote(&self) -> bool {
-        !self.stamps.is_empty()
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let stamp = *self.stamps.get(index as usize)?;
-        Some(file::expect(self.path(index), Some(stamp), limit))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
     }
 
     fn memory_bytes(&self) -> u64 {
         let stamps = self.stamps.capacity() * size_of::<Stamp>();
         (self.names.capacity() + self.ends.capacity() * size_of::<u64>() + stamps) as u64
     }
+}
 
+impl Identity for Directory {
+    fn version(&self, index: u64) -> Option<String> {
+        match self.stamps.get(index as usize) {
+            Some(stamp) => Some(stamp.to_string()),
+            None => file::version(&self.path(index)),
+        }
+    }
+}
+
+impl Notes for Directory {
     fn left_out(&self) -> Vec<LeftOut> {
         self.left_out.clone()
     }
 
     fn warnings(&self) -> Vec<String> {
         self.warning.iter().cloned().collect()
-    }
-
-    fn describe(&self) -> String {
-        let classes = self.classes.iter().filter(|name| !name.is_empty()).count();
-        format!("{}: {} files in {classes} classes", Redacted::path(&self.root), self.ends.len())
     }
 }
 
@@ -380,8 +430,8 @@ fn identity(path: &Path) -> Result<(u64, u64)> {
 
 /// The visible entries of a folder, each sort in byte order. A link that leads nowhere is a sample that cannot be read:
 /// its policy decides, not the listing.
-fn list(path: &Path) -> Result<Entries> {
-    let listed = storage::list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
+fn list(storage: &Storage, path: &Path) -> Result<Entries> {
+    let listed = storage.list_all_kinds(path).map_err(|error| Error::io(path, &error))?;
     let (entries, special) = listed;
     let (folders, files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|it| it.folder);
     let names = |entries: Vec<storage::Entry>| entries.into_iter().map(|it| it.name).collect();

@@ -1,21 +1,27 @@
 //! Reading one regular file, or one object, into a page.
 
+use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::{Expected, HostPage, Page, Source};
+use super::{Expected, HostPage, Page};
 use crate::error::{DataError, Reason};
-use crate::storage::{self, Fetch, File, Stamp};
+use crate::storage::{self, Fetch, Stamp, Storage};
 
 /// Bytes of a path or URL, at most: twice what Linux opens.
 pub const MOST_PATH_BYTES: usize = 8 << 10;
 
 /// Reads the whole file. A file that shrinks meanwhile gives what it has; one that grows, its old size.
-pub fn read(path: &Path, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+pub fn read(
+    storage: &Storage,
+    path: &Path,
+    page: &mut dyn Page,
+    limit: u64,
+) -> Result<(), DataError> {
     if storage::is_url(path) {
-        return read_object(path, None, page, limit);
+        return read_object(storage, (path, None), page, limit);
     }
-    let file = File::open(path).map_err(unreadable)?;
+    let file = storage.open(path).map_err(unreadable)?;
     let bytes = file.stamp().map_err(unreadable)?.len;
     check_size(bytes, limit)?;
     let len = file.read_at(page.space(bytes as usize)?, 0).map_err(unreadable)?;
@@ -31,24 +37,15 @@ pub fn version(path: &Path) -> Option<String> {
     storage::stamp(path).ok().map(|stamp| stamp.to_string())
 }
 
-/// [`Source::read_head`] of a source whose samples are files: this one is at `path`. A source without heads has objects, which
-/// are read whole, as one request each.
+/// Reads the first bytes of a local file, and gives the length of the whole file.
 pub fn read_head(
-    source: &impl Source,
-    (index, path): (u64, &Path),
+    storage: &Storage,
+    path: &Path,
     page: &mut HostPage,
     most: usize,
     limit: u64,
 ) -> Result<u64, DataError> {
-    match source.has_heads() {
-        true => read_first(path, page, most, limit),
-        false => source.read(index, page, limit).map(|()| page.bytes().len() as u64),
-    }
-}
-
-/// Reads the first bytes of a local file, and gives the length of the whole file.
-fn read_first(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Result<u64, DataError> {
-    let file = File::open(path).map_err(unreadable)?;
+    let file = storage.open(path).map_err(unreadable)?;
     let bytes = file.stamp().map_err(unreadable)?.len;
     check_size(bytes, limit)?;
     let head = usize::try_from(bytes).map_or(most, |bytes| bytes.min(most));
@@ -59,22 +56,23 @@ fn read_first(path: &Path, page: &mut HostPage, most: usize, limit: u64) -> Resu
 
 /// Reads the whole object, in one request; of this stamp, where it is known.
 pub fn read_object(
-    url: &Path,
-    stamp: Option<Stamp>,
+    storage: &Storage,
+    (url, stamp): (&Path, Option<Stamp>),
     page: &mut dyn Page,
     limit: u64,
 ) -> Result<(), DataError> {
-    let fetch = storage::fetch(url, stamp, limit).map_err(unreadable)?;
+    let fetch = storage.fetch(url, stamp, limit).map_err(unreadable)?;
     take(fetch, limit, page)
 }
 
 /// Begins to read the whole object. One that is larger than `limit` is read when it is wanted.
-pub fn expect(url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
-    let fetch = storage::fetch(&url, stamp, limit);
+pub fn expect(storage: &Storage, url: PathBuf, stamp: Option<Stamp>, limit: u64) -> Expected {
+    let fetch = storage.fetch(&url, stamp, limit);
+    let storage = storage.clone();
     Box::new(move |page, most| {
         match fetch.map_err(unreadable).and_then(|it| take(it, limit.min(most), page)) {
             Err(DataError { reason: Reason::Oversized, .. }) if most > limit => {
-                read_object(&url, stamp, page, most)
+                read_object(&storage, (&url, stamp), page, most)
             }
             read => read,
         }
@@ -105,15 +103,21 @@ fn unreadable(error: io::Error) -> DataError {
     DataError::io(&error)
 }
 
+/// Whether there is nothing at a local path. What cannot be looked at may be there.
+pub fn is_missing(path: &Path) -> bool {
+    let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+    fs::metadata(path).is_err_and(|error| missing.contains(&error.kind()))
+}
+
 /// The largest of at most 4096 files, evenly spread: a few milliseconds, whatever the set. Of objects at most 256, which
 /// are asked for at once; those of a server that is silent count as 0 soon.
-pub fn largest(count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
+pub fn largest(storage: &Storage, count: u64, path: impl Fn(u64) -> PathBuf) -> u64 {
     let most = if count > 0 && storage::is_url(&path(0)) { 256 } else { 4096 };
     let spread = |i: u64| match count <= most {
         true => i,
         false => (u128::from(i) * u128::from(count) / u128::from(most)) as u64,
     };
     let paths: Vec<PathBuf> = (0..count.min(most)).map(|i| path(spread(i))).collect();
-    let lens = storage::opening(|| Ok(storage::lens(&paths))).unwrap_or_default();
+    let lens = storage::opening(|| Ok(storage.lens(&paths))).unwrap_or_default();
     lens.into_iter().filter_map(Result::ok).max().unwrap_or(0)
 }

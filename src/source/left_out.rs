@@ -17,6 +17,7 @@ const MOST_EXAMPLE_BYTES: usize = 512;
 
 /// Things of one kind that a source met and that are none of its samples.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LeftOut {
     /// Why they are none.
     pub why: WhyLeftOut,

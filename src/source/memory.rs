@@ -1,6 +1,6 @@
 //! Images that are in memory already.
 
-use super::{Page, Source, file};
+use super::{Heads, Hints, HostPage, Page, Source};
 use crate::error::{DataError, Error, Result};
 
 /// Encoded images in memory, each with a label.
@@ -32,26 +32,42 @@ impl Source for Memory {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        let bytes = &self.samples[index as usize].0;
-        file::check_size(bytes.len() as u64, limit)?;
-        page.space(bytes.len())?.copy_from_slice(bytes);
-        Ok(())
-    }
-
-    fn has_heads(&self) -> bool {
-        // They are in memory.
-        true
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.samples.iter().map(|(bytes, _)| bytes.len() as u64).max().unwrap_or(0)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        self.samples.iter().map(|(bytes, _)| bytes.capacity() as u64).sum()
+        page.fill(&self.samples[index as usize].0, limit)
     }
 
     fn describe(&self) -> String {
         format!("memory: {} samples", self.samples.len())
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        Some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Heads for Memory {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        _: usize,
+        limit: u64,
+    ) -> Result<u64, DataError> {
+        // All of it is in memory.
+        self.read(index, page, limit)?;
+        Ok(page.bytes().len() as u64)
+    }
+}
+
+impl Hints for Memory {
+    fn largest_bytes(&self) -> Option<u64> {
+        self.samples.iter().map(|(bytes, _)| bytes.len() as u64).max()
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        self.samples.iter().map(|(bytes, _)| bytes.capacity() as u64).sum()
     }
 }

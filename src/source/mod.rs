@@ -6,24 +6,25 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Deserializer};
 
-use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Result, reserve};
 
+pub use crate::header::PnmHead;
+
+pub use abilities::{Annotations, Heads, Hints, Identity, Notes, RemoteReads};
 #[cfg(feature = "beton")]
 pub use beton::BetonSettings;
 #[cfg(feature = "coco")]
 pub use coco::{Category, CocoSettings};
-pub use combine::{
-    Arrangement, Chosen, Combined, Concat, FilterSettings, InTurn, Mixture, PartSettings, Repeat,
-    Repeated, Selection, Subset, Weighted,
-};
-pub use detect::detect;
+pub use combine::{Arrangement, Combined, Concat, Mixture, Repeat, Subset};
+#[doc(hidden)]
+pub use combine::{Chosen, FilterSettings, InTurn, PartSettings, Repeated, Selection, Weighted};
+pub use detect::{detect, detect_with};
 pub use directory::DirectorySettings;
 pub(crate) use file::check_size;
 pub use label::LabelSort;
+pub use left_out::{LeftOut, WhyLeftOut};
 #[doc(hidden)]
-pub use left_out::left_out_lines;
-pub use left_out::{LeftOut, LeftOuts, WhyLeftOut};
+pub use left_out::{LeftOuts, left_out_lines};
 pub use list::{FileListSettings, ListFormat};
 #[cfg(feature = "lmdb")]
 pub use lmdb::{LmdbSettings, LmdbValues};
@@ -42,7 +43,9 @@ pub use tfrecord::TfRecordSettings;
 pub use webdataset::WebDatasetSettings;
 
 pub(crate) use combine::JOINED;
+pub(crate) use sealed::Sealed;
 
+mod abilities;
 mod combine;
 mod detect;
 mod file;
@@ -66,6 +69,7 @@ macro_rules! sources {
         )+
 
         /// The keys of `[source]`, one for each source.
+        #[doc(hidden)]
         pub const KEYS: &[&str] =
             &[$($(#[cfg(feature = $feature)])? <$type as Configured>::KEY),+];
 
@@ -120,14 +124,15 @@ sources! {
 }
 
 /// A numbered set of encoded images, each with a label. Numbers and order never change.
+///
+/// Four methods are required. What a source can do besides is given as objects of further traits: one that has boxes implements
+/// [`Annotations`] and gives `Some(self)` from [`annotations`](Self::annotations).
+///
+/// A source over another, with the same samples at the same indices, gives that from [`inner`](Self::inner): all abilities of the
+/// inner one come through. A source over others whose samples stand at other indices is a [`Combined`] with an [`Arrangement`].
 pub trait Source: Send + Sync {
     /// How many samples there are.
     fn len(&self) -> u64;
-
-    /// Whether there are none.
-    fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
 
     /// The label of a sample: the number of its class, -1 where it has none. `index` is below [`Self::len`].
     fn label(&self, index: u64) -> i64;
@@ -139,116 +144,56 @@ pub trait Source: Send + Sync {
     /// at once. An empty sample is not a fault here: the header's parser names it.
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError>;
 
-    /// What changes whenever the bytes of a sample do, without reading them: the length and the time of its file, the tag
-    /// of its object. `None`, the default, where only the bytes tell. `feedwater pack` asks it before it goes on.
-    fn version(&self, index: u64) -> Option<String> {
-        let _ = index;
+    /// The source that this one wraps, with the same samples at the same indices. Everything below is then by default that of the
+    /// inner one. Where [`read`](Self::read) gives other bytes than the inner one does, [`remote`](Self::remote) and
+    /// [`heads`](Self::heads) must give those too, or `None`. Default `None`.
+    fn inner(&self) -> Option<&dyn Source> {
         None
     }
 
-    /// Reads the first bytes of a sample into `page`, `most` of them or as many as there are, and gives the length of the whole
-    /// sample: for looking at headers. The default reads the whole sample, of at most `limit` bytes.
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        let _ = most;
-        self.read(index, page, limit)?;
-        Ok(page.bytes().len() as u64)
+    /// Whether there are no samples.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
-    /// Whether [`read_head`](Self::read_head) reads less than the whole sample, so that many headers can be looked at.
-    fn has_heads(&self) -> bool {
-        false
-    }
-
-    /// Whether samples come over a network, so that it pays to ask for many at once: [`Self::expect`] then gives something.
-    fn is_remote(&self) -> bool {
-        false
-    }
-
-    /// Begins to read a sample that will be wanted soon, if that is what this source can do; at most `limit` bytes of it are
-    /// held. What it gives does what [`Self::read`] does. Dropping it gives the request up.
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let _ = (index, limit);
-        None
+    /// One line for people: what it is and how many samples it has.
+    fn describe(&self) -> String {
+        self.inner().map_or_else(|| format!("{} samples", self.len()), |it| it.describe())
     }
 
     /// Names of the classes, in the order of their labels; empty where there are none.
     fn classes(&self) -> &[String] {
-        &[]
+        self.inner().map_or(&[], |it| it.classes())
     }
 
-    /// The objects in an image, in the order of its annotations; none where the source knows of none. A source that wraps
-    /// another must hand on both this and [`canvas`](Self::canvas).
-    fn objects(&self, index: u64) -> Vec<Object> {
-        let _ = index;
-        Vec::new()
+    /// Objects in the images, where it has any.
+    fn annotations(&self) -> Option<&dyn Annotations> {
+        self.inner()?.annotations()
     }
 
-    /// Which image the positions of [`objects`](Self::objects) mean. An image of another size is a sample that cannot
-    /// be used.
-    fn canvas(&self, index: u64) -> Canvas {
-        let _ = index;
-        Canvas::default()
+    /// Reading ahead, where samples come over a network.
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.inner()?.remote()
     }
 
-    /// What stands at an index, as a number below [`Self::originals`]: indices with the same number have the same bytes,
-    /// and caches keep them once. Where no sample stands at two indices it is the index itself.
-    fn original(&self, index: u64) -> u64 {
-        index
+    /// Reading the first bytes of samples alone, where it can do that.
+    fn heads(&self) -> Option<&dyn Heads> {
+        self.inner()?.heads()
     }
 
-    /// One more than the largest number of an original that there may be.
-    fn originals(&self) -> u64 {
-        self.len()
+    /// What is known of the samples before they are read.
+    fn hints(&self) -> Option<&dyn Hints> {
+        self.inner()?.hints()
     }
 
-    /// Bytes of the largest sample, for the footprint: exact where it is cheap, else of a fixed choice of
-    /// samples.
-    fn largest_bytes(&self) -> u64;
-
-    /// The samples with the most pixels, as a table says that the source has at hand: at most `most` indices, each with its
-    /// pixels, roughly, the largest first. Plans look at them besides others, and read their headers: a table that is wrong does
-    /// no harm. Empty, the default, where no table says. A source that wraps others must hand it on.
-    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
-        let _ = most;
-        Vec::new()
+    /// When samples have the same bytes.
+    fn identity(&self) -> Option<&dyn Identity> {
+        self.inner()?.identity()
     }
 
-    /// What the source met and left out of its samples, counted by reason and kind: the keys of an archive that have no image,
-    /// say. Empty, the default, where that is nothing. Samples that `filter` or `subset` leave out are not counted. A source
-    /// that wraps others must hand it on.
-    fn left_out(&self) -> Vec<LeftOut> {
-        Vec::new()
-    }
-
-    /// What looks like a mistake in what was named, with the way out, for people; nothing by default. A source that wraps
-    /// others must hand it on.
-    fn warnings(&self) -> Vec<String> {
-        Vec::new()
-    }
-
-    /// Host memory that the source itself holds.
-    fn memory_bytes(&self) -> u64;
-
-    /// One line for people: what it is and how many samples it has.
-    fn describe(&self) -> String;
-
-    /// Where files hold many samples, one after another, so that reading in sequence is cheaper: the first sample after
-    /// each file, in the order of the samples; the last is [`Self::len`]. Empty, the default, where there are no such files.
-    /// `loader.shuffle_window` needs it.
-    fn file_ends(&self) -> Vec<u64> {
-        Vec::new()
-    }
-
-    /// Why reading the samples in any order but their own is slow, with the way out; `None`, the default, where it is
-    /// not.
-    fn slow_shuffled(&self) -> Option<String> {
-        None
+    /// What it tells people of what it met.
+    fn notes(&self) -> Option<&dyn Notes> {
+        self.inner()?.notes()
     }
 }
 
@@ -267,13 +212,6 @@ pub struct Sample {
     pub label: Option<i64>,
 }
 
-impl dyn Source + '_ {
-    /// Everything known about a sample without reading it.
-    pub fn sample(&self, index: u64) -> Sample {
-        Sample { index, location: self.location(index), label: own_label(self, index) }
-    }
-}
-
 /// What [`Source::label`] and [`Batch::labels`](crate::loader::Batch::labels) say of a sample without a label.
 pub const NO_LABEL: i64 = -1;
 
@@ -282,8 +220,13 @@ pub(crate) fn own_label(source: &dyn Source, index: u64) -> Option<i64> {
     Some(source.label(index)).filter(|&label| label != NO_LABEL)
 }
 
-/// Where a source puts encoded bytes: memory that was taken before.
-pub trait Page {
+/// Keeps [`Page`] and [`Configured`] to the types of this crate.
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Where a source puts encoded bytes: memory that was taken before. The loader has such pages; sources only write to them.
+pub trait Page: Sealed {
     /// Room for `len` bytes; earlier bytes are gone.
     ///
     /// # Errors
@@ -291,6 +234,30 @@ pub trait Page {
     fn space(&mut self, len: usize) -> Result<&mut [u8], DataError>;
     /// Keeps the first `len` bytes of the space.
     fn truncate(&mut self, len: usize);
+}
+
+impl Sealed for HostPage {}
+
+impl dyn Page + '_ {
+    /// Room for `len` bytes of a sample that may have at most `limit`.
+    ///
+    /// # Errors
+    ///
+    /// [`Reason::Oversized`](crate::error::Reason::Oversized) beyond the limit, and those of [`space`](Page::space).
+    pub fn space_within(&mut self, len: u64, limit: u64) -> Result<&mut [u8], DataError> {
+        check_size(len, limit)?;
+        self.space(len as usize)
+    }
+
+    /// Copies a whole sample that may have at most `limit` bytes.
+    ///
+    /// # Errors
+    ///
+    /// Those of `space_within`.
+    pub fn fill(&mut self, bytes: &[u8], limit: u64) -> Result<(), DataError> {
+        self.space_within(bytes.len() as u64, limit)?.copy_from_slice(bytes);
+        Ok(())
+    }
 }
 
 /// A page in ordinary host memory: grows to the largest sample that it met, and to no more.

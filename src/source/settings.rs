@@ -8,12 +8,12 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use toml::{Table, Value};
 
-use super::Source;
+use super::{Sealed, Source};
 use crate::error::{Error, Redacted, Result};
-use crate::storage;
+use crate::storage::{self, Storage};
 
 /// A source that a pipeline file can name: a key of `[source]` with a path or a list of paths, and settings beside it.
-pub trait Configured: Source + Sized + 'static {
+pub trait Configured: Source + Sealed + Sized + 'static {
     /// The key.
     const KEY: &'static str;
     /// What stands beside the key; what is left out has its default.
@@ -35,13 +35,18 @@ pub trait Configured: Source + Sized + 'static {
         let _ = (settings, base);
     }
 
-    /// Opens the source.
+    /// Opens the source, and all its files through this handle.
     ///
     /// # Errors
     ///
     /// [`Error::Io`] where a file cannot be read, [`Error::Config`] where paths or settings cannot be, or there are no
     /// samples.
-    fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self>;
+    fn open_with(paths: &[PathBuf], settings: &Self::Settings, storage: &Storage) -> Result<Self>;
+
+    /// As [`open_with`](Self::open_with), through a new handle with the default settings.
+    fn open(paths: &[PathBuf], settings: &Self::Settings) -> Result<Self> {
+        Self::open_with(paths, settings, &Storage::default())
+    }
 }
 
 /// Bytes of a file by which it is recognised.
@@ -56,7 +61,7 @@ pub(super) trait Any: Debug + Send + Sync {
     fn key(&self) -> &'static str;
     fn paths(&self) -> &[PathBuf];
     fn table(&self) -> Result<Table>;
-    fn open(&self) -> Result<Arc<dyn Source>>;
+    fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>>;
 }
 
 struct Of<S: Configured> {
@@ -89,13 +94,22 @@ impl SourceSettings {
         self.0.table()
     }
 
-    /// Opens the source.
+    /// Opens the source, through a new handle with the default settings.
     ///
     /// # Errors
     ///
     /// Those of [`Configured::open`].
     pub fn open(&self) -> Result<Arc<dyn Source>> {
-        storage::opening(|| self.0.open())
+        self.open_with(&Storage::default())
+    }
+
+    /// Opens the source, and all its files through this handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Configured::open`].
+    pub fn open_with(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
+        storage::opening(|| self.0.open(storage))
     }
 }
 
@@ -135,8 +149,8 @@ impl<S: Configured> Any for Of<S> {
         Ok(table)
     }
 
-    fn open(&self) -> Result<Arc<dyn Source>> {
-        Ok(Arc::new(S::open(&self.paths, &self.settings)?))
+    fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
+        Ok(Arc::new(S::open_with(&self.paths, &self.settings, storage)?))
     }
 }
 

@@ -2,10 +2,21 @@
 
 use std::io::{Error, ErrorKind, Result};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::stats::Activity;
 use super::{Entry, Stamp, StorageSettings};
+
+/// What would send requests.
+pub struct Client;
+
+impl Client {
+    pub fn new(_: &StorageSettings, _: Option<&Path>, _: Arc<Activity>) -> Self {
+        Self
+    }
+}
 
 #[derive(Debug)]
 pub enum File {}
@@ -15,7 +26,7 @@ pub enum File {}
 pub enum Fetch {}
 
 impl File {
-    pub fn open(_: &Path) -> Result<Self> {
+    pub fn open(_: &Client, _: &Path) -> Result<Self> {
         Err(absent())
     }
 
@@ -39,25 +50,23 @@ impl Fetch {
     }
 }
 
-pub fn configure(_: &StorageSettings) {}
-
-pub fn fetch(_: &Path, _: Option<Stamp>, _: u64) -> Result<Fetch> {
+pub fn fetch(_: &Client, _: &Path, _: Option<Stamp>, _: u64) -> Result<Fetch> {
     Err(absent())
 }
 
-pub fn lens(paths: &[&Path]) -> Vec<Result<u64>> {
+pub fn lens(_: &Client, paths: &[&Path]) -> Vec<Result<u64>> {
     paths.iter().map(|_| Err(absent())).collect()
 }
 
-pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
+pub fn are_folders(_: &Client, paths: &[&Path]) -> Vec<Result<bool>> {
     paths.iter().map(|_| Err(absent())).collect()
 }
 
-pub fn list(_: &Path) -> Result<Vec<Entry>> {
+pub fn list(_: &Client, _: &Path) -> Result<Vec<Entry>> {
     Err(absent())
 }
 
-pub fn list_all(_: &Path) -> Result<Vec<(String, Stamp)>> {
+pub fn list_all(_: &Client, _: &Path) -> Result<Vec<(String, Stamp)>> {
     Err(absent())
 }
 

@@ -1,11 +1,14 @@
 //! What was asked of servers, and of the disk that stands for them.
 
+use std::iter::Sum;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use serde::Serialize;
 
-/// What this process has asked of servers since it began; all 0 where every file is local.
+use super::watch::Watch;
+
+/// What was asked of servers through a [`Storage`](super::Storage) since it was made; all 0 where every file is local.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StorageStats {
     /// Requests that were sent, those that were sent again among them.
@@ -22,6 +25,14 @@ pub struct StorageStats {
     pub cache_damaged: u64,
 }
 
+/// What happened to the requests of a handle.
+#[derive(Default)]
+pub(super) struct Activity {
+    pub counters: Counters,
+    pub watch: Watch,
+    warnings: Mutex<Vec<String>>,
+}
+
 /// The counters behind [`StorageStats`].
 #[derive(Default)]
 pub(super) struct Counters {
@@ -34,45 +45,45 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// Those of the process.
-    pub fn get() -> &'static Self {
-        static COUNTERS: Counters = Counters {
-            requests: AtomicU64::new(0),
-            retries: AtomicU64::new(0),
-            bytes: AtomicU64::new(0),
-            hits: AtomicU64::new(0),
-            misses: AtomicU64::new(0),
-            damaged: AtomicU64::new(0),
-        };
-        &COUNTERS
-    }
-
     #[cfg(feature = "remote")]
     pub fn add(counter: &AtomicU64, count: u64) {
         counter.fetch_add(count, Ordering::Relaxed);
     }
 }
 
-/// What this process has asked of servers so far.
-pub fn stats() -> StorageStats {
-    let Counters { requests, retries, bytes, hits, misses, damaged } = Counters::get();
-    let [requests, retries, bytes, cache_hits, cache_misses, cache_damaged] =
-        [requests, retries, bytes, hits, misses, damaged].map(|it| it.load(Ordering::Relaxed));
-    StorageStats { requests, retries, bytes, cache_hits, cache_misses, cache_damaged }
-}
+impl Activity {
+    /// What was counted so far.
+    pub fn stats(&self) -> StorageStats {
+        let Counters { requests, retries, bytes, hits, misses, damaged } = &self.counters;
+        let [requests, retries, bytes, cache_hits, cache_misses, cache_damaged] =
+            [requests, retries, bytes, hits, misses, damaged].map(|it| it.load(Ordering::Relaxed));
+        StorageStats { requests, retries, bytes, cache_hits, cache_misses, cache_damaged }
+    }
 
-static WARNINGS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    /// Notes what the user should know and what need not end anything.
+    #[cfg(feature = "remote")]
+    pub fn warn(&self, text: String) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&text) {
+            warnings.push(text);
+        }
+    }
 
-/// Notes what the user should know and what need not end anything.
-#[cfg(feature = "remote")]
-pub(super) fn warn(text: String) {
-    let mut warnings = WARNINGS.lock().unwrap_or_else(PoisonError::into_inner);
-    if !warnings.contains(&text) {
-        warnings.push(text);
+    /// What was noted so far.
+    pub fn warnings(&self) -> Vec<String> {
+        self.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-/// What went wrong so far without ending anything: a disk cache that cannot be written.
-pub fn warnings() -> Vec<String> {
-    WARNINGS.lock().unwrap_or_else(PoisonError::into_inner).clone()
+impl Sum for StorageStats {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, it| Self {
+            requests: sum.requests + it.requests,
+            retries: sum.retries + it.retries,
+            bytes: sum.bytes + it.bytes,
+            cache_hits: sum.cache_hits + it.cache_hits,
+            cache_misses: sum.cache_misses + it.cache_misses,
+            cache_damaged: sum.cache_damaged + it.cache_damaged,
+        })
+    }
 }

@@ -37,19 +37,22 @@ pub enum RequestEvent {
 
 type Watcher = Arc<dyn Fn(&RequestEvent) + Send + Sync>;
 
-static WATCHER: RwLock<Option<Watcher>> = RwLock::new(None);
+/// Who is told of the requests of a handle, if anybody is.
+#[derive(Default)]
+pub(super) struct Watch(RwLock<Option<Watcher>>);
 
-/// Calls this function, in the place of one that was given before, for every event of a request of this process. It is called
-/// by the threads that talk to servers, so it must not wait, and must not read from URLs. Without one nothing is printed.
-pub fn watch_requests(watcher: impl Fn(&RequestEvent) + Send + Sync + 'static) {
-    *WATCHER.write().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(watcher));
-}
+impl Watch {
+    /// From now on this one alone is told.
+    pub fn set(&self, watcher: Watcher) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(watcher);
+    }
 
-/// Tells an event.
-#[cfg(feature = "remote")]
-pub(super) fn tell(event: impl FnOnce() -> RequestEvent) {
-    let watcher = WATCHER.read().unwrap_or_else(PoisonError::into_inner).clone();
-    if let Some(watcher) = watcher {
-        watcher(&event());
+    /// Tells an event.
+    #[cfg(feature = "remote")]
+    pub fn tell(&self, event: impl FnOnce() -> RequestEvent) {
+        let watcher = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(watcher) = watcher {
+            watcher(&event());
+        }
     }
 }

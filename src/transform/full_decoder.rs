@@ -1,14 +1,16 @@
 //! Whole images, as they are or resized: for the decoded cache, and for what is packed.
 
-use crate::decode::HostDecoder;
+use crate::decode::Decoders;
 use crate::error::{DataError, reserve};
 use crate::geometry::{Orientation, Size};
 use crate::header::Header;
 use crate::image::Image;
 use crate::op::resample::{self, Resampler};
-use crate::op::{Bounds, Operator, Resize, Wanted};
+use crate::op::{Bounds, Operator, Resize, Spatial, Wanted};
 use crate::random::{SampleKey, SampleRng};
 use crate::tensor::CHANNELS;
+
+use super::upright::Upright;
 
 /// Decodes whole images. Its buffers grow to the largest image and stay, until they are given back.
 pub struct FullDecoder {
@@ -56,7 +58,7 @@ impl FullDecoder {
         &mut self,
         bytes: &[u8],
         header: &Header,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
     ) -> Result<(Orientation, Vec<u8>), DataError> {
         match self.resize {
             Some((_, resize)) if self.resizes(header) => {
@@ -67,8 +69,8 @@ impl FullDecoder {
                 let mut pixels = self.room(header.size)?;
                 pixels.clear();
                 let window = header.size.window();
-                let decoded = decoder.decode(bytes, header, window, 1, &mut |_, row| {
-                    pixels.extend_from_slice(row);
+                let decoded = decoder.decode(bytes, header, window, 1, &mut |rows| {
+                    rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
                 });
                 match decoded {
                     Ok(()) => Ok((header.orientation, pixels)),
@@ -97,22 +99,16 @@ impl FullDecoder {
         resize: &Resize,
         bytes: &[u8],
         header: &Header,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
     ) -> Result<Vec<u8>, DataError> {
         let (orientation, stored) = (self.orientation(header), header.size);
         let size = orientation.upright_size(stored);
         // Taken, so that an image that fails leaves nothing behind.
         let mut upright = self.upright.take().unwrap_or_default();
         upright.reset(size.window())?;
-        decoder.decode(bytes, header, stored.window(), 1, &mut |y, row| {
-            if orientation.is_upright() {
-                upright.row_mut(y).copy_from_slice(row);
-                return;
-            }
-            for (x, pixel) in (0..).zip(row.as_chunks::<3>().0) {
-                let (x, y) = orientation.upright_position(stored, x, y);
-                upright.set_pixel(x, y, *pixel);
-            }
+        let turned = Upright { orientation, stored, first_column: 0 };
+        decoder.decode(bytes, header, stored.window(), 1, &mut |rows| {
+            turned.store(rows, &mut upright);
         })?;
         let mut rng = SampleRng::new(SampleKey::default(), 0);
         let (output, mut params) = resize.prepare(size, &mut rng);

@@ -7,7 +7,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::decode::HostDecoder;
+use crate::decode::Decoders;
 use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::header::Header;
@@ -17,6 +17,8 @@ use crate::op::{Fusion, normalize};
 use crate::output::{self, Tail};
 use crate::plan::{Plan, SamplePlan};
 use crate::tensor::{DType, Layout, TensorShape};
+
+use super::upright::Upright;
 
 /// One thread's executor; its buffers grow to what the largest sample needs and stay, until they are given back.
 pub struct HostTransform {
@@ -40,9 +42,6 @@ pub struct EncodedImage<'a> {
     /// The sample, planned.
     pub sample: &'a SamplePlan,
 }
-
-/// Rows whose resampling is timed: one in so many, since reading a clock costs as much as a short row.
-const TIMED_ROWS: u32 = 8;
 
 impl HostTransform {
     /// An executor for a plan.
@@ -81,7 +80,7 @@ impl HostTransform {
     pub fn run(
         &mut self,
         encoded: EncodedImage<'_>,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
         out: &mut [u8],
     ) -> Result<(), DataError> {
         self.stream.busy = Duration::ZERO;
@@ -107,7 +106,7 @@ impl HostTransform {
     pub fn run_prefix(
         &mut self,
         encoded: EncodedImage<'_>,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
         steps: usize,
     ) -> Result<(), DataError> {
         self.stream.busy = Duration::ZERO;
@@ -139,7 +138,7 @@ impl HostTransform {
     fn stream(
         &mut self,
         encoded: EncodedImage<'_>,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
         job: Resampling,
         steps: TailSteps,
         out: &mut [u8],
@@ -158,7 +157,7 @@ impl HostTransform {
     fn resample(
         &mut self,
         encoded: EncodedImage<'_>,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
         job: Resampling,
     ) -> Result<(), DataError> {
         let image = self.images.begin(encoded.sample.steps[job.place].output)?;
@@ -169,19 +168,13 @@ impl HostTransform {
     fn decode_stored(
         &mut self,
         EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
     ) -> Result<(), DataError> {
         let image = self.images.begin(sample.window)?;
         let SamplePlan { orientation, stored, stored_window, reduction, .. } = *sample;
-        decoder.decode(bytes, header, stored_window, reduction, &mut |y, row| {
-            if orientation.is_upright() {
-                image.row_mut(y).copy_from_slice(row);
-                return;
-            }
-            for (x, pixel) in (stored_window.x..).zip(row.as_chunks::<3>().0) {
-                let (x, y) = orientation.upright_position(stored, x, y);
-                image.set_pixel(x, y, *pixel);
-            }
+        let upright = Upright { orientation, stored, first_column: stored_window.x };
+        decoder.decode(bytes, header, stored_window, reduction, &mut |rows| {
+            upright.store(rows, image);
         })
     }
 
@@ -314,7 +307,7 @@ impl RowStream {
     fn run(
         &mut self,
         EncodedImage { bytes, header, sample, .. }: EncodedImage<'_>,
-        decoder: &mut HostDecoder,
+        decoder: &mut Decoders,
         job: Resampling,
         mut sink: impl FnMut(u32, &[u8]),
     ) -> Result<(), DataError> {
@@ -322,16 +315,16 @@ impl RowStream {
         let step = &sample.steps[job.place];
         resampler.begin(&job.params, &sample.table[step.table.clone()], step.input)?;
         lengthen(line, step.output.width)?;
-        decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |y, row| {
-            let timed = (!*untimed && is_timed(y)).then(Instant::now);
-            resampler.push_row(y - job.offset_y, row);
-            while let Some(y) = resampler.next_output() {
-                resampler.output_row(y, line);
-                sink(y, line);
+        decoder.decode(bytes, header, sample.stored_window, sample.reduction, &mut |rows| {
+            let begin = (!*untimed).then(Instant::now);
+            for (y, row) in rows.iter() {
+                resampler.push_row(y - job.offset_y, row);
+                while let Some(y) = resampler.next_output() {
+                    resampler.output_row(y, line);
+                    sink(y, line);
+                }
             }
-            if let Some(begin) = timed {
-                *busy += begin.elapsed() * TIMED_ROWS;
-            }
+            *busy += begin.map_or(Duration::ZERO, |begin| begin.elapsed());
         })
     }
 }
@@ -339,12 +332,6 @@ impl RowStream {
 /// Makes `line` hold `pixels` RGB pixels, without allocating more than that.
 fn lengthen(line: &mut Vec<u8>, pixels: u32) -> Result<(), DataError> {
     reserve::renew(line, 3 * pixels as usize)
-}
-
-/// Whether a row is one of those that are timed: a scattered choice, so that it does not fall in step with the
-/// rows at which output comes out.
-fn is_timed(y: u32) -> bool {
-    y.wrapping_mul(0x9e37_79b9) / (u32::MAX / TIMED_ROWS + 1) == 0
 }
 
 /// The table for this normalization, made anew only where it differs from the one before.

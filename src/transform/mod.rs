@@ -2,6 +2,7 @@
 
 mod full_decoder;
 mod host;
+mod upright;
 
 pub use full_decoder::FullDecoder;
 pub use host::{EncodedImage, HostTransform};

@@ -26,7 +26,7 @@ use crate::error::{Error, Result};
 use crate::measure::{DeviceTime, Profile};
 use crate::plan::{Bounds, Offload};
 use feedwater_insight::explain::fit;
-use feedwater_insight::model::{Model, Service};
+use feedwater_insight::model::{Model, Service, slots};
 
 use search::search;
 
@@ -241,7 +241,7 @@ impl Tuner {
     /// that are ready or begun.
     fn has_time(&self, each: f64) -> bool {
         let (batches, seconds) = self.spent;
-        let next = WINDOW + self.now.prefetch as u64 + 1;
+        let next = WINDOW + self.now.slots() as u64;
         let in_time = batches + next <= WITHIN || seconds + each * next as f64 <= SECONDS;
         in_time && self.trials.len() < TRIALS
     }
@@ -387,6 +387,13 @@ fn waits(profile: &Profile) -> f64 {
     let seconds = consumer.waited + consumer.stepped;
     let on_device = consumer.waited_on_device.as_ref().map_or(0.0, DeviceTime::all_seconds);
     (consumer.waiting_share + on_device / seconds.max(1e-9)).min(1.0)
+}
+
+impl Choice {
+    /// Slots in use in the ring of batches: those ahead of the consumer, and the one that it has.
+    pub fn slots(&self) -> usize {
+        slots(self.prefetch)
+    }
 }
 
 impl fmt::Display for Choice {

@@ -21,7 +21,7 @@ pub fn search(model: &Model, now: Choice, space: &Space) -> Result<Found> {
     let rate = |choice: Choice| -> Result<f64> {
         let mut model = model.clone();
         model.workers.resize(choice.workers.max(1), 1.0);
-        model.slots = choice.prefetch as u32 + 1;
+        model.slots = choice.slots() as u32;
         let batches = (SAMPLES / model.batch.max(1)).clamp(24, 200);
         let options = Options::batches(batches, 4 + 2 * model.slots);
         Ok(model.run(&options)?.samples_per_second)

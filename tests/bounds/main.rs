@@ -17,10 +17,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use feedwater::Preprocessor;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::{Decoders, memory_bytes};
 use feedwater::error::Error;
 use feedwater::footprint::Memory;
-use feedwater::header::{Header, memory_bytes};
+use feedwater::header::Header;
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::op::{CenterCrop, Chain, Crop, Flip, Normalize, RandomResizedCrop, Resize};
 use feedwater::plan::{Last, OnError};
@@ -198,9 +198,9 @@ fn a_header_of_34_bytes_does_not_allocate_a_gibibyte() {
 fn webp_memory(name: &str, bytes: &[u8]) -> u64 {
     let header = Header::parse(bytes).unwrap();
     let predicted = memory_bytes(&header, bytes, bytes.len() as u64).total();
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let window = header.size.window();
-    let decode = || decoder.decode(bytes, &header, window, 1, &mut |_, _| ());
+    let decode = || decoder.decode(bytes, &header, window, 1, &mut |_| ());
     let (peak, decoded) = counted::most_during(decode);
     decoded.unwrap();
     assert!(peak <= predicted, "{name}: {peak} bytes, predicted {predicted}");
@@ -372,7 +372,7 @@ fn hostile_mixtures_stay_within_the_footprint() {
 #[test]
 fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     let _alone = alone();
-    use feedwater::decode::HostDecoder;
+    use feedwater::decode::Decoders;
     use feedwater::header::Header;
     use feedwater::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
     use feedwater::random::SampleKey;
@@ -384,7 +384,7 @@ fn nothing_is_allocated_for_a_sample_once_buffers_have_their_size() {
     for (name, chain) in [("floats", floats()), ("stored", stored()), ("streamed", crop())] {
         let facts = Facts { device: DeviceFacts::None("none".into()), ..Facts::default() };
         let plan = Plan::new(&chain, &Settings::default(), &facts).unwrap();
-        let (mut transform, mut decoder) = (HostTransform::new(&plan), HostDecoder::new());
+        let (mut transform, mut decoder) = (HostTransform::new(&plan), Decoders::new());
         let (mut sample, mut out) =
             (SamplePlan::default(), vec![0u32; plan.shape.sample_bytes() / 4]);
         let mut make = |seed: u64| {

@@ -31,7 +31,7 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
         {
             let source = Counting::new(mixed());
             let builder = builder(source.clone(), crop(cpu)).tune(tune);
-            let builder = builder.device(DeviceChoice::Gpu(0)).workers(3);
+            let builder = builder.device(DeviceChoice::Gpu(0)).runtime(&runtime()).workers(3);
             let loader = builder.cache_encoded(encoded).cache_decoded(decoded).build().unwrap();
             assert!(loader.plan().uses_gpu());
             for expected in &expected {
@@ -56,6 +56,7 @@ fn batches_on_a_device_do_not_depend_on_the_caches() {
     }
     let refused = builder(Counting::new(mixed()), training())
         .device(DeviceChoice::Gpu(0))
+        .runtime(&runtime())
         .routes([Route::NvjpegGpu])
         .cache_decoded(PLENTY)
         .build();
@@ -74,12 +75,11 @@ fn a_cached_decoded_image_yields_its_windows() {
     let header =
         Header { format: Format::Pixels, size, orientation: Orientation::UPRIGHT, jpeg: None };
     let decode = |pixels: &[u8], window, reduction| {
-        let mut rows = Vec::new();
-        let decoded =
-            HostDecoder::new().decode(pixels, &header, window, reduction, &mut |y, row| {
-                rows.push((y, row.to_vec()));
-            });
-        decoded.map(|()| rows)
+        let mut found = Vec::new();
+        let decoded = Decoders::new().decode(pixels, &header, window, reduction, &mut |rows| {
+            found.extend(rows.iter().map(|(y, row)| (y, row.to_vec())));
+        });
+        decoded.map(|()| found)
     };
     let rows = decode(&pixels, Roi::new(2, 1, 3, 2), 1).unwrap();
     assert_eq!(rows, [(1, pixels[27..36].to_vec()), (2, pixels[48..57].to_vec())]);

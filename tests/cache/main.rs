@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{evaluation, jpeg, jpegs, png, progressive, training};
 use feedwater::config::Pipeline;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason};
 use feedwater::footprint::Memory as MemoryKind;
 use feedwater::geometry::{Orientation, Roi, Size};
@@ -24,9 +24,9 @@ use feedwater::header::{Format, Header};
 use feedwater::loader::{CacheEpoch, CacheStats, DeviceChoice, Loader, LoaderBuilder};
 use feedwater::op::{self, Chain, Placement};
 use feedwater::plan::{Last, OnError, Route, Settings};
-use feedwater::source::{Expected, Memory, Page, Repeat, Source};
+use feedwater::source::{Expected, Heads, Memory, Page, RemoteReads, Repeat, Source};
 use simulated::images::libjpeg;
-use simulated::{Schedule, exclusive};
+use simulated::{Schedule, exclusive, runtime};
 
 /// Images in memory that count their reads; some cannot be read.
 #[derive(Clone)]
@@ -69,14 +69,12 @@ impl Source for Counting {
         }
         self.inner.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.inner.largest_bytes()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.inner)
     }
-    fn memory_bytes(&self) -> u64 {
-        self.inner.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.inner.describe()
+    // Headers are read by `read` too, which counts.
+    fn heads(&self) -> Option<&dyn Heads> {
+        None
     }
 }
 
@@ -96,22 +94,19 @@ impl Source for Remote {
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         self.0.read(index, page, limit)
     }
-    fn is_remote(&self) -> bool {
-        true
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for Remote {
     fn expect(&self, index: u64, _: u64) -> Option<Expected> {
         self.0.reads[index as usize].fetch_add(1, Ordering::Relaxed);
         let inner = self.0.inner.clone();
         Some(Box::new(move |page, limit| inner.read(index, page, limit)))
-    }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
     }
 }
 

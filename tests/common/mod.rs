@@ -3,11 +3,15 @@
 #![allow(dead_code, reason = "each test file uses its own part")]
 
 use std::path::Path;
+use std::sync::Arc;
 use std::{env, fs};
 
-use feedwater::error::Error;
-use feedwater::op::{self, Chain};
-use feedwater::source::{FileList, Memory};
+use feedwater::error::{DataError, Error};
+use feedwater::geometry::Size;
+use feedwater::image::HostImage;
+use feedwater::op::{self, Chain, Operator};
+use feedwater::random::SampleRng;
+use feedwater::source::{FileList, Memory, Page, Source};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 /// Pixels with gradients, edges and noise, the same for the same arguments.
@@ -105,4 +109,50 @@ pub fn with_a_file(open: impl Fn() -> Result<FileList, Error>) -> Result<FileLis
     file.parent().map(fs::create_dir_all).transpose().unwrap();
     fs::write(file, "").unwrap();
     open()
+}
+
+/// An operator for the CPU alone: bytes become 255 less them.
+#[derive(Clone, Copy, Debug)]
+pub struct Invert;
+
+impl Operator for Invert {
+    const NAME: &'static str = "invert";
+    type Params = ();
+
+    fn prepare(&self, input: Size, _: &mut SampleRng) -> (Size, ()) {
+        (input, ())
+    }
+
+    fn reference(_: &(), _: &[i32], src: &HostImage, out: &mut HostImage) {
+        let (HostImage::U8(src), HostImage::U8(out)) = (src, out) else {
+            panic!("invert takes bytes")
+        };
+        let window = out.window();
+        for y in window.y..window.bottom() {
+            for x in window.x..window.right() {
+                out.set_pixel(x, y, src.pixel(x, y).map(|byte| 255 - byte));
+            }
+        }
+    }
+}
+
+/// A source over another: the four required methods, and `inner`.
+pub struct Wrapping(pub Arc<dyn Source>);
+
+impl Source for Wrapping {
+    fn len(&self) -> u64 {
+        self.0.len()
+    }
+    fn label(&self, index: u64) -> i64 {
+        self.0.label(index)
+    }
+    fn location(&self, index: u64) -> String {
+        self.0.location(index)
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        self.0.read(index, page, limit)
+    }
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&*self.0)
+    }
 }

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::{HostDecoder, can_reduce};
+use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{DataError, Reason};
 use feedwater::geometry::Roi;
 use feedwater::header::Header;
@@ -25,7 +25,7 @@ fn golden() -> Vec<(PathBuf, Vec<u8>)> {
 
 /// A decoder with a good image whose pixels it must reproduce after every failure.
 struct Patient {
-    decoder: HostDecoder,
+    decoder: Decoders,
     good: Vec<u8>,
     pixels: Vec<u8>,
 }
@@ -33,8 +33,8 @@ struct Patient {
 impl Patient {
     fn new() -> Self {
         let good = Recipe::new(33, 21, &[(2, 2), (1, 1), (1, 1)]).make();
-        let pixels = decode(&mut HostDecoder::new(), &good, 1).unwrap();
-        Self { decoder: HostDecoder::new(), good, pixels }
+        let pixels = decode(&mut Decoders::new(), &good, 1).unwrap();
+        Self { decoder: Decoders::new(), good, pixels }
     }
 
     fn try_decode(&mut self, bytes: &[u8]) -> Result<Vec<u8>, DataError> {
@@ -50,15 +50,16 @@ impl Patient {
     }
 }
 
-fn decode(decoder: &mut HostDecoder, bytes: &[u8], reduction: u32) -> Result<Vec<u8>, DataError> {
+fn decode(decoder: &mut Decoders, bytes: &[u8], reduction: u32) -> Result<Vec<u8>, DataError> {
     let header = Header::parse(bytes)?;
     if header.size.pixels() > MAX_PIXELS {
         return Err(DataError::new(Reason::Oversized, "over the limit of this test"));
     }
-    let window = feedwater::decode::reduced_size(header.size, reduction).window();
+    let window = header.size.reduced(reduction).window();
     let mut pixels = Vec::new();
-    decoder
-        .decode(bytes, &header, window, reduction, &mut |_, row| pixels.extend_from_slice(row))?;
+    decoder.decode(bytes, &header, window, reduction, &mut |rows| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+    })?;
     Ok(pixels)
 }
 
@@ -138,9 +139,11 @@ fn damage_below_the_window_is_not_detected() {
     let file = Recipe::new(120, 90, &[(2, 2), (1, 1), (1, 1)]).make();
     let early = [&file[..file.len() * 3 / 4], &[0xFF, 0xD9]].concat();
     let header = Header::parse(&early).unwrap();
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let mut rows = 0;
-    decoder.decode(&early, &header, Roi::new(0, 0, 120, 30), 1, &mut |_, _| rows += 1).unwrap();
+    decoder
+        .decode(&early, &header, Roi::new(0, 0, 120, 30), 1, &mut |it| rows += it.count)
+        .unwrap();
     assert_eq!(rows, 30);
 }
 
@@ -152,7 +155,7 @@ fn tables_of_one_file_are_not_used_for_the_next() {
         let at = file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap();
         let length = usize::from(u16::from_be_bytes([file[at + 2], file[at + 3]]));
         let lacking = [&file[..at], &file[at + 2 + length..]].concat();
-        let fresh = decode(&mut HostDecoder::new(), &lacking, 1);
+        let fresh = decode(&mut Decoders::new(), &lacking, 1);
         patient.try_decode(&file).unwrap();
         let later = patient.try_decode(&lacking);
         assert_eq!(later, fresh, "the same outcome whatever was decoded before");
@@ -210,16 +213,15 @@ fn a_claim_of_a_huge_size_allocates_nothing_for_it() {
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF, 0xDC, 0xFF, 0xDC]);
     let header = Header::parse(&file).unwrap();
     assert_eq!(header.size.pixels(), 65500 * 65500);
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let fault =
-        decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_, _| ()).unwrap_err();
+        decoder.decode(&file, &header, Roi::new(0, 0, 65500, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
     assert!(decoder.capacity_bytes() <= 4 * 65500, "{}", decoder.capacity_bytes());
     // Beyond libjpeg's own limit.
     file[frame + 5..frame + 9].copy_from_slice(&[0xFF; 4]);
     let header = Header::parse(&file).unwrap();
-    let fault =
-        decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_, _| ()).unwrap_err();
+    let fault = decoder.decode(&file, &header, Roi::new(0, 0, 1, 1), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Unsupported);
 }
 
@@ -229,8 +231,8 @@ fn a_panic_of_the_caller_passes_through() {
     let header = Header::parse(&patient.good).unwrap();
     let good = patient.good.clone();
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let row = &mut |_: u32, _: &[u8]| std::panic::resume_unwind(Box::new("mine"));
-        patient.decoder.decode(&good, &header, header.size.window(), 1, row)
+        let sink = &mut |_: Rows<'_>| std::panic::resume_unwind(Box::new("mine"));
+        patient.decoder.decode(&good, &header, header.size.window(), 1, sink)
     }));
     assert_eq!(caught.unwrap_err().downcast_ref(), Some(&"mine"));
     assert_eq!(patient.try_decode(&good).unwrap(), patient.pixels);
@@ -253,7 +255,7 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        let reduces = Header::parse(&bytes).is_ok_and(|header| can_reduce(header.format));
-        let _ = decode(&mut HostDecoder::new(), &bytes, if reduces { reduction } else { 1 });
+        let reduces = Header::parse(&bytes).is_ok_and(|header| header.format.reductions().contains(&reduction));
+        let _ = decode(&mut Decoders::new(), &bytes, if reduces { reduction } else { 1 });
     }
 }

@@ -6,7 +6,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::{HostDecoder, can_reduce, memory_bytes, reduced_size};
+use feedwater::decode::{
+    Buffers, DecodeMemory, Decoders, EncodedImage, HostDecoder, MOST_ROWS, RowLayout, RowSink,
+    Rows, memory_bytes,
+};
 use feedwater::error::{DataError, Reason, Tolerated};
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header};
@@ -35,7 +38,7 @@ const SAMPLINGS: [&[(u8, u8)]; 18] = [
 ];
 
 fn decode(
-    decoder: &mut HostDecoder,
+    decoder: &mut Decoders,
     bytes: &[u8],
     window: Roi,
     reduction: u32,
@@ -44,7 +47,7 @@ fn decode(
 }
 
 fn decode_as(
-    decoder: &mut HostDecoder,
+    decoder: &mut Decoders,
     bytes: &[u8],
     strict: bool,
     window: Roi,
@@ -53,11 +56,15 @@ fn decode_as(
     let header = Header::parse_as(bytes, strict)?;
     let mut pixels = Vec::new();
     let mut expected_row = window.y;
-    decoder.decode(bytes, &header, window, reduction, &mut |y, row| {
-        assert_eq!(y, expected_row, "rows come in order");
-        assert_eq!(row.len(), 3 * window.width as usize);
-        expected_row += 1;
-        pixels.extend_from_slice(row);
+    decoder.decode(bytes, &header, window, reduction, &mut |rows| {
+        let last = rows.first + rows.count - 1;
+        assert_eq!(rows.first / MOST_ROWS, last / MOST_ROWS, "groups end where MCU rows do");
+        for (y, row) in rows.iter() {
+            assert_eq!(y, expected_row, "rows come in order");
+            assert_eq!(row.len(), 3 * window.width as usize);
+            expected_row += 1;
+            pixels.extend_from_slice(row);
+        }
     })?;
     assert_eq!(expected_row, window.bottom(), "every row comes");
     Ok(pixels)
@@ -94,9 +101,9 @@ fn windows(size: Size) -> Vec<Roi> {
 fn assert_windows_are_parts(recipe: &Recipe) {
     let bytes = recipe.make();
     let stored = Size::new(recipe.width.into(), recipe.height.into());
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     for reduction in [1, 2, 4, 8] {
-        let size = reduced_size(stored, reduction);
+        let size = stored.reduced(reduction);
         let whole = decode(&mut decoder, &bytes, size.window(), reduction)
             .unwrap_or_else(|fault| panic!("{recipe:?}: {fault}"));
         for window in windows(size) {
@@ -172,8 +179,8 @@ fn a_window_of_a_tiny_image_equals_the_same_part() {
 }
 
 #[test]
-fn colours_are_read_in_the_files_coding() {
-    let mut decoder = HostDecoder::new();
+fn colours_are_read_as_the_file_codes_them() {
+    let mut decoder = Decoders::new();
     let mut whole = |recipe: &Recipe| {
         let size = Size::new(recipe.width.into(), recipe.height.into());
         decode(&mut decoder, &recipe.make(), size.window(), 1).unwrap()
@@ -193,16 +200,18 @@ fn colours_are_read_in_the_files_coding() {
 
 #[test]
 fn a_reduction_rounds_sides_up() {
-    assert_eq!(reduced_size(Size::new(17, 16), 8), Size::new(3, 2));
-    assert_eq!(reduced_size(Size::new(1, 9), 2), Size::new(1, 5));
-    assert!(can_reduce(Format::Jpeg));
-    assert!(![Format::Png, Format::WebP, Format::Pnm].into_iter().any(can_reduce));
+    assert_eq!(Size::new(17, 16).reduced(8), Size::new(3, 2));
+    assert_eq!(Size::new(1, 9).reduced(2), Size::new(1, 5));
+    assert_eq!(Format::Jpeg.reductions(), [1, 2, 4, 8]);
+    for format in [Format::Png, Format::WebP, Format::Pnm] {
+        assert_eq!(format.reductions(), [1]);
+    }
 }
 
 #[test]
 fn invalid_requests_are_errors() {
     let bytes = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     for (window, reduction) in [
         (Roi::new(0, 0, 41, 30), 1),
         (Roi::new(1, 0, 40, 30), 1),
@@ -212,7 +221,7 @@ fn invalid_requests_are_errors() {
         (Roi::new(0, 0, 1, 1), 0),
     ] {
         let header = Header::parse(&bytes).unwrap();
-        let refused = decoder.decode(&bytes, &header, window, reduction, &mut |_, _| ());
+        let refused = decoder.decode(&bytes, &header, window, reduction, &mut |_| ());
         assert_eq!(refused.unwrap_err().reason, Reason::Unsupported, "{window} 1/{reduction}");
     }
     assert!(decode(&mut decoder, &bytes, Roi::new(5, 5, 0, 0), 1).unwrap().is_empty());
@@ -223,9 +232,8 @@ fn decoding_with_the_wrong_header_is_an_error() {
     let small = Recipe::new(40, 30, &[(1, 1)]).make();
     let large = Recipe::new(80, 60, &[(1, 1)]).make();
     let header = Header::parse(&large).unwrap();
-    let fault = HostDecoder::new()
-        .decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_, _| ())
-        .unwrap_err();
+    let fault =
+        Decoders::new().decode(&small, &header, Roi::new(0, 0, 8, 8), 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
 }
 
@@ -251,7 +259,7 @@ fn images(folder: &str) -> Vec<(PathBuf, Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn pixels_equal_pillows() {
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let files = golden();
     assert!(files.len() >= 40, "{} files", files.len());
     for (path, bytes, expected) in files {
@@ -274,11 +282,11 @@ fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
     for (path, bytes, expected) in files {
         let name = path.file_name().unwrap().to_str().unwrap();
         let size = Header::parse_as(&bytes, false).unwrap().size;
-        let mut strict = HostDecoder::new();
+        let mut strict = Decoders::new();
         let fault = decode(&mut strict, &bytes, size.window(), 1).unwrap_err();
         assert!(matches!(fault.reason, Reason::Corrupt | Reason::Truncated), "{name}: {fault}");
 
-        let mut decoder = HostDecoder::new().strict(false);
+        let mut decoder = Decoders::new().strict(false);
         let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
         assert!(found == expected, "{name}");
         let damage = decoder.tolerated().unwrap_or_else(|| panic!("{name} is not damaged"));
@@ -295,7 +303,7 @@ fn damage_that_pillow_accepts_is_an_error_or_tolerated_with_its_pixels() {
 /// A tolerant decoder reports nothing for sound files, and gives the same pixels.
 #[test]
 fn sound_images_are_the_same_to_a_tolerant_decoder() {
-    let mut decoder = HostDecoder::new().strict(false);
+    let mut decoder = Decoders::new().strict(false);
     for (path, bytes, expected) in golden() {
         let size = Header::parse(&bytes).unwrap().size;
         let found = decode_as(&mut decoder, &bytes, false, size.window(), 1).unwrap();
@@ -312,7 +320,7 @@ fn files_that_pillow_rejects_are_errors_strict_or_not() {
         let path = entry.unwrap().path();
         let bytes = fs::read(&path).unwrap();
         for strict in [true, false] {
-            let mut decoder = HostDecoder::new().strict(strict);
+            let mut decoder = Decoders::new().strict(strict);
             let result = Header::parse_as(&bytes, strict).and_then(|header| {
                 decode_as(&mut decoder, &bytes, strict, header.size.window(), 1)
             });
@@ -345,7 +353,7 @@ fn arithmetic_coding_is_decoded() {
     let bytes = fs::read(folder.join("arithmetic.jpg")).unwrap();
     let header = Header::parse(&bytes).unwrap();
     assert!(header.jpeg.unwrap().arithmetic);
-    let found = decode(&mut HostDecoder::new(), &bytes, header.size.window(), 1).unwrap();
+    let found = decode(&mut Decoders::new(), &bytes, header.size.window(), 1).unwrap();
     assert!(found == fs::read(folder.join("decode/jpeg-420.rgb")).unwrap());
 }
 
@@ -383,7 +391,7 @@ fn write_recipes() {
 fn pixels_of_every_sampling_equal_pillows() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/recipes.sha256");
     let listed = fs::read_to_string(path).unwrap();
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     for (name, recipe) in recipes() {
         let bytes = recipe.make();
         let pixels = decode(&mut decoder, &bytes, Size::new(53, 45).window(), 1).unwrap();
@@ -400,11 +408,11 @@ fn samples_are_scaled_as_in_pillow() {
     let mut tables = Sha256::new();
     for white in 1..=255 {
         let file = [format!("P5 256 1 {white}\n").as_bytes(), &bytes].concat();
-        let pixels = decode(&mut HostDecoder::new(), &file, Size::new(256, 1).window(), 1).unwrap();
+        let pixels = decode(&mut Decoders::new(), &file, Size::new(256, 1).window(), 1).unwrap();
         tables.update(pixels.iter().step_by(3).copied().collect::<Vec<u8>>());
         // The same in RGB.
         let file = [format!("P6 85 1 {white}\n").as_bytes(), &bytes].concat();
-        let rgb = decode(&mut HostDecoder::new(), &file, Size::new(85, 1).window(), 1).unwrap();
+        let rgb = decode(&mut Decoders::new(), &file, Size::new(85, 1).window(), 1).unwrap();
         assert!(rgb.iter().eq(pixels.iter().step_by(3).take(255)), "{white}");
     }
     let digest: String = tables.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
@@ -414,7 +422,7 @@ fn samples_are_scaled_as_in_pillow() {
 
 #[test]
 fn a_window_of_any_format_equals_the_same_part() {
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     for (path, bytes, expected) in golden() {
         let size = Header::parse(&bytes).unwrap().size;
         for window in windows(size).into_iter().step_by(5) {
@@ -426,9 +434,9 @@ fn a_window_of_any_format_equals_the_same_part() {
 
 #[test]
 fn buffers_do_not_grow_after_the_largest_image() {
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let files = golden();
-    let run = |decoder: &mut HostDecoder| {
+    let run = |decoder: &mut Decoders| {
         for (_, bytes, _) in &files {
             let size = Header::parse(bytes).unwrap().size;
             decode(decoder, bytes, size.window(), 1).unwrap();
@@ -438,4 +446,107 @@ fn buffers_do_not_grow_after_the_largest_image() {
     let held = decoder.capacity_bytes();
     run(&mut decoder);
     assert_eq!(decoder.capacity_bytes(), held);
+}
+
+/// Of decoders that accept the same image one can be forced, and what it does not accept is refused.
+#[test]
+fn a_decoder_can_be_forced() {
+    let jpeg = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
+    let window = Size::new(40, 30).window();
+    let mut forced = Decoders::only("libjpeg-turbo");
+    let expected = decode(&mut Decoders::new(), &jpeg, window, 1).unwrap();
+    assert!(decode(&mut forced, &jpeg, window, 1).unwrap() == expected);
+    forced.release();
+    let memory = |decoders: &Decoders, bytes: &[u8]| {
+        decoders.memory(&Header::parse(bytes).unwrap(), bytes, bytes.len() as u64)
+    };
+    assert_eq!(memory(&forced, &jpeg), memory(&Decoders::new(), &jpeg));
+    let png = golden().into_iter().find(|it| it.0.extension().is_some_and(|it| it == "png"));
+    let (_, png, _) = png.unwrap();
+    let fault = decode(&mut forced, &png, Roi::new(0, 0, 1, 1), 1).unwrap_err();
+    assert_eq!(fault.reason, Reason::Unsupported);
+    assert!(fault.problem.contains("libjpeg-turbo"), "{fault}");
+    assert_eq!(memory(&forced, &png).total(), 0);
+    assert!(forced.layouts(&Header::parse(&png).unwrap()).is_empty());
+    assert!(std::panic::catch_unwind(|| Decoders::only("libjpeg")).is_err());
+}
+
+#[test]
+fn a_gray_jpeg_can_be_had_as_gray_rows() {
+    let gray = Recipe::new(45, 37, &[(1, 1)]).make();
+    let header = Header::parse(&gray).unwrap();
+    let mut decoders = Decoders::new();
+    assert_eq!(decoders.layouts(&header), [RowLayout::Rgb, RowLayout::Gray]);
+    for (window, reduction) in
+        [(header.size.window(), 1), (Roi::new(7, 5, 20, 30), 1), (Roi::new(3, 2, 9, 4), 4)]
+    {
+        let rgb = decode(&mut decoders, &gray, window, reduction).unwrap();
+        let mut found = Vec::<u8>::new();
+        let sink = &mut |rows: Rows<'_>| rows.iter().for_each(|(_, row)| found.extend(row));
+        decoders.decode_as(RowLayout::Gray, &gray, &header, window, reduction, sink).unwrap();
+        assert_eq!(found, rgb.iter().copied().step_by(3).collect::<Vec<u8>>());
+    }
+    let color = Recipe::new(45, 37, &[(1, 1); 3]).make();
+    let header = Header::parse(&color).unwrap();
+    let window = header.size.window();
+    for layout in [RowLayout::Gray, RowLayout::YCbCr] {
+        let decoded = decoders.decode_as(layout, &color, &header, window, 1, &mut |_| ());
+        assert_eq!(decoded.unwrap_err().reason, Reason::Unsupported);
+    }
+}
+
+/// Gives planes, as a decoder may that has them.
+#[derive(Debug)]
+struct Planar;
+
+impl HostDecoder for Planar {
+    fn name(&self) -> &'static str {
+        "planar"
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::Jpeg
+    }
+
+    fn memory(&self, _: &Header, _: &[u8], _: u64) -> DecodeMemory {
+        DecodeMemory::default()
+    }
+
+    fn layouts(&self, _: &Header) -> &'static [RowLayout] {
+        &[RowLayout::Rgb, RowLayout::YCbCr]
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        _: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        assert_eq!(image.layout, RowLayout::YCbCr);
+        let half = |data| Rows { first: 0, count: 8, pitch: 4, data, chroma: &[] };
+        let chroma = [half(&[1; 32][..]), half(&[2; 32][..])];
+        sink(Rows { first: 0, count: 16, pitch: 8, data: &[0; 128], chroma: &chroma });
+        Ok(None)
+    }
+}
+
+#[test]
+fn a_decoder_may_give_planes() {
+    let bytes = Recipe::new(8, 16, &[(2, 2), (1, 1), (1, 1)]).make();
+    let header = &Header::parse(&bytes).unwrap();
+    let image = EncodedImage {
+        bytes: &bytes,
+        header,
+        window: header.size.window(),
+        reduction: 1,
+        strict: true,
+        layout: RowLayout::YCbCr,
+    };
+    let mut seen = Vec::new();
+    let sink = &mut |rows: Rows<'_>| {
+        seen.push(rows.iter().count());
+        seen.extend(rows.chroma.iter().map(|plane| plane.iter().count()));
+    };
+    Planar.decode(&image, &mut Buffers::default(), sink).unwrap();
+    assert_eq!(seen, [16, 8, 8]);
 }

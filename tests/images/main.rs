@@ -8,6 +8,7 @@ mod golden;
 mod header;
 #[path = "../common/jpeg.rs"]
 mod jpeg;
+mod layout;
 mod route;
 mod tolerated;
 mod verify;

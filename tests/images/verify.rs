@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use crate::jpeg::{Recipe, Scans};
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Reason};
-use feedwater::header::{Header, Sampling};
+use feedwater::header::{Header, JpegLayout, Sampling};
 use feedwater_tools::synth::{self, Settings};
 use proptest::prelude::*;
 
@@ -22,8 +22,8 @@ fn recipe() -> Recipe {
     Recipe::new(40, 30, &S420)
 }
 
-/// Files that pass: all golden ones of this project, output of its encoder, and recipes.
-fn good() -> &'static [(String, Vec<u8>)] {
+/// Files of every kind that passes: all of this project's golden ones, what its encoder makes, and recipes.
+pub fn good() -> &'static [(String, Vec<u8>)] {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(make_good);
     &FILES
 }
@@ -58,17 +58,17 @@ fn make_good() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Returns the position of a segment's marker.
-fn find(file: &[u8], marker: u8) -> usize {
+/// Where a segment's marker stands.
+pub fn find(file: &[u8], marker: u8) -> usize {
     file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap()
 }
 
-fn segment(marker: u8, body: &[u8]) -> Vec<u8> {
+pub fn segment(marker: u8, body: &[u8]) -> Vec<u8> {
     [&[0xFF, marker], &(body.len() as u16 + 2).to_be_bytes() as &[u8], body].concat()
 }
 
-/// Inserts bytes at a position.
-fn insert(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
+/// The file with bytes put in at a place.
+pub fn insert(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     [&file[..at], bytes, &file[at..]].concat()
 }
 
@@ -306,7 +306,7 @@ fn files_that_pass_with_a_flipped_bit_decode() {
                 }
                 // Bits of the coded data or of a table's values: decoding gives pixels or an error about the data.
                 let window = header.size.window();
-                let result = HostDecoder::new().decode(&file, &header, window, 1, &mut |_, _| {});
+                let result = Decoders::new().decode(&file, &header, window, 1, &mut |_| ());
                 let jpeg = header.jpeg.as_ref().unwrap();
                 // Factors that libjpeg does not know are legal; no GPU route supports them.
                 if jpeg.sampling() != Sampling::Other
@@ -343,7 +343,9 @@ proptest! {
         if let Some(cut) = cut {
             bytes.truncate(cut.index(bytes.len()));
         }
-        let _ = header.verify(&bytes);
+        let verified = header.verify(&bytes);
+        let laid_out = header.layout(&bytes, true, &mut JpegLayout::default());
+        prop_assert_eq!(verified.map_err(|it| it.problem), laid_out.map_err(|it| it.problem));
         let _ = verify(&bytes);
     }
 

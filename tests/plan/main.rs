@@ -6,11 +6,11 @@ mod memory;
 mod placement;
 mod sample;
 
-use common::{evaluation, jpeg, training};
+use common::{Invert, evaluation, jpeg, training};
 use feedwater::error::{Error, Reason};
 use feedwater::footprint::{Available, Memory};
 use feedwater::geometry::{Orientation, Roi, Size};
-use feedwater::header::{Format, Header};
+use feedwater::header::{Format, Header, PnmHead};
 use feedwater::op::{Chain, Crop, Flip, Normalize, Placement, RandomResizedCrop, Resize};
 use feedwater::plan::{
     Bounds, Count, DeviceFacts, Facts, Place, Plan, Route, SamplePlan, Settings,

@@ -1,7 +1,8 @@
 //! The footprint, and automatic numbers.
 
+use feedwater::decode::DecodeMemory;
 use feedwater::geometry::Orientation;
-use feedwater::header::{DecodeMemory, Format, Header};
+use feedwater::header::{Format, Header};
 use feedwater::plan::Looked;
 
 use super::*;
@@ -241,7 +242,7 @@ fn the_largest_settings_are_errors_and_do_not_overflow() {
     settings.limits.max_file_bytes = u64::MAX;
     let (size, jpeg) = (Size::new(u32::MAX, u32::MAX), None);
     let header = Header { format: Format::WebP, size, orientation: Orientation::default(), jpeg };
-    let decode = DecodeMemory { scratch: u64::MAX, line: u64::MAX, library: u64::MAX };
+    let decode = DecodeMemory { scratch: u64::MAX, rows: u64::MAX, library: u64::MAX };
     let largest = Looked { header, file_bytes: u64::MAX, decode };
     for facts in [no_gpu(), gpu()] {
         let facts = Facts {

@@ -116,7 +116,34 @@ fn cpu_after_gpu_is_an_error_that_names_both_fixes() {
 }
 
 #[test]
-fn a_required_but_missing_gpu_is_an_error_that_names_the_key() {
+fn an_operator_without_cuda_text_is_on_the_cpu_with_all_that_comes_before_it() {
+    let plan = |place, before, facts: &Facts| {
+        let chain = Chain::new()
+            .then_on(before, Resize::to(8, 6))
+            .then_on(place, Invert)
+            .then(Normalize::IMAGENET);
+        Plan::new(&chain, &Settings::default(), facts)
+    };
+    for place in [AUTO, Placement::Cpu] {
+        let plan = plan(place, AUTO, &gpu()).unwrap();
+        assert_eq!(places(&plan), (Cpu, vec![Cpu, Cpu, Gpu]));
+        assert_eq!(plan.offloads.last().unwrap().operators, 1);
+        let reason = "invert (chain[1]) has no CUDA text; decoding and the operators before it are on the cpu with it";
+        assert!(plan.to_string().contains(reason), "{plan}");
+    }
+    // On any machine.
+    for facts in [gpu(), no_gpu()] {
+        let Err(Error::Config(error)) = plan(Placement::Gpu, AUTO, &facts) else { panic!() };
+        assert_eq!(error.key, "chain[1].placement");
+        assert_eq!(error.problem, "is gpu, and invert has no CUDA text; write cpu or auto");
+    }
+    let Err(Error::Config(error)) = plan(AUTO, Placement::Gpu, &gpu()) else { panic!() };
+    assert_eq!(error.key, "chain");
+    assert!(error.problem.ends_with("invert has no CUDA text: put resize on cpu"), "{error}");
+}
+
+#[test]
+fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
     let error = placed(AUTO, [AUTO, Placement::Gpu, AUTO], &no_gpu()).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }));
     let text = error.to_string();

@@ -132,11 +132,12 @@ fn a_downscaled_image_is_rotated_after_downscaling() {
 #[test]
 fn an_image_over_max_pixels_is_an_error_and_one_at_the_limit_is_not() {
     let plan = plan(&training(), |settings| settings.limits.max_pixels = 10_000);
-    let key = SampleKey::default();
-    let mut out = SamplePlan::default();
-    plan.sample(key, &header(Size::new(100, 100), Format::Png, 1), &mut out).unwrap();
-    let fault =
-        plan.sample(key, &header(Size::new(101, 100), Format::Png, 1), &mut out).unwrap_err();
+    let header = |width, height| {
+        let size = Size::new(width, height);
+        plan.header(&[PnmHead::rgb(size).bytes(), &vec![0; 3 * size.pixels() as usize]].concat())
+    };
+    assert_eq!(header(100, 100).unwrap().size, Size::new(100, 100));
+    let fault = header(101, 100).unwrap_err();
     assert_eq!(fault.reason, Reason::Oversized);
     assert_eq!(fault.problem, "101x100 is 10100 pixels, limits.max_pixels is 10000");
 }

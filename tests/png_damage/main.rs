@@ -9,7 +9,7 @@ use std::fs;
 use std::io::Write;
 use std::path::Path;
 
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Tolerated};
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
@@ -18,8 +18,8 @@ use sha2::{Digest, Sha256};
 
 const REFUSED: &str = "-";
 
-/// Groups with files that Pillow accepts but feedwater rejects on purpose: their header violates the standard, and Pillow's
-/// pixels are a guess. The documentation of [`HostDecoder::strict`] lists them.
+/// Groups with files that Pillow takes and that are refused on purpose: their header breaks the standard, and what Pillow shows
+/// is a guess. The documentation of [`Decoders::strict`] lists them.
 const DECISIONS: [&str; 7] = [
     "/first",
     "/IHDR/long",
@@ -47,13 +47,15 @@ fn decode(bytes: &[u8], strict: bool) -> Outcome {
 }
 
 fn decode_window(bytes: &[u8], strict: bool, header: &Header, window: Roi) -> Outcome {
-    let mut decoder = HostDecoder::new().strict(strict);
+    let mut decoder = Decoders::new().strict(strict);
     let mut pixels = Vec::new();
     let mut next = window.y;
-    decoder.decode(bytes, header, window, 1, &mut |y, row| {
-        assert_eq!(y, next, "rows come in order, once");
-        next += 1;
-        pixels.extend_from_slice(row);
+    decoder.decode(bytes, header, window, 1, &mut |rows| {
+        for (y, row) in rows.iter() {
+            assert_eq!(y, next, "rows come in order, once");
+            next += 1;
+            pixels.extend_from_slice(row);
+        }
     })?;
     assert_eq!(next, window.bottom(), "every row comes");
     Ok((pixels, decoder.tolerated()))

@@ -12,12 +12,12 @@ fn redirect(status: u16, to: &str) -> Fault {
     Fault::Other(status, format!("Location: {to}\r\n").leak(), "")
 }
 
-fn list_error(url: &str) -> String {
-    storage::list_all(Path::new(url)).unwrap_err().to_string()
+fn list_error(storage: &Storage, url: &str) -> String {
+    storage.list_all(Path::new(url)).unwrap_err().to_string()
 }
 
-fn read_error(url: &str) -> String {
-    storage::read(Path::new(url)).unwrap_err().to_string()
+fn read_error(storage: &Storage, url: &str) -> String {
+    storage.read(Path::new(url)).unwrap_err().to_string()
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn redirects_never_take_a_signed_request_to_another_host() {
         server.fail("/moved/file", [moved; 3]);
         server.fail("/moved", [moved]);
         for error in [
-            File::open(Path::new("s3://moved/file")).unwrap_err().to_string(),
-            read_error("s3://moved/file"),
-            read_error("gs://moved/file"),
-            list_error("s3://moved"),
+            USUAL.open(Path::new("s3://moved/file")).unwrap_err().to_string(),
+            read_error(&USUAL, "s3://moved/file"),
+            read_error(&USUAL, "gs://moved/file"),
+            list_error(&USUAL, "s3://moved"),
         ] {
             assert!(error.contains("redirects to"), "{status}: {error}");
         }
@@ -46,43 +46,39 @@ fn redirects_never_take_a_signed_request_to_another_host() {
     // Amazon's own answer names the bucket's region.
     let head = "Location: https://elsewhere.example/\r\nx-amz-bucket-region: eu-north-1\r\n";
     server.fail("/moved/file", [Fault::Other(301, head, "")]);
-    let error = read_error("s3://moved/file");
+    let error = read_error(&USUAL, "s3://moved/file");
     assert!(error.contains("AWS_REGION") && error.contains("eu-north-1"), "{error}");
 }
 
 #[test]
 fn a_redirect_of_http_stays_at_its_host() {
-    let set = |redirects| StorageSettings { redirects, ..settings() };
-    with_settings(&set(Redirects::SameHost), |server| {
-        let other = Server::start();
-        other.put("/new", [2; 9]);
-        server.put("/new", [1; 9]);
-        let old = server.url("/old");
-        // One request for the length, one for the bytes.
-        server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
-        assert_eq!(part(&old, 3, 2).unwrap(), [1, 1]);
-        assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
-        server.fail("/old", [redirect(302, &other.url("/new"))]);
-        let error = read_error(&old);
-        assert!(error.contains("storage.redirects"), "{error}");
-        server.fail("/old", [redirect(302, "/old"); 12]);
-        assert!(read_error(&old).contains("lead nowhere"));
-        assert_eq!(server.log("/old").len(), 2 + 1 + 11);
-        assert_eq!(other.log(""), []);
-    });
-    with_settings(&set(Redirects::Any), |server| {
-        let other = Server::start();
-        let old = server.url("/old-any").replace("http://", "http://user:secret@");
-        server.fail("/old-any", [redirect(302, &other.url("/new"))]);
-        let error = read_error(&old);
-        assert!(error.contains("never followed"), "{error}");
-        assert_eq!(other.log(""), []);
-    });
-    with_settings(&set(Redirects::None), |server| {
-        server.fail("/old-none", [redirect(302, "/new")]);
-        let error = read_error(&server.url("/old-none"));
-        assert!(error.contains("storage.redirects"), "{error}");
-    });
+    let (server, _guard) = buckets();
+    let set = |redirects| storage(&StorageSettings { redirects, ..settings() });
+    let other = Server::start();
+    other.put("/new", [2; 9]);
+    server.put("/new", [1; 9]);
+    let (same_host, old) = (set(Redirects::SameHost), server.url("/old"));
+    // One for the length, one for the bytes.
+    server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
+    assert_eq!(part(&same_host, &old, 3, 2).unwrap(), [1, 1]);
+    assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
+    server.fail("/old", [redirect(302, &other.url("/new"))]);
+    let error = read_error(&same_host, &old);
+    assert!(error.contains("storage.redirects"), "{error}");
+    server.fail("/old", [redirect(302, "/old"); 12]);
+    assert!(read_error(&same_host, &old).contains("lead nowhere"));
+    assert_eq!(server.log("/old").len(), 2 + 1 + 11);
+    assert_eq!(other.log(""), []);
+
+    let old = server.url("/old-any").replace("http://", "http://user:secret@");
+    server.fail("/old-any", [redirect(302, &other.url("/new"))]);
+    let error = read_error(&set(Redirects::Any), &old);
+    assert!(error.contains("never followed"), "{error}");
+    assert_eq!(other.log(""), []);
+
+    server.fail("/old-none", [redirect(302, "/new")]);
+    let error = read_error(&set(Redirects::None), &server.url("/old-none"));
+    assert!(error.contains("storage.redirects"), "{error}");
 }
 
 #[test]
@@ -91,20 +87,20 @@ fn a_user_in_a_url_is_sent_and_never_shown() {
     let with_user = |path: &str| server.url(path).replace("http://", "http://user:se%63ret@");
     server.put("/user/list.txt", "0.jpg\t7\nmissing.jpg\t8\n");
     server.put("/user/0.jpg", [5; 9]);
-    let source = FileList::open(with_user("/user/list.txt")).unwrap();
+    let source = list(with_user("/user/list.txt"), &USUAL).unwrap();
     assert_eq!(read(&source, 0).unwrap(), [5; 9]);
     let log = server.log("/user/");
     let basic = ("authorization".to_string(), "Basic dXNlcjpzZWNyZXQ=".to_string());
     assert!(!log.is_empty() && log.iter().all(|it| it.head.contains(&basic)), "{log:?}");
     server.fail("/user/0.jpg", [Fault::Status(401)]);
-    let refused = storage::read(Path::new(&with_user("/user/0.jpg"))).unwrap_err();
+    let refused = USUAL.read(Path::new(&with_user("/user/0.jpg"))).unwrap_err();
     let toml = format!(
         "[source]\nlist = \"{}\"\n[[chain]]\nop = \"normalize\"\nmean = [0.5, 0.5, 0.5]\nstd = [0.5, 0.5, 0.5]\n",
         with_user("/user/no.txt")
     );
     let pipeline = Pipeline::from_toml(&toml, "").unwrap();
-    let failed = pipeline.source.open().err().unwrap();
-    let file = File::open(Path::new(&with_user("/user/0.jpg"))).unwrap();
+    let failed = pipeline.source.open_with(&USUAL).err().unwrap();
+    let file = USUAL.open(Path::new(&with_user("/user/0.jpg"))).unwrap();
     for shown in [
         source.describe(),
         source.location(0),
@@ -124,7 +120,7 @@ fn a_user_in_a_url_is_sent_and_never_shown() {
         "https://host/a?X-Amz-Signature=secret",
         "az://c/a?sv=1&sig=secret",
     ] {
-        let error = FileList::open(url).err().unwrap();
+        let error = list(url, &USUAL).err().unwrap();
         let shown = format!("{error} {error:?}");
         assert!(!shown.contains("secret"), "{shown}");
     }
@@ -170,28 +166,28 @@ fn an_endless_listing_or_one_with_invalid_paths_is_an_error() {
     for (bucket, faults, requests, word) in cases {
         let path = format!("/hostile-{bucket}");
         server.fail(&path, faults);
-        let error = list_error(&format!("s3://hostile-{bucket}"));
+        let error = list_error(&USUAL, &format!("s3://hostile-{bucket}"));
         assert!(error.contains(word), "{bucket}: {error}");
         assert_eq!(server.log(&path).len(), requests, "{bucket}");
     }
 }
 
 #[test]
-fn a_listing_is_bounded() {
-    with_settings(&StorageSettings { max_listed: 25, ..settings() }, |server| {
-        let put = |number: usize| server.put(&format!("/bounded/{number:02}"), [1]);
-        (0..25).for_each(put);
-        assert_eq!(storage::list_all(Path::new("s3://bounded")).unwrap().len(), 25);
-        (25..60).for_each(put);
-        server.forget("/bounded");
-        for error in [
-            list_error("s3://bounded"),
-            storage::list(Path::new("s3://bounded")).unwrap_err().to_string(),
-        ] {
-            assert!(error.contains("storage.max_listed"), "{error}");
-        }
-        assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names per page");
-    });
+fn a_listing_has_a_bound() {
+    let (server, _guard) = buckets();
+    let storage = storage(&StorageSettings { max_listed: 25, ..settings() });
+    let put = |number: usize| server.put(&format!("/bounded/{number:02}"), [1]);
+    (0..25).for_each(put);
+    assert_eq!(storage.list_all(Path::new("s3://bounded")).unwrap().len(), 25);
+    (25..60).for_each(put);
+    server.forget("/bounded");
+    for error in [
+        list_error(&storage, "s3://bounded"),
+        storage.list(Path::new("s3://bounded")).unwrap_err().to_string(),
+    ] {
+        assert!(error.contains("storage.max_listed"), "{error}");
+    }
+    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names a page");
 }
 
 #[test]
@@ -202,14 +198,16 @@ fn a_login_page_is_not_an_object() {
     for url in [server.url("/login/0.jpg"), "s3://login/0.jpg".into()] {
         server.fail("/login/0.jpg", [page; 2]);
         let before = server.log("/login/").len();
-        for error in [File::open(Path::new(&url)).unwrap_err().to_string(), read_error(&url)] {
+        for error in
+            [USUAL.open(Path::new(&url)).unwrap_err().to_string(), read_error(&USUAL, &url)]
+        {
             assert!(error.contains("HTML"), "{url}: {error}");
         }
         assert_eq!(server.log("/login/").len(), before + 2, "{url}");
     }
     // A request for an HTML page gets it.
     server.fail("/login/list.html", [page]);
-    assert!(storage::read(Path::new(&server.url("/login/list.html"))).is_ok());
+    assert!(USUAL.read(Path::new(&server.url("/login/list.html"))).is_ok());
 }
 
 #[test]
@@ -226,13 +224,13 @@ fn a_servers_retry_after_is_respected() {
         server.put(&path, [1]);
         server.fail(&path, [Fault::Other(status, head, "")]);
         let begun = Instant::now();
-        assert_eq!(storage::read(Path::new(&server.url(&path))).unwrap(), [1]);
+        assert_eq!(USUAL.read(Path::new(&server.url(&path))).unwrap(), [1]);
         assert!(begun.elapsed() >= Duration::from_secs(1), "{head}: {:?}", begun.elapsed());
         assert_eq!(server.log(&path).len(), 2);
     }
     server.put("/alone/hours", [1]);
     server.fail("/alone/hours", [Fault::Other(429, "Retry-After: 7200\r\n", "")]);
-    let error = read_error(&server.url("/alone/hours"));
+    let error = read_error(&USUAL, &server.url("/alone/hours"));
     assert!(error.contains("429") && error.contains("7200"), "{error}");
     assert_eq!(server.log("/alone/hours").len(), 1);
 }
@@ -240,49 +238,47 @@ fn a_servers_retry_after_is_respected() {
 #[test]
 fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
     let stalled = StorageSettings { retries: 100, timeout: 1, open_timeout: 2, ..settings() };
-    with_settings(&stalled, |server| {
-        let events = Arc::new(Mutex::new(Vec::new()));
-        let sink = events.clone();
-        storage::watch_requests(move |event| sink.lock().unwrap().push(event.clone()));
-        let paths: Vec<PathBuf> = (0..40)
-            .map(|number| {
-                let path = format!("/stalled/{number:02}.tfrecord");
-                server.fail(&path, [Fault::Hang; 101]);
-                server.url(&path).into()
-            })
-            .collect();
-        let begun = Instant::now();
-        let error = TfRecord::open(&paths, &TfRecordSettings::default()).err().unwrap().to_string();
-        // Alone, each of the 40 files would take 101 attempts of one second.
-        assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
-        assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
-        // The largest file of a list is searched; a missing one is skipped, a silent server is an error.
-        let list = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
-        server.put("/stalled/list.txt", list);
-        (0..40).for_each(|number| {
-            server.fail(&format!("/stalled/{number:02}.jpg"), [Fault::Hang; 101])
-        });
-        let opened = FileList::open(server.url("/stalled/list.txt")).and_then(|source| {
-            Loader::builder(source, common::training()).batch(5).device(DeviceChoice::Cpu).build()
-        });
-        let problem = opened.err().map(|error| error.to_string());
-        assert!(problem.as_ref().is_some_and(|it| it.contains("no answer within")), "{problem:?}");
-        assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
-        storage::watch_requests(|_| {});
-        let log = server.log("/stalled/");
-        assert!(log.len() < 500, "{} requests", log.len());
-        let events = events.lock().unwrap();
-        let first = events.iter().find_map(|it| match it {
-            RequestEvent::Failed { url, attempt, attempts, problem, .. } => {
-                Some((url.to_string(), *attempt, *attempts, problem.clone()))
-            }
-            _ => None,
-        });
-        let (url, attempt, attempts, problem) = first.unwrap();
-        assert!(
-            url.contains("/stalled/") && problem.contains("no answer within"),
-            "{url}: {problem}"
-        );
-        assert_eq!((attempt, attempts), (1, 101));
+    let (server, _guard) = buckets();
+    let storage = storage(&stalled);
+    let events = Arc::new(Mutex::new(Vec::new()));
+    let sink = events.clone();
+    storage.watch_requests(move |event| sink.lock().unwrap().push(event.clone()));
+    let paths: Vec<PathBuf> = (0..40)
+        .map(|number| {
+            let path = format!("/stalled/{number:02}.tfrecord");
+            server.fail(&path, [Fault::Hang; 101]);
+            server.url(&path).into()
+        })
+        .collect();
+    let begun = Instant::now();
+    let error = TfRecord::open_with(&paths, &TfRecordSettings::default(), &storage)
+        .err()
+        .unwrap()
+        .to_string();
+    // Alone each of the 40 files would take 101 attempts of a second.
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
+    // The largest of a list's files is looked for, and one that does not answer is passed over; a silent server is not.
+    let text = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
+    server.put("/stalled/list.txt", text);
+    (0..40)
+        .for_each(|number| server.fail(&format!("/stalled/{number:02}.jpg"), [Fault::Hang; 101]));
+    let opened = list(server.url("/stalled/list.txt"), &storage).and_then(|source| {
+        Loader::builder(source, common::training()).batch(5).device(DeviceChoice::Cpu).build()
     });
+    let problem = opened.err().map(|error| error.to_string());
+    assert!(problem.as_ref().is_some_and(|it| it.contains("no answer within")), "{problem:?}");
+    assert!(begun.elapsed() < Duration::from_secs(90), "{:?}", begun.elapsed());
+    let log = server.log("/stalled/");
+    assert!(log.len() < 500, "{} requests", log.len());
+    let events = events.lock().unwrap();
+    let first = events.iter().find_map(|it| match it {
+        RequestEvent::Failed { url, attempt, attempts, problem, .. } => {
+            Some((url.to_string(), *attempt, *attempts, problem.clone()))
+        }
+        _ => None,
+    });
+    let (url, attempt, attempts, problem) = first.unwrap();
+    assert!(url.contains("/stalled/") && problem.contains("no answer within"), "{url}: {problem}");
+    assert_eq!((attempt, attempts), (1, 101));
 }

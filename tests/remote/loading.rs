@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Puts images into a bucket, and the same on disk.
-fn images(bucket: &str, count: u64) -> tempfile::TempDir {
+/// Images in a bucket, and the same on a disk.
+pub fn images(bucket: &str, count: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {
         let name = format!("{label}/{number:04}.jpg");
@@ -36,15 +36,14 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
 
 /// Two workers read one sample at a time: further requests in flight are prefetched.
 #[test]
-fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
-    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files() {
+    let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("ahead", 60);
-    let source = || Directory::open("s3://ahead").unwrap();
     let expected = batches(Directory::open(local.path()).unwrap(), 2);
     BUCKETS.latency(Duration::from_millis(30));
     for (connections, fewest) in [(1, 1), (8, 8), (32, 32)] {
-        storage::configure(&StorageSettings { connections, ..settings() }).unwrap();
-        let source = source();
+        let storage = storage(&StorageSettings { connections, ..settings() });
+        let source = directory("s3://ahead", &storage).unwrap();
         BUCKETS.forget("/ahead/");
         // The plan inspects sixteen, fewer at a time than are prefetched.
         BUCKETS.gather(16, fewest);
@@ -53,19 +52,16 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
         assert!(most >= fewest && most <= connections, "{most} of {connections}");
     }
     BUCKETS.latency(Duration::ZERO);
-    storage::configure(&settings()).unwrap();
 }
 
 /// 40 ms for each batch of five, from a server with a latency of 30 ms: four requests are in flight then.
 #[test]
-fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
-    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
+    let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("chosen", 60);
-    let storage = StorageSettings { connections: 32, ..settings() };
-    storage::configure(&storage).unwrap();
+    let storage = storage(&StorageSettings { connections: 32, ..settings() });
     let build = |source: Directory, tune: bool| {
-        let all = feedwater::plan::Settings { storage: storage.clone(), ..Default::default() };
-        let builder = Loader::builder(source, common::training()).settings(all).tune(tune);
+        let builder = Loader::builder(source, common::training()).tune(tune);
         let builder = builder.batch(5).workers(2).seed(3).shuffle(true).epochs(Some(8));
         builder.device(DeviceChoice::Cpu).build().unwrap()
     };
@@ -85,15 +81,15 @@ fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
     let expected = epochs(&files, 8, Duration::ZERO);
 
     BUCKETS.latency(Duration::from_millis(30));
-    let fixed = build(Directory::open("s3://chosen").unwrap(), false);
+    let fixed = build(directory("s3://chosen", &storage).unwrap(), false);
     assert!(epochs(&fixed, 2, Duration::ZERO) == expected[..24]);
     let report = fixed.read_ahead().unwrap();
     assert_eq!((report.window, report.most, report.decisions), (64, 64, vec![]));
     assert_eq!(fixed.profile().setup.read_ahead, 64);
     drop(fixed);
 
-    let loader = build(Directory::open("s3://chosen").unwrap(), true);
-    assert_eq!(loader.read_ahead().unwrap().window, 64, "large at first");
+    let loader = build(directory("s3://chosen", &storage).unwrap(), true);
+    assert_eq!(loader.read_ahead().unwrap().window, 64, "generous at first");
     let step = Duration::from_millis(40);
     let first = epochs(&loader, 5, step);
     let report = loader.read_ahead().unwrap();
@@ -110,15 +106,14 @@ fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
     assert!(most <= longest + 2, "{most} in flight: {report:#?}");
     assert!([first, last].concat() == expected);
     BUCKETS.latency(Duration::ZERO);
-    storage::configure(&settings()).unwrap();
 }
 
 #[test]
-fn a_dropped_loader_cancels_its_requests() {
-    let _alone = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
+    let (_, _guard) = buckets();
     images("hanging", 64);
-    storage::configure(&StorageSettings { timeout: 30, ..settings() }).unwrap();
-    let source = Directory::open("s3://hanging").unwrap();
+    let storage = storage(&StorageSettings { timeout: 30, ..settings() });
+    let source = directory("s3://hanging", &storage).unwrap();
     for index in (0..64).filter(|index| index % 4 != 0) {
         // All but those that the plan inspects.
         let path = source.path(index).to_str().unwrap().replace("s3:/", "");
@@ -133,24 +128,22 @@ fn a_dropped_loader_cancels_its_requests() {
     let begin = Instant::now();
     drop(loader);
     assert!(begin.elapsed() < Duration::from_secs(15), "{:?}", begin.elapsed());
-    storage::configure(&settings()).unwrap();
 }
 
 #[test]
 fn the_footprint_includes_prefetched_samples() {
     let (_, _guard) = buckets();
     let local = images("footprint", 12);
-    let rows = |source: Directory, storage: StorageSettings| {
+    let rows = |source: Directory| {
         let builder = Loader::builder(source, common::training()).device(DeviceChoice::Cpu);
-        let settings = feedwater::plan::Settings { storage, ..Default::default() };
-        builder.settings(settings).workers(3).plan().unwrap().footprint
+        builder.workers(3).plan().unwrap().footprint
     };
-    let footprint = rows(Directory::open(local.path()).unwrap(), settings());
+    let footprint = rows(Directory::open(local.path()).unwrap());
     assert!(footprint.row("read ahead").is_none() && footprint.row("connections").is_none());
-    let source = || Directory::open("s3://footprint").unwrap();
-    let largest = source().largest_bytes();
-    let ahead = |storage: StorageSettings| {
-        let footprint = rows(source(), storage);
+    let source = |storage: &Storage| directory("s3://footprint", storage).unwrap();
+    let largest = source(&USUAL).largest_bytes().unwrap();
+    let ahead = |settings: StorageSettings| {
+        let footprint = rows(source(&storage(&settings)));
         let row = footprint.row("read ahead").unwrap().clone();
         assert_eq!(row.each_bytes, largest);
         (row.count, footprint.row("connections").unwrap().count)

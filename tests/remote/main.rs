@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod handles;
 mod hostile;
 mod loading;
 mod requests;
@@ -11,19 +12,17 @@ mod trust;
 
 use std::fs;
 use std::net::TcpListener;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, RwLock, RwLockReadGuard};
 use std::time::{Duration, Instant};
 
 use feedwater::error::Reason;
-use feedwater::gpu::kernel::override_cache_directory;
 use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::{
-    Directory, FileList, HostPage, Source, TfRecord, TfRecordSettings, WebDataset,
-    WebDatasetSettings, WhyLeftOut,
+    Directory, FileList, Hints, HostPage, Notes, RemoteReads, Source, TfRecord, TfRecordSettings,
+    WebDataset, WebDatasetSettings, WhyLeftOut,
 };
-use feedwater::storage::{self, File, StorageSettings};
+use feedwater::storage::{Storage, StorageSettings};
 
 use servers::{Fault, Server};
 
@@ -32,8 +31,8 @@ fn settings() -> StorageSettings {
     StorageSettings { retries: 3, timeout: 1, ..Default::default() }
 }
 
-/// The settings are global to the process: a test that changes them runs alone.
-static SETTINGS: RwLock<()> = RwLock::new(());
+/// How late the server answers is the same for all tests: who changes it does so alone.
+static LATENCY: RwLock<()> = RwLock::new(());
 
 /// The one server for `s3://`, `gs://` and `az://`, because environment variables name it.
 #[allow(unsafe_code)]
@@ -41,9 +40,7 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     let server = Server::start();
     // Several pages for most listings.
     server.names_in_a_page(10);
-    let (root, cache) = (server.url(""), tempfile::tempdir().unwrap().keep());
-    override_cache_directory(cache);
-    storage::configure(&settings()).unwrap();
+    let root = server.url("");
     let variables = [
         ("AWS_ENDPOINT_URL", root.as_str()),
         ("AWS_REGION", "us-east-1"),
@@ -63,20 +60,28 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     server
 });
 
-/// Runs the work with these settings while no other test runs.
-fn with_settings<T>(changed: &StorageSettings, work: impl FnOnce(&Server) -> T) -> T {
-    let _guard = SETTINGS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let server: &Server = &BUCKETS;
-    storage::configure(changed).unwrap();
-    let done = catch_unwind(AssertUnwindSafe(|| work(server)));
-    storage::configure(&settings()).unwrap();
-    done.unwrap_or_else(|panic| resume_unwind(panic))
+/// A handle with the usual settings, for all tests that need no others.
+static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
+
+/// A handle with these settings, which keeps no tables in the user's cache.
+fn storage(settings: &StorageSettings) -> Storage {
+    LazyLock::force(&BUCKETS);
+    let directory = tempfile::tempdir().unwrap().keep();
+    Storage::with_cache_directory(settings, directory).unwrap()
 }
 
-/// Returns the bucket server, with the usual settings while the guard lives.
+/// The buckets' server, which answers at once for as long as the guard lives.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
-    let guard = SETTINGS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let guard = LATENCY.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (&BUCKETS, guard)
+}
+
+fn directory(path: impl AsRef<Path>, storage: &Storage) -> feedwater::Result<Directory> {
+    Directory::open_with(path, &Default::default(), storage)
+}
+
+fn list(path: impl AsRef<Path>, storage: &Storage) -> feedwater::Result<FileList> {
+    FileList::open_with(path, &Default::default(), storage)
 }
 
 fn golden(name: &str) -> Vec<u8> {
@@ -88,9 +93,9 @@ fn some_bytes(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * at + at / 7) as u8).collect()
 }
 
-fn part(url: &str, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
+fn part(storage: &Storage, url: &str, offset: u64, len: usize) -> std::io::Result<Vec<u8>> {
     let mut bytes = vec![0; len];
-    File::open(Path::new(url))?.read_exact_at(&mut bytes, offset)?;
+    storage.open(Path::new(url))?.read_exact_at(&mut bytes, offset)?;
     Ok(bytes)
 }
 
@@ -132,7 +137,7 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
     server.put("/tree/train-2/x.jpg", [1]);
     let local = Directory::open(root.path()).unwrap();
     for url in ["s3://tree/train", "s3://tree/train/", "gs://tree/train"] {
-        let remote = Directory::open(url).unwrap();
+        let remote = directory(url, &USUAL).unwrap();
         assert_eq!((remote.len(), remote.classes()), (local.len(), local.classes()), "{url}");
         for index in 0..local.len() {
             let at = |path: PathBuf, root: &Path| path.strip_prefix(root).unwrap().to_path_buf();
@@ -144,7 +149,7 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
             );
             assert_eq!(read(&remote, index).unwrap(), read(&local, index).unwrap());
         }
-        assert_eq!(remote.largest_bytes(), 3);
+        assert_eq!(remote.largest_bytes(), Some(3));
         let counts = |source: &Directory| -> Vec<_> {
             source.left_out().into_iter().map(|it| (it.why, it.kind, it.count)).collect()
         };
@@ -152,11 +157,11 @@ fn a_directory_in_a_bucket_equals_one_on_disk() {
         assert_eq!(counts(&remote), counts(&local));
     }
     let names = |path: &Path| {
-        let entries = storage::list(path).unwrap();
+        let entries = USUAL.list(path).unwrap();
         entries.into_iter().map(|it| (it.name, it.folder)).collect::<Vec<_>>()
     };
     assert_eq!(names(Path::new("s3://tree/train/cat")), names(&root.path().join("cat")));
-    let error = Directory::open("s3://tree/nothing").err().unwrap().to_string();
+    let error = directory("s3://tree/nothing", &USUAL).err().unwrap().to_string();
     assert!(error.contains("no images in s3://tree/nothing"), "{error}");
 }
 
@@ -170,7 +175,7 @@ fn a_listing_continues_after_failed_pages() {
     let page = Fault::Late(Duration::ZERO);
     let broken = [Fault::Status(503), Fault::Cut(10)];
     server.fail("/paged", [broken[0], page, broken[0], broken[1], page, broken[1], Fault::Close]);
-    let found = storage::list_all(Path::new("s3://paged")).unwrap();
+    let found = USUAL.list_all(Path::new("s3://paged")).unwrap();
     let names: Vec<String> = found.into_iter().map(|(name, _)| name).collect();
     let expected: Vec<String> = (0..35).map(|number| format!("{number:02}.jpg")).collect();
     assert_eq!(names, expected);
@@ -180,7 +185,7 @@ fn a_listing_continues_after_failed_pages() {
 fn an_object_changed_since_the_listing_is_an_unreadable_sample() {
     let (server, _guard) = buckets();
     server.put("/relisted/a.jpg", [1, 2, 3]);
-    let source = Directory::open("s3://relisted").unwrap();
+    let source = directory("s3://relisted", &USUAL).unwrap();
     server.put("/relisted/a.jpg", [3, 2, 1]);
     let (reason, problem) = read(&source, 0).unwrap_err();
     assert_eq!(reason, Reason::Unreadable);
@@ -194,9 +199,9 @@ fn a_list_may_be_remote_and_name_other_urls() {
     server.put("/lists/b.jpg", [2]);
     let other = server.url("/lists/b.jpg");
     server.put("/lists/train.txt", format!("images/a b.jpg\t3\n{other}\t4\nmissing.jpg\t5\n"));
-    for list in [server.url("/lists/train.txt"), "s3://lists/train.txt".into()] {
-        let source = FileList::open(&list).unwrap();
-        assert!(source.is_remote());
+    for file in [server.url("/lists/train.txt"), "s3://lists/train.txt".into()] {
+        let source = list(&file, &USUAL).unwrap();
+        assert!(source.remote().is_some());
         let labels: Vec<i64> = (0..source.len()).map(|index| source.label(index)).collect();
         assert_eq!(labels, [3, 4, 5]);
         assert_eq!((read(&source, 0).unwrap(), read(&source, 1).unwrap()), (vec![1], vec![2]));
@@ -207,7 +212,7 @@ fn a_list_may_be_remote_and_name_other_urls() {
     let mut page = HostPage::default();
     server.put("/lists/large", vec![0; 100]);
     server.put("/lists/large.txt", "large\n");
-    let source = FileList::open(server.url("/lists/large.txt")).unwrap();
+    let source = list(server.url("/lists/large.txt"), &USUAL).unwrap();
     let fault = source.read(0, &mut page, 99).unwrap_err();
     assert_eq!(fault.to_string(), "oversized: 100 bytes, limits.max_file_bytes is 99");
     // The same if it was requested before, and the whole object if the later limit allows it.
@@ -237,7 +242,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
     let ways: [&[PathBuf]; 3] =
         [&["s3://records/tf".into()], &["s3://records/tf/train-*-of-00002".into()], &listed];
     for paths in ways {
-        let source = TfRecord::open(paths, &settings).unwrap();
+        let source = TfRecord::open_with(paths, &settings, &USUAL).unwrap();
         assert_eq!(source.len(), 4);
         server.forget("/records/tf/");
         for index in 0..4 {
@@ -254,7 +259,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
         );
         // The index is in the cache directory: only the length is requested again.
         server.forget("/records/tf/");
-        TfRecord::open(paths, &settings).unwrap();
+        TfRecord::open_with(paths, &settings, &USUAL).unwrap();
         let again = server.log("/records/tf/");
         assert!(again.iter().all(|it| it.method == "HEAD"), "{again:?}");
     }
@@ -264,7 +269,7 @@ fn record_files_are_indexed_once_and_then_read_by_range() {
     }
     let settings = WebDatasetSettings::default();
     let local = WebDataset::open(&[local.path().into()], &settings).unwrap();
-    let remote = WebDataset::open(&["s3://records/tar".into()], &settings).unwrap();
+    let remote = WebDataset::open_with(&["s3://records/tar".into()], &settings, &USUAL).unwrap();
     assert_eq!(remote.len(), local.len());
     for index in 0..local.len() {
         assert_eq!(remote.label(index), local.label(index));
@@ -277,7 +282,7 @@ fn bits_flipped_in_transit_are_detected_by_the_record_checksum() {
     let (server, _guard) = buckets();
     server.put("/flipped/file", golden("train-00000-of-00002"));
     let paths = [server.url("/flipped/file").into()];
-    let source = TfRecord::open(&paths, &TfRecordSettings::default()).unwrap();
+    let source = TfRecord::open_with(&paths, &TfRecordSettings::default(), &USUAL).unwrap();
     server.fail("/flipped/file", [Fault::Flipped(200), Fault::Flipped(200)]);
     assert_eq!(read(&source, 0).unwrap_err().0, Reason::Corrupt);
     let expected = source.expect(0, 1 << 20).unwrap();

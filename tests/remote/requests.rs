@@ -14,7 +14,7 @@ fn a_file_of_any_service_is_read_in_parts_and_whole() {
         "az://any/a b/file.bin".into(),
     ];
     for url in urls {
-        let file = File::open(Path::new(&url)).unwrap();
+        let file = USUAL.open(Path::new(&url)).unwrap();
         assert_eq!(file.stamp().unwrap().len, 100_000, "{url}");
         let mut buffer = vec![0; 500];
         file.read_exact_at(&mut buffer, 70_000).unwrap();
@@ -24,7 +24,7 @@ fn a_file_of_any_service_is_read_in_parts_and_whole() {
         assert_eq!(file.read_at(&mut buffer, 1 << 40).unwrap(), 0);
         let kind = file.read_exact_at(&mut buffer, 99_900).unwrap_err().kind();
         assert_eq!(kind, std::io::ErrorKind::UnexpectedEof);
-        assert_eq!(storage::read(Path::new(&url)).unwrap(), bytes);
+        assert_eq!(USUAL.read(Path::new(&url)).unwrap(), bytes);
     }
 }
 
@@ -33,9 +33,9 @@ fn an_empty_file_is_read_without_a_request_for_its_bytes() {
     let (server, _guard) = buckets();
     server.put("/empty/file", []);
     let url = server.url("/empty/file");
-    assert!(part(&url, 0, 0).unwrap().is_empty());
+    assert!(part(&USUAL, &url, 0, 0).unwrap().is_empty());
     assert_eq!(server.log("/empty/").len(), 1);
-    assert!(storage::read(Path::new(&url)).unwrap().is_empty());
+    assert!(USUAL.read(Path::new(&url)).unwrap().is_empty());
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_request_with_a_transient_failure_is_retried() {
         let path = format!("/again/{number}");
         server.put(&path, &bytes[..]);
         let url = server.url(&path);
-        let file = File::open(Path::new(&url)).unwrap();
+        let file = USUAL.open(Path::new(&url)).unwrap();
         server.fail(&path, [fault]);
         let mut buffer = vec![0; 40_000];
         file.read_exact_at(&mut buffer, 10_000).unwrap();
@@ -74,7 +74,7 @@ fn a_request_with_a_transient_failure_is_retried() {
         let url = server.url("/again/slow");
         let before = server.log("/again/slow").len();
         server.fail("/again/slow", [fault]);
-        assert_eq!(storage::read(Path::new(&url)).unwrap(), bytes);
+        assert_eq!(USUAL.read(Path::new(&url)).unwrap(), bytes);
         assert_eq!(server.log("/again/slow").len(), before + 1, "{fault:?}");
     }
 }
@@ -84,10 +84,10 @@ fn a_request_fails_after_the_last_retry() {
     let (server, _guard) = buckets();
     server.put("/down/file", [1]);
     server.fail("/down/file", [Fault::Status(503); 4]);
-    let error = storage::read(Path::new(&server.url("/down/file"))).unwrap_err().to_string();
+    let error = USUAL.read(Path::new(&server.url("/down/file"))).unwrap_err().to_string();
     assert!(error.contains("503 (attempt 4 of 4)") && error.contains("storage.retries"), "{error}");
     assert_eq!(server.log("/down/").len(), 4);
-    assert_eq!(storage::read(Path::new(&server.url("/down/file"))).unwrap(), [1]);
+    assert_eq!(USUAL.read(Path::new(&server.url("/down/file"))).unwrap(), [1]);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn a_refused_connection_is_an_error_after_the_last_retry() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     drop(listener);
-    let error = File::open(Path::new(&format!("http://{address}/file"))).unwrap_err().to_string();
+    let error = USUAL.open(Path::new(&format!("http://{address}/file"))).unwrap_err().to_string();
     assert!(error.contains("(attempt 4 of 4)"), "{error}");
     assert!(error.to_lowercase().contains("connect"), "{error}");
 }
@@ -112,7 +112,7 @@ fn a_rejected_request_is_an_immediate_error_with_advice() {
     ] {
         for root in [server.url("/refused"), "s3://refused".into()] {
             server.put("/refused/file", some_bytes(100));
-            let file = File::open(Path::new(&format!("{root}/file"))).unwrap();
+            let file = USUAL.open(Path::new(&format!("{root}/file"))).unwrap();
             let before = server.log("/refused/").len();
             server.fail("/refused/file", [Fault::Status(status)]);
             let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
@@ -131,11 +131,11 @@ fn a_changed_file_is_an_error_and_never_mixed() {
     let path = "/changed/file";
     for url in [server.url(path), "s3://changed/file".into()] {
         server.put(path, some_bytes(1000));
-        let file = File::open(Path::new(&url)).unwrap();
+        let file = USUAL.open(Path::new(&url)).unwrap();
         server.put(path, vec![7; 1000]);
         let error = file.read_exact_at(&mut [0; 10], 5).unwrap_err().to_string();
         assert_eq!(error, "changed on the server since it was opened; open the source again");
-        assert_eq!(part(&url, 5, 2).unwrap(), [7, 7]);
+        assert_eq!(part(&USUAL, &url, 5, 2).unwrap(), [7, 7]);
     }
 }
 
@@ -146,8 +146,8 @@ fn a_server_without_ranges_serves_whole_files_only() {
     server.whole_files_only();
     server.put("/file", some_bytes(1000));
     let url = server.url("/file");
-    assert_eq!(storage::read(Path::new(&url)).unwrap(), some_bytes(1000));
-    let error = part(&url, 5, 10).unwrap_err().to_string();
+    assert_eq!(USUAL.read(Path::new(&url)).unwrap(), some_bytes(1000));
+    let error = part(&USUAL, &url, 5, 10).unwrap_err().to_string();
     assert!(error.contains("the server gives only whole files"), "{error}");
     assert_eq!(server.log("/file").len(), 3);
 }
@@ -160,9 +160,9 @@ fn unknown_urls_are_errors_with_advice() {
         ("http://host/file?token=1", "without a query"),
         ("s3:///file", "names no bucket"),
     ] {
-        let error = File::open(Path::new(url)).unwrap_err().to_string();
+        let error = USUAL.open(Path::new(url)).unwrap_err().to_string();
         assert!(error.contains(words), "{url}: {error}");
     }
-    let error = storage::list(Path::new("http://host/folder")).unwrap_err().to_string();
+    let error = USUAL.list(Path::new("http://host/folder")).unwrap_err().to_string();
     assert!(error.contains("cannot be listed; name the files"), "{error}");
 }

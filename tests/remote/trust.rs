@@ -14,17 +14,16 @@ fn https(server: &Server) -> String {
 }
 
 #[test]
-fn a_certificate_of_a_configured_authority_is_trusted() {
-    with_settings(&with_authority(), |_| {
-        let server = Server::start_tls("good");
-        server.put("/file", some_bytes(100_000));
-        let url = https(&server);
-        assert_eq!(part(&url, 70_000, 500).unwrap(), some_bytes(100_000)[70_000..70_500]);
-        assert_eq!(storage::read(Path::new(&url)).unwrap(), some_bytes(100_000));
-        // The same address by another name in the certificate.
-        let url = url.replace("127.0.0.1", "localhost");
-        assert_eq!(storage::read(Path::new(&url)).unwrap(), some_bytes(100_000));
-    });
+fn a_server_with_a_certificate_of_a_named_authority_is_read() {
+    let storage = storage(&with_authority());
+    let server = Server::start_tls("good");
+    server.put("/file", some_bytes(100_000));
+    let url = https(&server);
+    assert_eq!(part(&storage, &url, 70_000, 500).unwrap(), some_bytes(100_000)[70_000..70_500]);
+    assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
+    // The same address by another name that the certificate has.
+    let url = url.replace("127.0.0.1", "localhost");
+    assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
 }
 
 #[test]
@@ -34,37 +33,32 @@ fn an_invalid_certificate_is_an_immediate_error_with_the_reason() {
         (with_authority(), "other", "another host name"),
         (with_authority(), "past", "has expired"),
     ] {
-        with_settings(&trusted, |_| {
-            let server = Server::start_tls(certificate);
-            server.put("/file", [1]);
-            let before = storage::stats().requests;
-            let error = storage::read(Path::new(&https(&server))).unwrap_err().to_string();
-            assert!(error.contains(words), "{certificate}: {error}");
-            assert_eq!(storage::stats().requests, before + 1, "{certificate} is tried once");
-            assert_eq!(server.log(""), []);
-        });
+        let storage = storage(&trusted);
+        let server = Server::start_tls(certificate);
+        server.put("/file", [1]);
+        let error = storage.read(Path::new(&https(&server))).unwrap_err().to_string();
+        assert!(error.contains(words), "{certificate}: {error}");
+        assert_eq!(storage.stats().requests, 1, "{certificate} is tried once");
+        assert_eq!(server.log(""), []);
     }
 }
 
 #[test]
-fn a_server_without_tls_and_a_file_without_certificates_are_errors() {
-    let guard = buckets();
+fn a_server_without_tls_and_a_file_without_certificates_are_named() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/file", listener.local_addr().unwrap());
     std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         stream.write_all(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").unwrap();
     });
-    let error = storage::read(Path::new(&url)).unwrap_err().to_string();
+    let error = USUAL.read(Path::new(&url)).unwrap_err().to_string();
     assert!(error.contains("does not speak TLS"), "{error}");
-    drop(guard);
     let root = tempfile::tempdir().unwrap();
     let empty = root.path().join("empty.pem");
     fs::write(&empty, "nothing").unwrap();
     for file in [empty, root.path().join("missing.pem")] {
-        with_settings(&StorageSettings { ca_file: Some(file), ..settings() }, |server| {
-            let error = storage::read(Path::new(&server.url("/trust"))).unwrap_err().to_string();
-            assert!(error.contains("storage.ca_file"), "{error}");
-        });
+        let storage = storage(&StorageSettings { ca_file: Some(file), ..settings() });
+        let error = storage.read(Path::new(&BUCKETS.url("/trust"))).unwrap_err().to_string();
+        assert!(error.contains("storage.ca_file"), "{error}");
     }
 }

@@ -1,6 +1,6 @@
 //! Files as far as the simulated nvJPEG looks at them, and what it decodes of them.
 
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::geometry::{Roi, Size};
 use feedwater::header::Header;
 
@@ -79,9 +79,8 @@ pub unsafe extern "C" fn libjpeg(
     let Ok(header) = Header::parse(bytes) else { return BAD_JPEG };
     let window = Roi::new(x as u32, y as u32, width as u32, height as u32);
     let mut rows = rgb.chunks_exact_mut(3 * width as usize);
-    let decoded =
-        HostDecoder::new().decode(bytes, &header, window, reduction as u32, &mut |_, row| {
-            rows.next().unwrap().copy_from_slice(row);
-        });
+    let decoded = Decoders::new().decode(bytes, &header, window, reduction as u32, &mut |group| {
+        group.iter().for_each(|(_, row)| rows.next().unwrap().copy_from_slice(row));
+    });
     if decoded.is_ok() { 0 } else { BAD_JPEG }
 }

@@ -14,12 +14,13 @@ use std::process::{self, Command};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use feedwater::gpu::nvjpeg::{self, Backend};
-use feedwater::gpu::{Stream, kernel, library};
+use feedwater::gpu::{LibraryName, Runtime, Stream};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use sha2::{Digest, Sha256};
 
 /// The libraries, the test's side of them, and the order in which tests have the machine.
 struct Libraries {
+    runtime: Runtime,
     directory: PathBuf,
     driver: Library,
     nvrtc: Library,
@@ -144,6 +145,11 @@ pub fn exclusive() -> Simulated {
     let machine = Simulated { libraries, _order: order };
     machine.restart();
     machine
+}
+
+/// The handle by which the library uses the simulated machine.
+pub fn runtime() -> Runtime {
+    install().runtime.clone()
 }
 
 impl Simulated {
@@ -353,7 +359,7 @@ fn number(backend: Backend) -> c_int {
     }
 }
 
-/// Builds the libraries, unless this version of their sources was built before, and puts them in place.
+/// Builds the libraries, unless this version of their sources was built before.
 fn install() -> &'static Libraries {
     static LIBRARIES: OnceLock<Libraries> = OnceLock::new();
     LIBRARIES.get_or_init(|| {
@@ -373,18 +379,19 @@ fn install() -> &'static Libraries {
         let path = |file: &str| directory.join(file);
         let (driver, nvrtc, nvjpeg) =
             (path("libcuda.so"), path("libnvrtc.so"), path("libnvjpeg.so"));
-        library::override_path(library::Name::Driver, &driver);
-        library::override_path(library::Name::Nvrtc, &nvrtc);
-        library::override_path(library::Name::NvJpeg, &nvjpeg);
         let nvml = path("libnvidia-ml.so");
-        library::override_path(library::Name::Nvml, &nvml);
-        kernel::override_cache_directory(directory.join("kernels"));
+        let runtime = Runtime::default()
+            .with_library(LibraryName::Driver, &driver)
+            .with_library(LibraryName::Nvrtc, &nvrtc)
+            .with_library(LibraryName::NvJpeg, &nvjpeg)
+            .with_library(LibraryName::Nvml, &nvml)
+            .with_cache_directory(directory.join("kernels"));
         // SAFETY: libraries of ours, without initialisers of consequence.
         let open =
             |path: PathBuf| unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }.unwrap();
         let (driver, nvrtc, nvjpeg) = (open(driver), open(nvrtc), open(nvjpeg));
         let nvml = open(nvml);
-        Libraries { directory, driver, nvrtc, nvjpeg, nvml, order: Mutex::new(()) }
+        Libraries { runtime, directory, driver, nvrtc, nvjpeg, nvml, order: Mutex::new(()) }
     })
 }
 

@@ -14,7 +14,7 @@ use feedwater::loader::{Batch, DeviceChoice, Loader, LoaderBuilder, Outcome};
 use feedwater::op::{self, AnyOperator, CenterCrop, Chain, Crop, Flip, Resize, Trace, Wanted};
 use feedwater::plan::{Last, OnError};
 use feedwater::random::{SampleKey, SampleRng};
-use feedwater::source::{Coco, CocoSettings, Source};
+use feedwater::source::{Annotations, Coco, CocoSettings, Source};
 use feedwater::tensor::{DType, Layout};
 use serde_json::{Value, json};
 use tempfile::TempDir;

@@ -2,12 +2,17 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::common::Wrapping;
 
 use feedwater::annotation::{Frame, Objects, RunLengths, Segmentation};
 use feedwater::config::Pipeline;
-use feedwater::error::{Error, Reason};
+use feedwater::error::{ConfigError, Error, Reason};
 use feedwater::geometry::{BoundingBox, Orientation, Size, View};
-use feedwater::source::{Coco, CocoSettings, HostPage, Source, WhyLeftOut};
+use feedwater::source::{
+    Annotations, Coco, CocoSettings, Hints, HostPage, Notes, Source, WhyLeftOut,
+};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -76,6 +81,9 @@ fn samples_are_images_and_objects_annotations_in_file_order() {
         }
     }
     assert_eq!(seen, 60);
+    let wrapper = Wrapping(Arc::new(Coco::open(&path, &CocoSettings::default()).unwrap()));
+    assert_eq!((&wrapper as &dyn Source).objects(1), coco.objects(1));
+    assert_eq!((&wrapper as &dyn Source).canvas(1), coco.canvas(1));
     let described = coco.describe();
     assert!(described.contains("5 images in ") && described.contains("/tests/golden/coco"));
     assert!(described.ends_with(", 60 objects of 3 categories"), "{described}");
@@ -105,7 +113,7 @@ fn images_are_beside_the_file_or_in_the_configured_folder() {
     let coco = Coco::open(&path, &settings).unwrap();
     let mut page = HostPage::default();
     coco.read(0, &mut page, 100).unwrap();
-    assert_eq!((page.bytes(), coco.largest_bytes()), (&b"one"[..], 3));
+    assert_eq!((page.bytes(), coco.largest_bytes()), (&b"one"[..], Some(3)));
     let fault = coco.read(1, &mut page, 100).unwrap_err();
     assert_eq!(fault.reason, Reason::Unreadable);
     let beside = Coco::open(&path, &CocoSettings::default()).unwrap();
@@ -354,8 +362,8 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
         assert_eq!(one.as_ref().ok(), two.as_ref().ok());
         one
     };
-    let Err(Error::Config { key, problem, .. }) = open() else {
-        panic!("the folder does not exist")
+    let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
+        panic!("there is no such folder")
     };
     assert_eq!(key, "source.images");
     for tried in ["train".into(), root.path().to_path_buf(), root.path().join("marks")] {
@@ -367,8 +375,8 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
     put("train");
     assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder comes first");
     fs::remove_file(at("train")).unwrap();
-    let Err(Error::Config { key, problem, .. }) = open() else {
-        panic!("the image does not exist")
+    let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
+        panic!("no image is there")
     };
     assert!(key == "source.images" && problem.contains(&at("train")), "{problem}");
 }

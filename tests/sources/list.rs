@@ -5,7 +5,7 @@ use std::fs;
 
 use feedwater::config::Pipeline;
 use feedwater::error::Error;
-use feedwater::source::{FileList, FileListSettings, LabelSort, ListFormat, Source};
+use feedwater::source::{FileList, FileListSettings, Hints, LabelSort, ListFormat, Source};
 use tempfile::TempDir;
 
 /// Opens the list, with at least one of its files present.

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use std::thread;
 
 use feedwater::config::Pipeline;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::{Decoders, Rows};
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
-use feedwater::source::{Configured, HostPage, Npy, NpySettings, Source};
+use feedwater::source::{Configured, Hints, HostPage, Npy, NpySettings, Source};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -55,8 +55,10 @@ fn read(source: &Npy, index: u64) -> Result<(Size, Vec<u8>), Reason> {
     let bytes = page.bytes();
     let header = Header::parse(bytes).map_err(|fault| fault.reason)?;
     let mut pixels = Vec::new();
-    let row = &mut |_: u32, row: &[u8]| pixels.extend_from_slice(row);
-    HostDecoder::new().decode(bytes, &header, header.size.window(), 1, row).unwrap();
+    let sink = &mut |rows: Rows<'_>| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
+    };
+    Decoders::new().decode(bytes, &header, header.size.window(), 1, sink).unwrap();
     if bytes.starts_with(b"P5") {
         assert!(pixels.chunks_exact(3).all(|it| it[0] == it[1] && it[1] == it[2]));
         pixels = pixels.into_iter().step_by(3).collect();
@@ -116,7 +118,7 @@ fn files_written_by_numpy_are_read_sample_by_sample() {
         assert_eq!(source.location(2), format!("{}[2]", path.display()));
         assert_eq!(source.describe(), format!("{}: {samples} samples", path.display()));
         let bytes = expected.len() as u64 / samples + "P6\n7 5\n255\n".len() as u64;
-        assert_eq!(source.largest_bytes(), bytes);
+        assert_eq!(source.largest_bytes(), Some(bytes));
         assert!(source.memory_bytes() < 1000, "no table: {}", source.memory_bytes());
         let mut page = HostPage::default();
         assert!(source.read(0, &mut page, bytes).is_ok());
@@ -168,7 +170,7 @@ fn several_stacks_and_label_files_are_concatenated() {
     assert_eq!(read(&source, 3).unwrap().1, golden("rgb-1.raw")[315..]);
     assert!(source.location(4).ends_with("b.npy[0]"), "{}", source.location(4));
     assert_eq!(source.describe(), format!("{} and 1 more: 7 samples", at("a.npy").display()));
-    assert_eq!(source.largest_bytes(), 11 + 105);
+    assert_eq!(source.largest_bytes(), Some(11 + 105));
     let source = Npy::open(&[at("b.npy"), at("a*.npy")], &NpySettings::default()).unwrap();
     assert_eq!((source.len(), read(&source, 0).unwrap().0), (7, Size::new(9, 6)));
 }

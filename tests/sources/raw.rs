@@ -3,7 +3,7 @@
 use crate::common;
 use std::sync::Arc;
 
-use feedwater::decode::{HostDecoder, memory_bytes};
+use feedwater::decode::{Decoders, memory_bytes};
 use feedwater::error::{DataError, Reason};
 use feedwater::geometry::{Orientation, Roi, Size};
 use feedwater::header::{Format, Header, PnmHead};
@@ -14,8 +14,8 @@ use proptest::prelude::*;
 fn decode(bytes: &[u8]) -> Result<Vec<u8>, DataError> {
     let header = Header::parse(bytes)?;
     let mut pixels = Vec::new();
-    HostDecoder::new().decode(bytes, &header, header.size.window(), 1, &mut |_, row| {
-        pixels.extend_from_slice(row);
+    Decoders::new().decode(bytes, &header, header.size.window(), 1, &mut |rows| {
+        rows.iter().for_each(|(_, row)| pixels.extend_from_slice(row));
     })?;
     Ok(pixels)
 }
@@ -42,8 +42,8 @@ fn headers_written_by_netpbm_are_parsed() {
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
         assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
-        // Grey becomes a row of colours.
-        assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 3 * 3);
+        // Gray becomes rows of colours, here two of them.
+        assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 2 * 3 * 3);
         assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
         // Bytes after the pixels do not matter; one byte fewer is a truncated file.
         let followed = [&bytes, &b"P6 1 1 255 ..."[..]].concat();
@@ -122,9 +122,9 @@ fn an_image_that_contradicts_its_header_is_an_error() {
     let (small, large) = (b"P5 2 1 255 ab", b"P5 2 2 255 abcd");
     let header = Header::parse(large).unwrap();
     let window = Roi::new(0, 0, 2, 1);
-    let fault = HostDecoder::new().decode(small, &header, window, 1, &mut |_, _| ()).unwrap_err();
+    let fault = Decoders::new().decode(small, &header, window, 1, &mut |_| ()).unwrap_err();
     assert_eq!(fault.reason, Reason::Corrupt);
-    let fault = HostDecoder::new().decode(large, &header, window, 2, &mut |_, _| ()).unwrap_err();
+    let fault = Decoders::new().decode(large, &header, window, 2, &mut |_| ()).unwrap_err();
     assert!(fault.to_string().contains("a PNM cannot be reduced"), "{fault}");
     assert_eq!(header.verify(large).unwrap_err().reason, Reason::Unsupported);
 }
@@ -135,12 +135,13 @@ fn a_window_of_rgb_is_not_even_copied() {
     let size = Size::new(40, 30);
     let bytes = [PnmHead::rgb(size).bytes(), &common::image(1, 40, 30)].concat();
     let header = Header::parse(&bytes).unwrap();
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     let inside = bytes.as_ptr_range();
     let window = Roi::new(7, 5, 20, 10);
     decoder
-        .decode(&bytes, &header, window, 1, &mut |_, row| {
-            assert!(inside.contains(&row.as_ptr()), "the row lies in the file");
+        .decode(&bytes, &header, window, 1, &mut |rows| {
+            let mut each = rows.iter();
+            assert!(each.all(|(_, row)| inside.contains(&row.as_ptr())), "rows lie in the file");
         })
         .unwrap();
     assert_eq!(decoder.capacity_bytes(), 0);

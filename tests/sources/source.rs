@@ -1,16 +1,19 @@
 //! The documented behaviour of `Directory`, `FileList` and `Memory`, on real folders.
 
-use crate::common;
+use crate::common::{self, Wrapping};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::symlink;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
+use std::sync::Arc;
 
-use feedwater::error::{Error, Reason};
+use feedwater::error::{DataError, Error, Reason};
+use feedwater::loader::{DeviceChoice, Loader};
 use feedwater::source::{
-    Directory, DirectorySettings, FileList, HostPage, LeftOut, Memory, Source, WhyLeftOut,
+    Directory, DirectorySettings, FileList, Hints, HostPage, LeftOut, Memory, Notes, Page, Repeat,
+    Source, WhyLeftOut,
 };
 use tempfile::TempDir;
 
@@ -68,7 +71,7 @@ fn every_folder_is_a_class_in_the_byte_order_of_names() {
 /// Returns key and text of an error.
 fn refused(root: &TempDir, settings: &DirectorySettings) -> (String, String) {
     match Directory::with(root.path(), settings) {
-        Err(Error::Config { key, problem, .. }) => (key, problem),
+        Err(Error::Config(error)) => (error.key, error.problem),
         other => panic!("{:?}", other.err()),
     }
 }
@@ -261,7 +264,7 @@ fn twenty_thousand_files_in_a_hundred_folders_are_in_order_and_need_little_memor
     }
     let bytes = source.memory_bytes();
     assert!((20_000 * 15..20_000 * 32).contains(&bytes), "{bytes} bytes");
-    assert_eq!(source.largest_bytes(), 1);
+    assert_eq!(source.largest_bytes(), Some(1));
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn the_largest_file_is_known_and_an_oversized_one_is_an_error_before_it_is_read(
     let root = tree(&["a/1.jpg"]);
     fs::write(root.path().join("a/2.jpg"), vec![7; 1001]).unwrap();
     let source = Directory::open(root.path()).unwrap();
-    assert_eq!(source.largest_bytes(), 1001);
+    assert_eq!(source.largest_bytes(), Some(1001));
     let mut page = HostPage::default();
     source.read(1, &mut page, 1001).unwrap();
     assert_eq!(page.bytes(), vec![7; 1001]);
@@ -305,7 +308,7 @@ fn a_list_has_paths_and_labels_in_the_order_of_its_lines() {
     expect(&source, &root, &[(7, "images/b.jpg"), (-3, "a b.jpg"), (5, "a b.jpg")]);
     assert_eq!(read(&source, 0), b"images/b.jpg");
     assert_eq!(read(&source, 2), b"a b.jpg");
-    assert_eq!(source.largest_bytes(), "images/b.jpg".len() as u64);
+    assert_eq!(source.largest_bytes(), Some("images/b.jpg".len() as u64));
     assert!(source.describe().ends_with("list.tsv: 3 files"), "{}", source.describe());
 }
 
@@ -372,7 +375,7 @@ fn images_in_memory_are_samples_with_their_labels() {
     assert_eq!((source.len(), source.label(0), source.label(1)), (2, 4, -1));
     assert_eq!(source.location(1), "memory[1]");
     assert_eq!(read(&source, 1), b"three");
-    assert_eq!((source.largest_bytes(), source.memory_bytes() >= 8), (5, true));
+    assert_eq!((source.largest_bytes(), source.memory_bytes() >= 8), (Some(5), true));
     assert_eq!(source.describe(), "memory: 2 samples");
     let fault = source.read(1, &mut HostPage::default(), 4).unwrap_err();
     assert_eq!(fault.reason, Reason::Oversized);
@@ -382,4 +385,59 @@ fn images_in_memory_are_samples_with_their_labels() {
 fn memory_without_samples_is_an_error() {
     let error = Memory::new(Vec::new()).err().unwrap().to_string();
     assert_eq!(error, "source: a source in memory needs at least one sample");
+}
+
+#[test]
+fn a_wrapper_has_all_abilities_of_the_source_in_it() {
+    let root = tree(&["a/1.jpg", "a/notes.txt", "b/2.jpg"]);
+    let directory: Arc<dyn Source> = Arc::new(Directory::open(root.path()).unwrap());
+    let twice: Arc<dyn Source> = Arc::new(Repeat::new(directory, 2).unwrap());
+    let wrapper = Wrapping(twice.clone());
+    let (wrapper, twice): (&dyn Source, &dyn Source) = (&wrapper, &*twice);
+    assert_eq!(wrapper.describe(), twice.describe());
+    assert_eq!(wrapper.classes(), ["a", "b"]);
+    assert!(wrapper.has_heads() && !wrapper.is_remote());
+    assert_eq!(wrapper.largest_bytes(), twice.largest_bytes());
+    assert_eq!(wrapper.memory_bytes(), twice.memory_bytes());
+    assert_eq!((wrapper.originals(), wrapper.original(2)), (twice.originals(), twice.original(2)));
+    assert_eq!((wrapper.left_out(), wrapper.left_out().len()), (twice.left_out(), 1));
+    assert_eq!(wrapper.version(0), twice.version(0));
+    let mut page = HostPage::default();
+    assert_eq!(wrapper.read_head(1, &mut page, 3, 100).unwrap(), 7);
+    assert_eq!(page.bytes(), b"b/2");
+}
+
+/// Nothing but the four required methods.
+struct Bare(Vec<Vec<u8>>);
+
+impl Source for Bare {
+    fn len(&self) -> u64 {
+        self.0.len() as u64
+    }
+    fn label(&self, _: u64) -> i64 {
+        -1
+    }
+    fn location(&self, index: u64) -> String {
+        format!("row {index}")
+    }
+    fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
+        page.fill(&self.0[index as usize], limit)
+    }
+}
+
+#[test]
+fn four_methods_make_a_source() {
+    let images = vec![common::jpeg(1, 40, 30), common::jpeg(2, 80, 60), common::jpeg(3, 20, 20)];
+    let largest = images[1].len();
+    let bare = Bare(images);
+    let source: &dyn Source = &bare;
+    assert_eq!((source.largest_bytes(), source.memory_bytes(), source.originals()), (None, 0, 3));
+    assert_eq!((source.describe().as_str(), source.has_heads()), ("3 samples", false));
+    let fault = source.read(1, &mut HostPage::default(), 4).unwrap_err();
+    assert_eq!(fault.reason, Reason::Oversized);
+    let builder = Loader::builder(bare, common::training()).device(DeviceChoice::Cpu).batch(3);
+    let plan = builder.plan().unwrap().to_string();
+    assert!(plan.contains(&format!("largest sample {largest} bytes")), "{plan}");
+    let loader = builder.epochs(Some(1)).build().unwrap();
+    assert_eq!(loader.into_iter().map(|batch| batch.unwrap().len()).sum::<usize>(), 3);
 }

@@ -8,8 +8,8 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use feedwater::error::{Error, Reason};
-use feedwater::gpu::kernel::override_cache_directory;
-use feedwater::source::{HostPage, Source, TfRecord, TfRecordSettings};
+use feedwater::source::{Hints, HostPage, Source, TfRecord, TfRecordSettings};
+use feedwater::storage::{Storage, StorageSettings};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -142,7 +142,7 @@ fn files_written_by_tensorflow_are_read_sample_by_sample() {
     assert_eq!(source.location(2), format!("{}[2]", first.display()));
     assert!(source.location(3).ends_with("train-00001-of-00002[0]"));
     assert_eq!(source.describe(), format!("{} and 1 more: 4 samples", first.display()));
-    assert_eq!(source.largest_bytes(), golden("3.jpg").len() as u64);
+    assert_eq!(source.largest_bytes(), Some(golden("3.jpg").len() as u64));
     assert!((4 * 24..1000).contains(&source.memory_bytes()), "{}", source.memory_bytes());
     let mut page = HostPage::default();
     let fault = source.read(3, &mut page, 700).unwrap_err();
@@ -257,9 +257,12 @@ fn an_index_that_cannot_be_beside_the_file_is_in_the_cache() {
     fs::remove_file(&index).unwrap();
     fs::create_dir_all(index.join("in the way")).unwrap();
     let cache = tempfile::tempdir().unwrap();
-    override_cache_directory(cache.path().join("cache"));
+    let settings = StorageSettings::default();
+    let storage = Storage::with_cache_directory(&settings, cache.path().join("cache")).unwrap();
     for _ in 0..2 {
-        assert_eq!(open(root.path()).unwrap().len(), 3);
+        let paths = [root.path().into()];
+        let source = TfRecord::open_with(&paths, &TfRecordSettings::default(), &storage);
+        assert_eq!(source.unwrap().len(), 3);
         assert_eq!(fs::read_dir(cache.path().join("cache")).unwrap().count(), 1);
     }
     assert_eq!(hidden(&root), [index], "a temporary file is left");

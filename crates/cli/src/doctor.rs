@@ -5,7 +5,7 @@ use std::thread;
 
 use clap::Args;
 use feedwater::footprint::bytes;
-use feedwater::gpu::{self, DeviceReport, LibraryReport};
+use feedwater::gpu::{self, DeviceReport, LibraryReport, Runtime};
 use serde_json::{Value, json};
 
 use super::report::kibibytes;
@@ -21,7 +21,7 @@ pub struct Options {
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
-    let probe = gpu::probe();
+    let probe = gpu::probe(&Runtime::default());
     let simd = feedwater::decode::simd();
     let features = cpu_features();
     let cores = thread::available_parallelism().map_or(1, usize::from);

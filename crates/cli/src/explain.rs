@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use feedwater::config::Pipeline;
 use feedwater::file::{self, AtomicFile};
 use feedwater::loader::{Loader, LoaderBuilder};
 use feedwater::source::{HostPage, Source};
@@ -16,6 +17,7 @@ use super::consumer::Consumer;
 use super::doctor::warn_without_simd;
 use super::interrupt::{self, Polled};
 use super::report::warn;
+use super::requests::shown;
 use super::{CommandError, DeviceOption, io_failure, print, print_json, progress};
 
 /// Runs a pipeline and reports its bottleneck, what to change and the predicted gain
@@ -170,9 +172,10 @@ impl<'a> Outputs<'a> {
 }
 
 fn run(options: &Options, file: &Path) -> Result<Report, CommandError> {
+    let pipeline = Pipeline::from_file(file)?;
+    let storage = shown(pipeline.storage()?);
     let builder = || -> Result<LoaderBuilder, CommandError> {
-        let pipeline = feedwater::config::Pipeline::from_file(file)?;
-        Ok(pipeline.builder()?.device(options.device.choice()))
+        Ok(pipeline.builder_with(&storage)?.device(options.device.choice()))
     };
     let loader = builder()?.build()?;
     warn_without_simd();

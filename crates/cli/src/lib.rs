@@ -22,6 +22,8 @@ use feedwater::storage;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
+use requests::shown;
+
 mod bench;
 mod bench_ops;
 mod consumer;
@@ -92,7 +94,9 @@ struct PipelineOptions {
 
 impl PipelineOptions {
     fn builder(&self) -> Result<LoaderBuilder, CommandError> {
-        Ok(Pipeline::from_file(&self.file)?.builder()?.device(self.device.choice()))
+        let pipeline = Pipeline::from_file(&self.file)?;
+        let storage = shown(pipeline.storage()?);
+        Ok(pipeline.builder_with(&storage)?.device(self.device.choice()))
     }
 }
 
@@ -160,7 +164,7 @@ impl From<Error> for CommandError {
             text = format!("{text}\n{}", location.excerpt()).trim_end().into();
         }
         match error {
-            Error::Config { .. } => CommandError::Misused(text),
+            Error::Config(_) => CommandError::Misused(text),
             _ => CommandError::Failed(text),
         }
     }
@@ -168,14 +172,14 @@ impl From<Error> for CommandError {
 
 /// Converts a configuration error, naming the option instead of the key that it overrides. `given` pairs keys and options.
 fn in_terms_of_options(error: Error, given: &[(&str, &str)]) -> CommandError {
-    let Error::Config { mut key, mut problem, at } = error else { return error.into() };
+    let Error::Config(mut error) = error else { return error.into() };
     for (setting, option) in given {
-        problem = problem.replace(setting, option);
-        if key == *setting {
-            key = (*option).into();
+        error.problem = error.problem.replace(setting, option);
+        if error.key == *setting {
+            error.key = (*option).into();
         }
     }
-    Error::Config { key, problem, at }.into()
+    Error::Config(error).into()
 }
 
 /// Runs the command named by the arguments.
@@ -184,7 +188,6 @@ pub fn main() -> ExitCode {
     interrupt::listen();
     // If the system refuses, descriptors are closed and reopened more often.
     let _ = storage::raise_open_files_limit();
-    requests::show();
     let done = match command {
         Command::Demo(options) => demo::main(&options),
         Command::Doctor(options) => doctor::main(&options),

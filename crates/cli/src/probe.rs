@@ -11,9 +11,11 @@ use feedwater::error::beginning;
 use feedwater::footprint::bytes;
 use feedwater::plan::Limits;
 use feedwater::source::{self, Source, left_out_lines};
+use feedwater::storage::Storage;
 use feedwater_tools::probe::{self, Report, Settings};
 use serde_json::json;
 
+use super::requests::shown;
 use super::{CommandError, print, print_json, progress};
 
 /// Shows what a source contains: formats, sizes, labels, unusable samples, and how a GPU would decode it
@@ -57,12 +59,15 @@ pub struct Opened {
 pub fn open(path: &Path) -> Result<Opened, CommandError> {
     if path.extension().is_some_and(|it| it == "toml") {
         let pipeline = Pipeline::from_file(path)?;
-        let (source, table) = (pipeline.open()?, pipeline.source.to_table()?);
+        let storage = shown(pipeline.storage()?);
+        let (source, table) = (pipeline.open_with(&storage)?, pipeline.source.to_table()?);
         let strict = pipeline.settings.decode.strict;
         return Ok(Opened { source, limits: pipeline.settings.limits, strict, table });
     }
-    let (settings, limits) = (source::detect(path)?, Limits::default());
-    Ok(Opened { source: settings.open()?, limits, strict: true, table: settings.to_table()? })
+    let storage = shown(Storage::default());
+    let (settings, limits) = (source::detect_with(path, &storage)?, Limits::default());
+    let (source, table) = (settings.open_with(&storage)?, settings.to_table()?);
+    Ok(Opened { source, limits, strict: true, table })
 }
 
 pub fn main(options: &Options) -> Result<(), CommandError> {

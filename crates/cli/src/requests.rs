@@ -4,17 +4,17 @@ use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use feedwater::storage::{RequestEvent, watch_requests};
+use feedwater::storage::{RequestEvent, Storage};
 
 /// Shortest time between two lines. The first line is printed at once; hundreds of requests may fail for one reason.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// Starts printing request events.
-pub fn show() {
-    let last_printed: Mutex<Option<Instant>> = Mutex::new(None);
-    watch_requests(move |event| {
-        let mut last_printed = last_printed.lock().unwrap_or_else(PoisonError::into_inner);
-        if last_printed.is_none_or(|it| it.elapsed() >= PAUSE)
+/// A handle whose requests are shown.
+pub fn shown(storage: Storage) -> Storage {
+    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    storage.watch_requests(move |event| {
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.is_none_or(|it| it.elapsed() >= PAUSE)
             && let Some(line) = line(event)
         {
             *last_printed = Some(Instant::now());
@@ -22,6 +22,7 @@ pub fn show() {
             let _ = writeln!(io::stderr(), "{line}");
         }
     });
+    storage
 }
 
 /// Formats an event as a line. Failed requests without a retry return `None`: the caller reports them.

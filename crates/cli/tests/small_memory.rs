@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use common::{evaluation, jpeg, progressive};
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{Error, Reason};
 use feedwater::geometry::Size;
 use feedwater::header::Header;
@@ -83,7 +83,7 @@ fn an_image_that_cannot_be_allocated_is_an_error_of_the_sample() {
     if !is_child("an_image_that_cannot_be_allocated_is_an_error_of_the_sample", 512) {
         return;
     }
-    let mut decoder = HostDecoder::new();
+    let mut decoder = Decoders::new();
     for bytes in [
         webp(16383, 10900),
         png(40_000, 40_000, true),
@@ -92,7 +92,7 @@ fn an_image_that_cannot_be_allocated_is_an_error_of_the_sample() {
     ] {
         let header = Header::parse(&bytes).unwrap();
         let window = header.size.window();
-        let fault = decoder.decode(&bytes, &header, window, 1, &mut |_, _| ()).unwrap_err();
+        let fault = decoder.decode(&bytes, &header, window, 1, &mut |_| ()).unwrap_err();
         assert_eq!(fault.reason, Reason::OutOfMemory, "{fault}");
     }
     // The next image is decoded normally.
@@ -100,7 +100,7 @@ fn an_image_that_cannot_be_allocated_is_an_error_of_the_sample() {
     let header = Header::parse(&small).unwrap();
     let mut rows = 0;
     let window = Size::new(40, 30).window();
-    decoder.decode(&small, &header, window, 1, &mut |_, _| rows += 1).unwrap();
+    decoder.decode(&small, &header, window, 1, &mut |it| rows += it.count).unwrap();
     assert_eq!(rows, 30);
 }
 

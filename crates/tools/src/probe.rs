@@ -7,10 +7,10 @@ use std::thread;
 
 use serde::Serialize;
 
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Result};
 use feedwater::geometry::{Orientation, Size};
-use feedwater::header::{Header, Sampling, memory_bytes};
+use feedwater::header::{Header, Sampling};
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, Route, SampleMemory};
 use feedwater::source::{HostPage, LeftOut, Source};
@@ -155,13 +155,13 @@ pub fn run(source: &dyn Source, settings: &Settings, progress: impl Fn(u64) + Sy
 struct Look {
     report: Report,
     page: HostPage,
-    decoder: HostDecoder,
+    decoder: Decoders,
     room: Room,
 }
 
 impl Look {
     fn new(strict: bool, large: Arc<LargeImages>) -> Self {
-        let (page, decoder) = (HostPage::default(), HostDecoder::new().strict(strict));
+        let (page, decoder) = (HostPage::default(), Decoders::new().strict(strict));
         Self { report: Report::new(), page, decoder, room: Room::of_thread(large) }
     }
 
@@ -189,14 +189,13 @@ impl Look {
         let bytes = self.page.bytes();
         self.report.bytes += bytes.len() as u64;
         self.report.largest_bytes = self.report.largest_bytes.max(bytes.len() as u64);
-        let header = Header::parse_as(bytes, settings.strict)?;
-        limits.check_size(header.size)?;
+        let header = limits.header(bytes, settings.strict)?;
         if settings.decode {
             let (window, decoder) = (header.size.window(), &mut self.decoder);
-            let need = SampleMemory::of_decode(memory_bytes(&header, bytes, bytes.len() as u64));
+            let need = SampleMemory::of_decode(decoder.memory(&header, bytes, bytes.len() as u64));
             let nothing = SampleMemory::default();
             self.room.admit(header.size, &need, &nothing, || decoder.release())?;
-            let decoded = decoder.decode(bytes, &header, window, 1, &mut |_, _| {});
+            let decoded = decoder.decode(bytes, &header, window, 1, &mut |_| ());
             if self.room.is_beyond() {
                 decoder.release();
                 self.room.give_back();
@@ -242,7 +241,9 @@ impl Report {
         let takes = |route: &&Route| route.takes(header, 1).is_ok();
         let route = Route::ALL.iter().find(takes).unwrap_or(&Route::Cpu);
         *self.routes.entry(route.name()).or_default() += 1;
-        if let (Route::Cpu, Err(why)) = (route, Route::NvjpegHybrid.takes(header, 1)) {
+        // The last of the device's routes takes most.
+        let last = Route::all_on_device().last();
+        if let (false, Some(Err(why))) = (route.on_device(), last.map(|it| it.takes(header, 1))) {
             *self.cpu_because.entry(why).or_default() += 1;
         }
     }

@@ -31,6 +31,7 @@ mod image;
 mod land;
 mod noise;
 mod objects;
+mod row;
 mod scene;
 
 /// Which set of images to make.

@@ -17,7 +17,7 @@ fn chain(text: &str) -> Vec<&'static str> {
 /// What is said about a text that is wrong.
 fn problem(text: &str) -> String {
     match Pipeline::from_toml(&format!("{SOURCE}{text}"), "") {
-        Err(Error::Config { problem, .. }) => problem,
+        Err(Error::Config(error)) => error.problem,
         other => panic!("{text}\n{other:?}"),
     }
 }

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use png::Info;
 
-use crate::decode::{DataError, grown};
-use crate::error::{Reason, reserve};
+use crate::decode::rows::grown;
+use crate::error::{DataError, Reason, reserve};
 use crate::header::{Inflater, PngLayout, PngStream};
 
 /// Most bytes that Pillow gives to zlib at once. What zlib notices of the checksum at the end depends on it.

@@ -207,8 +207,7 @@ impl BatchDecoder {
                 let len = bytes.len();
                 return internal(format!("{len} bytes of a file are not page-locked"));
             }
-            let reduced =
-                Size::new(image.width.div_ceil(*reduction), image.height.div_ceil(*reduction));
+            let reduced = image.reduced(*reduction);
             if !is_within(*image, image.window()) || !is_within(reduced, *wanted) {
                 return internal(format!("the window {wanted} is not within {reduced} pixels"));
             }

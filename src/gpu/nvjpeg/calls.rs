@@ -8,6 +8,7 @@ use nvjpeg_sys::nvjpegStatus_t as Status;
 use super::MARGIN;
 use super::status::check;
 use crate::error::{Error, Result};
+use crate::gpu::Runtime;
 use crate::gpu::library::{self, Found, Name};
 
 /// The library, its version and the functions that are used.
@@ -47,8 +48,8 @@ impl Library {
     ///
     /// # Errors
     /// [`Error::Unavailable`](crate::error::Error::Unavailable) where it is not installed or lacks a function.
-    pub fn open(cuda_major: Option<u32>) -> Result<Self> {
-        let found = library::open(Name::NvJpeg, cuda_major)?;
+    pub fn open(runtime: &Runtime, cuda_major: Option<u32>) -> Result<Self> {
+        let found = library::open(runtime, Name::NvJpeg, cuda_major)?;
         let calls = Calls::find(found)?;
         let property = |property| {
             let mut value = 0;

@@ -72,7 +72,7 @@ impl Jpeg {
     /// [`Error::Unavailable`] where nvJPEG is not installed or the device has no JPEG engines, [`Error::Device`] where
     /// nvJPEG refuses the device.
     pub fn open(device: &Arc<Device>, backend: Backend, memory: &Memory) -> Result<Arc<Self>> {
-        let library = Library::open(Some(device.driver_version() / 1000))?;
+        let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
         let allocators = Allocators::new(device, memory);
         device.bind()?;
         device.keep_context();
@@ -129,9 +129,7 @@ impl Jpeg {
         if reduction <= 1 {
             return self.window(image, wanted);
         }
-        let Size { width, height } = image;
-        let reduced = Size::new(width.div_ceil(reduction), height.div_ceil(reduction));
-        Window { wanted, decoded: reduced.window() }
+        Window { wanted, decoded: image.reduced(reduction).window() }
     }
 
     /// Pixels of the margin on each side: 0 or 2. A destination for a window needs room for

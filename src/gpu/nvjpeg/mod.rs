@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nvjpeg_sys as sys;
 
-use super::Device;
+use super::{Device, LibraryName, library};
 use crate::error::Result;
 
 pub use allocator::Memory;
@@ -127,7 +127,7 @@ pub type Backends = Vec<(Backend, Result<(), String>)>;
 /// [`Error::Unavailable`](crate::error::Error::Unavailable) where nvJPEG is not installed,
 /// [`Error::Device`](crate::error::Error::Device) where the device is lost; never for an engine that is not there.
 pub fn backends(device: &Arc<Device>) -> Result<Backends> {
-    let library = Library::open(Some(device.driver_version() / 1000))?;
+    let library = Library::open(device.runtime(), Some(device.driver_version() / 1000))?;
     let probe = |backend| jpeg::probe(&library, device, backend).map_err(|error| error.to_string());
     Ok(Backend::ALL.map(|backend| (backend, probe(backend))).into())
 }
@@ -139,11 +139,14 @@ pub fn backends(device: &Arc<Device>) -> Result<Backends> {
 /// Those of [`backends`].
 pub fn known_backends(device: &Arc<Device>) -> Result<Backends> {
     let known = || KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some((_, found)) = known().iter().find(|(ordinal, _)| *ordinal == device.ordinal()) {
+    let cuda_major = Some(device.driver_version() / 1000);
+    let library = library::open(device.runtime(), LibraryName::NvJpeg, cuda_major)?;
+    let key = (device.ordinal(), library.path());
+    if let Some((_, found)) = known().iter().find(|(it, _)| *it == key) {
         return Ok(found.clone());
     }
     let found = backends(device)?;
-    known().push((device.ordinal(), found.clone()));
+    known().push((key, found.clone()));
     Ok(found)
 }
 
@@ -153,8 +156,8 @@ pub fn forget_backends() {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner).clear();
 }
 
-/// By the number of the device.
-static KNOWN: Mutex<Vec<(usize, Backends)>> = Mutex::new(Vec::new());
+/// By the number of the device and the path of nvJPEG.
+static KNOWN: Mutex<Vec<((usize, &'static str), Backends)>> = Mutex::new(Vec::new());
 
 #[cfg(test)]
 mod tests {

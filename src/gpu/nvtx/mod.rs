@@ -1,6 +1,6 @@
 //! NVTX ranges, for NVIDIA's profilers (Nsight Systems): each stage of each thread as a range of its name.
 //!
-//! * A library that `FEEDWATER_LIBNVTX` names is used as NVTX 2.
+//! * A library that the runtime or `FEEDWATER_LIBNVTX` names is used as NVTX 2.
 //! * Else, where a profiler is attached (it sets `NVTX_INJECTION64_PATH`), its own library takes the ranges, as NVTX 3 wants
 //!   it: in a domain `feedwater`, or in the default domain where the profiler knows no domains. This needs nothing of CUDA's.
 //!   `./.` as that path turns ranges off, as in every program with NVTX 3.
@@ -15,6 +15,7 @@ use crate::measure::Marker;
 
 use self::injection::Injection;
 use super::library::{self, Name};
+use super::runtime::Runtime;
 
 mod injection;
 
@@ -36,9 +37,9 @@ enum Ranges {
 
 impl Nvtx {
     /// Opens the library, or says why not. A profiler's is opened and started once in a process, also where it fails.
-    pub fn open() -> Result<Arc<Self>> {
+    pub fn open(runtime: &Runtime) -> Result<Arc<Self>> {
         let injection = env::var_os(INJECTION).filter(|path| !path.is_empty());
-        if let Some(path) = injection.filter(|_| !library::is_named(Name::Nvtx)) {
+        if let Some(path) = injection.filter(|_| runtime.file_of(Name::Nvtx).is_none()) {
             let unavailable = |reason| {
                 let reason = format!("{INJECTION} names {}{reason}", path.display());
                 Error::unavailable("NVTX (a profiler's library)", reason)
@@ -46,7 +47,7 @@ impl Nvtx {
             let started = Injection::start(&path).map_err(unavailable)?;
             return Ok(Arc::new(Self(Ranges::Injected(started))));
         }
-        let found = library::open(Name::Nvtx, None)?;
+        let found = library::open(runtime, Name::Nvtx, None)?;
         // SAFETY: nvToolsExt.h declares `int nvtxRangePushA(const char *message)`.
         let push = unsafe { found.function::<Push>("nvtxRangePushA") }?;
         // SAFETY: nvToolsExt.h declares `int nvtxRangePop(void)`.

@@ -36,7 +36,7 @@ const MAP_BYTES: u64 = 4 << 16;
 
 /// Bytes of the tables that libwebp allocates for a frame with these chunks. `None` where the bytes end or are wrong before
 /// that is known; libwebp then fails before it allocates them.
-pub(in crate::header) fn bytes(chunks: &[u8]) -> Option<u64> {
+pub fn bytes(chunks: &[u8]) -> Option<u64> {
     let (kind, data, rest) = chunk(chunks)?;
     match kind {
         b"VP8 " => Some(0),

@@ -5,7 +5,7 @@
 //! completion is seen late, and an engine that is thought busy may long be idle. The bound is tight where the
 //! engine had more to do than it could all the time, so such spans count in full and others little.
 
-use crate::plan::Route;
+use crate::plan::{AssumedCost, Route};
 
 use super::ImageWork;
 
@@ -42,21 +42,11 @@ impl Terms {
     }
 }
 
-/// The assumption for a route: seconds per image, byte, pixel of the image and pixel of the window.
-///
-/// Orders of magnitude, of one place of the engine: the ratio of bytes to pixels is what matters, since the scale is
-/// learnt from the first images on. libjpeg-turbo takes some 6 ns a pixel, more than half of it for the entropy
-/// coding; nvJPEG's host phase is no faster than that at the same task; a hardware engine makes some 300 megapixels a
-/// second.
+/// What an image costs on a route before anything was measured.
 pub(super) fn assume(route: Route, work: ImageWork) -> Terms {
-    let [image, byte, pixel, window] = match route {
-        Route::NvjpegHardware => [100e-6, 0.0, 3e-9, 0.5e-9],
-        Route::NvjpegGpu => [300e-6, 2e-9, 2e-9, 0.2e-9],
-        Route::NvjpegHybrid => [100e-6, 7e-9, 0.2e-9, 0.2e-9],
-        Route::Cpu => [50e-6, 7e-9, 0.2e-9, 2.5e-9],
-    };
+    let AssumedCost { image, byte, pixel, window_pixel } = route.assumed_cost();
     let ImageWork { pixels, window_pixels, bytes } = work;
-    let size = bytes as f64 * byte + pixels as f64 * pixel + window_pixels as f64 * window;
+    let size = bytes as f64 * byte + pixels as f64 * pixel + window_pixels as f64 * window_pixel;
     Terms { fixed: image, size }
 }
 

@@ -14,34 +14,25 @@
 //!   it is, as without a cache.
 //! * An image in the decoded cache is not put into the encoded one too.
 //! * With `presize` the chain sees the smaller image, kept or not: batches do not depend on what is kept.
-//! * Samples that have the same original ([`Source::original`]) are kept once.
+//! * Samples that have the same original ([`Source::original`](crate::source::Source::original)) are kept once.
 //! * On a device an image that was kept decoded comes by the route `cpu`: its window is uploaded.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use bytes::Bytes;
-
-use crate::decode::HostDecoder;
-use crate::error::{DataError, Reason, Tolerated};
-use crate::geometry::{Orientation, Size};
-use crate::header::{Format, Header};
-use crate::measure::{CpuClock, Stage, ThreadMeter};
-use crate::plan::{CacheSettings, Plan};
-use crate::random::SampleKey;
-use crate::source::{HostPage, Page, Source};
-use crate::transform::FullDecoder;
+use crate::plan::CacheSettings;
 
 use super::stats::CacheStats;
 
-use store::{Kept, Store};
+use store::Store;
+
+pub(super) use store::Kept;
 
 mod store;
 
 /// The caches of a loader, for all its threads.
 pub(super) struct Caches {
-    encoded: Option<Store>,
-    decoded: Option<Store>,
+    /// Files as they were read.
+    pub encoded: Option<Store>,
+    /// Decoded images.
+    pub decoded: Option<Store>,
 }
 
 impl Caches {
@@ -67,242 +58,4 @@ impl Caches {
         let there = named.into_iter().filter_map(|(name, store)| Some((name, store.as_ref()?)));
         there.map(|(cache, store)| CacheStats { cache, ..store.stats() }).collect()
     }
-}
-
-/// A page whose bytes can be looked at.
-pub(super) trait Filled: Page {
-    /// The bytes of the sample.
-    fn bytes(&self) -> &[u8];
-    /// Bytes of ordinary host memory that it holds.
-    fn host_bytes(&self) -> u64;
-    /// Gives them back.
-    fn release(&mut self);
-}
-
-impl Filled for HostPage {
-    fn bytes(&self) -> &[u8] {
-        self.bytes()
-    }
-
-    fn host_bytes(&self) -> u64 {
-        self.capacity_bytes()
-    }
-
-    fn release(&mut self) {
-        *self = HostPage::default();
-    }
-}
-
-/// Where the bytes of a sample are.
-pub(super) enum Content {
-    /// A file, in the page.
-    File,
-    /// A decoded image, in the cache.
-    Kept(Bytes),
-    /// A decoded image that no cache holds.
-    Whole(Vec<u8>),
-}
-
-impl Content {
-    /// The bytes, where `page` is the one that was read into.
-    pub fn bytes<'a>(&'a self, page: &'a impl Filled) -> &'a [u8] {
-        match self {
-            Content::File => page.bytes(),
-            Content::Kept(bytes) => bytes,
-            Content::Whole(pixels) => pixels,
-        }
-    }
-}
-
-/// What was found of a sample.
-pub(super) enum Found {
-    /// A decoded image, in a cache.
-    Kept(Bytes),
-    /// A file, in the page; whether a cache has it.
-    File {
-        /// It came from a cache.
-        kept: bool,
-    },
-}
-
-/// Reads samples through the caches. One per thread; its buffers are the worker's, who makes room for them.
-pub(super) struct Reader {
-    source: Arc<dyn Source>,
-    plan: Arc<Plan>,
-    meter: Arc<ThreadMeter>,
-    caches: Arc<Caches>,
-    full_decoder: FullDecoder,
-    /// The processor's clock of the sample at hand, where it is taken.
-    pub clock: Option<CpuClock>,
-    /// What parsing its header took.
-    pub parsed: Duration,
-    /// The damage that was passed over where it was decoded whole.
-    pub tolerated: Option<Tolerated>,
-}
-
-impl Reader {
-    pub fn new(
-        source: Arc<dyn Source>,
-        plan: Arc<Plan>,
-        meter: Arc<ThreadMeter>,
-        caches: Arc<Caches>,
-    ) -> Self {
-        let full_decoder =
-            FullDecoder::new(plan.settings.cache.presize, plan.settings.decode.orientation);
-        let (clock, parsed, tolerated) = (None, Duration::ZERO, None);
-        Self { source, plan, meter, caches, full_decoder, clock, parsed, tolerated }
-    }
-
-    /// Reads a sample, into the page where it is not kept decoded, and says what it is. A file of more than `most` bytes is
-    /// read once `larger` has made room for more, of which it tells how many.
-    pub fn find(
-        &mut self,
-        key: SampleKey,
-        page: &mut impl Filled,
-        most: u64,
-        larger: impl FnOnce() -> Result<u64, DataError>,
-    ) -> Result<(Header, Found), DataError> {
-        self.clock = self.meter.clock();
-        self.meter.index(key.index);
-        let caches = self.caches.clone();
-        let original = self.source.original(key.index);
-        let kept = caches.decoded.as_ref().and_then(|it| it.get(original, key.epoch));
-        self.parsed = Duration::ZERO;
-        self.tolerated = None;
-        if let Some(Kept { size, orientation, tolerated, bytes }) = kept {
-            self.tolerated = tolerated;
-            return Ok((decoded(size, orientation), Found::Kept(bytes)));
-        }
-
-        let begin = self.meter.begin(Stage::Read);
-        let kept = caches.encoded.as_ref().and_then(|it| it.get(original, key.epoch));
-        match &kept {
-            Some(kept) => {
-                if kept.bytes.len() as u64 > most {
-                    self.full_decoder.release();
-                    page.release();
-                    larger()?;
-                }
-                page.space(kept.bytes.len())?.copy_from_slice(&kept.bytes);
-            }
-            None => {
-                let limit = self.plan.settings.limits.max_file_bytes;
-                let read = self.meter.read();
-                let fits = self.source.read(key.index, page, most.min(limit));
-                match fits {
-                    Err(DataError { reason: Reason::Oversized, .. }) if most < limit => {
-                        self.full_decoder.release();
-                        page.release();
-                        let most = larger()?.min(limit);
-                        let read = self.source.read(key.index, page, most);
-                        read.map_err(|fault| no_room_for_file(fault, most, limit))?;
-                    }
-                    read => read?,
-                }
-                drop(read);
-            }
-        }
-        let took = self.meter.add(Stage::Read, begin, page.bytes().len() as u64);
-        if let Some(clock) = &mut self.clock {
-            self.meter.clocked(&[(Stage::Read, took)], clock);
-        }
-
-        let begin = self.meter.begin(Stage::Header);
-        let header = Header::parse_as(page.bytes(), self.plan.settings.decode.strict)?;
-        self.parsed = self.meter.since(begin);
-        self.plan.check_pixels(&header)?;
-        Ok((header, Found::File { kept: kept.is_some() }))
-    }
-
-    /// Whether an image is to be decoded whole before anything else, and whether it must be.
-    pub fn decodes_whole(&self, key: SampleKey, header: &Header) -> (bool, bool) {
-        let Some(store) = &self.caches.decoded else { return (false, false) };
-        let original = self.source.original(key.index);
-        let resizes = self.full_decoder.resizes(header);
-        let pixels = 3 * self.full_decoder.size(header).pixels();
-        (resizes || store.has_room(original, pixels), resizes)
-    }
-
-    /// Decodes a file whole where that is wanted, and keeps what caches have room for.
-    pub fn keep(
-        &mut self,
-        key: SampleKey,
-        header: Header,
-        page: &impl Filled,
-        (kept, whole): (bool, bool),
-        decoder: &mut HostDecoder,
-    ) -> Result<(Header, Content), DataError> {
-        let original = self.source.original(key.index);
-        let made = match whole {
-            true => self.decode_whole(original, &header, page.bytes(), decoder)?,
-            false => None,
-        };
-        let is_kept = kept || matches!(made, Some((_, Content::Kept(_))));
-        if let (Some(encoded), false) = (&self.caches.encoded, is_kept) {
-            encoded.keep(original, header.size, header.orientation, None, page.bytes());
-        }
-        Ok(made.unwrap_or((header, Content::File)))
-    }
-
-    /// Gives all memory back.
-    pub fn release(&mut self) {
-        self.full_decoder.release();
-    }
-
-    /// Takes back the memory of an image.
-    pub fn give_back(&mut self, content: Content) {
-        if let Content::Whole(pixels) = content {
-            self.full_decoder.give_back(pixels);
-        }
-    }
-
-    /// Decodes an image whole, which is to be kept or resized first, and keeps it where there is room.
-    fn decode_whole(
-        &mut self,
-        original: u64,
-        header: &Header,
-        bytes: &[u8],
-        decoder: &mut HostDecoder,
-    ) -> Result<Option<(Header, Content)>, DataError> {
-        let Some(store) = &self.caches.decoded else { return Ok(None) };
-        let (size, resizes) = (self.full_decoder.size(header), self.full_decoder.resizes(header));
-        let begin = self.meter.begin(Stage::Decode);
-        let decoded_whole = self.full_decoder.decode(bytes, header, decoder);
-        let took = self.meter.add(Stage::Decode, begin, bytes.len() as u64);
-        if let Some(clock) = &mut self.clock {
-            self.meter.clocked(&[(Stage::Decode, took)], clock);
-        }
-        let (orientation, pixels) = match decoded_whole {
-            Ok(made) => made,
-            Err(fault) if resizes => return Err(fault),
-            // What is damaged outside of its window can be used all the same.
-            Err(_) => return Ok(None),
-        };
-        self.tolerated = decoder.tolerated();
-        let content = match store.keep(original, size, orientation, self.tolerated, &pixels) {
-            Some(kept) => {
-                self.full_decoder.give_back(pixels);
-                Content::Kept(kept)
-            }
-            None => Content::Whole(pixels),
-        };
-        Ok(Some((decoded(size, orientation), content)))
-    }
-}
-
-/// The fault of a file for which there is less room than `limits.max_file_bytes`; those that there is room for are `most`.
-fn no_room_for_file(fault: DataError, most: u64, limit: u64) -> DataError {
-    if fault.reason != Reason::Oversized || most >= limit {
-        return fault;
-    }
-    let problem = format!(
-        "the file is larger than the {most} bytes of host memory that there are for one; raise limits.large_image_memory to \
-         take such files"
-    );
-    DataError::new(Reason::Oversized, problem)
-}
-
-/// The header of an image that is decoded already.
-fn decoded(size: Size, orientation: Orientation) -> Header {
-    Header { format: Format::Pixels, size, orientation, jpeg: None }
 }

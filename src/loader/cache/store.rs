@@ -27,7 +27,7 @@ const HEADER_BYTES: u64 = 128;
 const ENTRY_BYTES: u64 = segment_cost() / SEGMENT as u64;
 
 /// Samples under a limit of bytes, for many threads.
-pub(super) struct Store {
+pub(in crate::loader) struct Store {
     limit: u64,
     state: RwLock<State>,
     asked: Mutex<Asked>,
@@ -44,7 +44,7 @@ struct Asked {
 
 /// What is kept of a sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(in crate::loader) struct Kept {
     /// Size of the image.
     pub size: Size,
     /// How it must be turned.

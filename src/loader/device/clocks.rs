@@ -32,11 +32,11 @@ impl Clocks {
         &self,
         routes: impl Iterator<Item = Route>,
     ) -> Result<Vec<(Route, Arc<Stopwatch>)>> {
-        let watch = |route| match route {
-            Route::Cpu => Ok((route, self.upload()?)),
-            _ => Ok((route, self.decode(route)?)),
+        let watch = |route: Route| match route.on_device() {
+            true => Ok((route, self.decode(route)?)),
+            false => Ok((route, self.upload()?)),
         };
-        routes.filter(|&route| route != Route::NvjpegHardware).map(watch).collect()
+        routes.filter(|route| !route.batches()).map(watch).collect()
     }
 
     /// Of decoding by a route.

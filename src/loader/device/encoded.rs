@@ -1,8 +1,8 @@
 //! Where workers of a device read files to.
 
 use crate::error::DataError;
-use crate::loader::cache::Filled;
-use crate::source::{HostPage, Page};
+use crate::loader::reader::Filled;
+use crate::source::{HostPage, Page, Sealed};
 
 /// Where a source puts a file: into the page where it fits, else into ordinary memory.
 pub(super) struct Encoded<'a> {
@@ -37,6 +37,8 @@ impl Filled for Encoded<'_> {
         *self.large = HostPage::default();
     }
 }
+
+impl Sealed for Encoded<'_> {}
 
 impl Page for Encoded<'_> {
     fn space(&mut self, len: usize) -> Result<&mut [u8], DataError> {

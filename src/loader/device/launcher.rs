@@ -11,8 +11,9 @@ use crate::op::kernel_text::{FloatsParams, Leaf, RoiParams, write_sample};
 use crate::plan::{DevicePlan, DeviceSplit};
 use crate::ring::{Consumer, Using};
 
+use super::parts::Parts;
 use super::worker::device_tables;
-use super::{Cell, DevicePage, DeviceSlot, Parts, Payload, Pixels, Work};
+use super::{Cell, DevicePage, DeviceSlot, Payload, Pixels, Work};
 
 /// Puts the kernel, and what else fills the batches, into the producer's stream.
 ///
@@ -126,10 +127,8 @@ impl Launcher {
             page.work = Some(work);
         }
         if count > 0 {
-            let tables = device.group * device.sample_bytes();
-            let used = tables.next_multiple_of(8) + count * device.table_bytes;
             let block = &mut self.blocks[0];
-            block.upload(&self.stream, 0..used)?;
+            block.upload(&self.stream, 0..device.tables_of(count))?;
             let shape = &self.parts.plan.shape;
             let (width, height) = (shape.width, shape.height);
             let (stream, samples) = (&self.stream, count as u32);
@@ -201,8 +200,7 @@ impl Launcher {
         let block_address = block.device().address();
         let bytes = block.bytes()?;
         let sample_bytes = kernel.sample_bytes;
-        let tables = (device.group * device.sample_bytes()).next_multiple_of(8)
-            + *count * device.table_bytes;
+        let tables = device.tables_of(*count);
         let table = bytemuck::cast_slice(device_tables(&page.sample, first));
         bytes[tables..tables + table.len()].copy_from_slice(table);
         let steps = self.parts.plan.steps.iter().zip(&mut page.sample.steps).skip(first);

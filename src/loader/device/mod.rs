@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! worker      page, place, read, header, plan, route, and one of
-//!               nvJPEG on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
-//! hardware    the route of the same name: gathers pages and decodes them in one call
+//!               a decoder on the worker's stream   |   libjpeg-turbo and an upload   |   the whole sample, on the CPU
+//! gatherer    for a route that batches: gathers pages and decodes them in one call
 //! launcher    for a group of pages whose pixels are there: one launch of the fused kernel
 //! ```
 //!
@@ -33,23 +33,31 @@ use crate::plan::SamplePlan;
 use crate::ring::{Filling, Slot};
 use crate::tensor::TensorShape;
 
-use super::batch::{BatchInfo, BatchSlot, SampleRecord};
 use super::feed::Job;
+use super::record::SampleRecord;
+use super::slot::{BatchInfo, BatchSlot};
 
-pub(super) use hardware::Hardware;
+pub(super) use decoder::Decoders;
+pub(super) use gatherer::Gatherer;
 pub(super) use launcher::Launcher;
+pub(super) use parts::Parts;
 pub(super) use router::Router;
+pub use routes::offered;
+pub(super) use routes::offered_routes;
 pub(super) use start::{DeviceMemory, Taken};
-pub(super) use worker::{PageWorker, Parts};
+pub(super) use worker::PageWorker;
 
 use router::Submitted;
 
 mod clocks;
+mod decoder;
 mod encoded;
-mod hardware;
+mod gatherer;
 mod launcher;
 mod object_pool;
+mod parts;
 mod router;
+mod routes;
 mod start;
 mod worker;
 
@@ -186,14 +194,14 @@ struct Pixels {
     first: usize,
 }
 
-/// A page on its way to the hardware engine.
+/// A page on its way to the thread of a route that batches.
 pub(super) struct Waiting {
     page: Filling<DevicePage>,
-    on_engine: OnEngine,
+    gathered: Gathered,
 }
 
-/// What the engine must know of a page's image.
-struct OnEngine {
+/// What the decoder of a group must know of a page's image.
+struct Gathered {
     submitted: Submitted,
     /// Bytes of the file.
     len: usize,

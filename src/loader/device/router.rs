@@ -1,35 +1,16 @@
-//! The routes of one loader: their decoders, what is running on them, and who gets the next image.
+//! The routes of one loader: what is running on them, and who gets the next image.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::geometry::Size;
-use crate::gpu::nvjpeg::{Jpeg, PageDecoder, Window};
 use crate::gpu::{Device, Event, Stream};
 use crate::loader::balance::{Balancer, ImageWork, RouteQueue, RouteReport, Ticket};
-use crate::plan::{Route, SamplePlan};
-
-use super::ObjectPool;
-
-/// A route on which a worker calls nvJPEG image by image.
-pub(in crate::loader) struct Software {
-    pub jpeg: Arc<Jpeg>,
-    pub decoders: ObjectPool<PageDecoder>,
-}
-
-/// What decodes, route by route; the CPU's decoders are the workers' own.
-#[derive(Default)]
-pub(in crate::loader) struct Decoders {
-    pub hardware: Option<Arc<Jpeg>>,
-    pub cuda: Option<Software>,
-    pub host: Option<Software>,
-}
+use crate::plan::Route;
 
 /// All routes that a loader uses.
 pub(in crate::loader) struct Router {
     balancer: Balancer,
-    decoders: Decoders,
     /// Most threads that decode on the CPU at a time.
     cpu_threads: CpuThreads,
     state: Mutex<State>,
@@ -61,7 +42,6 @@ impl Router {
     pub fn new(
         device: &Arc<Device>,
         queues: &[RouteQueue],
-        decoders: Decoders,
         cpu_threads: CpuThreads,
         workers: usize,
     ) -> Result<Self> {
@@ -72,36 +52,7 @@ impl Router {
         let running = Vec::with_capacity(capacity);
         let state = Mutex::new(State { marks, running, cpu_threads: 0, changes: 0 });
         let balancer = Balancer::new(queues);
-        Ok(Self { balancer, decoders, cpu_threads, state, changed: Condvar::new() })
-    }
-
-    /// The decoders of a route, where it is one on which workers call nvJPEG.
-    pub fn software(&self, route: Route) -> Option<&Software> {
-        match route {
-            Route::NvjpegGpu => self.decoders.cuda.as_ref(),
-            Route::NvjpegHybrid => self.decoders.host.as_ref(),
-            Route::NvjpegHardware | Route::Cpu => None,
-        }
-    }
-
-    /// What nvJPEG decodes of an image of this size for a sample, on a route of its own, or why it cannot.
-    pub fn window(
-        &self,
-        route: Route,
-        image: Size,
-        sample: &SamplePlan,
-    ) -> Result<Window, &'static str> {
-        let SamplePlan { reduction, stored_window, .. } = *sample;
-        match (route, &self.decoders.hardware) {
-            (Route::NvjpegHardware, Some(jpeg)) => {
-                Ok(jpeg.reduced_window(image, reduction, stored_window))
-            }
-            _ if reduction > 1 => Err("only the hardware reduces while it decodes"),
-            _ => match self.software(route) {
-                Some(software) => Ok(software.jpeg.window(image, stored_window)),
-                None => Err("the route is not there"),
-            },
-        }
+        Ok(Self { balancer, cpu_threads, state, changed: Condvar::new() })
     }
 
     /// Gives an image to one of the routes in `allowed`, which holds at least one; waits until one has room. Whether the device
@@ -118,9 +69,11 @@ impl Router {
             let mut state = self.lock();
             self.observe(&mut state)?;
             let cpu_is_free = state.cpu_threads < most;
-            let may = |route| allowed.contains(&route) && (cpu_is_free || !on_cpu(route));
+            let may = |route: Route| {
+                allowed.contains(&route) && (cpu_is_free || !route.uses_worker_cpu())
+            };
             if let Some(ticket) = self.balancer.choose(may, work, Instant::now()) {
-                let on_cpu = on_cpu(ticket.route());
+                let on_cpu = ticket.route().uses_worker_cpu();
                 state.cpu_threads += usize::from(on_cpu);
                 let queues = self.clone();
                 return Ok(Submitted { queues, ticket: Some(ticket), on_cpu });
@@ -163,15 +116,6 @@ impl Router {
         Ok(())
     }
 
-    /// What is known to be wrong with the libraries that decode.
-    pub fn warnings(&self) -> Vec<String> {
-        let Decoders { hardware, cuda, host } = &self.decoders;
-        let software = [cuda, host].map(|route| route.as_ref().map(|it| &it.jpeg));
-        // All routes share the library.
-        let jpeg = hardware.as_ref().into_iter().chain(software.into_iter().flatten()).next();
-        jpeg.map_or(Vec::new(), |jpeg| jpeg.library().warnings())
-    }
-
     /// The shares that the routes have reached.
     pub fn report(&self) -> Vec<RouteReport> {
         self.balancer.report()
@@ -208,11 +152,6 @@ impl Router {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-/// Whether a route keeps a thread of the CPU busy.
-fn on_cpu(route: Route) -> bool {
-    matches!(route, Route::NvjpegHybrid | Route::Cpu)
 }
 
 /// An image that a route has. Dropping it takes it back.

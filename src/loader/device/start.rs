@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::footprint::Memory as Sort;
-use crate::geometry::Size;
-use crate::gpu::nvjpeg::{self, Backend, BatchDecoder, Jpeg, PageDecoder};
 use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
 use crate::loader::balance::RouteQueue;
-use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, RoutePlan, rows};
+use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, rows};
 
-use super::router::{CpuThreads, Decoders, Software};
-use super::{Clocks, DevicePage, DeviceSlot, ObjectPool, Router};
+use super::decoder::{Decoders, GroupDecoder, Opened, Opening};
+use super::router::CpuThreads;
+use super::{Clocks, DevicePage, DeviceSlot, ObjectPool, Router, routes};
 
 /// Buffers, decoders, streams and kernels.
 pub(in crate::loader) struct Taken {
@@ -24,8 +23,9 @@ pub(in crate::loader) struct Taken {
     pub blocks: Vec<Staged>,
     pub uploads: Arc<ObjectPool<Upload>>,
     pub router: Arc<Router>,
-    /// Of the hardware route; empty without it.
-    pub batch_decoders: Vec<BatchDecoder>,
+    pub decoders: Arc<Decoders>,
+    /// Of each route that batches.
+    pub groups: Vec<(Route, Box<dyn GroupDecoder>)>,
 }
 
 /// The pools, for their figures.
@@ -78,15 +78,29 @@ impl Taken {
         let uploads = (0..on_device.uploads)
             .map(|_| Upload::new(pools.pinned.buffer(rows::UPLOADS, on_device.upload_bytes)?))
             .collect::<Result<Vec<_>>>()?;
-        let (router, batch_decoders) = pools.router(plan, on_device, device)?;
+        let cpu_threads = cpu_threads(plan, on_device);
+        let (decoders, groups) = pools.decoders(device, on_device, cpu_threads)?;
+        let queues: Vec<RouteQueue> = decoders.0.iter().map(|it| it.queue()).collect();
+        let router = Router::new(device, &queues, cpu_threads, plan.workers.most)?;
         let (free_after, _) = device.memory_bytes()?;
         let Pools { device, pinned } = pools;
         let taken = free_before.saturating_sub(free_after);
         let driver_bytes = taken.saturating_sub(device.capacity_bytes());
         let memory = DeviceMemory { device, pinned, driver_bytes };
         let uploads = Arc::new(ObjectPool::new(uploads));
-        let router = Arc::new(router);
-        Ok(Self { memory, stream, kernels, slots, pages, blocks, uploads, router, batch_decoders })
+        let (router, decoders) = (Arc::new(router), Arc::new(decoders));
+        Ok(Self {
+            memory,
+            stream,
+            kernels,
+            slots,
+            pages,
+            blocks,
+            uploads,
+            router,
+            decoders,
+            groups,
+        })
     }
 }
 
@@ -109,68 +123,28 @@ impl Pools {
         DevicePage::new(encoded, self.device.buffer(rows::PIXELS, on_device.pixels_bytes)?)
     }
 
-    /// nvJPEG on one of its backends, with its own rows.
-    fn jpeg(&self, device: &Arc<Device>, route: Route, backend: Backend) -> Result<Arc<Jpeg>> {
-        let (device_pool, pinned) = (self.device.clone(), self.pinned.clone());
-        let row = rows::nvjpeg(route).into();
-        Jpeg::open(device, backend, &nvjpeg::Memory { device: device_pool, pinned, row })
-    }
-
-    /// The routes of the plan, with their decoders.
-    fn router(
+    /// The decoders of the plan's routes, and those for the threads of routes that batch.
+    fn decoders(
         &self,
-        plan: &Plan,
+        device: &Arc<Device>,
         on_device: &DevicePlan,
-        device: &Arc<Device>,
-    ) -> Result<(Router, Vec<BatchDecoder>)> {
-        let threads = cpu_threads(plan, on_device);
-        let mut decoders = Decoders::default();
-        let mut batch_decoders = Vec::new();
-        let mut queues = Vec::new();
-        for planned in &on_device.routes {
-            let queue =
-                |parallel, capacity| RouteQueue { route: planned.route, parallel, capacity };
-            match planned.route {
-                Route::NvjpegHardware => {
-                    let jpeg = self.jpeg(device, Route::NvjpegHardware, Backend::Hardware)?;
-                    let side = on_device.image_pixels.isqrt() as u32;
-                    for _ in 0..planned.decoders {
-                        let largest = Size::new(side, side);
-                        let group = on_device.hardware_group;
-                        batch_decoders.push(BatchDecoder::new(&jpeg, group, largest)?);
-                    }
-                    // One group is decoded while the next one is gathered.
-                    let group = on_device.hardware_group;
-                    queues.push(queue(group, group * (planned.decoders + 1)));
-                    decoders.hardware = Some(jpeg);
-                }
-                Route::NvjpegGpu => {
-                    decoders.cuda = Some(self.software(device, planned, Backend::GpuHybrid)?);
-                    queues.push(queue(planned.decoders, planned.decoders));
-                }
-                Route::NvjpegHybrid => {
-                    decoders.host = Some(self.software(device, planned, Backend::Hybrid)?);
-                    queues.push(queue(planned.decoders.min(threads.beside), planned.decoders));
-                }
-                Route::Cpu => queues.push(queue(threads.alone, threads.alone)),
-            }
+        cpu_threads: CpuThreads,
+    ) -> Result<(Decoders, Vec<(Route, Box<dyn GroupDecoder>)>)> {
+        let (mut decoders, mut groups) = (Vec::new(), Vec::new());
+        for route in &on_device.routes {
+            let (device_pool, pinned_pool) = (&self.device, &self.pinned);
+            let Opened { decoder, group } = routes::open(&Opening {
+                device,
+                device_pool,
+                pinned_pool,
+                on_device,
+                route,
+                cpu_threads,
+            })?;
+            decoders.push(decoder);
+            groups.extend(group.map(|group| (route.route, group)));
         }
-        let workers = plan.workers.most;
-        Ok((Router::new(device, &queues, decoders, threads, workers)?, batch_decoders))
-    }
-
-    fn software(
-        &self,
-        device: &Arc<Device>,
-        planned: &RoutePlan,
-        backend: Backend,
-    ) -> Result<Software> {
-        let jpeg = self.jpeg(device, planned.route, backend)?;
-        let (device_bytes, pinned_bytes) = planned.buffers();
-        let decoders = (0..planned.decoders)
-            .map(|_| PageDecoder::new(&jpeg, device_bytes, pinned_bytes))
-            .collect::<Result<Vec<_>>>()?;
-        Ok(Software { jpeg, decoders: ObjectPool::new(decoders) })
+        Ok((Decoders(decoders), groups))
     }
 }
 
@@ -178,7 +152,7 @@ impl Pools {
 /// for it, unless the settings say otherwise.
 fn cpu_threads(plan: &Plan, on_device: &DevicePlan) -> CpuThreads {
     let workers = plan.workers.most;
-    let gpu = on_device.has(Route::NvjpegHardware) || on_device.has(Route::NvjpegGpu);
+    let gpu = on_device.has_any(|route| !route.uses_worker_cpu());
     let spared = if gpu { workers.saturating_sub(1).max(1) } else { workers };
     let most = |unsaid| plan.settings.decode.max_cpu_threads.map_or(unsaid, |it| it.min(workers));
     CpuThreads { beside: most(spared), alone: most(workers) }

@@ -5,51 +5,32 @@ use std::sync::mpsc::Sender;
 use std::time::Instant;
 
 use crate::error::{Error, Result};
-use crate::geometry::{Orientation, Roi, Size};
-use crate::gpu::nvjpeg::Window;
-use crate::gpu::{DeviceBuffer, Event, Stopwatch, Stream, Upload};
+use crate::gpu::{Stopwatch, Stream};
 use crate::header::{Format, Header};
 use crate::loader::balance::ImageWork;
-use crate::loader::batch::{Outcome, SampleRecord};
-use crate::loader::cache::{Caches, Filled};
-use crate::loader::controls::Controls;
 use crate::loader::feed::{Feed, Job};
-use crate::loader::host::SamplePipeline;
-use crate::loader::large::LargeImages;
+use crate::loader::pipeline::SamplePipeline;
 use crate::loader::policy::{ProduceError, produce, record};
-use crate::measure::{Stage, ThreadMeter};
-use crate::plan::{DeviceSplit, Offload, Plan, Route, SamplePlan};
+use crate::loader::reader::Filled;
+use crate::loader::record::{Outcome, SampleRecord};
+use crate::measure::Stage;
+use crate::plan::{Offload, Route, SamplePlan};
 use crate::random::SampleKey;
 use crate::ring::{Filling, Producer};
-use crate::source::{HostPage, Source};
+use crate::source::HostPage;
 
+use super::decoder::{Request, Submission, Target, WorkerParts};
 use super::encoded::Encoded;
+use super::parts::Parts;
 use super::router::Submitted;
-use super::{
-    Cell, Clocks, DevicePage, DeviceSlot, ObjectPool, OnEngine, Payload, Pixels, Router, Waiting,
-    Work,
-};
-
-/// What all threads of a loader on a device share.
-#[derive(Clone)]
-pub(in crate::loader) struct Parts {
-    pub source: Arc<dyn Source>,
-    pub plan: Arc<Plan>,
-    /// What the thread that has this copy measures.
-    pub meter: Arc<ThreadMeter>,
-    pub caches: Arc<Caches>,
-    pub controls: Arc<Controls>,
-    pub large: Arc<LargeImages>,
-    pub router: Arc<Router>,
-    pub uploads: Arc<ObjectPool<Upload>>,
-    pub clocks: Arc<Clocks>,
-}
+use super::{Cell, DevicePage, DeviceSlot, Gathered, Payload, Pixels, Waiting, Work};
 
 /// Fills pages until there are no places left.
 pub(in crate::loader) struct PageWorker {
     parts: Parts,
     stream: Stream,
-    hardware: Option<Sender<Waiting>>,
+    /// The threads of the routes that batch.
+    gatherers: Vec<(Route, Sender<Waiting>)>,
     pipeline: SamplePipeline,
     /// By route, what its spans of the stream are timed by.
     watches: Vec<(Route, Arc<Stopwatch>)>,
@@ -59,16 +40,18 @@ pub(in crate::loader) struct PageWorker {
     file: u64,
     /// The routes that may take the image at hand.
     routes: Vec<Route>,
-    /// The first operator that is on the device for it.
-    first: usize,
-    /// The image at hand goes to the hardware engine.
-    engine: Option<OnEngine>,
+    /// The image at hand goes to the thread of its route.
+    gathered: Option<Gathered>,
     /// The loader ends.
     stopped: bool,
 }
 
 impl PageWorker {
-    pub fn new(parts: Parts, stream: Stream, hardware: Option<Sender<Waiting>>) -> Result<Self> {
+    pub fn new(
+        parts: Parts,
+        stream: Stream,
+        gatherers: Vec<(Route, Sender<Waiting>)>,
+    ) -> Result<Self> {
         let Parts { source, plan, meter, caches, clocks, .. } = parts.clone();
         let images = parts.large.clone();
         let planned = plan.device.iter().flat_map(|device| &device.routes);
@@ -77,13 +60,12 @@ impl PageWorker {
             watches,
             parts,
             stream,
-            hardware,
+            gatherers,
             pipeline: SamplePipeline::new(source, plan, meter, caches, images),
             large: HostPage::default(),
             file: 0,
             routes: Vec::new(),
-            first: 0,
-            engine: None,
+            gathered: None,
             stopped: false,
         })
     }
@@ -147,14 +129,15 @@ impl PageWorker {
         }
         let result = result.map(|record| SampleRecord { padding: job.padding, ..record });
         page.work = Some(Work { job, payload, result, faults });
-        match (self.engine.take(), &self.hardware) {
-            (Some(on_engine), Some(hardware)) => {
-                // Where nobody listens any more, the loader ends.
-                self.stopped = hardware.send(Waiting { page, on_engine }).is_err();
-                Ok(())
-            }
-            _ => page.publish(),
-        }
+        let Some(gathered) = self.gathered.take() else { return page.publish() };
+        let route = gathered.submitted.route();
+        let gatherer = self.gatherers.iter().find(|it| it.0 == route);
+        let (_, gatherer) = gatherer.ok_or_else(|| Error::Internal {
+            problem: format!("nobody gathers the images of the route {}", route.name()),
+        })?;
+        // Where nobody listens any more, the loader ends.
+        self.stopped = gatherer.send(Waiting { page, gathered }).is_err();
+        Ok(())
     }
 
     /// Brings a sample onto its way to the device.
@@ -203,24 +186,34 @@ impl PageWorker {
         bytes: &[u8],
         in_page: bool,
     ) -> Result<(Payload, SampleRecord), ProduceError> {
-        let Parts { source, router, .. } = self.parts.clone();
+        let Parts { source, plan, router, .. } = self.parts.clone();
         self.pipeline.admit_tables(header, self.file)?;
         self.pipeline.plan(key, header, bytes.len() as u64)?;
         let offload = self.parts.controls.offload();
         if offload == Offload::NOTHING {
             return self.finish_by_choice(key, header, bytes);
         }
-        self.first = offload.first(self.parts.plan.steps.len());
-        let mut why = self.find_routes(header, bytes, in_page, offload);
-        if self.routes.contains(&Route::Cpu) && !self.pipeline.fits_share() {
+        let split = match &plan.device {
+            Some(device) => device
+                .cut(offload.first(plan.steps.len()))
+                .ok_or("there is no kernel for its operators"),
+            None => Err("there is no device"),
+        };
+        let image = split.map(|split| Request { header, bytes, in_page, split });
+        self.routes.clear();
+        let mut why = match &image {
+            Ok(image) => self.find_routes(image, offload),
+            Err(why) => why,
+        };
+        if self.routes.iter().any(|it| !it.on_device()) && !self.pipeline.fits_share() {
             // Other routes need none of this memory. Room is made before a place on the route is taken, for which others wait
             // who have room.
             match self.routes.len() {
                 1 => self.pipeline.admit(header, self.file)?,
-                _ => self.routes.retain(|&route| route != Route::Cpu),
+                _ => self.routes.retain(|it| it.on_device()),
             }
         }
-        if !self.routes.is_empty() {
+        if let (Ok(image), false) = (&image, self.routes.is_empty()) {
             let begin = Instant::now();
             let submitted = router.submit(
                 &self.routes,
@@ -229,12 +222,12 @@ impl PageWorker {
             )?;
             self.parts.meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             let route = submitted.route();
-            match self.bring(target, header, bytes, submitted)? {
-                Ok(made) => {
+            match self.submit(image, target, submitted)? {
+                Ok(pixels) => {
                     std::mem::swap(sample, &mut self.pipeline.sample);
-                    let record = record(&*source, key.index, sample, Outcome::of(route));
-                    let tolerated = self.pipeline.tolerated().filter(|_| route == Route::Cpu);
-                    return Ok((Payload::Pixels(made), SampleRecord { tolerated, ..record }));
+                    let record = record(&*source, key.index, sample, Outcome::Decoded(route));
+                    let tolerated = self.pipeline.tolerated().filter(|_| !route.on_device());
+                    return Ok((Payload::Pixels(pixels), SampleRecord { tolerated, ..record }));
                 }
                 Err(refused) => why = refused,
             }
@@ -243,140 +236,61 @@ impl PageWorker {
     }
 
     /// Finds the routes that may take the image that was planned last; without any, tells why.
-    fn find_routes(
-        &mut self,
-        header: &Header,
-        bytes: &[u8],
-        in_page: bool,
-        offload: Offload,
-    ) -> &'static str {
-        let (plan, router) = (&self.parts.plan, &self.parts.router);
+    fn find_routes(&mut self, image: &Request<'_>, offload: Offload) -> &'static str {
+        let Parts { plan, decoders, .. } = &self.parts;
         let sample = &self.pipeline.sample;
-        self.routes.clear();
         let Some(device) = &plan.device else { return "there is no device" };
-        let Some(cut) = device.cut(self.first) else {
-            return "there is no kernel for its operators";
-        };
-        let tables = size_of_val(device_tables(sample, cut.first));
+        let tables = size_of_val(device_tables(sample, image.split.first));
         let waiting = plan.room.share.waiting_tables();
-        if tables > device.table_bytes || self.pipeline.tables_bytes() > waiting {
+        if tables > device.table_bytes || sample.table_bytes() > waiting {
             return "its tables do not fit into a page";
         }
         let mut why = "no route is allowed";
         let routes = device.routes.iter().map(|planned| planned.route);
-        for route in routes.filter(|it| offload.decode || *it == Route::Cpu) {
-            let fits = |bytes: usize| match bytes <= device.pixels_bytes {
-                true => Ok(()),
-                false => Err("its pixels do not fit into a page"),
-            };
-            let takes = match route {
-                Route::Cpu => fits(upload_bytes(cut, sample)),
-                _ if !in_page => Err("its file does not fit into a page"),
-                _ => route
-                    .takes(header, sample.reduction)
-                    .and_then(|()| router.window(route, header.size, sample))
-                    .and_then(|window| fits(window.bytes())),
+        for route in routes.filter(|it| offload.decode || !it.on_device()) {
+            let decoder = decoders.get(route).ok_or("the route is not there");
+            let takes = match decoder.and_then(|it| it.accepts(image, sample)) {
+                Ok(bytes) if bytes > device.pixels_bytes => {
+                    Err("its pixels do not fit into a page")
+                }
+                other => other,
             };
             match takes {
-                Ok(()) => self.routes.push(route),
+                Ok(_) => self.routes.push(route),
                 Err(reason) => why = reason,
             }
         }
-        if self.routes.iter().any(|&route| route != Route::Cpu) && header.verify(bytes).is_err() {
+        let on_device = self.routes.iter().any(|it| it.on_device());
+        if on_device && image.header.verify(image.bytes).is_err() {
             // Nothing that looks damaged reaches the device; the CPU's decoder is the judge.
-            self.routes.retain(|&route| route == Route::Cpu);
+            self.routes.retain(|it| !it.on_device());
             why = "it looks damaged";
         }
         why
     }
 
-    /// Brings pixels into the page by a route; or tells why the route refuses the image.
-    fn bring(
+    /// Submits an image to a route; gives its pixels, or why the route refuses it.
+    fn submit(
         &mut self,
+        image: &Request<'_>,
         target: Target<'_>,
-        header: &Header,
-        bytes: &[u8],
         submitted: Submitted,
     ) -> Result<Result<Pixels, &'static str>, ProduceError> {
-        let router = self.parts.router.clone();
-        let sample = &self.pipeline.sample;
-        let SamplePlan { stored, orientation, .. } = *sample;
-        let pixels = |it: Window| Pixels { window: it.decoded, stored, orientation, first: 0 };
-        match submitted.route() {
-            Route::Cpu => self.upload(target, header, bytes, submitted).map(Ok),
-            Route::NvjpegHardware => {
-                let window = match router.window(Route::NvjpegHardware, header.size, sample) {
-                    Ok(window) => window,
-                    Err(why) => return Ok(Err(why)),
-                };
-                self.engine = Some(OnEngine {
-                    submitted,
-                    len: bytes.len(),
-                    image: header.size,
-                    wanted: sample.stored_window,
-                    reduction: sample.reduction,
-                });
-                Ok(Ok(pixels(window)))
+        let Parts { router, decoders, meter, uploads, .. } = &self.parts;
+        let route = submitted.route();
+        let Some(decoder) = decoders.get(route) else { return Ok(Err("the route is not there")) };
+        let watch = self.watches.iter().find(|it| it.0 == route).map(|it| &*it.1);
+        let (stream, pipeline) = (&self.stream, &mut self.pipeline);
+        let mut worker = WorkerParts { stream, meter, router, uploads, pipeline, watch, target };
+        match decoder.submit(image, &mut worker, submitted)? {
+            Submission::Running(pixels) => Ok(Ok(pixels)),
+            Submission::Gathered(pixels, gathered) => {
+                self.gathered = Some(gathered);
+                Ok(Ok(pixels))
             }
-            route @ (Route::NvjpegGpu | Route::NvjpegHybrid) => {
-                let Some(software) = router.software(route) else {
-                    return Ok(Err("the route is not there"));
-                };
-                let begin = self.parts.meter.begin(Stage::DeviceDecode);
-                let idle = software.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
-                let mut decoder = idle.ok_or_else(|| Error::Internal {
-                    problem: format!("{} has fewer decoders than images", route.name()),
-                })?;
-                let watch = self.watch(route)?;
-                let mut lap = watch.lap()?;
-                self.stream.wait(target.read)?;
-                let (stream, wanted) = (&self.stream, sample.stored_window);
-                let decoded =
-                    decoder.decode_measured(stream, bytes, wanted, target.pixels, Some(&mut lap));
-                software.decoders.put_back(decoder);
-                self.parts.meter.add(Stage::DeviceDecode, begin, bytes.len() as u64);
-                match decoded {
-                    Ok(window) => {
-                        target.decoded.record(&self.stream)?;
-                        lap.stop(&self.stream, 1)?;
-                        router.track([submitted], &self.stream)?;
-                        Ok(Ok(pixels(window)))
-                    }
-                    Err(fault) => Ok(Err(fault.refusal()?)),
-                }
-            }
+            Submission::Refused(why) => Ok(Err(why)),
+            Submission::Stopped => Err(self.stop()),
         }
-    }
-
-    /// Decoding and the first operators on the CPU, and an upload of what they give.
-    fn upload(
-        &mut self,
-        target: Target<'_>,
-        header: &Header,
-        bytes: &[u8],
-        submitted: Submitted,
-    ) -> Result<Pixels, ProduceError> {
-        let first = self.first;
-        let window = upright_window(&self.pipeline.sample, first);
-        let watch = self.watch(Route::Cpu)?;
-        let image = self.pipeline.prefix(header, bytes, first)?;
-        submitted.finish();
-        let len = image.bytes_on_device();
-        let begin = Instant::now();
-        let Some(mut upload) = self.parts.uploads.take() else { return Err(self.stop()) };
-        self.parts.meter.waited_for_room(Stage::Upload, begin.elapsed());
-        let begin = self.parts.meter.begin(Stage::Upload);
-        image.write_for_device(&mut upload.bytes()?[..len]);
-        let mut lap = watch.lap()?;
-        self.stream.wait(target.read)?;
-        lap.start(&self.stream)?;
-        upload.copy(&self.stream, 0..len, target.pixels, 0)?;
-        target.decoded.record(&self.stream)?;
-        lap.stop(&self.stream, 1)?;
-        self.parts.uploads.put_back(upload);
-        self.parts.meter.add(Stage::Upload, begin, len as u64);
-        let stored = Size::new(window.right(), window.bottom());
-        Ok(Pixels { window, stored, orientation: Orientation::UPRIGHT, first })
     }
 
     /// The whole sample on the CPU, since the CPU keeps up: by no more workers than `decode.max_cpu_threads`, where that is set.
@@ -425,14 +339,6 @@ impl PageWorker {
         }
     }
 
-    /// What a route's spans are timed by; of `cpu` those are copies.
-    fn watch(&self, route: Route) -> Result<Arc<Stopwatch>> {
-        let watch = self.watches.iter().find(|it| it.0 == route).map(|it| it.1.clone());
-        watch.ok_or_else(|| Error::Internal {
-            problem: format!("the route {} is not in the plan", route.name()),
-        })
-    }
-
     /// The launcher is gone: so is this worker, and the launcher's error is what counts.
     fn stop(&mut self) -> ProduceError {
         self.stopped = true;
@@ -443,13 +349,6 @@ impl PageWorker {
 /// Why an image was made on the CPU that others would have taken.
 const BY_CHOICE: &str = "the CPU keeps up";
 
-/// The parts of a page that a route needs.
-struct Target<'a> {
-    pixels: &'a DeviceBuffer,
-    decoded: &'a Event,
-    read: &'a Event,
-}
-
 /// What the balancer must know of an image.
 fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
     let window_pixels = sample.stored_window.size().pixels();
@@ -459,15 +358,6 @@ fn work(header: &Header, sample: &SamplePlan, bytes: &[u8]) -> ImageWork {
         _ => (header.size.pixels(), bytes.len() as u64),
     };
     ImageWork { pixels, window_pixels, bytes }
-}
-
-/// What operator number `first` reads, in the image that those before it leave.
-fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
-    sample.steps.get(first).map_or(sample.window, |step| step.input)
-}
-
-fn upload_bytes(cut: &DeviceSplit, sample: &SamplePlan) -> usize {
-    cut.window_bytes(upright_window(sample, cut.first))
 }
 
 /// The tables of the operators from number `first` on. A sample is planned backwards, so theirs come first.

@@ -12,12 +12,12 @@ use std::arch::x86_64::*;
 
 use bytemuck::must_cast;
 
-use crate::error::DataError;
+use crate::error::{DataError, reserve};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::fast::{ROWS_AT_ONCE, Ring, fit};
-use super::{Axis, HALF, PRECISION_BITS};
+use super::params::{Axis, HALF, PRECISION_BITS};
+use super::ring::{ROWS_AT_ONCE, Ring};
 
 /// Bits of the lower half of a coefficient.
 const LOW_BITS: i32 = 11;
@@ -72,11 +72,11 @@ impl Passes {
         it.input = input;
         it.pairs = columns.taps().div_ceil(2);
         let outputs = columns.len().next_multiple_of(4);
-        fit(&mut it.offsets, outputs)?;
-        fit(&mut it.weights, outputs / 2 * it.pairs)?;
-        fit(&mut it.rows, rows.taps().div_ceil(2))?;
+        reserve::renew(&mut it.offsets, outputs)?;
+        reserve::renew(&mut it.weights, outputs / 2 * it.pairs)?;
+        reserve::renew(&mut it.rows, rows.taps().div_ceil(2))?;
         it.line_len = line_len(input.width, it.pairs);
-        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len)?;
+        reserve::renew(&mut it.lines, ROWS_AT_ONCE * it.line_len)?;
         it.offsets.fill(0);
         it.weights.fill(Default::default());
         for index in 0..columns.len() {

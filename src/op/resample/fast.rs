@@ -8,15 +8,14 @@ use crate::error::{DataError, reserve};
 use crate::geometry::Roi;
 use crate::tensor::CHANNELS;
 
-use super::{Axis, HALF, PRECISION_BITS, Params};
-
-/// So many rows go through the horizontal pass together, which reads the coefficients once for all of them;
-/// an output row is ready at most so many rows, less one, after its last tap.
-pub(super) const ROWS_AT_ONCE: usize = 4;
+use super::params::{Axis, HALF, PRECISION_BITS, Params};
+use super::ring::{ROWS_AT_ONCE, Ring};
+#[cfg(target_arch = "x86_64")]
+use super::vnni::Width;
 
 /// How sums are formed, slowest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Path {
+enum Path {
     /// 32-bit multiplications, and what the compiler makes of them.
     Portable,
     /// 16-bit multiply-add: a 22-bit coefficient is `high * 2^11 + low`.
@@ -117,7 +116,7 @@ impl Resampler {
         self.next_input = rows.inputs().start;
         self.passed = self.next_input;
         self.next_output = 0;
-        fit(&mut self.table, table.len())?;
+        reserve::renew(&mut self.table, table.len())?;
         self.table.copy_from_slice(table);
         let path = self.path();
         #[cfg(not(target_arch = "x86_64"))]
@@ -126,7 +125,8 @@ impl Resampler {
         {
             if path >= Path::AvxVnni {
                 (self.ring, self.avx2) = (Vec::new(), None);
-                return super::vnni::Passes::begin(&mut self.vnni, path, columns, rows, input);
+                let width = if path == Path::Avx512 { Width::Bits512 } else { Width::Bits256 };
+                return super::vnni::Passes::begin(&mut self.vnni, width, columns, rows, input);
             }
             self.vnni = None;
             if path == Path::Avx2 {
@@ -137,7 +137,7 @@ impl Resampler {
         }
         self.stride = stride(columns.len());
         self.ring_rows = rows.taps() + ROWS_AT_ONCE - 1;
-        fit(&mut self.ring, self.stride * self.ring_rows)
+        reserve::renew(&mut self.ring, self.stride * self.ring_rows)
     }
 
     /// The fastest path for the coefficients on this CPU.
@@ -207,7 +207,7 @@ impl Resampler {
         if let Some(passes) = &mut self.vnni {
             return passes.vertical(first, coefs, out);
         }
-        let ring = Ring { rows: &self.ring, stride: self.stride, len: self.ring_rows };
+        let ring = Ring::new(&self.ring, self.stride, self.ring_rows);
         if coefs == [1 << PRECISION_BITS] {
             return out.copy_from_slice(&ring.row(first)[..out.len()]);
         }
@@ -239,37 +239,6 @@ impl Resampler {
             .max(super::vnni::Passes::max_scratch_bytes(table_len, wanted, side));
         table_len * size_of::<i32>() + bytes
     }
-}
-
-/// Rows after the horizontal pass.
-#[derive(Clone, Copy)]
-pub(super) struct Ring<'a> {
-    rows: &'a [u8],
-    stride: usize,
-    len: usize,
-}
-
-impl<'a> Ring<'a> {
-    /// Row `y` of the input, which must still be there, with its padding.
-    pub fn row(&self, y: u32) -> &'a [u8] {
-        &self.rows[self.start(y)..][..self.stride]
-    }
-
-    /// Where row `y` begins among [`bytes`](Self::bytes).
-    pub fn start(&self, y: u32) -> usize {
-        self.stride * (y as usize % self.len)
-    }
-
-    /// All rows, which are whole vectors long.
-    #[cfg(target_arch = "x86_64")]
-    pub fn bytes(&self) -> &'a [u8] {
-        self.rows
-    }
-}
-
-/// Makes a buffer `len` long, without taking more memory than that; the values are unspecified.
-pub(super) fn fit<T: Clone + Default>(buffer: &mut Vec<T>, len: usize) -> Result<(), DataError> {
-    reserve::renew(buffer, len)
 }
 
 /// Bytes from a row of the ring to the next: whole vectors, with room for a store past the last pixel.
@@ -313,7 +282,7 @@ mod tests {
     use super::*;
     use crate::geometry::Size;
     use crate::image::{HostImage, Image, PixelType};
-    use crate::op::{Bounds, Operator, RandomResizedCrop, Resize, Wanted};
+    use crate::op::{Bounds, Operator, RandomResizedCrop, Resize, Spatial, Wanted};
 
     const FILTERS: [Filter; 6] = [
         Filter::Nearest,
@@ -467,7 +436,11 @@ mod tests {
         }
     }
 
-    fn check_bounds<O: Operator<Params = Params>>(op: &O, size: Size, bounds: Bounds) {
+    fn check_bounds<O: Operator<Params = Params> + Spatial<Params>>(
+        op: &O,
+        size: Size,
+        bounds: Bounds,
+    ) {
         let wanted = bounds.wanted.expect("the test wants a window");
         let rng = &mut crate::random::SampleRng::new(Default::default(), 0);
         let (out, mut params) = op.prepare(size, rng);

@@ -23,180 +23,27 @@
 //! **After a reduction by the decoder** (`Wanted::reduction` r > 1) the box is `box / r`, fractional as in
 //! Pillow's `resize(box=...)`, and the image is the whole pixels that it touches.
 
-use bytemuck::{Pod, Zeroable};
-use serde::{Deserialize, Serialize};
-
-use crate::geometry::{Roi, Size};
+use crate::geometry::Roi;
 use crate::image::{HostImage, Image, PixelType};
 use crate::tensor::CHANNELS;
 
-use super::{Bounds, Wanted};
+use super::{Bounds, Cuda, FastPath, Fusion, Tiling, Wanted};
 
 pub use fast::Resampler;
+pub use params::{Axis, Filter, HALF, PRECISION_BITS, Params};
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 mod coefficients;
 mod fast;
+mod params;
+mod ring;
 #[cfg(target_arch = "x86_64")]
 mod vnni;
 
-/// Resampling filter, with Pillow's names and supports (in input pixels where the image grows).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Filter {
-    /// The pixel whose centre is nearest.
-    Nearest,
-    /// Mean over the area; support 0.5.
-    Box,
-    /// Triangle; support 1. What models are usually trained with.
-    #[default]
-    Bilinear,
-    /// Hamming-windowed sinc; support 1.
-    Hamming,
-    /// Keys' cubic with a = -0.5; support 2.
-    Bicubic,
-    /// Lanczos-windowed sinc; support 3.
-    Lanczos,
-}
-
-/// What one sample's resampling is: the numbers that CPU and GPU share.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Pod, Zeroable)]
-#[repr(C)]
-pub struct Params {
-    /// Address of the table.
-    pub table: u64,
-    /// First column of the wanted window of the output.
-    pub x: i32,
-    /// First row of it.
-    pub y: i32,
-    /// Columns of it.
-    pub width: i32,
-    /// Rows of it.
-    pub height: i32,
-    /// Offset of the columns' bounds in the table.
-    pub h_bounds: i32,
-    /// Offset of the columns' coefficients.
-    pub h_coefs: i32,
-    /// Coefficients per column.
-    pub h_taps: i32,
-    /// Offset of the rows' bounds.
-    pub v_bounds: i32,
-    /// Offset of the rows' coefficients.
-    pub v_coefs: i32,
-    /// Coefficients per row.
-    pub v_taps: i32,
-    /// The box of the input that is resampled, before any reduction by the decoder.
-    pub box_x: i32,
-    /// First row of the box.
-    pub box_y: i32,
-    /// Columns of the box.
-    pub box_width: i32,
-    /// Rows of the box.
-    pub box_height: i32,
-    /// Columns of the whole output.
-    pub out_width: i32,
-    /// Rows of the whole output.
-    pub out_height: i32,
-}
-
-/// Fraction bits of a coefficient: 32 less 8 for the byte and 2 for filters that go below 0 or over 1.
-pub const PRECISION_BITS: u32 = 22;
-
-/// What is added to a sum so that the shift rounds.
-pub const HALF: i32 = 1 << (PRECISION_BITS - 1);
-
-/// The operator's CUDA text, for every operator that resamples.
-pub(super) const CUDA: &str = include_str!("../../../kernels/resample.cu");
-
-impl Params {
-    /// The resampling of a box of the input to a whole output; nothing is wanted of it yet.
-    pub fn new(of: Roi, to: Size) -> Self {
-        Self {
-            box_x: of.x as i32,
-            box_y: of.y as i32,
-            box_width: of.width as i32,
-            box_height: of.height as i32,
-            out_width: to.width as i32,
-            out_height: to.height as i32,
-            ..Self::default()
-        }
-    }
-
-    /// The window of the output for which the table was made.
-    pub fn wanted(&self) -> Roi {
-        Roi::new(self.x as u32, self.y as u32, self.width as u32, self.height as u32)
-    }
-
-    /// The box of the input that is resampled, before any reduction by the decoder.
-    pub fn of(&self) -> Roi {
-        let [x, y, width, height] =
-            [self.box_x, self.box_y, self.box_width, self.box_height].map(|it| it as u32);
-        Roi::new(x, y, width, height)
-    }
-
-    /// Size of the whole output.
-    pub fn output(&self) -> Size {
-        Size::new(self.out_width as u32, self.out_height as u32)
-    }
-
-    /// The columns: what the horizontal pass needs.
-    pub fn columns<'a>(&self, table: &'a [i32]) -> Axis<'a> {
-        Axis::new(table, self.width, self.h_bounds, self.h_coefs, self.h_taps)
-    }
-
-    /// The rows: what the vertical pass needs.
-    pub fn rows<'a>(&self, table: &'a [i32]) -> Axis<'a> {
-        Axis::new(table, self.height, self.v_bounds, self.v_coefs, self.v_taps)
-    }
-}
-
-/// One axis of a table.
-#[derive(Clone, Copy, Debug)]
-pub struct Axis<'a> {
-    bounds: &'a [i32],
-    coefs: &'a [i32],
-    taps: usize,
-}
-
-impl<'a> Axis<'a> {
-    fn new(table: &'a [i32], len: i32, bounds: i32, coefs: i32, taps: i32) -> Self {
-        let (len, taps) = (len as usize, taps as usize);
-        Self {
-            bounds: &table[bounds as usize..][..2 * len],
-            coefs: &table[coefs as usize..][..taps * len],
-            taps,
-        }
-    }
-
-    /// Outputs.
-    pub fn len(&self) -> usize {
-        self.bounds.len() / 2
-    }
-
-    /// Whether there are no outputs; never so in a table that was filled.
-    pub fn is_empty(&self) -> bool {
-        self.bounds.is_empty()
-    }
-
-    /// The largest number of taps of an output.
-    pub fn taps(&self) -> usize {
-        self.taps
-    }
-
-    /// First input index and coefficients of output `index`, counted from the wanted window's first.
-    pub fn output(&self, index: usize) -> (u32, &'a [i32]) {
-        let (first, count) = (self.bounds[2 * index], self.bounds[2 * index + 1]);
-        (first as u32, &self.coefs[self.taps * index..][..count as usize])
-    }
-
-    /// First input index that any output needs, and the first after them: both ends only grow from one
-    /// output to the next.
-    pub fn inputs(&self) -> std::ops::Range<u32> {
-        let last = self.bounds.len() - 2;
-        self.bounds[0] as u32..(self.bounds[last] + self.bounds[last + 1]) as u32
-    }
-}
+/// The form on the GPU of every operator that resamples.
+pub(super) const CUDA: Cuda =
+    Cuda::new("Resample", include_str!("../../../kernels/resample.cu")).tiled(Tiling::Resamples);
 
 /// Appends the table for the wanted window and writes its offsets into `params`; gives the window of the
 /// input that it reads.
@@ -308,6 +155,19 @@ fn weighted(taps: impl Iterator<Item = (i32, [u8; CHANNELS])>) -> [u8; CHANNELS]
         }
     }
     sums.map(|sum| (sum >> PRECISION_BITS).clamp(0, 255) as u8)
+}
+
+/// What operators that resample have in common on the CPU.
+pub(super) struct Fast;
+
+impl FastPath<Params> for Fast {
+    fn apply(&self, params: &Params, table: &[i32], src: &HostImage, out: &mut HostImage) {
+        apply(params, table, src, out);
+    }
+
+    fn fusion(&self, params: &Params) -> Fusion {
+        Fusion::Resample(*params)
+    }
 }
 
 /// The same with [`Resampler`].

@@ -19,12 +19,12 @@ use crate::error::{Error, Result};
 use crate::geometry::{BoundingBox, Size};
 use crate::source::label::MOST_NAME_BYTES;
 use crate::source::{LeftOuts, WhyLeftOut, file};
-use crate::storage::File;
+use crate::storage::{File, Storage};
 
 /// Reads and checks the file.
-pub fn read(json: &Path, settings: &CocoSettings) -> Result<Coco> {
+pub fn read(json: &Path, settings: &CocoSettings, storage: &Storage) -> Result<Coco> {
     let io = |error: io::Error| Error::io(json, &error);
-    let file = Cursor { file: File::open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
+    let file = Cursor { file: storage.open(json).map_err(io)?, at: 0, tokens: Tokens::default() };
     let mut document = Document::default();
     let mut stream = serde_json::Deserializer::from_reader(BufReader::with_capacity(1 << 20, file));
     stream.deserialize_map(&mut document).and_then(|()| stream.end()).map_err(|error| {
@@ -33,7 +33,7 @@ pub fn read(json: &Path, settings: &CocoSettings) -> Result<Coco> {
             Some(_) => io(error.into()),
         }
     })?;
-    document.finish(json, settings).map_err(|problem| wrong(json, problem))
+    document.finish(json, settings, storage).map_err(|problem| wrong(json, problem))
 }
 
 fn wrong(json: &Path, problem: impl fmt::Display) -> Error {
@@ -183,7 +183,12 @@ impl Document {
     }
 
     /// Checks what needs all of the file, and brings annotations to their images.
-    fn finish(mut self, json: &Path, settings: &CocoSettings) -> Result<Coco, String> {
+    fn finish(
+        mut self,
+        json: &Path,
+        settings: &CocoSettings,
+        storage: &Storage,
+    ) -> Result<Coco, String> {
         self.categories.sort_by_key(|category| category.id);
         let ids = self.categories.iter().map(|category| category.id);
         unique("categories", ids.collect())?;
@@ -233,6 +238,7 @@ impl Document {
         self.names.shrink_to_fit();
         self.images.shrink_to_fit();
         Ok(Coco {
+            storage: storage.clone(),
             json: json.into(),
             folder: settings.folder(json),
             coordinates: settings.coordinates,

@@ -5,11 +5,14 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
-use super::{Configured, Expected, HostPage, LeftOut, Page, Source, file, settings};
+use super::{
+    Annotations, Configured, Expected, Heads, Hints, HostPage, Identity, LeftOut, Notes, Page, RemoteReads, Sealed, Source, file,
+    settings,
+};
 use crate::annotation::{Canvas, Frame, Object};
 use crate::error::{Error, DataError, Redacted, Result};
 use crate::geometry::Size;
-use crate::storage;
+use crate::storage::{self, Storage};
 
 mod bounds;
 mod document;
@@ -22,7 +25,7 @@ use pool::Pool;
 /// * The samples are the `images` in the order of the file, also those without an annotation (`skip_empty` leaves them
 ///   out and counts them). An image's `file_name` is relative to the folder `images`. That folder must be there, with at least
 ///   one of the images; an image that is not there is a sample that cannot be read.
-/// * [`Source::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
+/// * [`Annotations::objects`] are the `annotations` of an image in the order of the file: box, category, `iscrowd`, `area`
 ///   (where it is left out, that of the box), `id`, and polygons or run lengths, also in pycocotools' compressed form.
 ///   Their label is the place of the category among all `categories` in the order of ids; [`Source::classes`] has the names,
 ///   [`Coco::categories`] the ids.
@@ -38,6 +41,7 @@ use pool::Pool;
 ///   of more than 4 KiB and an outline of more than 4 Mi numbers are errors.
 #[derive(Debug)]
 pub struct Coco {
+    storage: Storage,
     json: PathBuf,
     folder: PathBuf,
     coordinates: Frame,
@@ -71,6 +75,7 @@ pub struct CocoSettings {
 
 /// A sort of object.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Category {
     /// Its id in the file: any number.
     pub id: i64,
@@ -97,9 +102,22 @@ impl Coco {
     ///
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] where it says what cannot be, or has no images.
     pub fn open(json: impl AsRef<Path>, settings: &CocoSettings) -> Result<Self> {
+        Self::open_with(json, settings, &Storage::default())
+    }
+
+    /// Reads the JSON file, and the images, through this handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_with(
+        json: impl AsRef<Path>,
+        settings: &CocoSettings,
+        storage: &Storage,
+    ) -> Result<Self> {
         let json = json.as_ref();
         settings.check(json)?;
-        let mut this = document::read(json, settings)?;
+        let mut this = document::read(json, settings, storage)?;
         if this.images.is_empty() {
             let problem = match settings.skip_empty {
                 true => format!("{} has no image with an annotation", json.display()),
@@ -107,7 +125,7 @@ impl Coco {
             };
             return Err(Error::config("source.coco", problem));
         }
-        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
         let first = this.path(0);
         let set = !settings.images.as_os_str().is_empty();
         if set && this.largest_bytes == 0 && !storage::is_url(&first) && !first.exists() {
@@ -133,6 +151,10 @@ impl Coco {
         let start = self.before(index).map_or(0, |image| image.name_end);
         let name = &self.names[start as usize..self.images[index as usize].name_end as usize];
         storage::join(&self.folder, Path::new(name))
+    }
+
+    fn is_at_url(&self) -> bool {
+        self.len() > 0 && storage::is_url(&self.path(0))
     }
 
     fn before(&self, index: u64) -> Option<&Image> {
@@ -168,6 +190,8 @@ impl CocoSettings {
     }
 }
 
+impl Sealed for Coco {}
+
 impl Configured for Coco {
     const KEY: &'static str = "coco";
     type Settings = CocoSettings;
@@ -183,8 +207,8 @@ impl Configured for Coco {
         name.ends_with(".json") && head.trim_ascii_start().starts_with(b"{")
     }
 
-    fn open(paths: &[PathBuf], settings: &CocoSettings) -> Result<Self> {
-        Self::open(settings::only(Self::KEY, paths)?, settings)
+    fn open_with(paths: &[PathBuf], settings: &CocoSettings, storage: &Storage) -> Result<Self> {
+        Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
 }
 
@@ -202,44 +226,50 @@ impl Source for Coco {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        file::read(&self.path(index), page, limit)
+        file::read(&self.storage, &self.path(index), page, limit)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
-    }
-
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
-    }
-
-    fn has_heads(&self) -> bool {
-        !self.is_remote()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.len() > 0 && storage::is_url(&self.path(0))
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(path, None, limit))
+    fn describe(&self) -> String {
+        format!(
+            "{}: {} images in {}, {} objects of {} categories",
+            Redacted::path(&self.json),
+            self.images.len(),
+            Redacted::path(&self.folder),
+            self.starts.len(),
+            self.categories.len()
+        )
     }
 
     fn classes(&self) -> &[String] {
         &self.classes
     }
 
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
+    fn annotations(&self) -> Option<&dyn Annotations> {
+        Some(self)
     }
 
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.is_at_url().then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        (!self.is_at_url()).then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl Annotations for Coco {
     fn objects(&self, index: u64) -> Vec<Object> {
         let start = self.before(index).map_or(0, |image| image.end);
         let end = self.images[index as usize].end;
@@ -257,13 +287,38 @@ impl Source for Coco {
         let size = self.images[index as usize].size;
         Canvas { frame: self.coordinates, size: (size.pixels() > 0).then_some(size) }
     }
+}
 
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
+impl RemoteReads for Coco {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
+    }
+}
+
+impl Heads for Coco {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, DataError> {
+        file::read_head(&self.storage, &self.path(index), page, most, limit)
+    }
+}
+
+impl Hints for Coco {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
     }
 
     fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
         largest((0..).zip(self.images.iter().map(|image| image.size.pixels())), most)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -273,15 +328,16 @@ impl Source for Coco {
         let categories = names.map(|name| name.capacity() + size_of::<String>()).sum::<usize>();
         (images + annotations + categories) as u64
     }
+}
 
-    fn describe(&self) -> String {
-        format!(
-            "{}: {} images in {}, {} objects of {} categories",
-            Redacted::path(&self.json),
-            self.images.len(),
-            Redacted::path(&self.folder),
-            self.starts.len(),
-            self.categories.len()
-        )
+impl Identity for Coco {
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
+    }
+}
+
+impl Notes for Coco {
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
     }
 }

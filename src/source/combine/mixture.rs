@@ -14,21 +14,6 @@ const MOST_PERIOD: u64 = 1 << 20;
 const MOST_DECIMALS: u32 = 6;
 
 /// The arrangement of [`Mixture`]: which part is drawn at each index.
-///
-/// * Weights are any positive numbers of up to six decimal places; only their ratios count. Brought to whole numbers
-///   without a common divisor they may add up to 2^20 at most.
-/// * After `n` samples the number of those that came from a part with the share `w` differs from `n * w` by less than
-///   1, for every `n`; and after as many samples as the whole weights add up to, by nothing. Each draw of a part falls
-///   into its own window from `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and
-///   Varvel, "Proportionate progress", Algorithmica 1996; for one processor it is Tijdeman's chairman assignment).
-/// * Every sample of a part comes once before any comes again. Where the draws end within such a pass, those of the pass
-///   are spread evenly over the part.
-/// * The length is as set; by default it is the shortest with which every sample of every part comes at least once, so
-///   that parts with more than their share of weight repeat. An epoch is all of it, so each epoch has the same samples.
-/// * What stands at an index is computed from the index alone: a table of one period (at most 6 MiB) is all the memory.
-///
-/// The loader's order, shards and resume go over the mixture's indices as over those of any source. With
-/// `loader.shuffle` the counts of each part are exact over the epoch and as random as any shuffle's within it.
 pub struct Weighted {
     len: u64,
     /// For each draw of a period: the part, and how many draws it had before in the period.

@@ -7,9 +7,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::largest::largest;
-use super::{Expected, HostPage, LeftOut, LeftOuts, Page, Source};
+use super::{
+    Annotations, Expected, Heads, Hints, HostPage, Identity, LeftOut, LeftOuts, Notes, Page,
+    RemoteReads, Source,
+};
 use crate::annotation::{Canvas, Object};
 use crate::error::{DataError, Error, Result};
+use crate::storage::Storage;
 
 pub use mixture::Weighted;
 pub use select::{Chosen, Repeated};
@@ -27,13 +31,28 @@ const TRIED: usize = 16;
 /// Parts one after another, in their order.
 pub type Concat = Combined<InTurn>;
 
-/// Parts mixed by weights, see [`Weighted`].
+/// Parts mixed by weights.
+///
+/// * Weights are any positive numbers of up to six decimal places; only their ratios count. Brought to whole numbers
+///   without a common divisor they may add up to 2^20 at most.
+/// * After `n` samples the number of those that came from a part with the share `w` differs from `n * w` by less than
+///   1, for every `n`; and after as many samples as the whole weights add up to, by nothing. Each draw of a part falls
+///   into its own window from `floor(j / w)` to `ceil((j + 1) / w)`, earliest end first (Baruah, Cohen, Plaxton and
+///   Varvel, "Proportionate progress", Algorithmica 1996; for one processor it is Tijdeman's chairman assignment).
+/// * Every sample of a part comes once before any comes again. Where the draws end within such a pass, those of the pass
+///   are spread evenly over the part.
+/// * The length is as set; by default it is the shortest with which every sample of every part comes at least once, so
+///   that parts with more than their share of weight repeat. An epoch is all of it, so each epoch has the same samples.
+/// * What stands at an index is computed from the index alone: a table of one period (at most 6 MiB) is all the memory.
+///
+/// The loader's order, shards and resume go over the mixture's indices as over those of any source. With
+/// `loader.shuffle` the counts of each part are exact over the epoch and as random as any shuffle's within it.
 pub type Mixture = Combined<Weighted>;
 
-/// Some samples of a part, see [`Chosen`].
+/// Some samples of a part: a range, or a list of its indices in any order.
 pub type Subset = Combined<Chosen>;
 
-/// A part several times, see [`Repeated`].
+/// A part several times, one after another.
 pub type Repeat = Combined<Repeated>;
 
 /// Which sample of which part stands at an index.
@@ -51,18 +70,22 @@ pub trait Arrangement: Send + Sync + 'static {
         None
     }
 
-    /// [`Source::file_ends`] of the whole, from those of the parts. Empty, the default, where the samples of a file do not
+    /// [`Hints::file_ends`] of the whole, from those of the parts. Empty, the default, where the samples of a file do not
     /// stand together.
     fn file_ends(&self, parts: &[Vec<u64>]) -> Vec<u64> {
         let _ = parts;
         Vec::new()
     }
 
-    /// Host memory that the arrangement itself holds.
-    fn memory_bytes(&self) -> u64;
+    /// Host memory that the arrangement itself holds, in bytes. Default 0.
+    fn memory_bytes(&self) -> u64 {
+        0
+    }
 
     /// What it is, in words, when its parts are these.
-    fn describe(&self, parts: &[String]) -> String;
+    fn describe(&self, parts: &[String]) -> String {
+        format!("{} samples of {}", self.samples(), parts.join("; "))
+    }
 }
 
 /// A source made of parts.
@@ -71,7 +94,7 @@ pub trait Arrangement: Send + Sync + 'static {
 ///   none has any. Otherwise classes are joined by name: those of the first part, then those that each further part
 ///   adds, in its order; labels are renumbered. Parts with and parts without names of classes cannot be joined.
 /// * Bytes, locations, labels and objects of a sample are those of its part.
-/// * Samples that stand at several indices are cached once ([`Source::original`]).
+/// * Samples that stand at several indices are cached once ([`Identity::original`]).
 pub struct Combined<A> {
     parts: Vec<Part>,
     classes: Vec<String>,
@@ -163,6 +186,18 @@ impl Arrangement for InTurn {
 }
 
 impl<A: Arrangement> Combined<A> {
+    /// The samples of these parts that an arrangement of your own says, in its order.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Config`] where there are no parts or no samples, or where the classes of the parts cannot be joined.
+    pub fn arranged(parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
+        if parts.is_empty() || arrangement.samples() == 0 {
+            return Err(Error::config("source", "has no samples"));
+        }
+        Self::join("source", parts, arrangement)
+    }
+
     /// Joins the classes of the parts.
     fn join(key: &str, parts: Vec<Arc<dyn Source>>, arrangement: A) -> Result<Self> {
         let (classes, labels) = join_classes(key, &parts)?;
@@ -201,39 +236,44 @@ impl<A: Arrangement> Source for Combined<A> {
         part.source.read(index, page, limit)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        let (part, index) = self.part(index);
-        part.source.version(index)
-    }
-
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        let (part, index) = self.part(index);
-        part.source.read_head(index, page, most, limit)
-    }
-
-    fn has_heads(&self) -> bool {
-        self.parts.iter().all(|part| part.source.has_heads())
-    }
-
-    fn is_remote(&self) -> bool {
-        self.parts.iter().any(|part| part.source.is_remote())
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let (part, index) = self.part(index);
-        part.source.expect(index, limit)
+    fn describe(&self) -> String {
+        let parts: Vec<_> = self.parts.iter().map(|part| part.source.describe()).collect();
+        self.arrangement.describe(&parts)
     }
 
     fn classes(&self) -> &[String] {
         &self.classes
     }
 
+    fn annotations(&self) -> Option<&dyn Annotations> {
+        let has = self.parts.iter().any(|part| part.source.annotations().is_some());
+        has.then_some(self)
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        let has = self.parts.iter().any(|part| part.source.is_remote());
+        has.then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        let has = self.parts.iter().all(|part| part.source.has_heads());
+        has.then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl<A: Arrangement> Annotations for Combined<A> {
     fn objects(&self, index: u64) -> Vec<Object> {
         let (part, index) = self.part(index);
         let mut objects = part.source.objects(index);
@@ -247,40 +287,32 @@ impl<A: Arrangement> Source for Combined<A> {
         let (part, index) = self.part(index);
         part.source.canvas(index)
     }
+}
 
-    fn file_ends(&self) -> Vec<u64> {
-        let parts: Vec<_> = self.parts.iter().map(|part| part.source.file_ends()).collect();
-        self.arrangement.file_ends(&parts)
-    }
-
-    fn slow_shuffled(&self) -> Option<String> {
-        self.parts.iter().find_map(|part| part.source.slow_shuffled())
-    }
-
-    /// That of the parts, whatever is taken of them.
-    fn left_out(&self) -> Vec<LeftOut> {
-        let mut all = LeftOuts::default();
-        self.parts.iter().for_each(|part| all.join(&part.source.left_out()));
-        all.into_list()
-    }
-
-    fn warnings(&self) -> Vec<String> {
-        self.parts.iter().flat_map(|part| part.source.warnings()).collect()
-    }
-
-    fn original(&self, index: u64) -> u64 {
+impl<A: Arrangement> RemoteReads for Combined<A> {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
         let (part, index) = self.part(index);
-        part.originals_before.saturating_add(part.source.original(index))
+        part.source.expect(index, limit)
     }
+}
 
-    fn originals(&self) -> u64 {
-        self.parts
-            .last()
-            .map_or(0, |last| last.originals_before.saturating_add(last.source.originals()))
+impl<A: Arrangement> Heads for Combined<A> {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, DataError> {
+        let (part, index) = self.part(index);
+        part.source.read_head(index, page, most, limit)
     }
+}
 
-    fn largest_bytes(&self) -> u64 {
-        self.parts.iter().map(|part| part.source.largest_bytes()).max().unwrap_or(0)
+impl<A: Arrangement> Hints for Combined<A> {
+    fn largest_bytes(&self) -> Option<u64> {
+        let parts = self.parts.iter().map(|part| part.source.largest_bytes());
+        parts.collect::<Option<Vec<_>>>()?.into_iter().max()
     }
 
     /// Those among the largest of each part that the arrangement has.
@@ -305,9 +337,47 @@ impl<A: Arrangement> Source for Combined<A> {
         own as u64 + self.arrangement.memory_bytes() + parts.sum::<u64>()
     }
 
-    fn describe(&self) -> String {
-        let parts: Vec<_> = self.parts.iter().map(|part| part.source.describe()).collect();
-        self.arrangement.describe(&parts)
+    fn file_ends(&self) -> Vec<u64> {
+        let parts: Vec<_> = self.parts.iter().map(|part| part.source.file_ends()).collect();
+        self.arrangement.file_ends(&parts)
+    }
+
+    fn slow_shuffled(&self) -> Option<String> {
+        self.parts.iter().find_map(|part| part.source.slow_shuffled())
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        self.parts.iter().flat_map(|part| part.source.storages()).collect()
+    }
+}
+
+impl<A: Arrangement> Identity for Combined<A> {
+    fn version(&self, index: u64) -> Option<String> {
+        let (part, index) = self.part(index);
+        part.source.version(index)
+    }
+
+    fn original(&self, index: u64) -> u64 {
+        let (part, index) = self.part(index);
+        part.originals_before.saturating_add(part.source.original(index))
+    }
+
+    fn originals(&self) -> Option<u64> {
+        let last = self.parts.last()?;
+        Some(last.originals_before.saturating_add(last.source.originals()))
+    }
+}
+
+impl<A: Arrangement> Notes for Combined<A> {
+    /// That of the parts, whatever is taken of them.
+    fn left_out(&self) -> Vec<LeftOut> {
+        let mut all = LeftOuts::default();
+        self.parts.iter().for_each(|part| all.join(&part.source.left_out()));
+        all.into_list()
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.parts.iter().flat_map(|part| part.source.warnings()).collect()
     }
 }
 

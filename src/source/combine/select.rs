@@ -200,10 +200,6 @@ impl Arrangement for Repeated {
         Some(index)
     }
 
-    fn memory_bytes(&self) -> u64 {
-        0
-    }
-
     fn describe(&self, parts: &[String]) -> String {
         format!("{} times {}", self.times, parts.concat())
     }

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::source::records::matches;
 use crate::source::settings::{Any, value};
 use crate::source::{Source, SourceSettings};
+use crate::storage::Storage;
 
 /// What is taken of a source: keys that may stand beside any source's, and are applied in this order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -125,7 +126,7 @@ impl FilterSettings {
 }
 
 impl SourceSettings {
-    /// Sources mixed by weights, see [`Weighted`](super::Weighted); `samples` is the length.
+    /// Sources mixed by weights, see [`Mixture`]; `samples` is the length.
     pub fn mixture(parts: Vec<PartSettings>, samples: Option<u64>) -> Self {
         Self(Arc::new(Joined::Mixture { parts, samples }))
     }
@@ -171,8 +172,8 @@ impl Any for Selected {
         Ok(table)
     }
 
-    fn open(&self) -> Result<Arc<dyn Source>> {
-        self.selection.of(self.source.open()?)
+    fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
+        self.selection.of(self.source.open_with(storage)?)
     }
 }
 
@@ -218,9 +219,10 @@ impl Any for Joined {
         Ok(table)
     }
 
-    fn open(&self) -> Result<Arc<dyn Source>> {
+    fn open(&self, storage: &Storage) -> Result<Arc<dyn Source>> {
         let part = |(number, part): (usize, &SourceSettings)| {
-            part.open().map_err(|error| within(error, &format!("{}[{number}]", self.key())))
+            part.open_with(storage)
+                .map_err(|error| within(error, &format!("{}[{number}]", self.key())))
         };
         Ok(match self {
             Joined::Concat { parts } => {
@@ -241,12 +243,11 @@ impl Any for Joined {
 /// An error of a part, with the part's place in its key.
 fn within(error: Error, part: &str) -> Error {
     match error {
-        Error::Config { key, problem, at } => {
-            let key = match key.strip_prefix("source") {
-                Some(rest) => format!("source.{part}{rest}"),
-                None => key,
-            };
-            Error::Config { key, problem, at }
+        Error::Config(mut error) => {
+            if let Some(rest) = error.key.strip_prefix("source") {
+                error.key = format!("source.{part}{rest}");
+            }
+            Error::Config(error)
         }
         error => error,
     }

@@ -8,7 +8,7 @@ use std::str;
 use memchr::memrchr;
 
 use crate::error::{Error, Result};
-use crate::storage::{self, File};
+use crate::storage::{self, File, Storage};
 
 /// Bytes that are read at once: few enough to stay in a core's cache until their lines are read.
 pub const BLOCK: usize = 1 << 20;
@@ -50,13 +50,13 @@ enum Place {
 
 impl<'a> Blocks<'a> {
     /// Opens a list, to be read by so many bytes.
-    pub fn open(list: &'a Path, block: usize) -> Result<Self> {
+    pub fn open(storage: &Storage, list: &'a Path, block: usize) -> Result<Self> {
         let wrong = |error| Error::io(list, &error);
         if storage::is_url(list) {
-            let bytes = storage::read(list).map_err(wrong)?;
+            let bytes = storage.read(list).map_err(wrong)?;
             return Ok(Self::new(list, bytes.len() as u64, Place::Memory(bytes), block));
         }
-        let file = File::open(list).map_err(wrong)?;
+        let file = storage.open(list).map_err(wrong)?;
         let len = file.stamp().map_err(wrong)?.len;
         Ok(Self::new(list, len, Place::File(file), block))
     }
@@ -214,7 +214,7 @@ mod tests {
     /// Everything that is known of a list once it is open, or the words of the error.
     fn opened(path: &Path, format: ListFormat, labels: LabelSort, block: usize) -> String {
         let settings = FileListSettings { format, labels, ..Default::default() };
-        match FileList::by_blocks(path, &settings, block) {
+        match FileList::by_blocks(path, &settings, &Storage::default(), block) {
             Ok(list) => format!("{list:?}"),
             Err(error) => error.to_string(),
         }
@@ -225,7 +225,7 @@ mod tests {
     fn check(bytes: &[u8]) {
         let (_root, path) = file(bytes);
         let whole = str::from_utf8(bytes);
-        let file = |block| Blocks::open(&path, block).unwrap();
+        let file = |block| Blocks::open(&Storage::default(), &path, block).unwrap();
         let memory = |block| {
             Blocks::new(&path, bytes.len() as u64, Place::Memory(bytes.to_vec()), block)
         };
@@ -325,7 +325,7 @@ mod tests {
         let long = "l".repeat(1000);
         for (text, most) in [("a\t1\n".repeat(1000), 64), (format!("a\n{long}\nb\n"), 4096)] {
             let (_root, path) = file(text.as_bytes());
-            let mut blocks = Blocks::open(&path, 64).unwrap();
+            let mut blocks = Blocks::open(&Storage::default(), &path, 64).unwrap();
             while blocks.lines().is_some() {}
             assert!(blocks.buffer.len() <= most, "{} bytes", blocks.buffer.len());
         }
@@ -336,7 +336,7 @@ mod tests {
         for (len, expected) in [(4, "a\nb\n"), (5, "a\nb\nc"), (9, "a\nb\nc\n")] {
             for block in 1..9 {
                 let (_root, path) = file(b"a\nb\nc\n");
-                let mut blocks = Blocks::open(&path, block).unwrap();
+                let mut blocks = Blocks::open(&Storage::default(), &path, block).unwrap();
                 fs::File::options().write(true).open(&path).unwrap().set_len(len).unwrap();
                 let mut text = String::new();
                 while let Some(lines) = blocks.lines() {

@@ -1,17 +1,17 @@
 //! A file that names images and their labels.
 
 use std::collections::HashMap;
-use std::fs;
-use std::io::ErrorKind;
 use std::path::{self, Path, PathBuf};
 
 use memchr::memmem;
 use serde::{Deserialize, Serialize};
 
 use super::label::{self, LabelSort, MOST_NAME_BYTES};
-use super::{Configured, Expected, HostPage, Page, Source, file, settings};
+use super::{
+    Configured, Expected, Heads, Hints, HostPage, Identity, Page, RemoteReads, Sealed, Source, file, settings,
+};
 use crate::error::{Error, DataError, Redacted, Result};
-use crate::storage;
+use crate::storage::{self, Storage};
 
 use blocks::{BLOCK, Blocks};
 
@@ -48,6 +48,7 @@ mod text;
 ///   fetched whole, in one request.
 #[derive(Debug)]
 pub struct FileList {
+    storage: Storage,
     list: PathBuf,
     base: PathBuf,
     /// All paths, one after another.
@@ -83,6 +84,7 @@ pub struct FileListSettings {
 /// What a list is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ListFormat {
     /// By the ending of its name.
     #[default]
@@ -120,14 +122,32 @@ impl FileList {
     /// [`Error::Io`] where it cannot be read, [`Error::Config`] with the line where it says what cannot be, and where none of
     /// its files is there.
     pub fn with(path: impl AsRef<Path>, settings: &FileListSettings) -> Result<Self> {
-        let this = Self::by_blocks(path.as_ref(), settings, BLOCK)?;
+        Self::open_with(path, settings, &Storage::default())
+    }
+
+    /// Reads the list, and the files that it names, through this handle.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`with`](Self::with).
+    pub fn open_with(
+        path: impl AsRef<Path>,
+        settings: &FileListSettings,
+        storage: &Storage,
+    ) -> Result<Self> {
+        let this = Self::by_blocks(path.as_ref(), settings, storage, BLOCK)?;
         this.check_files()?;
         Ok(this)
     }
 
     /// Reads the list by so many bytes.
-    fn by_blocks(list: &Path, settings: &FileListSettings, block: usize) -> Result<Self> {
-        let mut blocks = Blocks::open(list, block)?;
+    fn by_blocks(
+        list: &Path,
+        settings: &FileListSettings,
+        storage: &Storage,
+        block: usize,
+    ) -> Result<Self> {
+        let mut blocks = Blocks::open(storage, list, block)?;
         let samples = Samples::read(&mut blocks, list, settings);
         // A list that is not UTF-8 is said to be that first, wherever it is not.
         blocks.finish()?;
@@ -142,12 +162,12 @@ impl FileList {
         paths.shrink_to_fit();
         ends.shrink_to_fit();
         labels.shrink_to_fit();
-        let list = list.into();
-        let mut this = Self { list, base, paths, ends, labels, classes, largest_bytes: 0, remote: false };
+        let (storage, list) = (storage.clone(), list.into());
+        let mut this = Self { storage, list, base, paths, ends, labels, classes, largest_bytes: 0, remote: false };
         // Most lists have no URL, which is seen at once.
         let urls = storage::is_url(&this.base) || memmem::find(this.paths.as_bytes(), b"://").is_some();
         this.remote = urls && (0..this.len()).any(|index| storage::is_url(&this.path(index)));
-        this.largest_bytes = file::largest(this.len(), |index| this.path(index));
+        this.largest_bytes = file::largest(&this.storage, this.len(), |index| this.path(index));
         Ok(this)
     }
 
@@ -170,7 +190,7 @@ impl FileList {
         }
         let tried = self.len().min(FILES_TRIED);
         let spread = |it: u64| (u128::from(it) * u128::from(self.len()) / u128::from(tried)) as u64;
-        if !(0..tried).all(|it| is_missing(&self.path(spread(it)))) {
+        if !(0..tried).all(|it| file::is_missing(&self.path(spread(it)))) {
             return Ok(());
         }
         let (list, first) = (self.list.display(), self.path(0));
@@ -192,11 +212,7 @@ impl FileList {
     }
 }
 
-/// Whether there is nothing at a local path. What cannot be looked at may be there.
-fn is_missing(path: &Path) -> bool {
-    let missing = [ErrorKind::NotFound, ErrorKind::NotADirectory];
-    fs::metadata(path).is_err_and(|error| missing.contains(&error.kind()))
-}
+impl Sealed for FileList {}
 
 impl Configured for FileList {
     const KEY: &'static str = "list";
@@ -207,8 +223,12 @@ impl Configured for FileList {
         ENDINGS.iter().any(|ending| name.ends_with(ending))
     }
 
-    fn open(paths: &[PathBuf], settings: &FileListSettings) -> Result<Self> {
-        Self::with(settings::only(Self::KEY, paths)?, settings)
+    fn open_with(
+        paths: &[PathBuf],
+        settings: &FileListSettings,
+        storage: &Storage,
+    ) -> Result<Self> {
+        Self::open_with(settings::only(Self::KEY, paths)?, settings, storage)
     }
 }
 
@@ -226,49 +246,7 @@ impl Source for FileList {
     }
 
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
-        file::read(&self.path(index), page, limit)
-    }
-
-    fn version(&self, index: u64) -> Option<String> {
-        file::version(&self.path(index))
-    }
-
-    fn read_head(
-        &self,
-        index: u64,
-        page: &mut HostPage,
-        most: usize,
-        limit: u64,
-    ) -> Result<u64, DataError> {
-        file::read_head(self, (index, &self.path(index)), page, most, limit)
-    }
-
-    fn has_heads(&self) -> bool {
-        !self.is_remote()
-    }
-
-    fn is_remote(&self) -> bool {
-        self.remote
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        let path = self.path(index);
-        storage::is_url(&path).then(|| file::expect(path, None, limit))
-    }
-
-    fn classes(&self) -> &[String] {
-        &self.classes
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let numbers = (self.ends.capacity() + self.labels.capacity()) * size_of::<u64>();
-        let class = |name: &String| name.capacity() + size_of::<String>();
-        let classes: usize = self.classes.iter().map(class).sum();
-        (self.paths.capacity() + numbers + classes) as u64
+        file::read(&self.storage, &self.path(index), page, limit)
     }
 
     fn describe(&self) -> String {
@@ -277,6 +255,68 @@ impl Source for FileList {
             classes => format!(" in {classes} classes"),
         };
         format!("{}: {} files{classes}", Redacted::path(&self.list), self.ends.len())
+    }
+
+    fn classes(&self) -> &[String] {
+        &self.classes
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.remote.then_some(self)
+    }
+
+    fn heads(&self) -> Option<&dyn Heads> {
+        (!self.remote).then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+}
+
+impl RemoteReads for FileList {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        let path = self.path(index);
+        storage::is_url(&path).then(|| file::expect(&self.storage, path, None, limit))
+    }
+}
+
+impl Heads for FileList {
+    fn read_head(
+        &self,
+        index: u64,
+        page: &mut HostPage,
+        most: usize,
+        limit: u64,
+    ) -> Result<u64, DataError> {
+        file::read_head(&self.storage, &self.path(index), page, most, limit)
+    }
+}
+
+impl Hints for FileList {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let numbers = (self.ends.capacity() + self.labels.capacity()) * size_of::<u64>();
+        let class = |name: &String| name.capacity() + size_of::<String>();
+        let classes: usize = self.classes.iter().map(class).sum();
+        (self.paths.capacity() + numbers + classes) as u64
+    }
+}
+
+impl Identity for FileList {
+    fn version(&self, index: u64) -> Option<String> {
+        file::version(&self.path(index))
     }
 }
 

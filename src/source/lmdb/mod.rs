@@ -53,6 +53,7 @@ pub struct LmdbSettings {
 /// What the values of an LMDB environment are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum LmdbValues {
     /// What the first of them is: `datum` or `image`.
     #[default]

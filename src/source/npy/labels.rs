@@ -6,7 +6,7 @@ use super::array::{Array, Item, words};
 use super::wrong;
 use crate::error::{Error, Result};
 use crate::source::records::FileError;
-use crate::storage::File;
+use crate::storage::{File, Storage};
 
 /// The integers of arrays with one axis, one array after another; as they are in their files, so that a label takes no
 /// more memory than there.
@@ -20,11 +20,11 @@ struct Part {
 }
 
 impl Labels {
-    pub fn open(files: &[PathBuf]) -> Result<Self> {
+    pub fn open(storage: &Storage, files: &[PathBuf]) -> Result<Self> {
         let mut parts: Vec<Part> = Vec::new();
         for path in files {
             let io = |error| Error::io(path, &error);
-            let file = File::open(path).map_err(io)?;
+            let file = storage.open(path).map_err(io)?;
             let len = file.stamp().map_err(io)?.len;
             let first = parts.last().map_or(0, |part| part.end);
             let part = Array::read(&file, len).and_then(|array| Part::read(&file, array, first));

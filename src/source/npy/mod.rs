@@ -8,11 +8,11 @@ use serde::{Deserialize, Serialize};
 
 use super::largest::largest;
 use super::records::{FileError, expand};
-use super::{Configured, Page, Source, file, settings};
+use super::{Configured, Hints, Identity, Page, Sealed, Source, file, settings};
 use crate::error::{Error, DataError, Reason, Redacted, Result};
 use crate::geometry::Size;
 use crate::header::PnmHead;
-use crate::storage::{self, File, Stamp};
+use crate::storage::{self, File, Stamp, Storage};
 use crate::tensor::CHANNELS;
 
 use array::{Array, Item, words};
@@ -37,6 +37,7 @@ mod labels;
 /// * A file that is shorter or longer than its shape says is an error with the byte. One that was changed after it was
 ///   opened is a fault of the sample. The format has no checksums: damaged pixels are not noticed here.
 pub struct Npy {
+    storage: Storage,
     stacks: Vec<Stack>,
     labels: Option<Labels>,
 }
@@ -78,6 +79,8 @@ enum Channels {
     First,
 }
 
+impl Sealed for Npy {}
+
 impl Configured for Npy {
     const KEY: &'static str = "npy";
     type Settings = NpySettings;
@@ -93,20 +96,20 @@ impl Configured for Npy {
         }
     }
 
-    fn open(paths: &[PathBuf], settings: &NpySettings) -> Result<Self> {
-        let mut files = expand(Self::KEY, paths, ".npy")?;
+    fn open_with(paths: &[PathBuf], settings: &NpySettings, storage: &Storage) -> Result<Self> {
+        let mut files = expand(storage, Self::KEY, paths, ".npy")?;
         let labels = match settings.labels.as_os_str().is_empty() {
             true => Vec::new(),
             false => {
                 let folder = files.first().and_then(|path| path.parent()).unwrap_or(Path::new(""));
-                expand("labels", &[storage::join(folder, &settings.labels)], ".npy")?
+                expand(storage, "labels", &[storage::join(folder, &settings.labels)], ".npy")?
             }
         };
         files.retain(|path| !labels.contains(path));
         let mut stacks: Vec<Stack> = Vec::new();
         for path in files {
             let first = stacks.last().map_or(0, |stack| stack.samples.end);
-            stacks.push(Stack::open(path, first)?);
+            stacks.push(Stack::open(storage, path, first)?);
         }
         let count = stacks.last().map_or(0, |stack| stack.samples.end);
         if count == 0 {
@@ -114,7 +117,7 @@ impl Configured for Npy {
             let problem = format!("no samples in {} files of {first}", stacks.len());
             return Err(Error::config("source.npy", problem));
         }
-        let labels = (!labels.is_empty()).then(|| Labels::open(&labels)).transpose()?;
+        let labels = (!labels.is_empty()).then(|| Labels::open(storage, &labels)).transpose()?;
         if let Some(labels) = &labels
             && labels.count() != count
         {
@@ -125,7 +128,7 @@ impl Configured for Npy {
             );
             return Err(Error::config("source.labels", problem));
         }
-        Ok(Self { stacks, labels })
+        Ok(Self { storage: storage.clone(), stacks, labels })
     }
 }
 
@@ -150,10 +153,6 @@ impl Source for Npy {
         format!("{}[{}]", Redacted::path(&stack.path), index - stack.samples.start)
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        Some(self.stack(index).stamp.to_string())
-    }
-
     fn read(&self, index: u64, page: &mut dyn Page, limit: u64) -> Result<(), DataError> {
         let stack = self.stack(index);
         let (head, bytes) = (stack.head(), stack.bytes());
@@ -168,24 +167,6 @@ impl Source for Npy {
         }
     }
 
-    fn largest_bytes(&self) -> u64 {
-        let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
-        bytes.max().unwrap_or(0)
-    }
-
-    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
-        // All of a stack are of one size.
-        let firsts = self.stacks.iter().filter(|it| !it.samples.is_empty());
-        largest(firsts.map(|it| (it.samples.start, it.size.pixels())), most)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
-        let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
-        let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
-        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + files + labels
-    }
-
     /// The first file, and how many files and samples there are.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.stacks[0].path), self.stacks.len() - 1);
@@ -194,13 +175,51 @@ impl Source for Npy {
             _ => format!("{first} and {more} more: {} samples", self.len()),
         }
     }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+}
+
+impl Hints for Npy {
+    fn largest_bytes(&self) -> Option<u64> {
+        let bytes = self.stacks.iter().map(|it| it.head().bytes().len() as u64 + it.bytes());
+        bytes.max()
+    }
+
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        // All of a stack are of one size.
+        let firsts = self.stacks.iter().filter(|it| !it.samples.is_empty());
+        largest(firsts.map(|it| (it.samples.start, it.size.pixels())), most)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let paths: usize = self.stacks.iter().map(|stack| stack.path.capacity()).sum();
+        let labels = self.labels.as_ref().map_or(0, Labels::memory_bytes);
+        let files: u64 = self.stacks.iter().map(|stack| stack.file.memory_bytes()).sum();
+        (self.stacks.capacity() * size_of::<Stack>() + paths) as u64 + files + labels
+    }
+}
+
+impl Identity for Npy {
+    fn version(&self, index: u64) -> Option<String> {
+        Some(self.stack(index).stamp.to_string())
+    }
 }
 
 impl Stack {
     /// `first` is its first sample.
-    fn open(path: PathBuf, first: u64) -> Result<Self> {
+    fn open(storage: &Storage, path: PathBuf, first: u64) -> Result<Self> {
         let io = |error| Error::io(&path, &error);
-        let file = File::open_pooled(&path).map_err(io)?;
+        let file = storage.open_pooled(&path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
         let array = Array::read(&file, stamp.len).map_err(|it| wrong("npy", &path, it))?;
         let images = images(&array).map_err(|problem| {
@@ -208,7 +227,7 @@ impl Stack {
         })?;
         let (count, size, channels) = images;
         let samples = first..first + count;
-        let file = file.mapped();
+        let file = storage.map(file);
         Ok(Self { path, file, stamp, samples, start: array.start, size, channels })
     }
 

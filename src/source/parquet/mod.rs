@@ -6,9 +6,9 @@ use std::sync::OnceLock;
 use serde::{Deserialize, Serialize};
 
 use super::records::{expand, of_each};
-use super::{Configured, LabelSort, Page, Source, file};
+use super::{Configured, Hints, LabelSort, Page, Sealed, Source, file};
 use crate::error::{Error, DataError, Reason, Redacted, Result};
-use crate::storage;
+use crate::storage::{self, Storage};
 
 use cache::Cache;
 use column::Column;
@@ -56,6 +56,7 @@ const MOST_PATH_BYTES: u64 = 4096;
 ///   DELTA_LENGTH_BYTE_ARRAY (labels: DELTA_BINARY_PACKED); pages of version 1 and 2. Encrypted files and columns
 ///   with several values in a row are not read.
 pub struct Parquet {
+    storage: Storage,
     shards: Vec<Shard>,
     /// The first row after each file.
     ends: Vec<u64>,
@@ -89,6 +90,8 @@ impl Default for ParquetSettings {
     }
 }
 
+impl Sealed for Parquet {}
+
 impl Configured for Parquet {
     const KEY: &'static str = "parquet";
     type Settings = ParquetSettings;
@@ -99,12 +102,13 @@ impl Configured for Parquet {
     }
 
     /// Opens the files; reads their metadata, the headers of the pages, and the labels.
-    fn open(paths: &[PathBuf], settings: &ParquetSettings) -> Result<Self> {
-        let files = expand(Self::KEY, paths, ".parquet")?;
+    fn open_with(paths: &[PathBuf], settings: &ParquetSettings, storage: &Storage) -> Result<Self> {
+        let files = expand(storage, Self::KEY, paths, ".parquet")?;
         let cache = Cache::new(settings.cache_bytes);
-        let mut tables = of_each(&files, |_, path| Table::read(path, settings, &cache))?;
+        let mut tables = of_each(&files, |_, path| Table::read(storage, path, settings, &cache))?;
         let classes = table::name_classes(&mut tables, settings.labels)?;
         let mut source = Self {
+            storage: storage.clone(),
             shards: Vec::with_capacity(files.len()),
             ends: Vec::with_capacity(files.len()),
             cache,
@@ -188,25 +192,46 @@ impl Source for Parquet {
             return Ok(());
         }
         let path = self.path(index)?;
-        file::read(&path, page, limit).map_err(|fault| {
+        file::read(&self.storage, &path, page, limit).map_err(|fault| {
             let problem = format!("{}, which the row names: {}", path.display(), fault.problem);
             fault.reworded(problem)
         })
+    }
+
+    /// The first file, and how many files and samples there are.
+    fn describe(&self) -> String {
+        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
+        match more {
+            0 => format!("{first}: {} samples", self.len()),
+            _ => format!("{first} and {more} more: {} samples", self.len()),
+        }
     }
 
     fn classes(&self) -> &[String] {
         &self.classes
     }
 
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Hints for Parquet {
     /// Of pages evenly spread, and of the files that rows name.
-    fn largest_bytes(&self) -> u64 {
-        *self.largest_bytes.get_or_init(|| {
+    fn largest_bytes(&self) -> Option<u64> {
+        let largest = self.largest_bytes.get_or_init(|| {
             let inside = self.images.largest(&self.shards, &self.cache, LOOKED_AT_BYTES);
             if !self.paths.is_empty() && inside == 0 {
-                return file::largest(self.len(), |index| self.path(index).unwrap_or_default());
+                let path = |index| self.path(index).unwrap_or_default();
+                return file::largest(&self.storage, self.len(), path);
             }
             inside
-        })
+        });
+        Some(*largest)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -232,14 +257,5 @@ impl Source for Parquet {
                  images anew with feedwater pack"
             )
         })
-    }
-
-    /// The first file, and how many files and samples there are.
-    fn describe(&self) -> String {
-        let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
-        match more {
-            0 => format!("{first}: {} samples", self.len()),
-            _ => format!("{first} and {more} more: {} samples", self.len()),
-        }
     }
 }

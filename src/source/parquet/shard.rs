@@ -4,7 +4,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use crate::error::{Error, DataError, Reason};
-use crate::storage::{File, Stamp};
+use crate::storage::{File, Stamp, Storage};
 
 /// One of the files, and how it was when it was opened.
 pub struct Shard {
@@ -23,9 +23,9 @@ pub struct FileError {
 }
 
 impl Shard {
-    pub fn open(path: &Path) -> Result<Self, Error> {
+    pub fn open(storage: &Storage, path: &Path) -> Result<Self, Error> {
         let io = |error: io::Error| Error::io(path, &error);
-        let file = File::open_pooled(path).map_err(io)?;
+        let file = storage.open_pooled(path).map_err(io)?;
         let stamp = file.stamp().map_err(io)?;
         Ok(Self { path: path.into(), stamp, file })
     }

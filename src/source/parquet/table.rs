@@ -11,6 +11,7 @@ use super::{ParquetSettings, Shard, FileError};
 use crate::error::{Error, Result};
 use crate::source::LabelSort;
 use crate::source::label;
+use crate::storage::Storage;
 
 /// What is in one file.
 pub struct Table {
@@ -25,8 +26,13 @@ pub struct Table {
 }
 
 impl Table {
-    pub fn read(path: &Path, settings: &ParquetSettings, cache: &Cache) -> Result<Self> {
-        let shard = Shard::open(path)?;
+    pub fn read(
+        storage: &Storage,
+        path: &Path,
+        settings: &ParquetSettings,
+        cache: &Cache,
+    ) -> Result<Self> {
+        let shard = Shard::open(storage, path)?;
         let footer = Footer::read(&shard).map_err(|wrong| wrong.into_error(path))?;
         let image = wanted(path, &footer, "image", &settings.image, "")?;
         let bytes = &footer.leaves[image];

@@ -41,6 +41,7 @@ pub struct RecordIoSettings {
 /// Which of a record's labels counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum RecordIoLabel {
     /// The only one: a record with several is an error.
     #[default]

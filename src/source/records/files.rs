@@ -5,23 +5,29 @@ use std::path::{Path, PathBuf};
 
 use super::braces::braces;
 use crate::error::{Error, Result};
-use crate::storage;
+use crate::storage::{self, Storage};
 
 /// The files of each path, one path after another: the path itself where it is a file; the visible files in it where
 /// it is a directory; else those in its parent whose names match its last part, in which `*` is any text and `?` any
 /// byte. Of a directory and of a pattern in the byte order of names; `ending` says which names of a directory count,
 /// which may have `.gz` or `.zst` after it.
 /// Before all this a path that is not there, and has braces, stands for each path that they mean.
-pub fn expand(key: &str, paths: &[PathBuf], ending: &str) -> Result<Vec<PathBuf>> {
+pub fn expand(
+    storage: &Storage,
+    key: &str,
+    paths: &[PathBuf],
+    ending: &str,
+) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let paths = &without_braces(key, paths)?;
-    for (path, is_folder) in paths.iter().zip(storage::are_folders(paths)) {
+    for (path, is_folder) in paths.iter().zip(storage.are_folders(paths)) {
         let before = files.len();
         if is_folder.map_err(|error| Error::io(path, &error))? {
-            list(path, |name| ends_with(name, ending.as_bytes()), &mut files)?;
+            list(storage, path, |name| ends_with(name, ending.as_bytes()), &mut files)?;
         } else if let Some(pattern) = pattern(path) {
             let parent = path.parent().filter(|it| !it.as_os_str().is_empty());
-            list(parent.unwrap_or(Path::new(".")), |name| matches(pattern, name), &mut files)?;
+            let parent = parent.unwrap_or(Path::new("."));
+            list(storage, parent, |name| matches(pattern, name), &mut files)?;
         } else {
             files.push(path.clone());
         }
@@ -58,8 +64,13 @@ fn pattern(path: &Path) -> Option<&[u8]> {
     (!storage::exists(path) && name.iter().any(|byte| b"*?".contains(byte))).then_some(name)
 }
 
-fn list(folder: &Path, wanted: impl Fn(&[u8]) -> bool, files: &mut Vec<PathBuf>) -> Result<()> {
-    let entries = storage::list(folder).map_err(|error| Error::io(folder, &error))?;
+fn list(
+    storage: &Storage,
+    folder: &Path,
+    wanted: impl Fn(&[u8]) -> bool,
+    files: &mut Vec<PathBuf>,
+) -> Result<()> {
+    let entries = storage.list(folder).map_err(|error| Error::io(folder, &error))?;
     let wanted = entries.iter().filter(|it| !it.folder && wanted(it.name.as_bytes()));
     files.extend(wanted.map(|entry| folder.join(&entry.name)));
     Ok(())

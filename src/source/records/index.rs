@@ -1,7 +1,7 @@
 //! The table of a file on disk, so that the file is walked once and not at every start.
 //!
 //! It lies beside the file as `.NAME.XXXXXXXX.feedwater1`, or where that cannot be written in the cache's directory
-//! (`storage/keep.rs`), as for every file behind a URL. The digits are those of a hash of all that
+//! (`storage/cache_dir.rs`), as for every file behind a URL. The digits are those of a hash of all that
 //! the table depends on besides the file: the format and its settings. The table holds for one length and one time of
 //! the file. It is written under a name of its own and then renamed, so a reader sees all of it or nothing and writers
 //! in several processes do not disturb each other; it has a checksum, so a damaged one is made anew. Where it can be
@@ -19,7 +19,7 @@ use sha2::{Digest, Sha256};
 use super::{DAMAGED, Entry, LeftOut};
 use crate::error::Redacted;
 use crate::file::AtomicFile;
-use crate::storage::{self, Stamp};
+use crate::storage::{self, Stamp, Storage};
 
 /// The last digit is the version of the format, and of what is read from files: 3 is the first with labels of FFCV's floats and
 /// with the sizes of its JPEGs. Machines of the other byte order have tables of their own.
@@ -45,7 +45,7 @@ pub struct Index {
 
 impl Index {
     /// Of this file, read with these settings.
-    pub fn new(path: &Path, format: &str, settings: &str) -> Self {
+    pub fn new(storage: &Storage, path: &Path, format: &str, settings: &str) -> Self {
         let hash: [u8; 32] = Sha256::digest(format!("{format}\n{settings}")).into();
         let beside = path.file_name().filter(|_| !storage::is_url(path)).map(|name| {
             let mut hidden = std::ffi::OsString::from(".");
@@ -53,7 +53,7 @@ impl Index {
             hidden.push(format!(".{}.feedwater1", digits(&hash[..4])));
             path.with_file_name(hidden)
         });
-        let cached = storage::cache_directory().and_then(|directory| {
+        let cached = storage.cache_directory().and_then(|directory| {
             let whole = storage::join(&env::current_dir().ok()?, path);
             // Neither a secret nor a name that a new password changes.
             let whole: std::ffi::OsString = match whole.to_str() {

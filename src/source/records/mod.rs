@@ -22,13 +22,16 @@ use bytemuck::{Pod, Zeroable};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{Configured, Expected, LeftOut, LeftOuts, Page, Source, file};
+use super::{
+    Configured, Expected, Hints, Identity, LeftOut, LeftOuts, Notes, Page, RemoteReads, Sealed,
+    Source, file,
+};
 use crate::error::{DataError, Error, Reason, Redacted, Result};
 use crate::header::PnmHead;
 use crate::source::largest::largest;
 use crate::source::left_out::none_but;
 use crate::storage::unpacked::{Limits, Listed, Packing, Unpacker};
-use crate::storage::{Fetch, File, Stamp, opening};
+use crate::storage::{Fetch, File, Stamp, Storage, opening};
 
 pub use files::matches;
 pub use window::Window;
@@ -134,6 +137,7 @@ pub struct FileError {
 
 /// The samples of many files.
 pub struct Records<F> {
+    storage: Storage,
     shards: Vec<Shard>,
     largest_bytes: u64,
     unpacker: Arc<Unpacker>,
@@ -200,20 +204,29 @@ impl<F: Format> Records<F> {
     /// [`Error::Io`] where a file cannot be read, [`Error::Config`] where there are no samples or a file is not what it
     /// should be.
     pub fn open(paths: &[PathBuf], format: &F) -> Result<Self> {
-        let files = expand(F::KEY, paths, F::ENDING)?;
+        Self::open_with(paths, format, &Storage::default())
+    }
+
+    /// As [`open`](Self::open), with the handle through which the files are read.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`open`](Self::open).
+    pub fn open_with(paths: &[PathBuf], format: &F, storage: &Storage) -> Result<Self> {
+        let files = expand(storage, F::KEY, paths, F::ENDING)?;
         let mut shards = Vec::with_capacity(files.len());
         let (mut end, mut largest_bytes, mut remote) = (0, 0, false);
         let mut left_out = LeftOuts::default();
-        let unpacker = Unpacker::new(Limits::default());
-        let made =
-            opening(|| of_each(&files, |number, path| table_of(path, number, format, &unpacker)))?;
+        let unpacker = Unpacker::new(storage.clone(), Limits::default());
+        let table = |number, path: &PathBuf| table_of(storage, path, number, format, &unpacker);
+        let made = opening(|| of_each(&files, table))?;
         for (path, table) in files.iter().zip(made) {
             let Table { file, packing, stamp, entries, left_out: of_file, largest } = table;
             left_out.join_file(path, &of_file);
             end += entries.len() as u64;
             largest_bytes = largest_bytes.max(largest);
             remote |= file.is_remote();
-            let file = if F::MAPPED && packing.is_none() { file.mapped() } else { file };
+            let file = if F::MAPPED && packing.is_none() { storage.map(file) } else { file };
             shards.push(Shard { path: path.clone(), file, packing, stamp, entries, end });
         }
         if shards.iter().any(|shard| shard.packing.is_some()) {
@@ -225,7 +238,8 @@ impl<F: Format> Records<F> {
             let problem = format!("no samples in {} files, the first is {first}", files.len());
             return Err(Error::config(format!("source.{}", F::KEY), none_but(problem, &left_out)));
         }
-        Ok(Self { shards, largest_bytes, unpacker, remote, left_out, format: format.clone() })
+        let (storage, format) = (storage.clone(), format.clone());
+        Ok(Self { storage, shards, largest_bytes, unpacker, remote, left_out, format })
     }
 
     /// Reads a sample as [`Source::read`] does, and puts `prefix` before it: for formats whose files do not repeat with
@@ -344,44 +358,6 @@ impl<F: Format> Source for Records<F> {
         }
     }
 
-    fn version(&self, index: u64) -> Option<String> {
-        Some(self.shards[self.find(index).0].stamp.to_string())
-    }
-
-    fn is_remote(&self) -> bool {
-        self.remote
-    }
-
-    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
-        match F::head(self.find(index).1.crc) {
-            Some(head) => self.expect_after(head.bytes(), index, limit),
-            None => self.expect_after(&[], index, limit),
-        }
-    }
-
-    fn left_out(&self) -> Vec<LeftOut> {
-        self.left_out.clone()
-    }
-
-    fn largest_bytes(&self) -> u64 {
-        self.largest_bytes
-    }
-
-    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
-        let entries = self.shards.iter().flat_map(|shard| &*shard.entries);
-        let pixels = (0..).zip(entries).filter_map(|(index, it)| Some((index, F::pixels(it.crc)?)));
-        largest(pixels, most)
-    }
-
-    fn memory_bytes(&self) -> u64 {
-        let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
-        let within: usize = self.shards.iter().map(of).sum();
-        let shards = self.shards.capacity() * size_of::<Shard>();
-        let files: u64 = self.shards.iter().map(|shard| shard.file.memory_bytes()).sum();
-        let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
-        (within + shards) as u64 + files + unpacker
-    }
-
     /// The first file, how many files and samples there are, and how many files are compressed.
     fn describe(&self) -> String {
         let (first, more) = (Redacted::path(&self.shards[0].path), self.shards.len() - 1);
@@ -393,6 +369,56 @@ impl<F: Format> Source for Records<F> {
             0 => what,
             packed => format!("{what}, {packed} files compressed"),
         }
+    }
+
+    fn remote(&self) -> Option<&dyn RemoteReads> {
+        self.remote.then_some(self)
+    }
+
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+
+    fn identity(&self) -> Option<&dyn Identity> {
+        Some(self)
+    }
+
+    fn notes(&self) -> Option<&dyn Notes> {
+        Some(self)
+    }
+}
+
+impl<F: Format> RemoteReads for Records<F> {
+    fn expect(&self, index: u64, limit: u64) -> Option<Expected> {
+        match F::head(self.find(index).1.crc) {
+            Some(head) => self.expect_after(head.bytes(), index, limit),
+            None => self.expect_after(&[], index, limit),
+        }
+    }
+}
+
+impl<F: Format> Hints for Records<F> {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(self.largest_bytes)
+    }
+
+    fn largest_samples(&self, most: usize) -> Vec<(u64, u64)> {
+        let entries = self.shards.iter().flat_map(|shard| &*shard.entries);
+        let pixels = (0..).zip(entries).filter_map(|(index, it)| Some((index, F::pixels(it.crc)?)));
+        largest(pixels, most)
+    }
+
+    fn storages(&self) -> Vec<Storage> {
+        vec![self.storage.clone()]
+    }
+
+    fn memory_bytes(&self) -> u64 {
+        let of = |shard: &Shard| size_of_val(&*shard.entries) + shard.path.capacity();
+        let within: usize = self.shards.iter().map(of).sum();
+        let shards = self.shards.capacity() * size_of::<Shard>();
+        let files: u64 = self.shards.iter().map(|shard| shard.file.memory_bytes()).sum();
+        let unpacker = if self.packed() == 0 { 0 } else { self.unpacker.memory_bytes() };
+        (within + shards) as u64 + files + unpacker
     }
 
     fn file_ends(&self) -> Vec<u64> {
@@ -410,6 +436,20 @@ impl<F: Format> Source for Records<F> {
     }
 }
 
+impl<F: Format> Identity for Records<F> {
+    fn version(&self, index: u64) -> Option<String> {
+        Some(self.shards[self.find(index).0].stamp.to_string())
+    }
+}
+
+impl<F: Format> Notes for Records<F> {
+    fn left_out(&self) -> Vec<LeftOut> {
+        self.left_out.clone()
+    }
+}
+
+impl<F: Format> Sealed for Records<F> {}
+
 impl<F: Format> Configured for Records<F> {
     const KEY: &'static str = F::KEY;
     type Settings = F;
@@ -419,7 +459,7 @@ impl<F: Format> Configured for Records<F> {
         F::recognises(name, head)
     }
 
-    fn open(paths: &[PathBuf], settings: &F) -> Result<Self> {
-        Self::open(paths, settings)
+    fn open_with(paths: &[PathBuf], settings: &F, storage: &Storage) -> Result<Self> {
+        Self::open_with(paths, settings, storage)
     }
 }

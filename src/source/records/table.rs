@@ -8,7 +8,7 @@ use super::index;
 use super::{DAMAGED, Entry, Format, LeftOut, LeftOuts, Window};
 use crate::error::{Error, Result};
 use crate::storage::unpacked::{Packing, Unpacker};
-use crate::storage::{File, Stamp};
+use crate::storage::{File, Stamp, Storage};
 
 /// What is known of a file once it is open.
 pub struct Table {
@@ -39,19 +39,20 @@ impl Table {
 
 /// Opens a file and makes its table, or reads that of an earlier time.
 pub fn table_of<F: Format>(
+    storage: &Storage,
     path: &PathBuf,
     number: usize,
     format: &F,
     unpacker: &Arc<Unpacker>,
 ) -> Result<Table> {
     let io = |error: io::Error| Error::io(path, &error);
-    let file = File::open_pooled(path).map_err(io)?;
+    let file = storage.open_pooled(path).map_err(io)?;
     let stamp = file.stamp().map_err(io)?;
     let settings = serde_json::to_string(format)
         .map_err(|error| Error::config(format!("source.{}", F::KEY), error.to_string()))?;
     let index = |packing: Option<Packing>| {
         let packed = packing.map_or(String::new(), |packing| format!("\n{packing:?}"));
-        index::Index::new(path, F::KEY, &format!("{settings}{packed}"))
+        index::Index::new(storage, path, F::KEY, &format!("{settings}{packed}"))
     };
     let opened = |file: File, packing: Option<Packing>| match packing {
         Some(packing) => (unpacker.open(file, number, packing), Window::UNKNOWN),

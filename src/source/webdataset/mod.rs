@@ -21,7 +21,7 @@ mod tar;
 ///   follows that dot, in lower case, is a file's extension. The settings name the image's extension and the label's.
 ///   Hard links are the files that they lead to, which must be before them (GNU tar makes them by itself). Keys without an
 ///   image, files without a dot, or with nothing before it, and symbolic links are left out and counted
-///   ([`Source::left_out`](super::Source::left_out)); what `__NAME__` leads to is not seen.
+///   ([`Source::left_out`](super::Notes::left_out)); what `__NAME__` leads to is not seen.
 /// * The headers are read on first use and their checksums verified; the table is kept beside each archive (a hidden
 ///   file that ends in `.feedwater1`) or in the cache's directory. An image is then one read. Tar has no checksums of
 ///   contents: what was damaged before the archive was indexed is left to the image's own format.

@@ -7,13 +7,13 @@ use std::io::{ErrorKind, Read, Result, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
-use super::stats::{Counters, warn};
+use super::stats::{Activity, Counters};
 use super::{Stamp, StorageSettings};
 
 /// Ranges and objects that were fetched, in files of their own, for all processes of a machine.
@@ -32,6 +32,7 @@ pub struct Cache {
     limit: u64,
     state: Mutex<State>,
     broken: AtomicBool,
+    activity: Arc<Activity>,
 }
 
 struct State {
@@ -66,17 +67,22 @@ const MARK: Duration = Duration::from_secs(600);
 const FULL: Duration = Duration::from_secs(60);
 
 impl Cache {
-    /// The one that the settings ask for, if they do. A folder that cannot be made is a warning.
-    pub fn open(settings: &StorageSettings) -> Option<Self> {
+    /// The one that the settings ask for, if they do; in `objects` below this directory, unless they name its folder. A folder
+    /// that cannot be made is a warning.
+    pub fn open(
+        settings: &StorageSettings,
+        directory: Option<&Path>,
+        activity: Arc<Activity>,
+    ) -> Option<Self> {
         if settings.cache == 0 {
             return None;
         }
         let root = match &settings.cache_directory {
             Some(directory) => directory.clone(),
-            None => super::cache_directory()?.join("objects"),
+            None => directory?.join("objects"),
         };
         if let Err(error) = fs::create_dir_all(&root) {
-            warn(format!("nothing is kept in {}: {error}", root.display()));
+            activity.warn(format!("nothing is kept in {}: {error}", root.display()));
             return None;
         }
         let state = State { used: HashSet::new(), marked: Instant::now(), full_until: None };
@@ -85,6 +91,7 @@ impl Cache {
             limit: settings.cache,
             state: Mutex::new(state),
             broken: AtomicBool::new(false),
+            activity,
         })
     }
 
@@ -106,17 +113,17 @@ impl Cache {
         let path = self.path(place);
         match read(&path, place.bytes) {
             Ok(bytes) => {
-                Counters::add(&Counters::get().hits, 1);
+                Counters::add(&self.activity.counters.hits, 1);
                 return Some(bytes);
             }
             Err(error) if error.kind() == ErrorKind::InvalidData => {
-                Counters::add(&Counters::get().damaged, 1);
+                Counters::add(&self.activity.counters.damaged, 1);
                 // Another process may have thrown it away already.
                 let _ = fs::remove_file(&path);
             }
             Err(_) => {}
         }
-        Counters::add(&Counters::get().misses, 1);
+        Counters::add(&self.activity.counters.misses, 1);
         None
     }
 
@@ -128,7 +135,7 @@ impl Cache {
         self.mark(&place.folder);
         if let Err(error) = self.write(place, bytes) {
             self.broken.store(true, Ordering::Relaxed);
-            warn(format!("nothing more is kept in {}: {error}", self.root.display()));
+            self.activity.warn(format!("nothing more is kept in {}: {error}", self.root.display()));
         }
     }
 
@@ -349,7 +356,7 @@ mod tests {
             cache_directory: Some(root.path().into()),
             ..StorageSettings::default()
         };
-        let cache = Cache::open(&settings).unwrap();
+        let cache = Cache::open(&settings, None, Arc::default()).unwrap();
         cache.mark("folder");
         let path = |number: u32| root.path().join(format!("folder/{TEMPORARY}1-{number}"));
         for (number, room) in [(0, true), (1, true), (2, false)] {

@@ -5,7 +5,8 @@ use std::env;
 use std::fs;
 use std::io::{Error, ErrorKind, Result};
 use std::ops::Range;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError, RwLock};
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -28,7 +29,7 @@ use super::retry::{Attempt, Call, in_time};
 use super::url::{Location, Service, User};
 use crate::error::Redacted;
 use crate::storage::cache::Cache;
-use crate::storage::stats::Counters;
+use crate::storage::stats::{Activity, Counters};
 use crate::storage::{Stamp, StorageSettings};
 
 /// A body may take so many seconds longer than an answer as it has of these.
@@ -36,10 +37,11 @@ const BYTES_PER_SECOND: u64 = 64 << 10;
 /// A body of unknown use is not given more memory than this before it has come.
 const FIRST_CAPACITY: u64 = 16 << 20;
 
-/// What sends requests. One for all files that are opened with the same settings.
+/// What sends the requests of a [`Storage`](crate::storage::Storage).
 pub struct Client {
     pub settings: StorageSettings,
     pub cache: Option<Cache>,
+    pub(super) activity: Arc<Activity>,
     pub(super) permits: Semaphore,
     stores: Mutex<HashMap<(String, Option<User>), Store>>,
 }
@@ -103,7 +105,7 @@ pub struct Request {
     pub most: u64,
 }
 
-/// The threads that talk to servers.
+/// The threads that talk to servers: those of the process, since a handle would only add threads that mostly sleep.
 pub fn runtime() -> Result<&'static Runtime> {
     static RUNTIME: OnceLock<(u32, std::result::Result<Runtime, String>)> = OnceLock::new();
     let (process, made) = RUNTIME.get_or_init(|| {
@@ -126,27 +128,16 @@ pub fn runtime() -> Result<&'static Runtime> {
     made.as_ref().map_err(|problem| Error::other(format!("cannot start threads: {problem}")))
 }
 
-static CURRENT: LazyLock<RwLock<Arc<Client>>> =
-    LazyLock::new(|| RwLock::new(Arc::new(Client::new(StorageSettings::default()))));
-
 impl Client {
-    fn new(settings: StorageSettings) -> Self {
-        let cache = Cache::open(&settings);
+    /// With these settings; what it fetches is kept below this directory, unless the settings name another.
+    pub fn new(
+        settings: &StorageSettings,
+        cache_directory: Option<&Path>,
+        activity: Arc<Activity>,
+    ) -> Self {
+        let cache = Cache::open(settings, cache_directory, activity.clone());
         let permits = Semaphore::new(settings.connections);
-        Self { settings, cache, permits, stores: Mutex::default() }
-    }
-
-    /// The one for files that are opened from now on.
-    pub fn current() -> Arc<Self> {
-        CURRENT.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    /// Files that are opened from now on are read with these settings.
-    pub fn configure(settings: &StorageSettings) {
-        let mut current = CURRENT.write().unwrap_or_else(PoisonError::into_inner);
-        if current.settings != *settings {
-            *current = Arc::new(Self::new(settings.clone()));
-        }
+        Self { settings: settings.clone(), cache, activity, permits, stores: Mutex::default() }
     }
 
     /// The server or bucket of a URL, and the object in it; connects to nothing.
@@ -324,7 +315,10 @@ impl Client {
             return Err(AttemptError::never(ErrorKind::FileTooLarge, len.to_string()));
         }
         let expected = range.as_ref().map_or(len, |range| range.end - range.start);
-        in_time(self.limit(expected), collect(answer.into_stream(), expected)).await?
+        let body = collect(answer.into_stream(), expected);
+        let bytes = in_time(self.limit(expected), body).await??;
+        Counters::add(&self.activity.counters.bytes, expected);
+        Ok(bytes)
     }
 }
 
@@ -349,7 +343,6 @@ async fn collect(
     if (whole.len() as u64) < expected {
         return Err(AttemptError::again(format!("{} of {expected} bytes came", whole.len())));
     }
-    Counters::add(&Counters::get().bytes, expected);
     Ok(whole.into())
 }
 

@@ -9,9 +9,11 @@ use bytes::Bytes;
 use tokio::task::AbortHandle;
 
 use super::cancel::receive;
-use super::{Entry, Stamp, StorageSettings, arrival};
+use super::{Entry, Stamp, arrival};
 
-use client::{Client, Object, Request, Version, runtime};
+pub use client::Client;
+
+use client::{Object, Request, Version, runtime};
 use list::Listed;
 use retry::Call;
 use url::Location;
@@ -36,13 +38,13 @@ pub struct File {
 
 impl File {
     /// Asks the server for length and version.
-    pub fn open(path: &Path) -> Result<Self> {
-        let (client, object, url) = resolve(path)?;
+    pub fn open(client: &Arc<Client>, path: &Path) -> Result<Self> {
+        let (object, url) = resolve(client, path)?;
         let version = wait({
             let (client, object, call) = (client.clone(), object.clone(), Call::new(&url));
             async move { client.head(&object, &call).await }
         })?;
-        Ok(Self { client, object, url, version })
+        Ok(Self { client: client.clone(), object, url, version })
     }
 
     /// That of the opening: every read is of this version or fails.
@@ -108,25 +110,20 @@ impl Drop for Fetch {
     }
 }
 
-/// Files that are opened from now on are read with these settings.
-pub fn configure(settings: &StorageSettings) {
-    Client::configure(settings);
-}
-
 /// Begins to fetch a whole object, in one request; of this stamp, where it is known. One of more than `most` bytes is an
 /// error before its body comes.
-pub fn fetch(path: &Path, stamp: Option<Stamp>, most: u64) -> Result<Fetch> {
-    let (client, object, url) = resolve(path)?;
-    Fetch::begin(client, object, url, Request { range: None, stamp, tag: None, most })
+pub fn fetch(client: &Arc<Client>, path: &Path, stamp: Option<Stamp>, most: u64) -> Result<Fetch> {
+    let (object, url) = resolve(client, path)?;
+    Fetch::begin(client.clone(), object, url, Request { range: None, stamp, tag: None, most })
 }
 
 /// Asks for the lengths of many objects at once.
-pub fn lens(paths: &[&Path]) -> Vec<Result<u64>> {
+pub fn lens(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<u64>> {
     let asked: Vec<_> = paths
         .iter()
         .map(|path| {
-            let (client, object, url) = resolve(path)?;
-            let call = Call::new(&url);
+            let (object, url) = resolve(client, path)?;
+            let (client, call) = (client.clone(), Call::new(&url));
             spawn(async move { Ok(client.head(&object, &call).await?.stamp.len) })
         })
         .collect();
@@ -134,12 +131,12 @@ pub fn lens(paths: &[&Path]) -> Vec<Result<u64>> {
 }
 
 /// Whether there is anything below these names.
-pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
+pub fn are_folders(client: &Arc<Client>, paths: &[&Path]) -> Vec<Result<bool>> {
     let asked: Vec<_> = paths
         .iter()
         .map(|path| {
-            let (client, object, url) = resolve(path)?;
-            let call = Call::new(&url);
+            let (object, url) = resolve(client, path)?;
+            let (client, call) = (client.clone(), Call::new(&url));
             spawn(async move {
                 // What cannot be listed is taken for a file.
                 Ok(object.lister.is_some() && client.has_any(&object, &call).await?)
@@ -150,9 +147,9 @@ pub fn are_folders(paths: &[&Path]) -> Vec<Result<bool>> {
 }
 
 /// What is directly in a folder, in no order.
-pub fn list(folder: &Path) -> Result<Vec<Entry>> {
-    let (client, object, url) = resolve(folder)?;
-    let (at, call) = (object.clone(), Call::new(&url));
+pub fn list(client: &Arc<Client>, folder: &Path) -> Result<Vec<Entry>> {
+    let (object, url) = resolve(client, folder)?;
+    let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));
     let Listed { objects, folders } = wait(async move { client.list(&at, false, &call).await })?;
     let names = |key: &object_store::path::Path| key.filename().map(OsString::from);
     let files = objects.iter().filter(|(key, _)| *key != object.key);
@@ -162,9 +159,9 @@ pub fn list(folder: &Path) -> Result<Vec<Entry>> {
 }
 
 /// Everything below a folder: names from there on, and stamps, in no order.
-pub fn list_all(folder: &Path) -> Result<Vec<(String, Stamp)>> {
-    let (client, object, url) = resolve(folder)?;
-    let (at, call) = (object.clone(), Call::new(&url));
+pub fn list_all(client: &Arc<Client>, folder: &Path) -> Result<Vec<(String, Stamp)>> {
+    let (object, url) = resolve(client, folder)?;
+    let (client, at, call) = (client.clone(), object.clone(), Call::new(&url));
     let found = wait(async move { client.list(&at, true, &call).await })?.objects;
     let below = match object.key.as_ref() {
         "" => String::new(),
@@ -174,13 +171,12 @@ pub fn list_all(folder: &Path) -> Result<Vec<(String, Stamp)>> {
     Ok(found.into_iter().filter_map(|(key, stamp)| Some((name(key)?, stamp))).collect())
 }
 
-fn resolve(path: &Path) -> Result<(Arc<Client>, Object, Arc<str>)> {
+fn resolve(client: &Client, path: &Path) -> Result<(Object, Arc<str>)> {
     let url =
         path.to_str().ok_or_else(|| Error::new(ErrorKind::InvalidInput, "a URL must be UTF-8"))?;
-    let client = Client::current();
     let location = Location::parse(url)?;
     let object = client.object(&location)?;
-    Ok((client, object, location.url().into()))
+    Ok((object, location.url().into()))
 }
 
 fn wait<T: Send + 'static>(work: impl Future<Output = Result<T>> + Send + 'static) -> Result<T> {

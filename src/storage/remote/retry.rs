@@ -13,7 +13,7 @@ use super::client::Client;
 use crate::error::Redacted;
 use crate::storage::opening::{Opening, OpeningOf};
 use crate::storage::stats::Counters;
-use crate::storage::watch::{RequestEvent, tell};
+use crate::storage::watch::{RequestEvent, Watch};
 
 /// Pauses before a request is sent again: from this, doubling, to that, and less by chance.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
@@ -56,8 +56,9 @@ impl Client {
             }
             // Waiting for one's turn is not the server's fault.
             let deadline = *deadline.get_or_insert_with(|| Instant::now() + budget);
-            Counters::add(&Counters::get().requests, 1);
-            let what = At { call, number, attempts, deadline };
+            Counters::add(&self.activity.counters.requests, 1);
+            let watch = &self.activity.watch;
+            let what = At { call, watch, number, attempts, deadline };
             let (problem, asked, answered) = match what.run(attempt()).await {
                 Ok(result) => return Ok(result),
                 Err(AttemptError::Never(error)) => return Err(error),
@@ -80,7 +81,7 @@ impl Client {
                 }
                 _ => None,
             };
-            tell(|| RequestEvent::Failed {
+            watch.tell(|| RequestEvent::Failed {
                 url: call.url.clone(),
                 attempt: number,
                 attempts,
@@ -95,7 +96,7 @@ impl Client {
                 return Err(Error::new(ErrorKind::TimedOut, problem));
             }
             tokio::time::sleep(pause).await;
-            Counters::add(&Counters::get().retries, 1);
+            Counters::add(&self.activity.counters.retries, 1);
         }
         unreachable!("the last attempt ends the loop")
     }
@@ -104,6 +105,7 @@ impl Client {
 /// One attempt of a call.
 struct At<'a> {
     call: &'a Call,
+    watch: &'a Watch,
     number: u32,
     attempts: u32,
     deadline: Instant,
@@ -126,7 +128,7 @@ impl At<'_> {
                 let waited = begun.elapsed().as_secs();
                 return Err(AttemptError::again(format!("no answer within {waited} seconds")));
             }
-            tell(|| RequestEvent::Waiting {
+            self.watch.tell(|| RequestEvent::Waiting {
                 url: self.call.url.clone(),
                 waited: begun.elapsed(),
                 attempt: self.number,

@@ -17,7 +17,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use super::{File, Place, Stamp};
+use super::{File, Place, Stamp, Storage};
 use state::{State, Work};
 
 mod decoder;
@@ -42,6 +42,8 @@ pub enum Packing {
 
 /// What the compressed files of a source share: blocks, decoders and marks, and the bounds of their memory.
 pub struct Unpacker {
+    /// Opens the files that are unpacked ahead.
+    storage: Storage,
     limits: Limits,
     files: OnceLock<Vec<Option<Listed>>>,
     state: Mutex<State>,
@@ -110,10 +112,10 @@ impl Default for Limits {
 }
 
 impl Unpacker {
-    /// With nothing kept yet.
-    pub fn new(limits: Limits) -> Arc<Self> {
+    /// With nothing kept yet. Files that are unpacked ahead are opened through this handle.
+    pub fn new(storage: Storage, limits: Limits) -> Arc<Self> {
         let state = Mutex::new(State::new(limits));
-        Arc::new(Self { limits, files: OnceLock::new(), state, moved: Condvar::new() })
+        Arc::new(Self { storage, limits, files: OnceLock::new(), state, moved: Condvar::new() })
     }
 
     /// The bytes that this compressed file holds. A file that is opened twice has one number.
@@ -204,7 +206,9 @@ impl Unpacker {
         let number = turn.work.key.0;
         let done = match self.listed(number).filter(|_| number != file.number) {
             None => self.unpack(&file.file, file.packing, turn),
-            Some(it) => it.file().and_then(|file| self.unpack(&file, it.packing, turn)),
+            Some(it) => {
+                it.file(&self.storage).and_then(|file| self.unpack(&file, it.packing, turn))
+            }
         };
         if done.is_err() {
             self.lock().spoil(number);
@@ -264,10 +268,10 @@ impl Listed {
         Self { path, packing, open }
     }
 
-    fn file(&self) -> io::Result<Arc<File>> {
+    fn file(&self, storage: &Storage) -> io::Result<Arc<File>> {
         match &self.open {
             Some(file) => Ok(Arc::clone(file)),
-            None => File::open(&self.path).map(Arc::new),
+            None => storage.open(&self.path).map(Arc::new),
         }
     }
 }

@@ -14,7 +14,8 @@ use feedwater::error::{DataError, Error};
 use feedwater::loader::{DeviceChoice, Loader, LoaderBuilder};
 use feedwater::plan::Last;
 use feedwater::source::{
-    Concat, Directory, HostPage, Memory, Mixture, Page, Repeat, Source, Subset, WhyLeftOut,
+    Arrangement, Combined, Concat, Directory, Hints, HostPage, Identity, Memory, Mixture, Page,
+    Repeat, Source, Subset, WhyLeftOut,
 };
 use proptest::prelude::*;
 
@@ -43,14 +44,20 @@ impl Source for Numbered {
     fn classes(&self) -> &[String] {
         &self.classes
     }
-    fn largest_bytes(&self) -> u64 {
-        8 + self.len
+    fn describe(&self) -> String {
+        format!("{} of {}", self.len, self.name)
+    }
+    fn hints(&self) -> Option<&dyn Hints> {
+        Some(self)
+    }
+}
+
+impl Hints for Numbered {
+    fn largest_bytes(&self) -> Option<u64> {
+        Some(8 + self.len)
     }
     fn memory_bytes(&self) -> u64 {
         1000
-    }
-    fn describe(&self) -> String {
-        format!("{} of {}", self.len, self.name)
     }
 }
 
@@ -112,7 +119,7 @@ fn parts_are_concatenated() {
     let source = Concat::new(parts).unwrap();
     assert_eq!(labels(&source), [100, 101, 102, 200, 201, 300, 301, 302, 303]);
     assert_eq!(source.location(4), "b/1.jpg");
-    assert_eq!((source.largest_bytes(), source.len()), (12, 9));
+    assert_eq!((source.largest_bytes(), source.len()), (Some(12), 9));
     assert!(source.memory_bytes() >= 3000 && source.memory_bytes() < 3200);
     assert_eq!(source.describe(), "9 samples, one after another: 3 of a; 2 of b; 4 of c");
     consistent(&source);
@@ -186,10 +193,10 @@ fn a_filter_calls_each_sample_once_and_reads_nothing() {
 fn repetitions_of_a_sample_have_one_original() {
     let source = Repeat::new(numbered("a", 100, 3), 3).unwrap();
     assert_eq!(labels(&source), [100, 101, 102, 100, 101, 102, 100, 101, 102]);
-    assert_eq!((source.originals(), source.original(7)), (3, 1));
+    assert_eq!((source.originals(), source.original(7)), (Some(3), 1));
     consistent(&source);
     let whole = Concat::new(vec![numbered("b", 200, 5), Arc::new(source)]).unwrap();
-    assert_eq!((whole.originals(), whole.original(5), whole.original(8)), (8, 5, 5));
+    assert_eq!((whole.originals(), whole.original(5), whole.original(8)), (Some(8), 5, 5));
     consistent(&whole);
     assert!(Repeat::new(numbered("a", 0, 3), 0).is_err());
     assert!(Repeat::new(numbered("a", 0, 3), u64::MAX).is_err());
@@ -236,4 +243,28 @@ fn epoch(loader: &Loader) -> Vec<(u64, i64, Vec<u8>)> {
         all.extend(both.map(|((index, label), bytes)| (index, label, bytes.to_vec())));
     }
     all
+}
+
+/// The samples of a part from the last to the first.
+struct Backwards(u64);
+
+impl Arrangement for Backwards {
+    fn samples(&self) -> u64 {
+        self.0
+    }
+    fn at(&self, index: u64) -> (usize, u64) {
+        (0, self.0 - 1 - index)
+    }
+}
+
+#[test]
+fn an_arrangement_of_ones_own_says_only_which_sample_stands_where() {
+    let source = Combined::arranged(vec![numbered("a", 0, 5)], Backwards(5)).unwrap();
+    let source: &dyn Source = &source;
+    assert_eq!((source.len(), labels(source)), (5, vec![4, 3, 2, 1, 0]));
+    assert_eq!((source.originals(), source.original(0)), (5, 4));
+    assert_eq!((source.largest_bytes(), source.memory_bytes()), (Some(13), 1000));
+    assert_eq!(source.describe(), "5 samples of 5 of a");
+    assert!(Combined::arranged(Vec::new(), Backwards(5)).is_err());
+    assert!(Combined::arranged(vec![numbered("a", 0, 5)], Backwards(0)).is_err());
 }

@@ -11,6 +11,7 @@ use feedwater::plan::Route;
 use serde::{Deserialize, Serialize};
 
 use super::super::report::{cpu_seconds, status_bytes};
+use super::super::requests::shown;
 use super::super::{CommandError, in_terms_of_options};
 use super::Options;
 
@@ -88,7 +89,8 @@ pub fn measure(
     .into_iter()
     .flatten()
     .collect();
-    let built = pipeline.builder()?.device(options.device.choice()).build();
+    let built =
+        pipeline.builder_with(&shown(pipeline.storage()?))?.device(options.device.choice()).build();
     let loader = built.map_err(|error| in_terms_of_options(error, &given))?;
     let mut first_batch = None;
     epoch(&loader, |batch| {

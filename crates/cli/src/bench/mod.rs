@@ -12,17 +12,19 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum};
 use feedwater::config::Pipeline;
 use feedwater::file;
 use feedwater::plan::{Count, Place, Route};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::doctor::warn_without_simd;
 use super::group::Group;
 use super::images::cache;
 use super::interrupt::{self, Polled};
+use super::requests::shown;
 use super::{CommandError, DeviceOption, count, print, print_json, progress};
 use case::Measured;
 use sets::Set;
@@ -67,32 +69,29 @@ pub struct Options {
     case: Option<By>,
 }
 
-/// Decode routes of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
+/// By what images are decoded in a case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
-    /// The GPU's JPEG engines alone
-    NvjpegHardware,
-    /// CUDA kernels alone, entropy decoding included
-    NvjpegGpu,
-    /// Entropy decoding on the CPU, the rest on the GPU
-    NvjpegHybrid,
-    /// libjpeg-turbo on the CPU
-    Cpu,
-    /// All allowed routes, balanced by measured queue times
+    /// One route alone.
+    Route(Route),
+    /// All that the settings allow, by measured queue times.
     Balanced,
 }
 
 impl By {
-    const ALL: [By; 5] =
-        [By::NvjpegHardware, By::NvjpegGpu, By::NvjpegHybrid, By::Cpu, By::Balanced];
+    const ALL: [By; Route::ALL.len() + 1] = {
+        let mut all = [By::Balanced; Route::ALL.len() + 1];
+        let mut at = 0;
+        while at < Route::ALL.len() {
+            all[at] = By::Route(Route::ALL[at]);
+            at += 1;
+        }
+        all
+    };
 
     fn route(self) -> Option<Route> {
         match self {
-            By::NvjpegHardware => Some(Route::NvjpegHardware),
-            By::NvjpegGpu => Some(Route::NvjpegGpu),
-            By::NvjpegHybrid => Some(Route::NvjpegHybrid),
-            By::Cpu => Some(Route::Cpu),
+            By::Route(route) => Some(route),
             By::Balanced => None,
         }
     }
@@ -102,7 +101,27 @@ impl By {
     }
 }
 
-/// Result of one set on one route.
+impl ValueEnum for By {
+    fn value_variants<'a>() -> &'a [Self] {
+        &Self::ALL
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let help =
+            self.route().map_or("All that the settings allow, by measured queue times", |route| {
+                route.about().trim_end_matches('.')
+            });
+        Some(PossibleValue::new(self.name()).help(help))
+    }
+}
+
+impl Serialize for By {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// One set by one route, and how it went.
 #[derive(Serialize)]
 struct Case {
     set: String,
@@ -194,7 +213,8 @@ impl AvailableRoutes {
     fn of(set: &Set, options: &Options) -> Result<Self, CommandError> {
         let pipeline = Pipeline::from_file(&set.file)?;
         let routes = pipeline.settings.decode.routes.clone();
-        let plan = pipeline.builder()?.device(options.device.choice()).plan()?;
+        let storage = shown(pipeline.storage()?);
+        let plan = pipeline.builder_with(&storage)?.device(options.device.choice()).plan()?;
         let on_cpu = (plan.decode == Place::Cpu).then(|| match plan.uses_gpu() {
             true => "the pipeline file places decoding on the CPU".into(),
             false => "no GPU is used, so only the CPU path is measured".into(),
@@ -205,13 +225,14 @@ impl AvailableRoutes {
     /// Returns why a case cannot be measured, if it cannot.
     fn reason_against(&self, by: By, set: &Set) -> Option<String> {
         match (by.route(), &self.on_cpu) {
-            (Some(Route::Cpu), Some(_)) => None,
+            (Some(route), Some(_)) if !route.on_device() => None,
             (_, Some(why)) => Some(why.clone()),
             (Some(route), None) if !self.routes.contains(&route) => {
                 Some(format!("decode.routes does not include {}", route.name()))
             }
-            (Some(Route::NvjpegHardware | Route::NvjpegGpu), None) if set.progressive => {
-                Some("the route decodes baseline JPEGs only, and these are progressive".into())
+            (Some(route), None) => {
+                let why = route.takes(set.example.as_ref()?, 1).err()?;
+                Some(format!("it does not take these JPEGs: {why}"))
             }
             _ => None,
         }

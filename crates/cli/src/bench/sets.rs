@@ -1,7 +1,9 @@
 //! Generated image sets of `bench`, and their pipeline files.
 
+use std::fs;
 use std::path::{Path, PathBuf};
 
+use feedwater::header::Header;
 use feedwater_tools::synth::Settings;
 
 use super::super::{CommandError, images};
@@ -11,9 +13,9 @@ use super::write_if_changed;
 pub struct Set {
     pub name: String,
     pub file: PathBuf,
-    /// Whether every image is progressive.
-    pub progressive: bool,
-    /// Whether the user gave the file, which then sets the batch size.
+    /// The header of an image that stands for all, where all are of one sort.
+    pub example: Option<Header>,
+    /// The file is the user's, with a batch size of its own.
     pub is_users: bool,
 }
 
@@ -21,7 +23,7 @@ impl Set {
     /// Creates a set from a user's pipeline file.
     pub fn of_file(file: &Path) -> Self {
         let name = file.display().to_string();
-        Self { name, file: file.to_path_buf(), progressive: false, is_users: true }
+        Self { name, file: file.to_path_buf(), example: None, is_users: true }
     }
 }
 
@@ -40,13 +42,15 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandE
         let size = format!("{}x{}", settings.width, settings.height);
         let name = if settings.progressive { format!("{size}-progressive") } else { size };
         let source = format!("directory = \"{folder}\"");
-        sets.push(set(cache, name, &folder, &source, settings.progressive)?);
+        let first = fs::read(directory.join(settings.file(0)));
+        let example = first.ok().and_then(|bytes| Header::parse(&bytes).ok());
+        sets.push(set(cache, name, &folder, &source, example)?);
         folders.push(folder);
     }
     let stem = format!("{}-mixed", folders[0]);
     let list = format!("{stem}.tsv");
-    write_if_changed(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
-    sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), false)?);
+    keep(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
+    sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), None)?);
     Ok(sets)
 }
 
@@ -56,11 +60,11 @@ fn set(
     name: String,
     stem: &str,
     source: &str,
-    progressive: bool,
+    example: Option<Header>,
 ) -> Result<Set, CommandError> {
     let file = cache.join(format!("{stem}.toml"));
-    write_if_changed(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
-    Ok(Set { name, file, progressive, is_users: false })
+    keep(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
+    Ok(Set { name, file, example, is_users: false })
 }
 
 const TRAINING: &str = r#"[loader]

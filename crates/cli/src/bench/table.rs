@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use feedwater::footprint::bytes;
+use feedwater::plan::Route;
 
 use super::case::Measured;
 use super::{By, Case, CaseResult};
@@ -149,8 +150,9 @@ fn shares(outcomes: &BTreeMap<String, u64>) -> String {
 
 /// Fraction of the samples whose entropy decoding ran on the GPU.
 fn share_without_host(measured: &Measured) -> f64 {
-    let count = |name| measured.outcomes.get(name).copied().unwrap_or(0);
-    (count("nvjpeg-hardware") + count("nvjpeg-gpu")) as f64 / measured.images.max(1) as f64
+    let without_host = Route::ALL.into_iter().filter(|route| !route.uses_worker_cpu());
+    let count = |route: Route| measured.outcomes.get(route.name()).copied().unwrap_or(0);
+    without_host.map(count).sum::<u64>() as f64 / measured.images.max(1) as f64
 }
 
 #[cfg(test)]
@@ -178,8 +180,12 @@ mod tests {
                 By::Balanced,
                 measured(41.0, &[("nvjpeg-hardware", 3), ("nvjpeg-gpu", 3), ("nvjpeg-hybrid", 4)]),
             ),
-            case("b", By::NvjpegHardware, measured(60.0, &[("nvjpeg-hardware", 9), ("cpu", 1)])),
-            case("c", By::NvjpegHybrid, measured(900.0, &[("nvjpeg-hybrid", 10)])),
+            case(
+                "b",
+                By::Route(Route::NvjpegHardware),
+                measured(60.0, &[("nvjpeg-hardware", 9), ("cpu", 1)]),
+            ),
+            case("c", By::Route(Route::NvjpegHybrid), measured(900.0, &[("nvjpeg-hybrid", 10)])),
         ];
         let text = Table(&cases).to_string();
         let bars: Vec<_> = text.lines().filter(|line| line.starts_with("host time")).collect();
@@ -198,10 +204,14 @@ mod tests {
     fn unmeasured_cases_are_grouped_by_reason_and_list_sets_unless_all() {
         let skipped = |reason: &str| CaseResult::Skipped { reason: reason.into() };
         let cases = [
-            case("a", By::NvjpegGpu, skipped("no")),
-            case("b", By::NvjpegGpu, skipped("no")),
-            case("a", By::NvjpegHybrid, skipped("no")),
-            case("b", By::NvjpegHybrid, CaseResult::Failed { reason: "broken".into() }),
+            case("a", By::Route(Route::NvjpegGpu), skipped("no")),
+            case("b", By::Route(Route::NvjpegGpu), skipped("no")),
+            case("a", By::Route(Route::NvjpegHybrid), skipped("no")),
+            case(
+                "b",
+                By::Route(Route::NvjpegHybrid),
+                CaseResult::Failed { reason: "broken".into() },
+            ),
         ];
         let text = Table(&cases).to_string();
         assert!(text.contains("skipped   no: nvjpeg-gpu; nvjpeg-hybrid of a\n"), "{text}");

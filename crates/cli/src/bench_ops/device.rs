@@ -6,11 +6,12 @@ use feedwater::Error;
 use feedwater::config::Pipeline;
 use feedwater::gpu::{self, DeviceReport};
 use feedwater::plan::Plan;
+use feedwater::storage::Storage;
 use serde::Serialize;
 
 use super::super::{CommandError, DeviceOption, doctor};
-use super::host::Made;
 use super::kernels::{KernelRow, Kernels};
+use super::made::Made;
 use super::routes::{self, RouteRow};
 use super::table::{line, milli};
 
@@ -69,6 +70,7 @@ impl<'a> OnDevice<'a> {
     pub fn measured(
         self,
         pipeline: &Pipeline,
+        storage: &Storage,
         samples: u64,
         image_megapixels: f64,
     ) -> Result<(String, Option<Device>), CommandError> {
@@ -76,7 +78,7 @@ impl<'a> OnDevice<'a> {
         let measured = found.and_then(|found| {
             let Found { device, text, kernels } = found;
             let kernels = kernels.rows().map_err(|error| error.to_string())?;
-            let routes = routes::measure(&device, pipeline, samples, image_megapixels);
+            let routes = routes::measure(&device, pipeline, storage, samples, image_megapixels);
             let (name, capability) = (device.name().to_owned(), capability(&device));
             Ok((text, Device { ordinal: device.ordinal(), name, capability, kernels, routes }))
         });

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::DataError;
 use feedwater::geometry::{Orientation, Size};
 use feedwater::header::{Format, Header};
@@ -15,7 +15,9 @@ use feedwater::source::{HostPage, Source};
 use feedwater::transform::{EncodedImage, FullDecoder, HostTransform};
 
 use super::super::CommandError;
-use super::table::{Measured, Part, Row};
+use super::made::{Made, megapixels, operator_name};
+use super::measured::{Measured, Row};
+use super::table::Part;
 
 /// Times of one step, sample by sample.
 struct Step {
@@ -30,7 +32,7 @@ pub struct Bench<'a> {
     plan: &'a Plan,
     source: &'a dyn Source,
     page: HostPage,
-    decoder: HostDecoder,
+    decoder: Decoders,
     transform: HostTransform,
     full_decoder: FullDecoder,
     tensor: Vec<u8>,
@@ -38,14 +40,6 @@ pub struct Bench<'a> {
     image_megapixels: f64,
     left_out: u64,
     first_fault: Option<String>,
-}
-
-/// Results of a sample on the CPU.
-pub struct Made {
-    pub sample: SamplePlan,
-    /// Input of each operator, then the output of the last one.
-    pub images: Vec<HostImage>,
-    pub tensor: Vec<u8>,
 }
 
 const READ: usize = 0;
@@ -81,7 +75,7 @@ impl<'a> Bench<'a> {
             plan,
             source,
             page: HostPage::default(),
-            decoder: HostDecoder::new().strict(plan.settings.decode.strict),
+            decoder: Decoders::new().strict(plan.settings.decode.strict),
             transform: HostTransform::new(plan),
             full_decoder: FullDecoder::new(
                 plan.settings.cache.presize,
@@ -104,13 +98,12 @@ impl<'a> Bench<'a> {
         self.source.read(index, &mut self.page, settings.limits.max_file_bytes)?;
         let read = begin.elapsed().as_secs_f64();
         let begin = Instant::now();
-        let header = Header::parse_as(self.page.bytes(), settings.decode.strict)?;
+        let header = self.plan.header(self.page.bytes())?;
         let parsed = begin.elapsed().as_secs_f64();
         let stored = header.size;
         times.push((READ, read, stored));
         times.push((HEADER, parsed, stored));
 
-        self.plan.check_pixels(&header)?;
         let (header, smaller) =
             match settings.cache.decoded.is_some() && self.full_decoder.resizes(&header) {
                 true => {
@@ -156,8 +149,9 @@ impl<'a> Bench<'a> {
         let mut rows = HostImage::new(PixelType::U8, header.size.window());
         let ((), took) = best(|| {
             let HostImage::U8(rows) = &mut rows else { return Ok(()) };
-            let mut row = |y, row: &[u8]| rows.row_mut(y).copy_from_slice(row);
-            decoder.decode(bytes, &header, header.size.window(), 1, &mut row)
+            decoder.decode(bytes, &header, header.size.window(), 1, &mut |group| {
+                group.iter().for_each(|(y, row)| rows.row_mut(y).copy_from_slice(row));
+            })
         })?;
         times.push((last + 1, took, header.size));
         let ((), took) = best(|| transform.run(encoded, decoder, tensor))?;
@@ -229,17 +223,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Formats the name of an operator's step.
-pub fn operator_name(place: usize, name: &str) -> String {
-    format!("chain[{place}] {name}")
-}
-
-/// Size in millions of pixels.
-pub fn megapixels(size: Size) -> f64 {
-    size.pixels() as f64 * 1e-6
-}
-
-/// Returns the quantile `part`, 0 to 1, of `sorted`, which must not be empty.
+/// The value that this part of all do not exceed; `sorted` is not empty.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = (part * sorted.len() as f64).ceil() as usize;
     sorted[place.clamp(1, sorted.len()) - 1]

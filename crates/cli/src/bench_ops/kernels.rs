@@ -22,7 +22,7 @@ use feedwater::tensor::{DType, Layout};
 use feedwater::{Error, Result};
 
 use super::super::selftest::by_hand::{leaf, on_device, values};
-use super::host::{Made, megapixels, operator_name};
+use super::made::{Made, megapixels, operator_name};
 use super::table::Part;
 
 /// Most samples per launch, and most bytes of their pixels that are buffered.

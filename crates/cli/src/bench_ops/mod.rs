@@ -27,8 +27,10 @@ use feedwater::config::Pipeline;
 use feedwater::error::SampleError;
 use feedwater::loader::DeviceChoice;
 use feedwater::plan::Plan;
+use feedwater::storage::Storage;
 
 use super::doctor::warn_without_simd;
+use super::requests::shown;
 use super::{CommandError, DeviceOption, print, print_json, progress};
 use device::OnDevice;
 use host::Bench;
@@ -36,6 +38,8 @@ use host::Bench;
 mod device;
 mod host;
 mod kernels;
+mod made;
+mod measured;
 mod routes;
 mod table;
 
@@ -58,9 +62,10 @@ pub struct Options {
 
 pub fn main(options: &Options) -> Result<(), CommandError> {
     let pipeline = Pipeline::from_file(&options.file)?;
-    let source = pipeline.open()?;
+    let storage = shown(pipeline.storage()?);
+    let source = pipeline.open_with(&storage)?;
     warn_without_simd();
-    let plan = plan(&pipeline)?;
+    let plan = plan(&pipeline, &storage)?;
     let all = source.len();
     let samples = options.samples.min(all);
     let mut on_device = OnDevice::open(options.device, &plan)?;
@@ -81,7 +86,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     bar.finish_and_clear();
     let mut result = bench.result(source.describe())?;
     (result.gpu, result.device) =
-        on_device.measured(&pipeline, samples, result.image_megapixels)?;
+        on_device.measured(&pipeline, &storage, samples, result.image_megapixels)?;
     match options.json {
         true => print_json(&result)?,
         false => print(result.table())?,
@@ -92,12 +97,12 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// Returns the plan. Placements on a GPU are planned as if there were one: the steps are the same.
-fn plan(pipeline: &Pipeline) -> Result<Plan, CommandError> {
-    let on_cpu = pipeline.builder()?.device(DeviceChoice::Cpu).plan();
+/// The plan; where placements ask for a GPU, that of a machine which has one: the steps are the same.
+fn plan(pipeline: &Pipeline, storage: &Storage) -> Result<Plan, CommandError> {
+    let on_cpu = pipeline.builder_with(storage)?.device(DeviceChoice::Cpu).plan();
     match on_cpu {
         Err(Error::Unavailable { .. }) => {
-            Ok(pipeline.builder()?.device(DeviceChoice::Gpu(0)).plan()?)
+            Ok(pipeline.builder_with(storage)?.device(DeviceChoice::Gpu(0)).plan()?)
         }
         other => Ok(other?),
     }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use feedwater::Result;
 use feedwater::config::Pipeline;
 use feedwater::gpu::Device;
-use feedwater::gpu::nvjpeg::{self, Backend};
-use feedwater::loader::DeviceChoice;
+use feedwater::loader::{DeviceChoice, offered};
 use feedwater::measure::DeviceTime;
 use feedwater::op::Placement;
 use feedwater::plan::{Last, Route};
+use feedwater::storage::Storage;
 use serde::Serialize;
 
 /// Measurements of one route.
@@ -30,29 +30,19 @@ pub struct RouteRow {
 pub fn measure(
     device: &Arc<Device>,
     pipeline: &Pipeline,
+    storage: &Storage,
     samples: u64,
     image_megapixels: f64,
 ) -> Vec<RouteRow> {
-    let backends = nvjpeg::backends(device);
-    let routes = [
-        (Route::NvjpegHardware, Backend::Hardware),
-        (Route::NvjpegGpu, Backend::GpuHybrid),
-        (Route::NvjpegHybrid, Backend::Hybrid),
-    ];
-    let row = |(route, backend): (Route, Backend)| {
-        let offered = match &backends {
-            Err(error) => Err(error.to_string()),
-            Ok(all) => match all.iter().find(|(it, _)| *it == backend) {
-                Some((_, found)) => found.clone(),
-                None => Err("nvJPEG does not offer this route".into()),
-            },
-        };
+    let row = |route: Route| {
+        let offered = offered(device, route).map_err(|error| error.to_string()).flatten();
         let allowed = match pipeline.settings.decode.routes.contains(&route) {
             true => offered,
             false => Err(format!("decode.routes does not include {}", route.name())),
         };
         let seen = allowed.and_then(|()| {
-            let time = decode(pipeline, route, samples).map_err(|error| error.to_string())?;
+            let time =
+                decode(pipeline, storage, route, samples).map_err(|error| error.to_string())?;
             let time = time.filter(|it| it.items > 0);
             time.ok_or_else(|| "no image used this route, or none could be timed".to_string())
         });
@@ -71,12 +61,18 @@ pub fn measure(
             }
         }
     };
-    routes.map(row).into()
+    Route::all_on_device().map(row).collect()
 }
 
-/// Returns the device time of decoding on one route.
-fn decode(pipeline: &Pipeline, route: Route, samples: u64) -> Result<Option<DeviceTime>> {
-    let builder = pipeline.builder()?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
+/// What the device's streams say of decoding by one route.
+fn decode(
+    pipeline: &Pipeline,
+    storage: &Storage,
+    route: Route,
+    samples: u64,
+) -> Result<Option<DeviceTime>> {
+    let builder =
+        pipeline.builder_with(storage)?.device(DeviceChoice::Gpu(0)).decode(Placement::Gpu);
     let builder = builder.routes([route]).tune(false).last(Last::Partial).epochs(Some(1));
     let loader = builder.build()?;
     let mut images = 0;

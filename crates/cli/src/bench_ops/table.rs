@@ -1,10 +1,8 @@
-//! Results of `bench-ops`, as a table and as JSON.
+//! What the tables have in common.
 
 use serde::Serialize;
 
-use super::device::Device;
-
-/// Part of the work that a step belongs to.
+/// What a step is to the whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -16,97 +14,7 @@ pub enum Part {
     Comparison,
 }
 
-/// All results.
-#[derive(Serialize)]
-pub struct Measured {
-    pub source: String,
-    /// Number of samples measured.
-    pub samples: usize,
-    /// Number of unusable samples.
-    pub left_out: u64,
-    /// Why the first unusable sample failed.
-    pub first_fault: Option<String>,
-    /// Mean image size, in megapixels.
-    pub image_megapixels: f64,
-    /// Mean seconds per image of the steps up to the decoded window, measured alone.
-    pub load_seconds: f64,
-    /// Mean seconds per image of the operators and the output conversion, measured alone.
-    pub encode_seconds: f64,
-    /// Mean seconds per image of all steps, run as the loader runs them.
-    pub loader_seconds: f64,
-    /// Inverse of `loader_seconds`.
-    pub images_per_second_per_core: f64,
-    /// The device, or why nothing was measured on one.
-    pub gpu: String,
-    /// Measurements on the device.
-    pub device: Option<Device>,
-    pub rows: Vec<Row>,
-}
-
-/// One step. Means are over all samples, including those that did not need the step.
-#[derive(Serialize)]
-pub struct Row {
-    pub name: String,
-    pub part: Part,
-    /// Mean seconds per image.
-    pub seconds: f64,
-    pub p50_seconds: f64,
-    pub p99_seconds: f64,
-    /// Mean input size, in megapixels.
-    pub megapixels: f64,
-    pub seconds_per_megapixel: Option<f64>,
-    /// Fraction of the sum of all steps; `None` for a comparison.
-    pub share: Option<f64>,
-}
-
-impl Measured {
-    /// Formats everything as text.
-    pub fn table(&self) -> String {
-        let mut text = format!("source    {}\n", self.source);
-        text += &format!(
-            "samples   {}, {:.2} megapixels on average; one CPU thread\n",
-            self.samples, self.image_megapixels
-        );
-        if let Some(fault) = &self.first_fault {
-            text += &format!("skipped   {}; first error: {fault}\n", self.left_out);
-        }
-        let heads = ["ms/image", "p50", "p99", "megapixels", "ms/megapixel", "share"];
-        text += &line("step", heads.map(String::from));
-        for row in &self.rows {
-            text += &line(
-                &row.name,
-                [
-                    milli(row.seconds),
-                    milli(row.p50_seconds),
-                    milli(row.p99_seconds),
-                    format!("{:.3}", row.megapixels),
-                    row.seconds_per_megapixel.map_or("-".into(), milli),
-                    row.share.map_or("-".into(), |it| format!("{:.1} %", 100.0 * it)),
-                ],
-            );
-        }
-        let Self { load_seconds: load, encode_seconds: encode, .. } = *self;
-        text += &format!(
-            "alone     load {} ms (up to the decoded window), encode {} ms (operators, output): {:.0} % and {:.0} %\n",
-            milli(load),
-            milli(encode),
-            100.0 * load / (load + encode),
-            100.0 * encode / (load + encode)
-        );
-        text += &format!(
-            "together  {} ms as the loader runs them: {:.0} images/s per core\ngpu       {}",
-            milli(self.loader_seconds),
-            self.images_per_second_per_core,
-            self.gpu
-        );
-        if let Some(device) = &self.device {
-            text += &device.table();
-        }
-        text
-    }
-}
-
-/// Formats seconds as milliseconds.
+/// Seconds as milliseconds.
 pub fn milli(seconds: f64) -> String {
     format!("{:.3}", 1e3 * seconds)
 }

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use feedwater::Result;
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error};
 use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::{Orientation, Size};
@@ -76,7 +76,7 @@ impl<'a> Hand<'a> {
         plan.sample(key, &header, &mut sample).map_err(broken)?;
         let image = EncodedImage { plan, sample: &sample, header: &header, bytes: file };
         let mut transform = HostTransform::new(plan);
-        let mut decoder = HostDecoder::new();
+        let mut decoder = Decoders::new();
         transform.run_prefix(image, &mut decoder, plan.cpu_steps()).map_err(broken)?;
 
         let pixels = self.memory.buffer("pixels", PIXELS)?;

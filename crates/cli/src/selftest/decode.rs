@@ -16,7 +16,7 @@ use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
 use super::difference::{Bound, Difference};
-use super::gpu::{Gpu, on_route};
+use super::gpu::Gpu;
 use super::images::{self, SORTS};
 use super::{Check, Epoch, Found, epoch, message};
 
@@ -68,24 +68,24 @@ pub fn checks(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
 }
 
 fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Check> {
-    let reduces = matches!(route, Route::NvjpegHardware | Route::Cpu);
+    let reduces = route.reduces();
     let names = SORTS.iter().map(|sort| sort.name).chain(reduces.then_some("prescale"));
     let name = |what: &str| format!("gpu/decode/route={}/{what}", route.name());
     if let Err(why) = gpu.offers(route) {
         return names.map(|what| Check::skip(name(what), why.clone())).collect();
     }
-    let mut found = all_sorts(route, expected);
+    let mut found = all_sorts(gpu, route, expected);
     if reduces {
-        found.push(prescale(route));
+        found.push(prescale(gpu, route));
     }
     names.zip(found).map(|(what, found)| Check::new(name(what), found)).collect()
 }
 
-/// Decodes every window of every image on a route, and compares by kind of JPEG.
-fn all_sorts(route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
+/// Decodes every window of every image by a route, and compares by sort of JPEG.
+fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
     let mut sorts: Vec<_> = SORTS.iter().map(|_| Ok(Compared::default())).collect();
     for (&window, expected) in WINDOWS.iter().zip(expected) {
-        let run = || epoch(on_route(builder(source()?, &crop(window)), route));
+        let run = || epoch(gpu.on_route(builder(source()?, &crop(window)), route));
         let seen = expected.clone().and_then(|expected| Ok((expected, run()?)));
         for (sort, so_far) in sorts.iter_mut().enumerate() {
             let Ok(compared) = so_far else { continue };
@@ -142,9 +142,9 @@ impl Compared {
 
     /// Images decoded by libjpeg-turbo must match bit for bit.
     fn bound(&self, route: Route) -> Bound {
-        match (route, self.left) {
-            (Route::Cpu, _) | (_, Some(_)) => Bound { most: 0, mean: 0.0 },
-            _ => BOUND,
+        match (route.on_device(), self.left) {
+            (true, None) => BOUND,
+            _ => Bound { most: 0, mean: 0.0 },
         }
     }
 
@@ -167,7 +167,7 @@ fn went(
 ) -> Result<Option<&'static str>, String> {
     let SampleRecord { index, outcome, cpu_fallback, .. } = *record;
     match (route.takes(header, 1), cpu_fallback) {
-        (Ok(()), None) if outcome == Outcome::of(route) => Ok(None),
+        (Ok(()), None) if outcome == Outcome::Decoded(route) => Ok(None),
         (Err(why), Some(told)) if why == told => Ok(Some(why)),
         (_, told) => {
             let told = told.map_or(String::new(), |told| format!(" ({told})"));
@@ -176,8 +176,8 @@ fn went(
     }
 }
 
-/// Compares downscaling in the decoder with libjpeg-turbo's.
-fn prescale(route: Route) -> Found {
+/// Reduction inside the decoder against libjpeg-turbo's.
+fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut difference = Difference::default();
     let mut by_resizing = Difference::default();
     for (width, height) in REDUCED {
@@ -192,8 +192,8 @@ fn prescale(route: Route) -> Found {
             epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let actual = epoch(on_route(builder(source.clone(), &chain), route).prescale(true))?;
-        let other = actual.records.iter().find(|record| record.outcome != Outcome::of(route));
+        let given = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let other = given.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
             return Err(format!("to {width}x{height}: image {index} was decoded by {outcome}"));
@@ -205,7 +205,7 @@ fn prescale(route: Route) -> Found {
         return Err("the decoder does not downscale on the CPU".into());
     }
     let exact = Bound { most: 0, mean: 0.0 };
-    let found = difference.within(if route == Route::Cpu { exact } else { BOUND_REDUCED })?;
+    let found = difference.within(if route.on_device() { BOUND_REDUCED } else { exact })?;
     let (most, mean) = (by_resizing.most(), by_resizing.mean());
     Ok(format!("{found}; without downscaling {most} levels and {mean:.3}"))
 }

@@ -13,7 +13,7 @@ use feedwater::tensor::{DType, Layout};
 
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
-use super::gpu::{Gpu, on_route};
+use super::gpu::Gpu;
 use super::images::{self, Damaged, Odd, SORTS};
 use super::{Check, Epoch, Found, epoch, message};
 
@@ -28,7 +28,7 @@ pub fn on_cpu() -> Vec<Check> {
 /// Returns the checks of every route against the CPU, lazily, then those of every error policy.
 pub fn on_gpu(gpu: &Gpu) -> impl Iterator<Item = Vec<Check>> {
     let by_route = Route::ALL.into_iter().map(|route| of_route(gpu, route));
-    by_route.chain(std::iter::once_with(policies))
+    by_route.chain(std::iter::once_with(|| policies(gpu)))
 }
 
 fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
@@ -36,16 +36,16 @@ fn of_route(gpu: &Gpu, route: Route) -> Vec<Check> {
     if let Err(why) = gpu.offers(route) {
         return ["odd", "damaged"].map(|what| Check::skip(name(what), why.clone())).into();
     }
-    let way = |builder| on_route(builder, route);
-    let bound = if route == Route::Cpu { EXACT } else { BOUND };
+    let way = |builder| gpu.on_route(builder, route);
+    let bound = if route.on_device() { BOUND } else { EXACT };
     vec![
         Check::new(name("odd"), odd_on_gpu(way, bound)),
         Check::new(name("damaged"), damaged_on_gpu(way, bound, OnError::Skip)),
     ]
 }
 
-fn policies() -> Vec<Check> {
-    let balanced = |builder: LoaderBuilder| builder.device(DeviceChoice::Gpu(0));
+fn policies(gpu: &Gpu) -> Vec<Check> {
+    let balanced = |builder: LoaderBuilder| gpu.on(builder);
     let damaged = |policy| damaged_on_gpu(balanced, BOUND, policy);
     vec![
         Check::new("gpu/policy/skip", damaged(OnError::Skip)),
@@ -105,7 +105,8 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
         all.add(difference);
     }
     let found = all.within(bound)?;
-    let by_cpu = actual.records.iter().filter(|it| it.outcome == Outcome::Cpu).count();
+    let by_cpu =
+        given.records.iter().filter(|it| it.outcome == Outcome::Decoded(Route::Cpu)).count();
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 

@@ -9,13 +9,13 @@ use feedwater::footprint::{Footprint, Memory as Sort};
 use feedwater::geometry::Size;
 use feedwater::gpu::nvjpeg::{self, Backend, BatchDecoder, BatchJob, HostIdle, Jpeg};
 use feedwater::gpu::{DevicePool, Event, PinnedPool, Stream, copy, fill, read_back};
-use feedwater::loader::{DeviceChoice, LoaderBuilder, Outcome};
+use feedwater::loader::{LoaderBuilder, Outcome};
 use feedwater::op::{Chain, RandomResizedCrop};
 use feedwater::plan::Route;
 use feedwater::source::Memory;
 use feedwater::tensor::{DType, Layout};
 
-use super::gpu::{Gpu, on_route};
+use super::gpu::Gpu;
 use super::images::{self, SORTS};
 use super::{Check, Found, epoch, message};
 
@@ -114,12 +114,15 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         let chain = Chain::new().then(RandomResizedCrop::to(40, 40));
         let builder = LoaderBuilder::new(source.clone(), chain).shard(0, 1).tune(false);
         let builder = builder.batch(4).workers(2).prefetch(1).output(DType::U8, Layout::Nhwc);
-        on_route(builder, Route::NvjpegHardware)
+        gpu.on_route(builder, Route::NvjpegHardware)
     };
     let limit = small_limit(make)?;
     let make = || make().device_memory(Some(limit)).epochs(Some(1));
     let calm = epoch(make())?;
-    let other = calm.records.iter().find(|record| record.outcome != Outcome::NvjpegHardware);
+    let other = calm
+        .records
+        .iter()
+        .find(|record| record.outcome != Outcome::Decoded(Route::NvjpegHardware));
     if let Some(record) = other {
         return Err(format!("image {} was decoded by {}", record.index, record.outcome.name()));
     }
@@ -134,7 +137,7 @@ fn the_loader_waits(gpu: &Gpu) -> Found {
         let copies = (0..BATCHES)
             .map(|_| memory.buffer("copies", batch_bytes))
             .collect::<Result<Vec<_>, _>>()?;
-        let loader = make().device(DeviceChoice::Gpu(0)).consumer(consumer.clone()).build()?;
+        let loader = make().consumer(consumer.clone()).build()?;
         let pages = loader.plan().device.as_ref().map_or(0, |device| device.pages);
         for (batch, target) in (&loader).into_iter().zip(&copies) {
             let batch = batch?;

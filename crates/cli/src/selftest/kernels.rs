@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::thread;
 
-use feedwater::gpu::Device;
 use feedwater::image::PixelType;
 use feedwater::loader::{DeviceChoice, LoaderBuilder};
 use feedwater::op::{
@@ -33,14 +32,14 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
         chains.iter().enumerate().flat_map(|(check, all)| all.iter().map(move |it| (check, it)));
     let jobs: Vec<_> = jobs.collect();
     let mut found: Vec<Result<Cases, String>> = vec![Ok(Cases::default()); names.len()];
-    for (check, cases) in in_threads(&gpu.device, &jobs) {
+    for (check, cases) in in_threads(gpu, &jobs) {
         let Ok(so_far) = &found[check] else { continue };
         found[check] = cases.map(|cases| so_far.and(cases));
     }
     let found = names.into_iter().zip(found);
     let mut checks: Vec<_> =
-        found.map(|(name, found)| Check::new(name, found.map(Cases::message))).collect();
-    checks.push(Check::new("gpu/divisions", divisions()));
+        found.map(|(name, found)| Check::new(name, found.map(Cases::words))).collect();
+    checks.push(Check::new("gpu/divisions", divisions(gpu)));
     checks
 }
 
@@ -64,15 +63,12 @@ impl Cases {
     }
 }
 
-/// Compares chains, each with the number of its check, in several threads: most of the time goes into compilation.
-fn in_threads(
-    device: &Arc<Device>,
-    jobs: &[(usize, &Chain)],
-) -> Vec<(usize, Result<Cases, String>)> {
+/// Compares chains, each with the number of its check: several at a time, since most of the time is the compiler's.
+fn in_threads(gpu: &Gpu, jobs: &[(usize, &Chain)]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
     let of = |first: usize| jobs.iter().skip(first).step_by(threads);
-    let work = |first| of(first).map(|&(check, chain)| (check, parity(device, chain)));
+    let work = |first| of(first).map(|&(check, chain)| (check, parity(gpu, chain)));
     let panicked = |first| {
         let problem = "a thread of the checks panicked";
         of(first).map(|&(check, _)| (check, Err(problem.to_string()))).collect()
@@ -129,15 +125,15 @@ fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
     if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
 }
 
-/// Compares a chain with the CPU in every element type and layout: records and bytes must be equal.
-fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
+/// A chain in every element type and layout: the same records and the same bits as on the CPU.
+fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
     let mut cases = Cases::default();
     let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
         step.operator.pixels(pixels).map_err(|problem| format!("{chain:?}: {problem}"))
     })?;
     for dtype in DType::ALL.into_iter().filter(|&it| output::check(pixels, it).is_ok()) {
         for layout in Layout::ALL {
-            let tiled = same(device, chain, dtype, layout)
+            let tiled = same(gpu, chain, dtype, layout)
                 .map_err(|problem| format!("{chain:?} as {dtype} {layout}: {problem}"))?;
             cases = cases.and(Cases { all: 1, tiled: tiled.into() });
         }
@@ -145,11 +141,11 @@ fn parity(device: &Arc<Device>, chain: &Chain) -> Result<Cases, String> {
     Ok(cases)
 }
 
-/// Compares one configuration. Returns whether it has a tiled kernel.
-fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
+/// Whether there is a tiled kernel, where all is well.
+fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
-    let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
-    let builder = |device| {
+    let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+    let builder = || {
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
             .batch(4)
@@ -159,27 +155,26 @@ fn same(device: &Arc<Device>, chain: &Chain, dtype: DType, layout: Layout) -> Re
             .seed(SEED)
             .decode(Placement::Cpu)
             .output(dtype, layout)
-            .device(device)
     };
-    let expected = epoch(builder(DeviceChoice::Cpu))?;
-    let loader = builder(DeviceChoice::Gpu(0)).epochs(Some(1)).build().map_err(message)?;
-    let actual = read(&loader)?;
-    if expected.records != actual.records {
-        return Err(format!("samples {:?} instead of {:?}", actual.records, expected.records));
+    let expected = epoch(builder().device(DeviceChoice::Cpu))?;
+    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(words)?;
+    let given = read(&loader)?;
+    if expected.records != given.records {
+        return Err(format!("samples {:?} instead of {:?}", given.records, expected.records));
     }
     equal(&expected.data, &actual.data, samples.len())?;
     let plan = loader.plan();
     let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
     if tiled {
-        let actual = by_hand::tensors(device, plan, &samples, SEED)?;
-        equal(&expected.data, &actual, samples.len())
+        let given = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
+        equal(&expected.data, &given, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
     Ok(tiled)
 }
 
-/// Splits chains between CPU and GPU at every point, changing the split every two batches.
-fn divisions() -> Found {
+/// Chains divided between CPU and GPU in every way, two batches this way and the next two another way.
+fn divisions(gpu: &Gpu) -> Found {
     const EPOCHS: usize = 4;
     let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
     let floats = Chain::new()
@@ -188,13 +183,13 @@ fn divisions() -> Found {
         .then(Flip::default());
     let mut divisions = 0;
     for chain in [loaders::training(), floats] {
-        let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
-        let build = |device| {
-            let builder = LoaderBuilder::new(source.clone(), chain.clone()).device(device);
-            let builder = builder.shard(0, 1).batch(2).workers(2).seed(SEED);
-            builder.decode(Placement::Cpu).build().map_err(message)
+        let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+        let builder = || {
+            let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
+            builder.batch(2).workers(2).seed(SEED).decode(Placement::Cpu)
         };
-        let (on_cpu, on_gpu) = (build(DeviceChoice::Cpu)?, build(DeviceChoice::Gpu(0))?);
+        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(words)?;
+        let on_gpu = gpu.on(builder()).build().map_err(words)?;
         let offloads = &on_gpu.plan().offloads;
         for turn in 0..EPOCHS {
             let mut actual = Vec::new();

@@ -7,7 +7,8 @@ use feedwater::tensor::{DType, Layout};
 
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
-use super::{Check, Found, epoch, gpu, loaders, message};
+use super::gpu::Gpu;
+use super::{Check, Found, epoch, loaders, words};
 
 type Built = Result<LoaderBuilder, String>;
 
@@ -18,18 +19,18 @@ pub fn on_cpu() -> Vec<Check> {
         Check::new("loader/ring", shut_down(loaders::builder)),
         Check::new("loader/held-batch", held(loaders::builder)),
         Check::new("loader/leaked-batch", leaked(loaders::builder)),
-        Check::new("loader/two-at-once", two_at_once(|seed| pixels(seed, false), exact)),
+        Check::new("loader/two-at-once", two_at_once(pixels_on_cpu, exact)),
     ]
 }
 
-/// Returns the checks on the GPU. Where bytes are compared, the CPU decodes.
-pub fn on_gpu() -> Vec<Check> {
-    let decoded_on_cpu = || Ok::<_, String>(gpu::builder()?.decode(Placement::Cpu));
+/// On the GPU; where bits are compared, decoding is the CPU's.
+pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
+    let decoded_on_cpu = || Ok::<_, String>(gpu.builder()?.decode(Placement::Cpu));
     vec![
-        Check::new("gpu/ring", shut_down(gpu::builder)),
+        Check::new("gpu/ring", shut_down(|| gpu.builder())),
         Check::new("gpu/held-batch", held(decoded_on_cpu)),
         Check::new("gpu/leaked-batch", leaked(decoded_on_cpu)),
-        Check::new("gpu/two-at-once", two_at_once(|seed| pixels(seed, true), BOUND)),
+        Check::new("gpu/two-at-once", two_at_once(|seed| Ok(gpu.on(pixels(seed)?)), BOUND)),
     ]
 }
 
@@ -102,7 +103,7 @@ fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
         }
         Ok(data)
     };
-    let expected = [run(pixels(1, false)?)?, run(pixels(2, false)?)?];
+    let expected = [run(pixels_on_cpu(1)?)?, run(pixels_on_cpu(2)?)?];
     let builders = [builder(1)?, builder(2)?];
     let actual = std::thread::scope(|scope| {
         builders.map(|builder| scope.spawn(|| run(builder))).map(|thread| {
@@ -120,14 +121,17 @@ fn two_at_once(builder: impl Fn(u64) -> Built, bound: Bound) -> Found {
     Ok(format!("{EPOCHS} epochs of each: {}", all.within(bound)?))
 }
 
-/// Creates a loader of unchanged pixels, on the CPU or with everything on the GPU.
-fn pixels(seed: u64, on_gpu: bool) -> Built {
-    let source = Memory::new(loaders::samples()?).map_err(message)?;
+fn pixels_on_cpu(seed: u64) -> Built {
+    Ok(pixels(seed)?.device(DeviceChoice::Cpu))
+}
+
+/// A loader of pixels as they are.
+fn pixels(seed: u64) -> Built {
+    let source = Memory::new(loaders::samples()?).map_err(words)?;
     let chain = Chain::new()
         .then(RandomResizedCrop::to(48, 40))
         .then(Flip { horizontal: 0.5, ..Flip::default() });
-    let device = if on_gpu { DeviceChoice::Gpu(0) } else { DeviceChoice::Cpu };
     let builder = LoaderBuilder::new(std::sync::Arc::new(source), chain);
-    let builder = builder.device(device).shard(0, 1).tune(false);
+    let builder = builder.shard(0, 1).tune(false);
     Ok(builder.batch(8).workers(2).shuffle(true).seed(seed).output(DType::U8, Layout::Nhwc))
 }

@@ -1,12 +1,11 @@
 //! Memory: usage must match the plan, and must not grow.
 
 use feedwater::footprint::{Memory as Place, bytes};
-use feedwater::gpu::Device;
 use feedwater::loader::{Loader, MemoryStats};
 use feedwater::op::Placement;
 
-use super::gpu::{self, Gpu};
-use super::{Check, Found, loaders, message};
+use super::gpu::Gpu;
+use super::{Check, Found, loaders, words};
 use crate::report::status_bytes;
 
 /// Epochs after which nothing may have grown.
@@ -32,8 +31,8 @@ pub fn on_cpu() -> Vec<Check> {
 /// Returns the checks on the GPU.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     vec![
-        Check::new("gpu/footprint", taken()),
-        Check::new("gpu/200-epochs", many_epochs_on_gpu(&gpu.device)),
+        Check::new("gpu/footprint", taken(gpu)),
+        Check::new("gpu/200-epochs", many_epochs_on_gpu(gpu)),
     ]
 }
 
@@ -57,20 +56,20 @@ fn many_epochs_on_cpu() -> Found {
     Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
 }
 
-/// Compares the peak use of the pools with the plan.
-fn taken() -> Found {
-    // nvJPEG may leave part of its rows unused. Without it, every byte of all rows is used.
+/// What the pools have in use at most, against the plan.
+fn taken(gpu: &Gpu) -> Found {
+    // nvJPEG may leave some of its rows unused; without it all rows are in use to the last byte.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
         let loader = builder.build().map_err(message)?;
         run_epochs(&loader, 2)?;
         Ok::<_, String>(figures(&loader.stats().memory))
     };
-    for (name, predicted, peak) in figures_of(gpu::builder()?.decode(Placement::Cpu))? {
+    for (name, predicted, peak) in figures_of(gpu.builder()?.decode(Placement::Cpu))? {
         if peak != predicted || peak == 0 {
             return Err(format!("{name}: {predicted} bytes predicted, {peak} used"));
         }
     }
-    let figures = figures_of(gpu::builder()?)?;
+    let figures = figures_of(gpu.builder()?)?;
     for (name, predicted, peak) in figures {
         if peak > predicted || peak == 0 {
             return Err(format!("{name}, with nvJPEG: {predicted} bytes predicted, {peak} used"));
@@ -90,9 +89,10 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
     ]
 }
 
-/// Checks that the pools, the device's used memory and resident memory do not grow.
-fn many_epochs_on_gpu(device: &Device) -> Found {
-    let loader = gpu::builder()?.build().map_err(message)?;
+/// Nothing of the pools, of the whole device and of the host grows.
+fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
+    let device = &gpu.device;
+    let loader = gpu.builder()?.build().map_err(words)?;
     run_epochs(&loader, SETTLED)?;
     let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     let grown = host_growth(&loader)?;

@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use clap::{Args, ValueEnum};
 use feedwater::error::SampleError;
+use feedwater::gpu::Runtime;
 use feedwater::loader::{Loader, LoaderBuilder, SampleRecord};
 use serde::Serialize;
 use serde_json::json;
@@ -21,6 +22,7 @@ mod kernels;
 mod life;
 mod loaders;
 mod memory;
+pub mod on_gpu;
 mod operators;
 mod throughput;
 
@@ -116,8 +118,8 @@ pub(crate) fn main(options: &Options) -> Result<(), CommandError> {
     if wanted(Group::Operator) {
         report.add(operators::checks())?;
     }
-    let found = gpu::Gpu::find();
-    gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
+    let found = gpu::Gpu::find(&Runtime::default());
+    on_gpu::checks(&found, options.require_gpu, wanted, |checks| report.add(checks))?;
     let (rates, failed) = match wanted(Group::Throughput) {
         true => throughput::measure(found.as_ref().ok()),
         false => (Vec::new(), Vec::new()),

@@ -12,8 +12,8 @@ use feedwater::tensor::{DType, Layout};
 use feedwater_tools::synth;
 use serde::Serialize;
 
-use super::gpu::{Gpu, on_route};
-use super::{Check, message};
+use super::gpu::Gpu;
+use super::{Check, words};
 
 /// Width and height of the images.
 const SIZE: (u32, u32) = (500, 375);
@@ -50,8 +50,8 @@ pub fn measure(gpu: Option<&Gpu>) -> (Vec<Rate>, Vec<Check>) {
         None => cases.push(("cpu only", builder().device(DeviceChoice::Cpu))),
         Some(gpu) => {
             let offered = Route::ALL.into_iter().filter(|&route| gpu.offers(route).is_ok());
-            cases.extend(offered.map(|route| (route.name(), on_route(builder(), route))));
-            cases.push(("balanced", builder().device(DeviceChoice::Gpu(0))));
+            cases.extend(offered.map(|route| (route.name(), gpu.on_route(builder(), route))));
+            cases.push(("balanced", gpu.on(builder())));
         }
     }
     let (mut rates, mut failed) = (Vec::new(), Vec::new());

@@ -125,20 +125,8 @@ impl<S: Source> Source for Failing<S> {
             false => Err(DataError::new(feedwater::error::Reason::Unreadable, "taken away")),
         }
     }
-    fn version(&self, index: u64) -> Option<String> {
-        self.0.version(index)
-    }
-    fn classes(&self) -> &[String] {
-        self.0.classes()
-    }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 
@@ -276,7 +264,7 @@ fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
             let source = Directory::open(data.path()).unwrap();
             let error = pack(&source, root.path(), &settings, |_| panic!("{what}: it goes on"));
             let error = error.unwrap_err();
-            assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+            assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
             let text = error.to_string();
             for word in words.iter().chain(&["--overwrite"]) {
                 assert!(text.contains(word), "{what}: {word}: {text}");
@@ -343,7 +331,7 @@ fn manifests_of_other_versions_are_distinguished() {
     fs::write(&path, json.to_string()).unwrap();
     verify(root.path(), |_| {}).unwrap();
     let error = pack(&source(), root.path(), &same, |_| {}).unwrap_err();
-    assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+    assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
     let overwrite = Settings { overwrite: true, ..same };
     assert_eq!(pack(&source(), root.path(), &overwrite, |_| {}).unwrap(), manifest);
 }
@@ -362,7 +350,7 @@ fn missing_or_foreign_shards_are_reported_before_any_write() {
     let overwrite = Settings { overwrite: true, ..settings.clone() };
     for settings in [settings, overwrite] {
         let error = pack(&source(), root.path(), &settings, |_| {}).unwrap_err();
-        assert!(matches!(&error, Error::Config { key, .. } if key == "destination"), "{error}");
+        assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
     }
     assert_eq!(fs::read(root.path().join("train-000000.tar")).unwrap(), b"someone's");
 }
@@ -387,14 +375,8 @@ impl Source for Meanwhile<'_> {
         }
         self.0.read(index, page, limit)
     }
-    fn largest_bytes(&self) -> u64 {
-        self.0.largest_bytes()
-    }
-    fn memory_bytes(&self) -> u64 {
-        self.0.memory_bytes()
-    }
-    fn describe(&self) -> String {
-        self.0.describe()
+    fn inner(&self) -> Option<&dyn Source> {
+        Some(&self.0)
     }
 }
 

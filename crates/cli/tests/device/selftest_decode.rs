@@ -5,12 +5,12 @@
 
 use crate::simulated;
 use crate::simulated::{Decode, Schedule, Simulated};
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::geometry::Roi;
 use feedwater::gpu::nvjpeg::Backend;
 use feedwater::header::Header;
-use feedwater_cli::selftest::gpu::{self, Gpu};
-use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard};
+use feedwater_cli::selftest::gpu::Gpu;
+use feedwater_cli::selftest::{Check, Outcome, decode, files, hazard, on_gpu};
 
 const SUCCESS: i32 = 0;
 const BAD_JPEG: i32 = 3;
@@ -35,9 +35,9 @@ unsafe fn libjpeg<'a>(
         [(x - shift).max(0), y, width, height].map(|value| u32::try_from(value).unwrap());
     let mut rows = rgb.chunks_exact_mut(3 * width as usize);
     let window = Roi::new(x, y, width, height);
-    HostDecoder::new()
-        .decode(bytes, &header, window, reduction as u32, &mut |_, row| {
-            rows.next().unwrap().copy_from_slice(row);
+    Decoders::new()
+        .decode(bytes, &header, window, reduction as u32, &mut |group| {
+            group.iter().for_each(|(_, row)| rows.next().unwrap().copy_from_slice(row));
         })
         .ok()?;
     Some(rgb)
@@ -141,7 +141,7 @@ fn machine(schedule: Schedule) -> Simulated {
 }
 
 fn found() -> Gpu {
-    Gpu::find().map_err(|(name, why)| format!("{name}: {why}")).unwrap()
+    Gpu::find(&simulated::runtime()).map_err(|(name, why)| format!("{name}: {why}")).unwrap()
 }
 
 fn decoding(gpu: &Gpu) -> Vec<Check> {
@@ -161,7 +161,7 @@ fn detail<'a>(checks: &'a [Check], name: &str) -> &'a str {
 fn every_check_passes_on_a_machine_that_decodes_as_the_cpu_does() {
     let machine = machine(Schedule::Lazy);
     let mut checks = Vec::new();
-    let told = gpu::checks(
+    let told = on_gpu::checks(
         &Ok(found()),
         true,
         |_| true,

@@ -4,9 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::Result;
 use crate::model::{Limit, Model, On, Service};
-use crate::profile::Profile;
+use crate::profile::{Profile, Waits};
 
-use super::contention::who;
 use super::fit::{OVERHEAD, STORAGE, forecast};
 
 /// What limits a pipeline.
@@ -136,7 +135,7 @@ pub fn cause(model: &Model, profile: &Profile) -> Result<Cause> {
     let smooth = with(&smooth)?;
     if alone > CONTENDED
         && alone >= even.max(long).max(smooth)
-        && let Some(who) = who(profile)
+        && let Some(who) = contender(profile)
     {
         return Ok(who);
     }
@@ -215,4 +214,12 @@ fn smooth(model: &mut Model) {
         stage.service = Service::constant(stage.service.mean);
     }
     model.consumer.step = Service::constant(model.consumer.step.mean);
+}
+
+/// Who takes most of the processor time that the workers wait for.
+pub(super) fn contender(profile: &Profile) -> Option<Cause> {
+    let Waits { others, quota, stolen, .. } = profile.processors.waits?;
+    let all = [(Cause::OtherPrograms, others), (Cause::Quota, quota), (Cause::Hypervisor, stolen)];
+    let most = all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    (most.1 > 0.0).then_some(most.0)
 }

@@ -1,9 +1,7 @@
 //! What others take of the processors, and what that leaves.
 
 use crate::model::Contention;
-use crate::profile::{Profile, Waits};
-
-use super::cause::Cause;
+use crate::profile::Profile;
 
 /// Others that take less are not worth a word: a thread's speed, and cores.
 const NEGLIGIBLE: f64 = 0.02;
@@ -41,14 +39,6 @@ pub(super) fn contention(profile: &Profile, cores: u32) -> Option<Contention> {
     let speed = ran / (ran + waits.foreign());
     let matters = speed < 1.0 - NEGLIGIBLE || available < (1.0 - NEGLIGIBLE) * cores;
     matters.then_some(Contention { speed, available })
-}
-
-/// Who takes most of what is taken.
-pub(super) fn who(profile: &Profile) -> Option<Cause> {
-    let Waits { others, quota, stolen, .. } = profile.processors.waits?;
-    let all = [(Cause::OtherPrograms, others), (Cause::Quota, quota), (Cause::Hypervisor, stolen)];
-    let most = all.into_iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    (most.1 > 0.0).then_some(most.0)
 }
 
 /// The share of the workers' time that they waited for a processor which others had.

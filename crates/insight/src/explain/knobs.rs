@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
-use crate::model::{Model, On, Service};
+use crate::model::{Model, On, Service, slots};
 use crate::profile::Profile;
 use crate::text::bytes;
 
@@ -107,7 +107,7 @@ fn workers(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
 
 fn prefetch(model: &Model, profile: &Profile) -> Result<Option<Tried>> {
     let now = model.slots - 1;
-    let with = |prefetch: u32| Model { slots: prefetch + 1, ..model.clone() };
+    let with = |prefetch: u32| Model { slots: slots(prefetch), ..model.clone() };
     let mut rates = vec![(now, forecast(model)?.samples_per_second)];
     for prefetch in [2, 3, 4, 6, 8, 12, 16, 24, 32].into_iter().filter(|it| *it > now) {
         rates.push((prefetch, forecast(&with(prefetch))?.samples_per_second));

@@ -226,7 +226,7 @@ fn untrusted(by_model: Cause, profile: &Profile) -> Cause {
     if profile.consumer.waiting_share < cause::NEGLIGIBLE {
         return by_model;
     }
-    contention::who(profile)
+    cause::contender(profile)
         .filter(|_| contention::lost(profile) > TRUSTED)
         .unwrap_or(Cause::Unexplained)
 }

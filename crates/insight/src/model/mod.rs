@@ -24,6 +24,8 @@
 //! What it leaves out: stages of one sample draw their times independently of each other, epochs do not end, the
 //! engines' groups are not formed, and processors do not slow each other down through caches and memory.
 
+use std::ops::Add;
+
 mod capacity;
 mod check;
 mod forecast;
@@ -42,14 +44,18 @@ pub use service::Service;
 /// to be put into a `script` element. Models and options are the JSON of [`Model`] and [`Options`].
 pub const JAVASCRIPT: &str = include_str!("model.js");
 
+/// Slots of a ring with so many batches ahead of the consumer: one more, for the batch that the consumer has.
+pub fn slots<N: Add<Output = N> + From<u8>>(prefetch: N) -> N {
+    prefetch + N::from(1)
+}
+
 /// A pipeline as the simulation sees it. Times are in seconds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
     /// Samples per batch.
     pub batch: u32,
-    /// Batches the ring can hold: the ready ones, the ones that are being filled and the consumer's. This is
-    /// `loader.prefetch` + 1.
+    /// Batches the ring can hold: the ready ones, the ones that are being filled and the consumer's. See [`slots`].
     pub slots: u32,
     /// One entry a worker: its slowness. 1 is as measured; a straggler of 4 takes four times as long.
     pub workers: Vec<f64>,

@@ -180,7 +180,12 @@ impl Manifest {
             };
             return Err(Error::Io { path, problem: format!("{problem}; {WAY_OUT}"), source: None });
         }
-        match origin::difference(source, directory, settings, self)? {
+        let mut ends: Vec<u64> = self.shards.iter().map(|shard| shard.end).collect();
+        // Samples that were left out after the last shard.
+        if self.complete && ends.last().is_none_or(|&end| end < source.len()) {
+            ends.push(source.len());
+        }
+        match origin::difference(source, directory, settings, &ends)? {
             None => Ok(()),
             Some(changed) => {
                 refused(format!("was packed from a source that has changed since: {changed}"))

@@ -20,7 +20,7 @@ use std::thread;
 use serde::{Deserialize, Serialize};
 
 use feedwater::error::{DataError, Error, Reason, Result, SampleError};
-use feedwater::header::{Format, Header};
+use feedwater::header::Format;
 use feedwater::loader::{LargeImages, Room};
 use feedwater::plan::{Limits, SampleMemory};
 use feedwater::source::{HostPage, Source};
@@ -265,8 +265,7 @@ impl<'a> Maker<'a> {
     /// The image of the sample that was read.
     fn image(&mut self) -> Result<EncodedImage, DataError> {
         let bytes = self.page.bytes();
-        let header = Header::parse_as(bytes, self.strict)?;
-        self.limits.check_size(header.size)?;
+        let header = self.limits.header(bytes, self.strict)?;
         if let Some(presizer) = &mut self.presizer
             && let Some(need) = presizer.need(bytes, &header)
         {

@@ -13,7 +13,7 @@ use std::thread;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Manifest, Settings};
+use super::Settings;
 use feedwater::error::{DataError, Error, Result};
 use feedwater::file;
 use feedwater::source::{HostPage, Source};
@@ -115,7 +115,8 @@ pub(super) fn write(directory: &Path, name: &str, number: u64, origins: &[Origin
     file::write(&path, text).map_err(|error| Error::io(&path, &error))
 }
 
-/// What has changed in the source since it was packed: the first sample that is different.
+/// What has changed in the source since it was packed: the first sample that is different. `ends` has, for each file that
+/// was written beside a shard, the index of the first sample after it.
 ///
 /// # Errors
 ///
@@ -124,13 +125,8 @@ pub(super) fn difference(
     source: &dyn Source,
     directory: &Path,
     settings: &Settings,
-    manifest: &Manifest,
+    ends: &[u64],
 ) -> Result<Option<String>> {
-    let mut ends: Vec<u64> = manifest.shards.iter().map(|shard| shard.end).collect();
-    // Samples that were left out after the last shard.
-    if manifest.complete && ends.last().is_none_or(|&end| end < source.len()) {
-        ends.push(source.len());
-    }
     let next = AtomicU64::new(0);
     let found = Mutex::new(Ok(None::<(u64, String)>));
     let work = || {

@@ -3,9 +3,9 @@
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 use serde::{Deserialize, Serialize};
 
-use feedwater::decode::HostDecoder;
+use feedwater::decode::Decoders;
 use feedwater::error::{DataError, Error, Reason, Result};
-use feedwater::header::{Header, memory_bytes};
+use feedwater::header::Header;
 use feedwater::op::{Operator, Resize};
 use feedwater::plan::SampleMemory;
 use feedwater::transform::FullDecoder;
@@ -39,7 +39,7 @@ impl Presize {
 pub struct Presizer {
     quality: u8,
     shorter: u32,
-    decoder: HostDecoder,
+    decoder: Decoders,
     full_decoder: FullDecoder,
 }
 
@@ -47,12 +47,12 @@ impl Presizer {
     /// With these settings, which were checked.
     pub fn new(Presize { shorter, quality }: Presize) -> Self {
         let full_decoder = FullDecoder::new(Some(shorter), true);
-        Self { quality, shorter, decoder: HostDecoder::new(), full_decoder }
+        Self { quality, shorter, decoder: Decoders::new(), full_decoder }
     }
 
     /// Memory that making the image smaller takes, beside its file; `None` where the image is small enough.
     pub fn need(&self, bytes: &[u8], header: &Header) -> Option<SampleMemory> {
-        let decode = memory_bytes(header, bytes, bytes.len() as u64);
+        let decode = self.decoder.memory(header, bytes, bytes.len() as u64);
         let need = || SampleMemory::of_resized(header, decode, self.shorter);
         self.full_decoder.resizes(header).then(need)
     }

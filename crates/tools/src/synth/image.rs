@@ -2,7 +2,8 @@
 
 use feedwater::random::{SampleKey, SampleRng};
 
-use super::noise::{Colour, Noise, between, gaussian, hash};
+use super::noise::{Noise, between, gaussian, hash};
+use super::row::Row;
 use super::scene;
 
 /// Image number `index` of the set `seed`: `3 * width * height` bytes of RGB, row after row.
@@ -23,21 +24,6 @@ pub fn image(seed: u64, index: u64, width: u32, height: u32) -> Vec<u8> {
         film.expose(y, &mut row, &mut rgb);
     }
     rgb
-}
-
-/// One row of the image while it is painted.
-pub struct Row {
-    pub colour: Vec<Colour>,
-    /// Strength of the grain, 0 (smooth or out of focus) to 1.
-    pub texture: Vec<f32>,
-    /// For the layer that is being drawn.
-    pub noise: Vec<f32>,
-}
-
-impl Row {
-    fn new(width: usize) -> Self {
-        Self { colour: vec![[0.0; 3]; width], texture: vec![0.0; width], noise: vec![0.0; width] }
-    }
 }
 
 /// What the camera adds to the scene.

@@ -2,8 +2,8 @@
 
 use feedwater::random::SampleRng;
 
-use super::image::Row;
 use super::noise::{Colour, Noise, add_plane, between, mix, smooth};
+use super::row::Row;
 
 /// A gradient with clouds and the glow of a sun or a lamp.
 pub struct Sky {

@@ -1,7 +1,7 @@
 //! What stands in front: balls, leaves, trunks, their shadows, and lights out of focus.
 
-use super::image::Row;
 use super::noise::{Colour, hash, mix, smooth};
+use super::row::Row;
 
 /// An ellipsoid: a stone, a fruit, a bush or the middle of a flower.
 pub struct Ball {

@@ -2,10 +2,10 @@
 
 use feedwater::random::SampleRng;
 
-use super::image::Row;
 use super::land::{Ground, House, Ridge, Sky, side_light};
 use super::noise::{Colour, Noise, between, direction, vary};
 use super::objects::{Ball, Leaf, Shade, Trunk};
+use super::row::Row;
 
 mod near;
 mod wide;

@@ -8,8 +8,9 @@ use bytemuck::{must_cast, must_cast_slice_mut};
 
 use crate::tensor::CHANNELS;
 
-use super::super::PRECISION_BITS;
-use super::{Block, Digits, HALF, Passes, QUAD, RING_PIXEL, ROWS_AT_ONCE, RowQuad, quad};
+use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
+use crate::op::resample::params::{HALF, PRECISION_BITS};
+use crate::op::resample::ring::ROWS_AT_ONCE;
 
 #[inline(always)]
 fn load(block: &Block) -> [__m256i; 2] {

@@ -8,7 +8,9 @@ use bytemuck::{must_cast, must_cast_slice_mut};
 
 use crate::tensor::CHANNELS;
 
-use super::{Block, Digits, HALF, Passes, QUAD, ROWS_AT_ONCE, RowQuad, quad};
+use super::data::{Block, Digits, Passes, QUAD, RING_PIXEL, RowQuad, quad};
+use crate::op::resample::params::HALF;
+use crate::op::resample::ring::ROWS_AT_ONCE;
 
 /// Of two vectors of sums, lanes of a row's pixel each: the upper halves, four rows side by side.
 const PIXEL_WORDS: [i16; 32] = {
@@ -178,7 +180,7 @@ fn output_sums(quads: &[Block], digits: &[Digits]) -> __m512i {
 /// Stores four pixels of four rows; what is past them is overwritten by the next.
 #[inline(always)]
 fn store(out: &mut [u8], four: usize, bytes: [u8; 64]) {
-    out[super::RING_PIXEL * 4 * four..][..64].copy_from_slice(&bytes);
+    out[RING_PIXEL * 4 * four..][..64].copy_from_slice(&bytes);
 }
 
 #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]

@@ -13,72 +13,20 @@
 
 #![allow(unsafe_code)]
 
-use std::ops::Range;
-
-use bytemuck::{Pod, Zeroable};
-
-use crate::error::DataError;
+use crate::error::{DataError, reserve};
 use crate::geometry::{Roi, Size};
 use crate::tensor::CHANNELS;
 
-use super::fast::{Path, ROWS_AT_ONCE, fit};
-use super::{Axis, HALF};
+use super::params::Axis;
+use super::ring::ROWS_AT_ONCE;
+
+pub(super) use data::{Passes, Width};
+
+use data::{Block, Digits, QUAD, RING_PIXEL, RowQuad};
 
 mod avx;
 mod avx512;
-
-/// Taps of a dot product.
-const QUAD: usize = 4;
-
-/// Bytes of a pixel of four rows in the ring.
-const RING_PIXEL: usize = CHANNELS * ROWS_AT_ONCE;
-
-/// A vector in memory.
-#[derive(Clone, Copy, Debug, Pod, Zeroable)]
-#[repr(C, align(64))]
-struct Block([u8; 64]);
-
-impl Default for Block {
-    fn default() -> Self {
-        Self([0; 64])
-    }
-}
-
-/// Digits of four coefficients, highest first.
-type Digits = [[i8; QUAD]; 3];
-
-/// Four rows of the ring, by their first block, and the coefficients of an output row for them.
-#[derive(Clone, Copy, Debug, Default)]
-struct RowQuad {
-    start: usize,
-    digits: Digits,
-}
-
-/// The passes and their memory.
-#[derive(Debug)]
-pub(super) struct Passes {
-    path: Path,
-    /// The bytes of a row that outputs read.
-    read: Range<usize>,
-    /// These of the rows that were pushed, each with room to read past its end.
-    lines: Vec<u8>,
-    line_len: usize,
-    quads: Vec<Block>,
-    /// Pixels from a block of `quads` to the next.
-    step: usize,
-    /// The first block of each output's taps; a multiple of four outputs.
-    starts: Vec<u32>,
-    /// Blocks of an output's taps.
-    groups: usize,
-    /// `groups` for every output.
-    digits: Vec<Digits>,
-    ring: Vec<Block>,
-    /// Blocks from four rows of the ring to the next four.
-    stride: usize,
-    first_row: u32,
-    /// What the output row needs of the ring.
-    rows: Vec<RowQuad>,
-}
+mod data;
 
 impl Passes {
     /// Whether coefficients have three digits.
@@ -86,24 +34,24 @@ impl Passes {
         axis.coefs.iter().all(|&k| i8::try_from(top_digit(k)).is_ok())
     }
 
-    /// Prepares the passes on a path that the CPU has.
+    /// Prepares the passes with instructions that the CPU has.
     pub fn begin(
         passes: &mut Option<Self>,
-        path: Path,
+        width: Width,
         columns: Axis<'_>,
         rows: Axis<'_>,
         input: Roi,
     ) -> Result<(), DataError> {
-        let it = passes.get_or_insert_with(|| Self::new(path));
-        it.path = path;
+        let it = passes.get_or_insert_with(|| Self::new(width));
+        it.width = width;
         let read = columns.inputs();
         let byte = |x: u32| CHANNELS * (x - input.x) as usize;
         it.read = byte(read.start)..byte(read.end);
         (it.step, it.groups) = step_and_groups(columns.taps());
         let outputs = columns.len().next_multiple_of(4);
-        fit(&mut it.starts, outputs)?;
+        reserve::renew(&mut it.starts, outputs)?;
         it.starts.fill(0);
-        fit(&mut it.digits, outputs * it.groups)?;
+        reserve::renew(&mut it.digits, outputs * it.groups)?;
         it.digits.fill(Default::default());
         let mut last = 0;
         for (index, digits) in it.digits.chunks_exact_mut(it.groups).take(columns.len()).enumerate()
@@ -115,18 +63,18 @@ impl Passes {
             split(digits, first % it.step, coefs);
         }
         let blocks = last + it.groups;
-        fit(&mut it.quads, blocks)?;
+        reserve::renew(&mut it.quads, blocks)?;
         it.line_len = line_len(read.end - read.start, it.groups);
-        fit(&mut it.lines, ROWS_AT_ONCE * it.line_len)?;
+        reserve::renew(&mut it.lines, ROWS_AT_ONCE * it.line_len)?;
         it.stride = ring_stride(columns.len());
-        fit(&mut it.ring, it.stride * ring_quads(rows.taps()))?;
+        reserve::renew(&mut it.ring, it.stride * ring_quads(rows.taps()))?;
         it.first_row = rows.inputs().start;
-        fit(&mut it.rows, ring_quads(rows.taps()))
+        reserve::renew(&mut it.rows, ring_quads(rows.taps()))
     }
 
-    fn new(path: Path) -> Self {
+    fn new(width: Width) -> Self {
         Self {
-            path,
+            width,
             read: 0..0,
             lines: Vec::new(),
             line_len: 0,
@@ -174,11 +122,11 @@ impl Passes {
     /// Passes the rows that were kept, of which `y` is the first, into the ring.
     pub fn horizontal(&mut self, y: u32) {
         let start = self.ring_start(y);
-        match self.path {
-            // SAFETY: the paths were chosen because the CPU has them.
-            Path::Avx512 => unsafe { avx512::horizontal(self, start) },
+        match self.width {
+            // SAFETY: the width was chosen because the CPU has them.
+            Width::Bits512 => unsafe { avx512::horizontal(self, start) },
             // SAFETY: as above.
-            _ => unsafe { avx::horizontal(self, start) },
+            Width::Bits256 => unsafe { avx::horizontal(self, start) },
         }
     }
 
@@ -197,11 +145,11 @@ impl Passes {
             split(std::slice::from_mut(&mut row.digits), ROWS_AT_ONCE - here, coefs);
         }
         let (ring, rows) = (&self.ring[..], &self.rows[..count]);
-        match self.path {
-            // SAFETY: the paths were chosen because the CPU has them.
-            Path::Avx512 => unsafe { avx512::vertical(ring, rows, out) },
+        match self.width {
+            // SAFETY: the width was chosen because the CPU has them.
+            Width::Bits512 => unsafe { avx512::vertical(ring, rows, out) },
             // SAFETY: as above.
-            _ => unsafe { avx::vertical(ring, rows, out) },
+            Width::Bits256 => unsafe { avx::vertical(ring, rows, out) },
         }
     }
 
@@ -256,9 +204,4 @@ fn split(digits: &mut [Digits], skipped: usize, coefs: &[i32]) {
 /// -128 to 127.
 fn top_digit(k: i32) -> i32 {
     (((k + 0x80) >> 8) + 0x80) >> 8
-}
-
-/// A digit of four coefficients as a number.
-fn quad(digit: [i8; QUAD]) -> i32 {
-    bytemuck::cast(digit)
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use miniz_oxide::deflate::compress_to_vec_zlib;
 use tempfile::TempDir;
 
-use super::super::{File, Listed, Turn, Unpacker};
+use super::super::{File, Listed, Storage, Turn, Unpacker};
 use super::*;
 
 const LIMITS: Limits =
@@ -23,10 +23,15 @@ fn file(len: usize) -> (TempDir, PathBuf, Vec<u8>) {
     (root, path, bytes)
 }
 
+fn with_handle(limits: Limits) -> (Storage, Arc<Unpacker>) {
+    let storage = Storage::default();
+    (storage.clone(), Unpacker::new(storage, limits))
+}
+
 /// The same one as many files of an unpacker, one after another; the first is held open, as by a source.
 fn listed(path: &Path, count: usize, limits: Limits) -> (Arc<Unpacker>, Vec<File>) {
-    let unpacker = Unpacker::new(limits);
-    let open = |number| unpacker.open(File::open(path).unwrap(), number, Packing::Zlib);
+    let (storage, unpacker) = with_handle(limits);
+    let open = |number| unpacker.open(storage.open(path).unwrap(), number, Packing::Zlib);
     let files: Vec<File> = (0..count).map(open).collect();
     let held = |number: usize| Some(&files[number]).filter(|_| number == 0);
     let listed = |number| Some(Listed::new(path.into(), Packing::Zlib, held(number)));
@@ -123,8 +128,8 @@ fn what_comes_next_is_unpacked_from_the_next_mark_on() {
 #[test]
 fn a_file_that_fails_ahead_of_time_is_passed_over() {
     let (_root, path, bytes) = file(3 << 19);
-    let unpacker = Unpacker::new(LIMITS);
-    let open = |number| unpacker.open(File::open(&path).unwrap(), number, Packing::Zlib);
+    let (storage, unpacker) = with_handle(LIMITS);
+    let open = |number| unpacker.open(storage.open(&path).unwrap(), number, Packing::Zlib);
     let files: Vec<File> = (0..20).map(open).collect();
     let path = |number| if number == 3 { "absent".into() } else { path.clone() };
     // No zstd there, and a file that is not compressed.

@@ -1,49 +1,48 @@
-//! The hardware route: one thread that hands many images at a time to the GPU's JPEG engines.
+//! The thread of a route that batches: it hands many images at a time to their decoder.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::time::Instant;
 
-use crate::error::{Error, Result};
-use crate::gpu::nvjpeg::{BatchDecoder, BatchJob, DecodeError, HostIdle};
+use crate::error::Result;
 use crate::gpu::{Stopwatch, Stream};
-use crate::loader::batch::{Outcome, SampleRecord};
 use crate::loader::feed::Job;
-use crate::loader::host::SamplePipeline;
+use crate::loader::pipeline::SamplePipeline;
 use crate::loader::policy::produce;
+use crate::loader::record::{Outcome, SampleRecord};
 use crate::measure::Stage;
 use crate::plan::Route;
 use crate::random::SampleKey;
 use crate::ring::Producer;
 
-use super::{DevicePage, OnEngine, Parts, Payload, Waiting};
+use super::decoder::GroupDecoder;
+use super::parts::Parts;
+use super::{DevicePage, Gathered, Payload, Waiting};
 
-/// Decodes pages in groups, as many as wait.
-///
-/// A group is gathered only when a decoder is idle, so that groups grow while the engines are busy. Before an image
-/// goes to the engines the host has seen that the kernel has read the page's last pixels.
-pub(in crate::loader) struct Hardware {
+/// Decodes pages in groups, as many as wait. A group is gathered only when the decoder is idle, so that groups grow while it is
+/// busy.
+pub(in crate::loader) struct Gatherer {
     parts: Parts,
     stream: Stream,
-    decoders: Vec<BatchDecoder>,
+    decoder: Box<dyn GroupDecoder>,
     group: usize,
     clock: Arc<Stopwatch>,
-    /// Makes the samples anew that the engines refused.
+    /// Makes the samples anew that the decoder refused.
     pipeline: SamplePipeline,
 }
 
-impl Hardware {
-    /// A thread's worth of decoders that take up to `group` images each.
+impl Gatherer {
+    /// Gathers up to `group` images for the decoder of a route.
     pub fn new(
         parts: Parts,
         stream: Stream,
-        decoders: Vec<BatchDecoder>,
+        (route, decoder): (Route, Box<dyn GroupDecoder>),
         group: usize,
     ) -> Result<Self> {
         let Parts { source, plan, meter, caches, large, clocks, .. } = parts.clone();
         let pipeline = SamplePipeline::new(source, plan, meter, caches, large);
-        let clock = clocks.decode(Route::NvjpegHardware)?;
-        Ok(Self { parts, stream, decoders, group, clock, pipeline })
+        let clock = clocks.decode(route)?;
+        Ok(Self { parts, stream, decoder, group, clock, pipeline })
     }
 
     /// Decodes until all workers are gone; `pages` is held so that the launcher stays for what is on the way. The stream
@@ -65,13 +64,9 @@ impl Hardware {
             let Ok(first) = waiting.recv() else { return Ok(()) };
             meter.waited_for_input(Stage::DeviceDecode, begin.elapsed());
             group.push(first);
-            // The one that was used longest ago.
-            self.decoders.rotate_left(1);
-            if let Some(decoder) = self.decoders.first() {
-                let begin = Instant::now();
-                decoder.done().synchronize()?;
-                meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
-            }
+            let begin = Instant::now();
+            self.decoder.wait()?;
+            meter.waited_for_room(Stage::DeviceDecode, begin.elapsed());
             group.extend(waiting.try_iter().take(self.group - 1));
             if !self.decode(&mut group)? {
                 return Ok(());
@@ -79,19 +74,19 @@ impl Hardware {
         }
     }
 
-    /// Decodes a group, or, where the engines refuse it, each of its images alone, so that only those at fault
+    /// Decodes a group, or, where the decoder refuses it, each of its images alone, so that only those at fault
     /// go to the CPU. False where the loader ends.
     fn decode(&mut self, group: &mut Vec<Waiting>) -> Result<bool> {
         let begin = self.parts.meter.begin(Stage::DeviceDecode);
-        let decoded = self.call(group);
-        let bytes = group.iter().map(|it| it.on_engine.len as u64).sum();
+        let decoded = self.decoder.decode(&self.stream, group, &self.clock);
+        let bytes = group.iter().map(|it| it.gathered.len as u64).sum();
         self.parts.meter.add(Stage::DeviceDecode, begin, bytes);
         match decoded {
             Ok(()) => {
                 let mut submitted = Vec::with_capacity(group.len());
-                for Waiting { page, on_engine } in group.drain(..) {
+                for Waiting { page, gathered } in group.drain(..) {
                     page.decoded.record(&self.stream)?;
-                    submitted.push(on_engine.submitted);
+                    submitted.push(gathered.submitted);
                     page.publish()?;
                 }
                 self.parts.router.track(submitted, &self.stream)?;
@@ -113,34 +108,10 @@ impl Hardware {
         }
     }
 
-    fn call(&mut self, group: &[Waiting]) -> Result<(), DecodeError> {
-        let jobs = group.iter().map(|Waiting { page, on_engine }| {
-            Ok(BatchJob {
-                bytes: page
-                    .encoded
-                    .as_deref()
-                    .unwrap_or_default()
-                    .get(..on_engine.len)
-                    .unwrap_or_default(),
-                image: on_engine.image,
-                wanted: on_engine.wanted,
-                reduction: on_engine.reduction,
-                destination: HostIdle::wait(&page.pixels, &page.read)?,
-            })
-        });
-        let jobs = jobs.collect::<Result<Vec<_>>>()?;
-        let decoder = self.decoders.first_mut().ok_or_else(|| Error::Internal {
-            problem: "the hardware route has no decoder".into(),
-        })?;
-        let mut lap = self.clock.lap()?;
-        decoder.decode_measured(&self.stream, &jobs, Some(&mut lap))?;
-        Ok(lap.stop(&self.stream, jobs.len() as u64)?)
-    }
-
-    /// Makes on the CPU what the engines refuse; where that is the file's fault, the policy decides.
+    /// Makes on the CPU what the decoder refuses; where that is the file's fault, the policy decides.
     fn make_anew(&mut self, group: &mut Vec<Waiting>, why: &'static str) -> Result<bool> {
-        let Some(Waiting { mut page, on_engine }) = group.pop() else { return Ok(true) };
-        let OnEngine { submitted, .. } = on_engine;
+        let Some(Waiting { mut page, gathered }) = group.pop() else { return Ok(true) };
+        let Gathered { submitted, .. } = gathered;
         drop(submitted);
         let Some(mut work) = page.work.take() else { return Ok(true) };
         let Some(mut upload) = self.parts.uploads.take() else { return Ok(false) };

@@ -1,0 +1,55 @@
+//! All checks on the GPU.
+
+use super::super::CommandError;
+use super::gpu::Gpu;
+use super::{Check, Group, decode, files, hazard, kernels, life, memory};
+
+/// All checks of these groups, told one after another, where there is a GPU. What is missing is a failure where a GPU is required.
+pub fn checks(
+    found: &Result<Gpu, (&'static str, String)>,
+    required: bool,
+    wanted: impl Fn(Group) -> bool,
+    mut tell: impl FnMut(Vec<Check>) -> Result<(), CommandError>,
+) -> Result<(), CommandError> {
+    let absent = |name: &str, why: &str| match required {
+        true => Check::new(name, Err(why.into())),
+        false => Check::skip(name, why),
+    };
+    let gpu = match found {
+        Ok(gpu) => gpu,
+        Err((name, why)) => return tell(vec![absent(name, why)]),
+    };
+    let (major, minor) = gpu.compiler;
+    tell(vec![
+        Check::new("gpu/device", Ok(gpu.name())),
+        Check::new("gpu/compiler", Ok(format!("NVRTC {major}.{minor}"))),
+        match &gpu.nvjpeg {
+            Ok(()) => Check::new("gpu/nvjpeg", gpu.nvjpeg_version()),
+            Err(why) => absent("gpu/nvjpeg", why),
+        },
+    ])?;
+    if wanted(Group::Decode) {
+        for checks in decode::checks(gpu) {
+            tell(checks)?;
+        }
+    }
+    if wanted(Group::Hazard) {
+        tell(hazard::checks(gpu))?;
+    }
+    if wanted(Group::Files) {
+        for checks in files::on_gpu(gpu) {
+            tell(checks)?;
+        }
+    }
+    if wanted(Group::Memory) {
+        tell(memory::on_gpu(gpu))?;
+    }
+    if wanted(Group::Life) {
+        tell(life::on_gpu(gpu))?;
+    }
+    // Last, since compiling hundreds of kernels takes minutes.
+    if wanted(Group::Kernels) {
+        tell(kernels::checks(gpu))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,44 @@
+//! Images that are decoded already, as a cache gives them: their rows are handed on where they lie.
+
+use super::rows::hand_on;
+use super::{Buffers, DecodeMemory, EncodedImage, HostDecoder, RowSink};
+use crate::error::{DataError, Reason, Tolerated};
+use crate::header::{Format, Header};
+use crate::tensor::CHANNELS;
+
+/// Takes what is decoded already.
+#[derive(Debug, Default)]
+pub(super) struct Pixels;
+
+impl HostDecoder for Pixels {
+    fn name(&self) -> &'static str {
+        "pixels"
+    }
+
+    fn accepts(&self, header: &Header) -> bool {
+        header.format == Format::Pixels
+    }
+
+    fn memory(&self, _: &Header, _: &[u8], _: u64) -> DecodeMemory {
+        DecodeMemory::default()
+    }
+
+    fn decode(
+        &mut self,
+        image: &EncodedImage<'_>,
+        _: &mut Buffers,
+        sink: &mut RowSink<'_>,
+    ) -> Result<Option<Tolerated>, DataError> {
+        let EncodedImage { bytes, header, window, .. } = *image;
+        let size = header.size;
+        let expected = CHANNELS as u64 * size.pixels();
+        if bytes.len() as u64 != expected {
+            let problem = format!("{} bytes, {size} pixels have {expected}", bytes.len());
+            return Err(DataError::new(Reason::Corrupt, problem));
+        }
+        let stride = CHANNELS * size.width as usize;
+        let start = stride * window.y as usize + CHANNELS * window.x as usize;
+        hand_on(&bytes[start..], stride, window, sink);
+        Ok(None)
+    }
+}

@@ -1,0 +1,169 @@
+//! Rows on their way out of a decoder, in groups.
+
+use crate::error::{DataError, reserve};
+use crate::geometry::Roi;
+use crate::tensor::CHANNELS;
+
+/// Most rows of a group: one MCU row of a JPEG with 4:2:0 chroma, two MCU rows of a JPEG with 4:4:4.
+pub const MOST_ROWS: u32 = 16;
+
+/// Meaning of the bytes of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum RowLayout {
+    /// Red, green and blue of each pixel. Every decoder gives it.
+    Rgb,
+    /// One byte for each pixel of a gray image.
+    Gray,
+    /// Luma, one byte for each pixel. Both chromas come with it in [`Rows::chroma`].
+    YCbCr,
+}
+
+/// A group of consecutive rows of the window. A group ends where the number of the next row is a multiple of [`MOST_ROWS`], and at
+/// the end of the window.
+#[derive(Clone, Copy, Debug)]
+pub struct Rows<'a> {
+    /// Number of the first row in the stored image, after the reduction.
+    pub first: u32,
+    /// Number of rows, at least 1.
+    pub count: u32,
+    /// Bytes from the start of one row to the start of the next.
+    pub pitch: usize,
+    /// Bytes of the rows. The last row ends where these bytes end.
+    pub data: &'a [u8],
+    /// The Cb and the Cr plane of these pixels, subsampled as in the file, where the layout is [`RowLayout::YCbCr`]; else empty.
+    /// Their rows are numbered in their own plane.
+    pub chroma: &'a [Rows<'a>],
+}
+
+/// Receives the rows of a decode from top to bottom.
+pub type RowSink<'a> = dyn FnMut(Rows<'_>) + 'a;
+
+impl<'a> Rows<'a> {
+    /// The rows with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u32, &'a [u8])> + use<'a> {
+        let len = self.data.len() - self.pitch * (self.count as usize - 1);
+        (self.first..).zip(self.data.chunks(self.pitch).map(move |row| &row[..len]))
+    }
+}
+
+/// First row behind the group that begins with row `first`, where the window ends at row `end`.
+pub(super) fn group_end(first: u32, end: u32) -> u32 {
+    (first / MOST_ROWS * MOST_ROWS).saturating_add(MOST_ROWS).min(end)
+}
+
+/// Most rows of a group of an image with `height` rows.
+pub(super) fn most_rows(height: u32) -> u64 {
+    height.min(MOST_ROWS).into()
+}
+
+/// Hands on RGB rows of a window without copying them. `pixels` begins with the window's first pixel, and a row begins `stride`
+/// bytes after the one above it.
+pub(super) fn hand_on(pixels: &[u8], stride: usize, window: Roi, sink: &mut RowSink<'_>) {
+    let row_bytes = CHANNELS * window.width as usize;
+    let mut first = window.y;
+    while first < window.bottom() {
+        let end = group_end(first, window.bottom());
+        let count = end - first;
+        let start = stride * (first - window.y) as usize;
+        let data = &pixels[start..][..stride * (count as usize - 1) + row_bytes];
+        sink(Rows { first, count, pitch: stride, data, chroma: &[] });
+        first = end;
+    }
+}
+
+/// Collects RGB rows of a window and hands them on in groups.
+pub(super) struct RowGroups<'a> {
+    buffer: &'a mut [u8],
+    window: Roi,
+    /// First row of the current group.
+    first: u32,
+    /// Next row to make.
+    next: u32,
+    sink: &'a mut RowSink<'a>,
+}
+
+impl<'a> RowGroups<'a> {
+    /// No row is made yet. `buffer` grows to one group.
+    pub fn new(
+        buffer: &'a mut Vec<u8>,
+        window: Roi,
+        sink: &'a mut RowSink<'a>,
+    ) -> Result<Self, DataError> {
+        let rows = most_rows(window.height) as usize;
+        let buffer = grown(buffer, rows * CHANNELS * window.width as usize)?;
+        Ok(Self { buffer, window, first: window.y, next: window.y, sink })
+    }
+
+    /// Number of the next row to make.
+    pub fn next(&self) -> u32 {
+        self.next
+    }
+
+    /// Memory for the next row. Its values are unspecified.
+    pub fn row(&mut self) -> &mut [u8] {
+        let row_bytes = self.row_bytes();
+        &mut self.buffer[row_bytes * (self.next - self.first) as usize..][..row_bytes]
+    }
+
+    /// Goes on to the next row, and hands on a group that is complete.
+    pub fn push(&mut self) {
+        self.next += 1;
+        if self.next < group_end(self.first, self.window.bottom()) {
+            return;
+        }
+        let (first, count, pitch) = (self.first, self.next - self.first, self.row_bytes());
+        let data = &self.buffer[..pitch * count as usize];
+        (self.sink)(Rows { first, count, pitch, data, chroma: &[] });
+        self.first = self.next;
+    }
+
+    fn row_bytes(&self) -> usize {
+        CHANNELS * self.window.width as usize
+    }
+}
+
+/// Lengthens a scratch buffer where needed, to no more than that, and returns its first `len` bytes.
+pub(super) fn grown(buffer: &mut Vec<u8>, len: usize) -> Result<&mut [u8], DataError> {
+    if buffer.len() < len {
+        reserve::renew(buffer, len)?;
+    }
+    Ok(&mut buffer[..len])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// First row and number of rows of each group, and all bytes.
+    fn collected(decode: impl FnOnce(&mut RowSink<'_>)) -> (Vec<(u32, u32)>, Vec<u8>) {
+        let (mut groups, mut bytes) = (Vec::new(), Vec::new());
+        decode(&mut |rows| {
+            groups.push((rows.first, rows.count));
+            rows.iter().for_each(|(_, row)| bytes.extend_from_slice(row));
+        });
+        (groups, bytes)
+    }
+
+    #[test]
+    fn groups_end_at_multiples_of_the_most_rows_and_at_the_end_of_the_window() {
+        let pixels: Vec<u8> = (0..3 * 10 * 40).map(|at| at as u8).collect();
+        let window = Roi::new(2, 5, 4, 31);
+        let row = |y: u32| &pixels[30 * y as usize + 6..][..12];
+        let expected: Vec<u8> = (5..36).flat_map(row).copied().collect();
+        let groups = [(5, 11), (16, 16), (32, 4)];
+        let handed_on = collected(|sink| hand_on(&pixels[30 * 5 + 6..], 30, window, sink));
+        assert_eq!(handed_on, (groups.to_vec(), expected.clone()));
+        let mut buffer = Vec::new();
+        let made = collected(|sink| {
+            let mut groups = RowGroups::new(&mut buffer, window, sink).unwrap();
+            for y in window.y..window.bottom() {
+                assert_eq!(groups.next(), y);
+                groups.row().copy_from_slice(row(y));
+                groups.push();
+            }
+        });
+        assert_eq!(made, (groups.to_vec(), expected));
+        assert_eq!(buffer.len(), 16 * 12);
+    }
+}

@@ -1,0 +1,44 @@
+//! Errors of the configuration.
+
+use std::fmt;
+
+use super::{Error, Location, shown};
+
+/// A setting that cannot be: the user must change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ConfigError {
+    /// The key, as in TOML: `chain[2].std[1]`. Empty where a pipeline file is not TOML.
+    pub key: String,
+    /// What is wrong, with the value and the way out.
+    pub problem: String,
+    /// Where the pipeline file says so; `None` where the setting is not from a file.
+    pub at: Option<Box<Location>>,
+}
+
+impl ConfigError {
+    /// A key, and what is wrong with its value.
+    pub fn new(key: impl Into<String>, problem: impl Into<String>) -> Self {
+        Self { key: shown(key), problem: shown(problem), at: None }
+    }
+}
+
+impl From<ConfigError> for Error {
+    fn from(error: ConfigError) -> Self {
+        Error::Config(error)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(at) = &self.at {
+            write!(f, "{at}: ")?;
+        }
+        match self.key.as_str() {
+            "" => f.write_str(&self.problem),
+            key => write!(f, "{key}: {}", self.problem),
+        }
+    }
+}
+
+impl std::error::Error for ConfigError {}

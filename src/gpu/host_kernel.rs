@@ -1,0 +1,263 @@
+//! Kernel texts compiled for the host and run there: the bits that a device must give.
+//!
+//! A compiled text is a shared object with an entry for each kernel,
+//! `extern "C" void fused__host(void** params, unsigned gx, gy, gz, bx, by, bz)`: a launch of the kernel with
+//! that grid and block, whose `params` are what `cuLaunchKernel` takes. `tiled__host` likewise.
+
+use std::collections::HashMap;
+use std::collections::hash_map::DefaultHasher;
+use std::ffi::c_void;
+use std::fs::{self, DirBuilder};
+use std::hash::{Hash, Hasher};
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::geometry::Size;
+
+/// What CUDA promises and a host compiler must be told: no contraction to fused multiply-add.
+/// Bytes are read as words there, so the compiler must not conclude anything from types.
+const OPTIONS: [&str; 9] = [
+    "-x",
+    "c++",
+    "-std=c++17",
+    "-O1",
+    "-ffp-contract=off",
+    "-fno-strict-aliasing",
+    "-fPIC",
+    "-shared",
+    "-Wall",
+];
+
+/// The C++ compiler of this machine: `$CXX`, or `c++`.
+pub struct HostCompiler {
+    command: String,
+    /// Where compiled texts are.
+    folder: PathBuf,
+    /// Whether they stay there for the next process.
+    kept: bool,
+    loaded: Mutex<HashMap<u64, Arc<HostKernel>>>,
+}
+
+/// Why there is no compiled kernel.
+#[derive(Debug)]
+pub enum CompileError {
+    /// The compiler refuses the text, with its log.
+    Refused(String),
+    /// The compiler does not run, a file cannot be written, or the object cannot be loaded.
+    Unusable(String),
+}
+
+impl HostCompiler {
+    /// Keeps what it compiles in this folder, which only this user must be able to write: what lies there is run.
+    pub fn keeping_in(folder: impl Into<PathBuf>) -> io::Result<Self> {
+        let folder = folder.into();
+        fs::create_dir_all(&folder)?;
+        Ok(Self::new(folder, true))
+    }
+
+    /// Keeps nothing: the folder is this value's own, and goes with it.
+    pub fn temporary() -> io::Result<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("feedwater-kernels-{}-{count}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        // Of an earlier process with this number. What is another user's stays, and is refused by `create`.
+        let _ = fs::remove_dir_all(&folder);
+        DirBuilder::new().mode(0o700).create(&folder)?;
+        Ok(Self::new(folder, false))
+    }
+
+    /// The same, if the compiler runs.
+    pub fn runs(self) -> io::Result<Self> {
+        match Command::new(&self.command).arg("--version").output() {
+            Ok(_) => Ok(self),
+            Err(error) => Err(io::Error::new(error.kind(), no_compiler(&self.command, &error))),
+        }
+    }
+
+    fn new(folder: PathBuf, kept: bool) -> Self {
+        let command = std::env::var("CXX").unwrap_or_else(|_| "c++".into());
+        Self { command, folder, kept, loaded: Mutex::default() }
+    }
+
+    /// The compiled text of the kernel of this name.
+    ///
+    /// # Errors
+    ///
+    /// [`CompileError`]; warnings of the compiler count as errors.
+    pub fn compile(&self, name: &str, text: &str) -> Result<Arc<HostKernel>, CompileError> {
+        let mut hasher = DefaultHasher::new();
+        (text, &self.command, OPTIONS).hash(&mut hasher);
+        let hash = hasher.finish();
+        let loaded = || self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(kernel) = loaded().get(&hash) {
+            return Ok(kernel.clone());
+        }
+        let object = self.folder.join(format!("{hash:016x}.so"));
+        if !object.exists() {
+            self.write(name, text, &object)?;
+        }
+        let kernel = HostKernel::load(&object).map_err(CompileError::Unusable)?;
+        Ok(loaded().entry(hash).or_insert(Arc::new(kernel)).clone())
+    }
+
+    /// Written apart and renamed, as others may want the same kernel at the same time.
+    fn write(&self, name: &str, text: &str, done: &Path) -> Result<(), CompileError> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let unusable = |error: io::Error| CompileError::Unusable(error.to_string());
+        let unique = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let source = self.folder.join(format!("{unique}.cu"));
+        let object = self.folder.join(format!("{unique}.so"));
+        fs::write(&source, text).map_err(unusable)?;
+        let mut command = Command::new(&self.command);
+        let output = command.args(OPTIONS).arg(&source).arg("-o").arg(&object).output();
+        let output =
+            output.map_err(|error| CompileError::Unusable(no_compiler(&self.command, &error)))?;
+        let log = String::from_utf8_lossy(&output.stderr);
+        if !output.status.success() || !log.is_empty() {
+            return Err(CompileError::Refused(format!("{} on {name}:\n{log}", self.command)));
+        }
+        fs::rename(&object, done).map_err(unusable)?;
+        fs::remove_file(&source).map_err(unusable)
+    }
+}
+
+impl Drop for HostCompiler {
+    fn drop(&mut self) {
+        if !self.kept {
+            // Objects that are loaded stay so without their files.
+            let _ = fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+fn no_compiler(command: &str, error: &io::Error) -> String {
+    format!(
+        "the C++ compiler {command:?} does not run: {error}; install g++ or clang, or name one in CXX"
+    )
+}
+
+/// The launch of a tiled kernel: its blocks and threads, and the shared memory of a block.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles {
+    /// Tiles side by side.
+    pub columns: u32,
+    /// Tiles one below the other.
+    pub rows: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Shared memory of a block, at most 48 KiB.
+    pub shared_bytes: u32,
+}
+
+type Launch = unsafe extern "C" fn(*mut *mut c_void, u32, u32, u32, u32, u32, u32);
+
+/// A compiled kernel in this process.
+pub struct HostKernel {
+    library: libloading::Library,
+}
+
+impl HostKernel {
+    fn load(path: &Path) -> Result<Self, String> {
+        // SAFETY: the object was compiled from a kernel text, which has no initialisers and no destructors.
+        let library = unsafe { libloading::Library::new(path) };
+        library.map(|library| Self { library }).map_err(|error| error.to_string())
+    }
+
+    /// Launches it for `count` samples of `size`, whose parameters begin at `samples`, in blocks of `block` threads.
+    /// Like any launch it is as safe as the kernel's text and the addresses in the parameters.
+    pub fn launch(&self, samples: &[u8], count: usize, size: Size, block: (u32, u32)) {
+        let mut pointer = samples.as_ptr();
+        let (mut count, mut width, mut height) =
+            (count as i32, size.width as i32, size.height as i32);
+        let mut params: [*mut c_void; 4] = [
+            (&raw mut pointer).cast(),
+            (&raw mut count).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+        ];
+        // SAFETY: the entry's signature is the one above; kernels/fused.cu declares it.
+        let launch = unsafe { self.library.get::<Launch>(b"fused__host\0") };
+        let launch = launch.expect("a compiled kernel has the entry");
+        let (gx, gy) = (size.width.div_ceil(block.0), size.height.div_ceil(block.1));
+        // SAFETY: the four arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
+        unsafe { launch(params.as_mut_ptr(), gx, gy, count as u32, block.0, block.1, 1) };
+    }
+
+    /// The same with the tiled kernel.
+    ///
+    /// # Panics
+    /// Where the text has no such kernel.
+    pub fn launch_tiled(&self, samples: &[u8], count: usize, size: Size, tiles: Tiles) {
+        let mut pointer = samples.as_ptr();
+        let (mut count, mut width, mut height, mut shared_bytes) =
+            (count as i32, size.width as i32, size.height as i32, tiles.shared_bytes as i32);
+        let mut params: [*mut c_void; 5] = [
+            (&raw mut pointer).cast(),
+            (&raw mut count).cast(),
+            (&raw mut width).cast(),
+            (&raw mut height).cast(),
+            (&raw mut shared_bytes).cast(),
+        ];
+        let Tiles { columns, rows, threads, .. } = tiles;
+        // SAFETY: the entry's signature is the one above; kernels/tile.cu declares it.
+        let launch = unsafe { self.library.get::<Launch>(b"tiled__host\0") };
+        let launch = launch.expect("a compiled kernel has the entry");
+        // SAFETY: the five arguments have the kernel's types; the text and its parameters are the caller's, as on a device.
+        unsafe { launch(params.as_mut_ptr(), columns, rows, count as u32, threads, 1, 1) };
+    }
+}
+
+/// Bytes of a page, or a part of one where pages are larger.
+const PAGE: usize = 4096;
+
+/// Bytes before a page that cannot be read. Where their number is a multiple of 16, so is their address.
+pub struct Guarded {
+    mapping: *mut u8,
+    mapped: usize,
+    len: usize,
+}
+
+impl Guarded {
+    /// So many bytes, zeroed.
+    ///
+    /// # Panics
+    /// Where the system has no memory for them.
+    pub fn new(len: usize) -> Self {
+        let mapped = len.next_multiple_of(PAGE) + PAGE;
+        let (access, kind) =
+            (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+        // SAFETY: a new mapping, which nothing else knows of.
+        let mapping = unsafe { libc::mmap(std::ptr::null_mut(), mapped, access, kind, -1, 0) };
+        assert_ne!(mapping, libc::MAP_FAILED, "{}", std::io::Error::last_os_error());
+        let mapping = mapping.cast::<u8>();
+        // SAFETY: the last page of the mapping.
+        let guarded =
+            unsafe { libc::mprotect(mapping.add(mapped - PAGE).cast(), PAGE, libc::PROT_NONE) };
+        assert_eq!(guarded, 0, "{}", std::io::Error::last_os_error());
+        Self { mapping, mapped: mapped - PAGE, len }
+    }
+
+    /// The address of the first one.
+    pub fn as_ptr(&self) -> *const u8 {
+        // SAFETY: within the mapping, whose readable part is at least that long.
+        unsafe { self.mapping.add(self.mapped - self.len) }
+    }
+
+    /// The bytes.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the readable part's end; the mapping is this value's alone.
+        unsafe { std::slice::from_raw_parts_mut(self.as_ptr().cast_mut(), self.len) }
+    }
+}
+
+impl Drop for Guarded {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `new`, with a page more, and unmapped once.
+        unsafe { libc::munmap(self.mapping.cast(), self.mapped + PAGE) };
+    }
+}

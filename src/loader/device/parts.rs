@@ -1,0 +1,30 @@
+//! What the threads of a loader on a device share.
+
+use std::sync::Arc;
+
+use crate::gpu::Upload;
+use crate::loader::cache::Caches;
+use crate::loader::controls::Controls;
+use crate::loader::large::LargeImages;
+use crate::measure::ThreadMeter;
+use crate::plan::Plan;
+use crate::source::Source;
+
+use super::decoder::Decoders;
+use super::{Clocks, ObjectPool, Router};
+
+/// What all threads of a loader on a device share.
+#[derive(Clone)]
+pub(in crate::loader) struct Parts {
+    pub source: Arc<dyn Source>,
+    pub plan: Arc<Plan>,
+    /// What the thread that has this copy measures.
+    pub meter: Arc<ThreadMeter>,
+    pub caches: Arc<Caches>,
+    pub controls: Arc<Controls>,
+    pub large: Arc<LargeImages>,
+    pub router: Arc<Router>,
+    pub decoders: Arc<Decoders>,
+    pub uploads: Arc<ObjectPool<Upload>>,
+    pub clocks: Arc<Clocks>,
+}

@@ -1,0 +1,77 @@
+//! The decoder of each route. The plan's half of the list is `plan/route.rs`.
+
+use std::sync::Arc;
+
+use crate::error::Result;
+use crate::gpu::Device;
+use crate::gpu::nvjpeg::{self, Backend};
+use crate::plan::Route;
+
+use super::decoder::{Opened, Opening};
+
+mod nvjpeg_page;
+
+macro_rules! decoders {
+    ($($route:ident = $file:ident),+ $(,)?) => {
+        $(mod $file;)+
+
+        const fn entry(route: Route) -> Entry {
+            match route {
+                $(Route::$route => $file::ENTRY),+
+            }
+        }
+    };
+}
+
+decoders! {
+    NvjpegHardware = nvjpeg_hardware,
+    NvjpegGpu = nvjpeg_gpu,
+    NvjpegHybrid = nvjpeg_hybrid,
+    Cpu = cpu,
+}
+
+/// How the decoder of a route is found and opened.
+struct Entry {
+    /// Whether a device has what it needs, or why not.
+    offered: fn(&Arc<Device>) -> Result<Result<(), String>>,
+    open: fn(&Opening<'_>) -> Result<Opened>,
+}
+
+/// Opens the decoder of a route with the memory that the plan has for it.
+pub(super) fn open(opening: &Opening<'_>) -> Result<Opened> {
+    (entry(opening.route.route).open)(opening)
+}
+
+/// Whether a device has what the decoder of a route needs, or why not.
+///
+/// # Errors
+/// [`Error::Unavailable`](crate::Error::Unavailable) where a library is not installed,
+/// [`Error::Device`](crate::Error::Device) where the device is lost.
+pub fn offered(device: &Arc<Device>, route: Route) -> Result<Result<(), String>> {
+    (entry(route).offered)(device)
+}
+
+/// The routes whose decoders a device has.
+///
+/// # Errors
+/// Those of [`offered`], where it has none.
+pub(in crate::loader) fn offered_routes(device: &Arc<Device>) -> Result<Vec<Route>> {
+    let (mut routes, mut missing) = (Vec::new(), None);
+    for route in Route::all_on_device() {
+        match offered(device, route) {
+            Ok(Ok(())) => routes.push(route),
+            Ok(Err(_)) => {}
+            Err(error) => missing = missing.or(Some(error)),
+        }
+    }
+    match missing {
+        Some(error) if routes.is_empty() => Err(error),
+        _ => Ok(routes),
+    }
+}
+
+/// Whether nvJPEG has a backend on a device, or why not.
+fn has_backend(device: &Arc<Device>, backend: Backend) -> Result<Result<(), String>> {
+    let found = nvjpeg::known_backends(device)?.into_iter().find(|(it, _)| *it == backend);
+    Ok(found.map_or(Err("nvJPEG does not have it".into()), |(_, found)| found))
+}

@@ -1,0 +1,74 @@
+//! The route `cpu`: decoding and the first operators by the worker, and an upload of what they give.
+
+use std::time::Instant;
+
+use crate::error::Result;
+use crate::geometry::{Orientation, Roi, Size};
+use crate::loader::balance::RouteQueue;
+use crate::loader::device::Pixels;
+use crate::loader::device::decoder::{
+    DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts,
+};
+use crate::loader::device::router::Submitted;
+use crate::loader::policy::ProduceError;
+use crate::measure::Stage;
+use crate::plan::{Route, SamplePlan};
+
+use super::Entry;
+
+/// The workers' own decoders, by so many workers at one time.
+struct Cpu {
+    threads: usize,
+}
+
+pub(super) const ENTRY: Entry = Entry { offered: |_| Ok(Ok(())), open };
+
+fn open(opening: &Opening<'_>) -> Result<Opened> {
+    let decoder = Box::new(Cpu { threads: opening.cpu_threads.alone });
+    Ok(Opened { decoder, group: None })
+}
+
+impl DeviceDecoder for Cpu {
+    fn queue(&self) -> RouteQueue {
+        RouteQueue { route: Route::Cpu, parallel: self.threads, capacity: self.threads }
+    }
+
+    fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str> {
+        Ok(image.split.window_bytes(upright_window(sample, image.split.first)))
+    }
+
+    fn submit(
+        &self,
+        image: &Request<'_>,
+        worker: &mut WorkerParts<'_>,
+        submitted: Submitted,
+    ) -> Result<Submission, ProduceError> {
+        let (stream, first) = (worker.stream, image.split.first);
+        let window = upright_window(&worker.pipeline.sample, first);
+        let watch = worker.watch(Route::Cpu)?;
+        let pixels = worker.pipeline.prefix(image.header, image.bytes, first)?;
+        submitted.finish();
+        let len = pixels.bytes_on_device();
+        let begin = Instant::now();
+        let Some(mut upload) = worker.uploads.take() else { return Ok(Submission::Stopped) };
+        worker.meter.waited_for_room(Stage::Upload, begin.elapsed());
+        let begin = worker.meter.begin(Stage::Upload);
+        pixels.write_for_device(&mut upload.bytes()?[..len]);
+        let mut lap = watch.lap()?;
+        stream.wait(worker.target.read)?;
+        lap.start(stream)?;
+        upload.copy(stream, 0..len, worker.target.pixels, 0)?;
+        worker.target.decoded.record(stream)?;
+        lap.stop(stream, 1)?;
+        worker.uploads.put_back(upload);
+        worker.meter.add(Stage::Upload, begin, len as u64);
+        let stored = Size::new(window.right(), window.bottom());
+        let orientation = Orientation::UPRIGHT;
+        Ok(Submission::Running(Pixels { window, stored, orientation, first }))
+    }
+}
+
+/// What operator number `first` reads, in the image that those before it leave.
+fn upright_window(sample: &SamplePlan, first: usize) -> Roi {
+    sample.steps.get(first).map_or(sample.window, |step| step.input)
+}

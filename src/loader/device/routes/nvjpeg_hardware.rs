@@ -1,0 +1,118 @@
+//! nvJPEG's hardware route: many images in one call of the GPU's JPEG engines.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::geometry::Size;
+use crate::gpu::nvjpeg::{Backend, BatchDecoder, BatchJob, DecodeError, HostIdle, Jpeg};
+use crate::gpu::{Stopwatch, Stream};
+use crate::loader::balance::RouteQueue;
+use crate::loader::device::decoder::{
+    DeviceDecoder, GroupDecoder, Opened, Opening, Request, Submission, WorkerParts,
+};
+use crate::loader::device::router::Submitted;
+use crate::loader::device::{Gathered, Waiting};
+use crate::loader::policy::ProduceError;
+use crate::plan::SamplePlan;
+
+use super::nvjpeg_page::{open_backend, pixels};
+use super::{Entry, has_backend};
+
+/// What workers have of the engines.
+struct NvjpegHardware {
+    queue: RouteQueue,
+    jpeg: Arc<Jpeg>,
+}
+
+/// The engines' decoders, which take turns: one group is decoded while the next one is gathered. Before an image goes to the
+/// engines the host has seen that the kernel has read the page's last pixels.
+struct Engines(Vec<BatchDecoder>);
+
+pub(super) const ENTRY: Entry =
+    Entry { offered: |device| has_backend(device, Backend::Hardware), open };
+
+/// Opens the engines with the plan's decoders.
+fn open(opening: &Opening<'_>) -> Result<Opened> {
+    let (planned, group) = (opening.route, opening.on_device.hardware_group);
+    let jpeg = open_backend(opening, Backend::Hardware)?;
+    let side = opening.on_device.image_pixels.isqrt() as u32;
+    let decoders = (0..planned.decoders)
+        .map(|_| BatchDecoder::new(&jpeg, group, Size::new(side, side)))
+        .collect::<Result<_>>()?;
+    let queue = RouteQueue {
+        route: planned.route,
+        parallel: group,
+        capacity: group * (planned.decoders + 1),
+    };
+    let decoder = Box::new(NvjpegHardware { queue, jpeg });
+    Ok(Opened { decoder, group: Some(Box::new(Engines(decoders))) })
+}
+
+impl DeviceDecoder for NvjpegHardware {
+    fn queue(&self) -> RouteQueue {
+        self.queue
+    }
+
+    fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str> {
+        let SamplePlan { reduction, stored_window, .. } = *sample;
+        image.must_be_in_page()?;
+        self.queue.route.takes(image.header, reduction)?;
+        Ok(self.jpeg.reduced_window(image.header.size, reduction, stored_window).bytes())
+    }
+
+    fn submit(
+        &self,
+        image: &Request<'_>,
+        worker: &mut WorkerParts<'_>,
+        submitted: Submitted,
+    ) -> Result<Submission, ProduceError> {
+        let sample = &worker.pipeline.sample;
+        let (size, wanted, reduction) =
+            (image.header.size, sample.stored_window, sample.reduction);
+        let window = self.jpeg.reduced_window(size, reduction, wanted);
+        let len = image.bytes.len();
+        let gathered = Gathered { submitted, len, image: size, wanted, reduction };
+        Ok(Submission::Gathered(pixels(window, sample), gathered))
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.jpeg.library().warnings()
+    }
+}
+
+impl GroupDecoder for Engines {
+    fn wait(&mut self) -> Result<()> {
+        // The one that was used longest ago.
+        self.0.rotate_left(1);
+        self.0.first().map_or(Ok(()), |decoder| decoder.done().synchronize())
+    }
+
+    fn decode(
+        &mut self,
+        stream: &Stream,
+        group: &[Waiting],
+        clock: &Stopwatch,
+    ) -> Result<(), DecodeError> {
+        let jobs = group.iter().map(|Waiting { page, gathered }| {
+            Ok(BatchJob {
+                bytes: page
+                    .encoded
+                    .as_deref()
+                    .unwrap_or_default()
+                    .get(..gathered.len)
+                    .unwrap_or_default(),
+                image: gathered.image,
+                wanted: gathered.wanted,
+                reduction: gathered.reduction,
+                destination: HostIdle::wait(&page.pixels, &page.read)?,
+            })
+        });
+        let jobs = jobs.collect::<Result<Vec<_>>>()?;
+        let decoder = self.0.first_mut().ok_or_else(|| Error::Internal {
+            problem: "the hardware route has no decoder".into(),
+        })?;
+        let mut lap = clock.lap()?;
+        decoder.decode_measured(stream, &jobs, Some(&mut lap))?;
+        Ok(lap.stop(stream, jobs.len() as u64)?)
+    }
+}

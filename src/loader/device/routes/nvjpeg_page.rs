@@ -1,0 +1,106 @@
+//! nvJPEG, image by image, in the worker's thread and stream: the routes with entropy decoding on the GPU and on the CPU.
+
+use std::sync::Arc;
+
+use crate::error::{Error, Result};
+use crate::gpu::nvjpeg::{self, Backend, Jpeg, PageDecoder, Window};
+use crate::loader::balance::RouteQueue;
+use crate::loader::device::decoder::{
+    DeviceDecoder, Opened, Opening, Request, Submission, WorkerParts,
+};
+use crate::loader::device::router::Submitted;
+use crate::loader::device::{ObjectPool, Pixels};
+use crate::loader::policy::ProduceError;
+use crate::measure::Stage;
+use crate::plan::{Route, SamplePlan, rows};
+
+/// One of nvJPEG's backends with its decode states, of which each image takes one until the device is done with it.
+struct NvjpegPage {
+    route: Route,
+    parallel: usize,
+    states: usize,
+    jpeg: Arc<Jpeg>,
+    decoders: ObjectPool<PageDecoder>,
+}
+
+/// Opens a backend with the plan's decode states.
+pub(super) fn open(opening: &Opening<'_>, backend: Backend) -> Result<Opened> {
+    let planned = opening.route;
+    let jpeg = open_backend(opening, backend)?;
+    let (device_bytes, pinned_bytes) = planned.buffers();
+    let decoders = (0..planned.decoders)
+        .map(|_| PageDecoder::new(&jpeg, device_bytes, pinned_bytes))
+        .collect::<Result<Vec<_>>>()?;
+    let parallel = match planned.route.uses_worker_cpu() {
+        true => planned.decoders.min(opening.cpu_threads.beside),
+        false => planned.decoders,
+    };
+    let decoder = NvjpegPage {
+        route: planned.route,
+        parallel,
+        states: planned.decoders,
+        jpeg,
+        decoders: ObjectPool::new(decoders),
+    };
+    Ok(Opened { decoder: Box::new(decoder), group: None })
+}
+
+/// nvJPEG on one of its backends, with its own row of the pools.
+pub(super) fn open_backend(opening: &Opening<'_>, backend: Backend) -> Result<Arc<Jpeg>> {
+    let (device, pinned) = (opening.device_pool.clone(), opening.pinned_pool.clone());
+    let row = rows::nvjpeg(opening.route.route).into();
+    Jpeg::open(opening.device, backend, &nvjpeg::Memory { device, pinned, row })
+}
+
+/// What nvJPEG leaves in a page.
+pub(super) fn pixels(window: Window, sample: &SamplePlan) -> Pixels {
+    let SamplePlan { stored, orientation, .. } = *sample;
+    Pixels { window: window.decoded, stored, orientation, first: 0 }
+}
+
+impl DeviceDecoder for NvjpegPage {
+    fn queue(&self) -> RouteQueue {
+        RouteQueue { route: self.route, parallel: self.parallel, capacity: self.states }
+    }
+
+    fn accepts(&self, image: &Request<'_>, sample: &SamplePlan) -> Result<usize, &'static str> {
+        image.must_be_in_page()?;
+        self.route.takes(image.header, sample.reduction)?;
+        Ok(self.jpeg.window(image.header.size, sample.stored_window).bytes())
+    }
+
+    fn submit(
+        &self,
+        image: &Request<'_>,
+        worker: &mut WorkerParts<'_>,
+        submitted: Submitted,
+    ) -> Result<Submission, ProduceError> {
+        let (stream, target) = (worker.stream, &worker.target);
+        let begin = worker.meter.begin(Stage::DeviceDecode);
+        let idle = self.decoders.take_suited(|it| it.is_idle().unwrap_or(false));
+        let mut decoder = idle.ok_or_else(|| Error::Internal {
+            problem: format!("{} has fewer decoders than images", self.route.name()),
+        })?;
+        let mut lap = worker.watch(self.route)?.lap()?;
+        stream.wait(target.read)?;
+        let sample = &worker.pipeline.sample;
+        let wanted = sample.stored_window;
+        let decoded =
+            decoder.decode_measured(stream, image.bytes, wanted, target.pixels, Some(&mut lap));
+        self.decoders.put_back(decoder);
+        worker.meter.add(Stage::DeviceDecode, begin, image.bytes.len() as u64);
+        match decoded {
+            Ok(window) => {
+                target.decoded.record(stream)?;
+                lap.stop(stream, 1)?;
+                worker.router.track([submitted], stream)?;
+                Ok(Submission::Running(pixels(window, sample)))
+            }
+            Err(fault) => Ok(Submission::Refused(fault.refusal()?)),
+        }
+    }
+
+    fn warnings(&self) -> Vec<String> {
+        self.jpeg.library().warnings()
+    }
+}

@@ -1,0 +1,82 @@
+//! What the routes of nvJPEG have in common: which files none of its backends is given, and what their buffers hold.
+
+use crate::header::{ColorSpace, FrameKind, Header, JpegHeader, Sampling};
+
+/// Pixels a side that nvJPEG is given at all.
+pub const MAX_SIDE: u32 = 16_384;
+
+/// Pixels a side of the largest MCU of 4:2:0.
+const MIN_SIDE: u32 = 16;
+
+/// 16-bit coefficients of three components without subsampling, for each pixel of a whole image.
+pub const COEFFICIENT_BYTES: usize = 6;
+
+/// Planes of three components without subsampling, for each pixel of a whole image.
+pub const PLANE_BYTES: usize = 3;
+
+/// Tables, marker segments, padding to whole blocks and rows: for each decode state. No device has confirmed the estimates of
+/// nvJPEG's buffers.
+pub const DEVICE_SLACK_BYTES: usize = 1 << 20;
+/// The same in page-locked memory.
+pub const PINNED_SLACK_BYTES: usize = 1 << 19;
+
+/// Checks what every backend needs, of sides up to `max_side` pixels.
+pub fn check(header: &Header, max_side: u32) -> Result<&JpegHeader, &'static str> {
+    let Some(jpeg) = &header.jpeg else { return Err("not a JPEG") };
+    for (refused, why) in [
+        (matches!(jpeg.frame, FrameKind::Lossless), "lossless"),
+        (matches!(jpeg.frame, FrameKind::Hierarchical), "hierarchical"),
+        (jpeg.arithmetic, "arithmetic coding"),
+        (jpeg.precision != 8, "not 8 bits per sample"),
+        (!jpeg.is_progressive() && !jpeg.is_interleaved(), "several sequential scans"),
+    ] {
+        if refused {
+            return Err(why);
+        }
+    }
+    match jpeg.color_space() {
+        ColorSpace::Gray | ColorSpace::YCbCr => {}
+        ColorSpace::Rgb => return Err("RGB without a colour transform"),
+        ColorSpace::Cmyk | ColorSpace::Ycck => return Err("four inks"),
+        ColorSpace::Unknown => return Err("two components"),
+    }
+    if sides(header).iter().any(|&side| side > max_side) {
+        return Err("too wide or too high");
+    }
+    if jpeg.sampling() == Sampling::Other {
+        return Err("an unusual sampling");
+    }
+    Ok(jpeg)
+}
+
+/// Checks besides what entropy decoding on the GPU needs.
+pub fn check_entropy_decoding_on_gpu(
+    header: &Header,
+    max_side: u32,
+) -> Result<&JpegHeader, &'static str> {
+    let jpeg = check(header, max_side)?;
+    if jpeg.is_progressive() {
+        return Err("progressive");
+    }
+    if sides(header).iter().any(|&side| side < MIN_SIDE) {
+        return Err("smaller than one MCU");
+    }
+    if !has_usual_factors(jpeg) {
+        return Err("unusual sampling factors");
+    }
+    Ok(jpeg)
+}
+
+/// Bytes on the device for the coefficients and planes of an image.
+pub const fn decoded_bytes(pixels: usize) -> usize {
+    (COEFFICIENT_BYTES + PLANE_BYTES) * pixels + DEVICE_SLACK_BYTES
+}
+
+fn sides(header: &Header) -> [u32; 2] {
+    [header.size.width, header.size.height]
+}
+
+/// Whether the chroma, or what is gray, has factors of 1.
+fn has_usual_factors(jpeg: &JpegHeader) -> bool {
+    jpeg.components().last().is_some_and(|last| (last.h, last.v) == (1, 1))
+}

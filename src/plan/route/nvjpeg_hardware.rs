@@ -1,0 +1,37 @@
+//! The GPU's JPEG engines, by nvJPEG.
+
+use crate::header::Sampling;
+
+use super::nvjpeg::{
+    DEVICE_SLACK_BYTES, PINNED_SLACK_BYTES, PLANE_BYTES, check_entropy_decoding_on_gpu,
+};
+use super::{AssumedCost, DecoderMemory, RouteSpec};
+
+/// Pixels a side that the engines take.
+const MAX_SIDE: u32 = 16_000;
+
+pub(super) const SPEC: &RouteSpec = &RouteSpec {
+    name: "nvjpeg-hardware",
+    row: "nvjpeg hardware",
+    on_device: true,
+    batches: true,
+    uses_worker_cpu: false,
+    reduces: true,
+    accepts: |header| {
+        let jpeg = check_entropy_decoding_on_gpu(header, MAX_SIDE)?;
+        match jpeg.sampling() {
+            Sampling::S411 | Sampling::S410 => Err("4:1:1 or 4:1:0"),
+            _ => Ok(()),
+        }
+    },
+    // The files are copied, and the engines write planes.
+    memory: |sizes| {
+        let files = sizes.group * sizes.encoded_bytes;
+        DecoderMemory {
+            device_bytes: files + sizes.group * PLANE_BYTES * sizes.pixels + DEVICE_SLACK_BYTES,
+            pinned_bytes: files + PINNED_SLACK_BYTES,
+        }
+    },
+    // An engine makes some 300 megapixels a second.
+    cost: AssumedCost { image: 100e-6, byte: 0.0, pixel: 3e-9, window_pixel: 0.5e-9 },
+};

@@ -1,0 +1,21 @@
+//! nvJPEG with entropy decoding in the worker's thread.
+
+use super::nvjpeg::{COEFFICIENT_BYTES, MAX_SIDE, PINNED_SLACK_BYTES, check, decoded_bytes};
+use super::{AssumedCost, DecoderMemory, RouteSpec};
+
+pub(super) const SPEC: &RouteSpec = &RouteSpec {
+    name: "nvjpeg-hybrid",
+    row: "nvjpeg host",
+    on_device: true,
+    batches: false,
+    uses_worker_cpu: true,
+    reduces: false,
+    accepts: |header| check(header, MAX_SIDE).map(|_| ()),
+    // Coefficients are decoded into page-locked memory and copied.
+    memory: |sizes| DecoderMemory {
+        device_bytes: decoded_bytes(sizes.pixels),
+        pinned_bytes: COEFFICIENT_BYTES * sizes.pixels + PINNED_SLACK_BYTES,
+    },
+    // The host's phase is no faster than libjpeg-turbo at the same task.
+    cost: AssumedCost { image: 100e-6, byte: 7e-9, pixel: 0.2e-9, window_pixel: 0.2e-9 },
+};

@@ -1,0 +1,366 @@
+//! One image through one chain, in every form.
+
+use std::sync::Arc;
+
+use crate::decode::Decoders;
+use crate::error::Error;
+use crate::geometry::{Orientation, Roi, Size};
+use crate::gpu::BLOCK;
+use crate::gpu::host_kernel::{CompileError, Guarded, HostCompiler, Tiles};
+use crate::header::{Header, PnmHead};
+use crate::image::{HostImage, Image, PixelType};
+use crate::op::kernel_text::{
+    FloatsParams, KernelText, Leaf, RoiParams, kernel_text, write_sample,
+};
+use crate::op::{AnyOperator, Chain, ParamBytes, Placement, Wanted};
+use crate::output;
+use crate::plan::{DeviceFacts, Facts, Plan, SamplePlan, Settings};
+use crate::random::{SampleKey, SampleRng};
+use crate::tensor::{DType, Layout, TensorShape};
+use crate::transform::{EncodedImage, HostTransform};
+
+use super::error::{Difference, Form, ParityError};
+use super::values::{Found, of_images, of_tensors};
+
+/// One comparison.
+#[derive(Clone)]
+pub struct Case<'a> {
+    /// The chain, first to last.
+    pub operators: &'a [Arc<dyn AnyOperator>],
+    /// How many of the operators run on the host before the kernel does the rest.
+    pub on_host: usize,
+    /// The image as it is stored.
+    pub stored: &'a Image<u8>,
+    /// How it stands upright.
+    pub orientation: Orientation,
+    /// A decoder reduced the image by this factor after the operators saw its size.
+    pub reduction: u32,
+    /// Element type of the tensor.
+    pub dtype: DType,
+    /// Memory order of the tensor.
+    pub layout: Layout,
+    /// The sample's randomness.
+    pub key: SampleKey,
+    /// What compiles the kernels' text for the host; `None` where kernels are not compared.
+    pub compiler: Option<&'a HostCompiler>,
+}
+
+/// The kernels of a text: a thread per pixel; tiles as a device makes them; small tiles, with so little shared memory that
+/// their columns go in strips, or that the widest do not fit.
+const LAUNCHES: [Option<Tiles>; 4] = [
+    None,
+    Some(Tiles { columns: 2, rows: 1, threads: 224, shared_bytes: PITCHED }),
+    Some(Tiles { columns: 2, rows: 3, threads: 96, shared_bytes: 20 << 10 }),
+    Some(Tiles { columns: 1, rows: 6, threads: 64, shared_bytes: 10 << 10 }),
+];
+
+/// With so much shared memory, pixels lie as they do in a loader's pages: rows begin at multiples of 16 bytes.
+const PITCHED: u32 = 56 << 10;
+
+/// Values between the rows of an image where they do not.
+const GAP: usize = 5;
+
+/// One operator's share of a sample.
+struct Step {
+    params: ParamBytes,
+    table: Vec<i32>,
+    /// The window that it gives.
+    output: Roi,
+    pixels: PixelType,
+}
+
+impl Case<'_> {
+    /// Compares all forms with the reference.
+    ///
+    /// # Errors
+    ///
+    /// The first difference, or what cannot be compared.
+    pub fn check(&self) -> Result<(), ParityError> {
+        let (first, steps) = self.plan()?;
+        let images = self.run(&steps, first)?;
+        let last = images.last().expect("the image itself is there");
+        let expected = self.store(last);
+        self.check_rows(&expected, last.window().size())?;
+        match self.compiler {
+            Some(compiler) => self.check_kernel(compiler, steps, &images, &expected),
+            None => Ok(()),
+        }
+    }
+
+    /// Asks the operators forwards and backwards, as the plan does; gives the window to decode too.
+    fn plan(&self) -> Result<(Roi, Vec<Step>), ParityError> {
+        let decoded = self.orientation.upright_size(self.stored.window().size());
+        let full = Size::new(decoded.width * self.reduction, decoded.height * self.reduction);
+        let (mut size, mut pixels, mut sizes) = (full, PixelType::U8, vec![decoded]);
+        let mut steps = Vec::new();
+        for (place, op) in self.operators.iter().enumerate() {
+            op.check().map_err(|error| {
+                self.invalid(format!("{}.{}: {}", op.name(), error.field, error.problem))
+            })?;
+            pixels = op.pixels(pixels).map_err(|problem| self.invalid(problem))?;
+            let (output, params) = op.prepare(size, &mut SampleRng::new(self.key, place as u16));
+            if let Some(fixed) = op.fixed_output(Some(size))
+                && fixed != output
+            {
+                let problem =
+                    format!("fixed_output of {op:?} is {fixed}, and prepare gives {output}");
+                return Err(self.invalid(problem));
+            }
+            size = output;
+            sizes.push(output);
+            steps.push(Step { params, table: Vec::new(), output: output.window(), pixels });
+        }
+        let mut output = size.window();
+        for (place, op) in self.operators.iter().enumerate().rev() {
+            let reduction = if place == 0 { self.reduction } else { 1 };
+            let step = &mut steps[place];
+            step.output = output;
+            // An operator's table begins where it appends, whatever is there.
+            let wanted = Wanted { input: sizes[place], reduction, output };
+            let mut table = vec![i32::MIN; 5];
+            output = op.demand(&mut step.params, wanted, &mut table);
+            step.table = table.split_off(5);
+            if output.is_empty() || !sizes[place].window().contains(output) {
+                let size = sizes[place];
+                return Err(self.invalid(format!("{op:?} demands {output} of an image of {size}")));
+            }
+        }
+        Ok((output, steps))
+    }
+
+    fn upright(&self) -> Image<u8> {
+        let size = self.stored.window().size();
+        let mut upright = Image::new(self.orientation.upright_size(size).window());
+        let window = upright.window();
+        for y in 0..window.height {
+            for x in 0..window.width {
+                let (sx, sy) = self.orientation.stored_position(size, x, y);
+                upright.set_pixel(x, y, self.stored.pixel(sx, sy));
+            }
+        }
+        upright
+    }
+
+    /// The image's window and what every operator makes of it by the reference, with which the fast path
+    /// is compared on the way, on exactly that window and on a larger one.
+    fn run(&self, steps: &[Step], first: Roi) -> Result<Vec<HostImage>, ParityError> {
+        let upright = self.upright();
+        let mut images = vec![HostImage::U8(cut(&upright, first))];
+        let whole = HostImage::U8(upright);
+        for (place, (op, step)) in self.operators.iter().zip(steps).enumerate() {
+            let src = &images[place];
+            let mut out = HostImage::new(step.pixels, step.output);
+            op.reference(&step.params, &step.table, src, &mut out);
+            let mut fast = HostImage::new(step.pixels, step.output);
+            op.apply(&step.params, &step.table, src, &mut fast);
+            self.same(Form::FastPath, of_images(&out, &fast))?;
+            if place == 0 {
+                op.apply(&step.params, &step.table, &whole, &mut fast);
+                self.same(Form::WholeImage, of_images(&out, &fast))?;
+            }
+            images.push(out);
+        }
+        Ok(images)
+    }
+
+    fn store(&self, image: &HostImage) -> Vec<u8> {
+        let bytes = self.shape(image.window().size()).bytes();
+        let mut out = vec![0u32; bytes.div_ceil(4)];
+        let out = &mut bytemuck::cast_slice_mut::<_, u8>(&mut out)[..bytes];
+        output::store(image, self.dtype, self.layout, out);
+        out.to_vec()
+    }
+
+    /// The same as a loader's worker does it, from a file of pixels: where the image stands as it is stored, and every image
+    /// leaves with one size.
+    fn check_rows(&self, expected: &[u8], size: Size) -> Result<(), ParityError> {
+        let fixed = self.operators.iter().fold(None, |size, op| op.fixed_output(size));
+        if fixed != Some(size) || !self.orientation.is_upright() || self.reduction != 1 {
+            return Ok(());
+        }
+        let chain = self
+            .operators
+            .iter()
+            .fold(Chain::new(), |chain, op| chain.then_any(Placement::Cpu, op.clone()));
+        let mut settings = Settings::default();
+        (settings.output.dtype, settings.output.layout) = (self.dtype, self.layout);
+        let device = DeviceFacts::None("the CPU is compared".into());
+        let facts = Facts { samples: 1, cores: 1, device, ..Facts::default() };
+        let plan = Plan::new(&chain, &settings, &facts)?;
+        let head = PnmHead::rgb(self.stored.window().size());
+        let file = [head.bytes(), self.stored.data()].concat();
+        let mut found = vec![0u32; expected.len().div_ceil(4)];
+        let found = &mut bytemuck::cast_slice_mut::<_, u8>(&mut found)[..expected.len()];
+        let mut make = || {
+            let header = Header::parse(&file)?;
+            let mut sample = SamplePlan::default();
+            plan.sample(self.key, &header, &mut sample)?;
+            let image =
+                EncodedImage { bytes: &file, header: &header, plan: &plan, sample: &sample };
+            HostTransform::new(&plan).run(image, &mut Decoders::new(), found)
+        };
+        make().map_err(|fault| self.invalid(fault.to_string()))?;
+        self.same(Form::Rows, of_tensors(self.shape(size), expected, found))
+    }
+
+    fn check_kernel(
+        &self,
+        compiler: &HostCompiler,
+        mut steps: Vec<Step>,
+        images: &[HostImage],
+        expected: &[u8],
+    ) -> Result<(), ParityError> {
+        let size = images.last().map_or(Size::default(), |last| last.window().size());
+        let leaf = Leaf::of(images[self.on_host].pixels());
+        let on_device: Vec<&dyn AnyOperator> =
+            self.operators[self.on_host..].iter().map(|op| &**op).collect();
+        if on_device.iter().any(|op| op.cuda().is_none()) {
+            return Ok(());
+        }
+        let text = kernel_text(leaf, &on_device, self.dtype, self.layout);
+        for (op, step) in self.operators.iter().zip(&mut steps) {
+            op.set_table(&mut step.params, step.table.as_ptr() as u64);
+        }
+        let params: Vec<ParamBytes> =
+            steps[self.on_host..].iter().map(|step| step.params).collect();
+        let launches: &[Option<Tiles>] = if text.tiled { &LAUNCHES } else { &LAUNCHES[..1] };
+        for launch in launches {
+            let image = &images[self.on_host];
+            let given = self.launch(compiler, &text, image, &params, size, *launch)?;
+            let form = if launch.is_some() { Form::HostTiles } else { Form::HostKernel };
+            for given in &given {
+                self.same(form, of_tensors(self.shape(size), expected, given))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Two samples in one launch, which differ in nothing but where they are stored.
+    fn launch(
+        &self,
+        compiler: &HostCompiler,
+        text: &KernelText,
+        image: &HostImage,
+        params: &[ParamBytes],
+        size: Size,
+        tiles: Option<Tiles>,
+    ) -> Result<[Vec<u8>; 2], ParityError> {
+        let kernel = compiler.compile(&text.name, &text.source).map_err(|error| match error {
+            CompileError::Refused(log) => ParityError::Compile { log },
+            CompileError::Unusable(problem) => Error::Internal { problem }.into(),
+        })?;
+        let bytes = self.shape(size).bytes();
+        let mut tensors = vec![0xaaaa_aaaa_u32; 2 * bytes.div_ceil(4)];
+        let half = tensors.len() / 2;
+        let mut samples = vec![0u64; 2 * text.sample_bytes.div_ceil(8)];
+        let samples = bytemuck::cast_slice_mut::<_, u8>(&mut samples);
+        let pitched = tiles.is_some_and(|tiles| tiles.shared_bytes == PITCHED);
+        // The pixels must outlive the launch.
+        let (leaf, _pixels) = self.leaf(image, pitched);
+        for (sample, buffer) in samples.chunks_exact_mut(text.sample_bytes).enumerate() {
+            let out = tensors[sample * half..].as_mut_ptr() as u64;
+            write_sample(buffer, out, &leaf, params);
+        }
+        match tiles {
+            None => kernel.launch(samples, 2, size, BLOCK),
+            Some(tiles) => kernel.launch_tiled(samples, 2, size, tiles),
+        }
+        let tensors = bytemuck::cast_slice::<_, u8>(&tensors);
+        Ok([0, 1].map(|sample| tensors[4 * sample * half..][..bytes].to_vec()))
+    }
+
+    /// What describes an image to a kernel, and its pixels. Rows in memory are farther apart than they are long.
+    fn leaf(&self, image: &HostImage, pitched: bool) -> (Vec<u8>, Pixels) {
+        let window = image.window();
+        let pitch_of = |window: Roi| match pitched {
+            true => window.pitch_bytes(),
+            false => 3 * window.width + GAP as u32,
+        };
+        let bytes_leaf = |image: &Image<u8>, whole, turn| {
+            let window = image.window();
+            let pixels = in_rows(image, pitch_of(window));
+            let address = pixels.as_ptr() as u64;
+            let leaf = RoiParams::new(address, pitch_of(window), window, whole, turn);
+            (bytemuck::bytes_of(&leaf).to_vec(), Pixels::Bytes(pixels))
+        };
+        match image {
+            HostImage::U8(_) if self.on_host == 0 => {
+                let stored = self.stored.window().size();
+                let window = self.orientation.stored_window(stored, window);
+                bytes_leaf(&cut(self.stored, window), stored, self.orientation)
+            }
+            HostImage::U8(image) => {
+                let whole = Size::new(window.right(), window.bottom());
+                bytes_leaf(image, whole, Orientation::UPRIGHT)
+            }
+            HostImage::F32(image) => {
+                let pixels = spread(image, GAP);
+                let pitch = 3 * window.width + GAP as u32;
+                let leaf = FloatsParams::new(pixels.as_ptr() as u64, pitch, window);
+                (bytemuck::bytes_of(&leaf).to_vec(), Pixels::Floats(pixels))
+            }
+        }
+    }
+
+    fn shape(&self, Size { width, height }: Size) -> TensorShape {
+        TensorShape { batch: 1, width, height, dtype: self.dtype, layout: self.layout }
+    }
+
+    fn same(&self, form: Form, found: Option<Found>) -> Result<(), ParityError> {
+        let Some((x, y, channel, expected, found)) = found else { return Ok(()) };
+        let (input, case) = (self.stored.window().size(), self.describe());
+        let difference = Difference { form, input, x, y, channel, expected, found, case };
+        Err(ParityError::Differs(Box::new(difference)))
+    }
+
+    fn invalid(&self, problem: String) -> ParityError {
+        ParityError::Invalid { problem, case: self.describe() }
+    }
+
+    fn describe(&self) -> String {
+        format!(
+            "{:?}, {} on the host, of {} {:?} reduced by {}, as {} {}, {:?}",
+            self.operators,
+            self.on_host,
+            self.stored.window().size(),
+            self.orientation,
+            self.reduction,
+            self.dtype,
+            self.layout,
+            self.key
+        )
+    }
+}
+
+/// Pixels that a kernel reads.
+#[expect(dead_code, reason = "a kernel reads them by their address")]
+enum Pixels {
+    Bytes(Guarded),
+    Floats(Vec<f32>),
+}
+
+fn cut(image: &Image<u8>, window: Roi) -> Image<u8> {
+    let mut out = Image::new(window);
+    for y in window.y..window.bottom() {
+        for x in window.x..window.right() {
+            out.set_pixel(x, y, image.pixel(x, y));
+        }
+    }
+    out
+}
+
+/// Rows that begin `pitch` bytes apart. They end where a page ends, and whoever reads the next one dies.
+fn in_rows(image: &Image<u8>, pitch: u32) -> Guarded {
+    let window = image.window();
+    let mut rows = Guarded::new(pitch as usize * window.height as usize);
+    for (row, y) in rows.bytes_mut().chunks_exact_mut(pitch as usize).zip(window.y..) {
+        row[..image.row(y).len()].copy_from_slice(image.row(y));
+    }
+    rows
+}
+
+fn spread<T: Copy + Default>(image: &Image<T>, gap: usize) -> Vec<T> {
+    let window = image.window();
+    let gap = vec![T::default(); gap];
+    (window.y..window.bottom()).flat_map(|y| [image.row(y), &gap].concat()).collect()
+}

@@ -1,0 +1,64 @@
+//! The same loader on the CPU and on a GPU.
+
+use std::sync::Arc;
+
+use crate::error::Error;
+use crate::geometry::Size;
+use crate::gpu::{self, Device};
+use crate::header::PnmHead;
+use crate::loader::{DeviceChoice, Loader, LoaderBuilder};
+use crate::op::{AnyOperator, Chain, Placement};
+use crate::plan::Last;
+use crate::source::Memory;
+use crate::tensor::TensorShape;
+
+use super::error::{Difference, Form, ParityError};
+use super::random_image;
+use super::values::of_tensors;
+
+/// Sizes of the images.
+const SIZES: [Size; 4] =
+    [Size::new(61, 47), Size::new(1, 1), Size::new(3, 200), Size::new(128, 96)];
+
+/// Compares the first GPU with the CPU; why there is none, where that is so.
+pub fn check(operators: &[Arc<dyn AnyOperator>], seed: u64) -> Result<Option<String>, ParityError> {
+    let device = Device::open(0).and_then(|device| gpu::compiler(&device).map(|_| ()));
+    if let Err(error) = device {
+        return Ok(Some(error.to_string()));
+    }
+    let files = SIZES.map(|size| {
+        let image = random_image(size, seed);
+        ([PnmHead::rgb(size).bytes(), image.data()].concat(), 0)
+    });
+    let source = Arc::new(Memory::new(files.to_vec())?);
+    let of = |device| {
+        let chain = operators
+            .iter()
+            .fold(Chain::new(), |chain, op| chain.then_any(Placement::Auto, op.clone()));
+        let builder =
+            LoaderBuilder::new(source.clone(), chain).device(device).seed(seed).shuffle(false);
+        let builder = builder.decode(Placement::Cpu).batch(SIZES.len()).tune(false).workers(1);
+        tensors(&builder.shard(0, 1).last(Last::Partial).epochs(Some(1)).build()?)
+    };
+    let (expected, found) = (of(DeviceChoice::Cpu)?, of(DeviceChoice::Gpu(0))?);
+    let shape = expected.0;
+    let samples = expected.1.chunks(shape.bytes()).zip(found.1.chunks(shape.bytes()));
+    for ((expected, found), input) in samples.zip(SIZES) {
+        let Some((x, y, channel, expected, found)) = of_tensors(shape, expected, found) else {
+            continue;
+        };
+        let (form, case) = (Form::Device, format!("{operators:?}, seed {seed}"));
+        let difference = Difference { form, input, x, y, channel, expected, found, case };
+        return Err(ParityError::Differs(Box::new(difference)));
+    }
+    Ok(None)
+}
+
+/// The shape of a sample, and all samples.
+fn tensors(loader: &Loader) -> Result<(TensorShape, Vec<u8>), Error> {
+    let mut all = Vec::new();
+    for batch in loader {
+        all.extend(batch?.to_host()?);
+    }
+    Ok((TensorShape { batch: 1, ..loader.plan().shape }, all))
+}

@@ -1,0 +1,229 @@
+//! Checks for operators of your own: every form of an operator must give the bits of its reference.
+//!
+//! ```no_run
+//! # use feedwater::op::Flip;
+//! # let operator = Flip::default();
+//! let report = feedwater::testing::check_operator(operator).unwrap();
+//! println!("{report}");
+//! ```
+//!
+//! What is compared with [`Operator::reference`]: [`FastPath::apply`](crate::op::FastPath::apply), on the window that was demanded and
+//! on the whole image; the CPU's path of a loader, row by row; and the CUDA text, compiled for the host by `$CXX` or `c++`, and on a
+//! GPU where there is one. Images are random, extreme, odd and tiny.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::geometry::{Orientation, Size};
+use crate::gpu::host_kernel::HostCompiler;
+use crate::image::{Image, PixelType};
+use crate::op::{AnyOperator, CenterCrop, Flip, Normalize, Operator, RandomResizedCrop};
+use crate::random::{SampleKey, SampleRng};
+use crate::tensor::{DType, Layout};
+
+pub use error::{Difference, Form, ParityError};
+
+#[doc(hidden)]
+pub use case::Case;
+
+mod case;
+mod device;
+mod error;
+mod values;
+
+/// Compares every form of an operator with its reference: alone, and between built-in operators.
+///
+/// # Errors
+///
+/// The first [`Difference`], or what cannot be compared.
+pub fn check_operator(operator: impl Operator) -> Result<ParityReport, ParityError> {
+    Parity::new(operator).run()
+}
+
+/// A comparison of operators that is being described.
+#[derive(Clone, Debug)]
+pub struct Parity {
+    operators: Vec<Arc<dyn AnyOperator>>,
+    samples: u64,
+    seed: u64,
+}
+
+/// What was compared, all of it equal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParityReport {
+    /// Cases: an image, a chain, an element type and a layout each.
+    pub cases: u64,
+    /// Why the CUDA text was not compiled for the host; `None` where it was.
+    pub no_host_kernel: Option<String>,
+    /// Why the CUDA text was not run on a GPU; `None` where it was.
+    pub no_device: Option<String>,
+}
+
+/// Sides of images: one pixel, one row, one column, primes, ordinary.
+const SIZES: [(u32, u32); 6] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37)];
+/// Size of the images that are extreme.
+const EXTREME: Size = Size::new(43, 30);
+/// What crops operators to one size that have none.
+const CROP: (u32, u32) = (37, 29);
+
+impl Parity {
+    /// Compares this operator.
+    pub fn new(operator: impl Operator) -> Self {
+        Self { operators: vec![Arc::new(operator)], samples: 4, seed: 1 }
+    }
+
+    /// Compares a chain: this operator after those before it.
+    pub fn then(mut self, operator: impl Operator) -> Self {
+        self.operators.push(Arc::new(operator));
+        self
+    }
+
+    /// Samples of each image size, which differ in what is drawn at random. Default 4.
+    pub fn samples(mut self, samples: u64) -> Self {
+        self.samples = samples;
+        self
+    }
+
+    /// Seed of images and draws. Default 1.
+    pub fn seed(mut self, seed: u64) -> Self {
+        self.seed = seed;
+        self
+    }
+
+    /// Compares.
+    ///
+    /// # Errors
+    ///
+    /// The first [`Difference`], or what cannot be compared.
+    pub fn run(&self) -> Result<ParityReport, ParityError> {
+        let has_cuda = self.operators.iter().all(|op| op.cuda().is_some());
+        let compiler = match has_cuda {
+            true => HostCompiler::temporary().and_then(HostCompiler::runs),
+            false => Err(std::io::Error::other("an operator has no CUDA text")),
+        };
+        let no_host_kernel = compiler.as_ref().err().map(ToString::to_string);
+        let compiler = compiler.ok();
+        let chains = self.chains()?;
+        let mut cases = 0;
+        for chain in &chains {
+            cases += self.check(chain, compiler.as_ref())?;
+        }
+        let no_device = match has_cuda {
+            true => device::check(&batchable(&chains[0]), self.seed)?,
+            false => no_host_kernel.clone(),
+        };
+        Ok(ParityReport { cases, no_host_kernel, no_device })
+    }
+
+    /// The operators alone, after normalize where they take no bytes, and else between built-in ones too.
+    fn chains(&self) -> Result<Vec<Vec<Arc<dyn AnyOperator>>>, ParityError> {
+        let own = || self.operators.iter().cloned();
+        let normalize: Arc<dyn AnyOperator> = Arc::new(Normalize::IMAGENET);
+        let takes_bytes = self.operators[0].pixels(PixelType::U8).is_ok();
+        let alone: Vec<_> = match takes_bytes {
+            true => own().collect(),
+            false => [normalize.clone()].into_iter().chain(own()).collect(),
+        };
+        let pixels = pixels_after(PixelType::U8, &alone)
+            .map_err(|problem| ParityError::Invalid { problem, case: format!("{alone:?}") })?;
+        if !takes_bytes {
+            return Ok(vec![alone]);
+        }
+        let first: Arc<dyn AnyOperator> = Arc::new(RandomResizedCrop::to(32, 24));
+        let flip: Arc<dyn AnyOperator> = Arc::new(Flip { horizontal: 0.5, vertical: 0.5 });
+        let mut between: Vec<_> = [first].into_iter().chain(own()).chain([flip]).collect();
+        if pixels == PixelType::U8 {
+            between.push(normalize);
+        }
+        Ok(vec![alone, batchable(&between)])
+    }
+
+    fn check(
+        &self,
+        chain: &[Arc<dyn AnyOperator>],
+        compiler: Option<&HostCompiler>,
+    ) -> Result<u64, ParityError> {
+        let outputs = match pixels_after(PixelType::U8, chain) {
+            Ok(PixelType::U8) => [(DType::U8, Layout::Nchw), (DType::F32, Layout::Nhwc)],
+            _ => [(DType::F32, Layout::Nchw), (DType::F16, Layout::Nhwc)],
+        };
+        let random = SIZES.map(|(width, height)| random_image(Size::new(width, height), self.seed));
+        let images = random.into_iter().chain(extreme_images(EXTREME));
+        let mut cases = 0;
+        for (image, exif) in images.flat_map(|image| [(image.clone(), 1), (image, 6)]) {
+            for index in 0..self.samples {
+                let (dtype, layout) = outputs[index as usize % outputs.len()];
+                let case = Case {
+                    operators: chain,
+                    on_host: 0,
+                    stored: &image,
+                    orientation: Orientation::from_exif(exif),
+                    reduction: 1,
+                    dtype,
+                    layout,
+                    key: SampleKey { seed: self.seed, epoch: 0, index },
+                    compiler,
+                };
+                case.check()?;
+                cases += 1;
+            }
+        }
+        Ok(cases)
+    }
+}
+
+/// The pixel type that leaves a chain.
+fn pixels_after(
+    before: PixelType,
+    operators: &[Arc<dyn AnyOperator>],
+) -> Result<PixelType, String> {
+    operators.iter().try_fold(before, |pixels, op| op.pixels(pixels))
+}
+
+/// The operators, and a crop where they do not give every image one size.
+fn batchable(operators: &[Arc<dyn AnyOperator>]) -> Vec<Arc<dyn AnyOperator>> {
+    let mut operators = operators.to_vec();
+    if operators.iter().fold(None, |size, op| op.fixed_output(size)).is_none() {
+        operators.push(Arc::new(CenterCrop::to(CROP.0, CROP.1)));
+    }
+    operators
+}
+
+/// Random bytes.
+#[doc(hidden)]
+pub fn random_image(size: Size, seed: u64) -> Image<u8> {
+    let mut rng = SampleRng::new(SampleKey { seed, epoch: 7, index: size.pixels() }, 1);
+    let data = (0..3 * size.pixels()).map(|_| rng.bits() as u8).collect();
+    Image::from_data(size.window(), data)
+}
+
+/// Black; white; a chessboard of pixels; one white value in the middle.
+#[doc(hidden)]
+pub fn extreme_images(size: Size) -> Vec<Image<u8>> {
+    let image = |value: fn(u64, Size) -> bool| {
+        let data = (0..3 * size.pixels()).map(|at| if value(at, size) { 255 } else { 0 }).collect();
+        Image::from_data(size.window(), data)
+    };
+    vec![
+        image(|_, _| false),
+        image(|_, _| true),
+        image(|at, size| {
+            (at / 3 % u64::from(size.width) + at / 3 / u64::from(size.width)) % 2 == 0
+        }),
+        image(|at, size| at / 3 == size.pixels() / 2),
+    ]
+}
+
+impl fmt::Display for ParityReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} cases give the bits of the reference", self.cases)?;
+        for (what, why) in [("host", &self.no_host_kernel), ("device", &self.no_device)] {
+            match why {
+                None => write!(f, "; CUDA text compared on the {what}")?,
+                Some(why) => write!(f, "; CUDA text not compared on the {what}: {why}")?,
+            }
+        }
+        Ok(())
+    }
+}

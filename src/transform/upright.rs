@@ -1,0 +1,31 @@
+//! Turns decoded rows while they are stored.
+
+use crate::decode::Rows;
+use crate::geometry::{Orientation, Size};
+use crate::image::Image;
+
+/// How the rows that a decoder gives are turned.
+#[derive(Clone, Copy)]
+pub struct Upright {
+    pub orientation: Orientation,
+    /// Size of the whole stored image, after the reduction.
+    pub stored: Size,
+    /// Column of the rows' first pixel.
+    pub first_column: u32,
+}
+
+impl Upright {
+    /// Stores rows where they belong in the upright image.
+    pub fn store(&self, rows: Rows<'_>, image: &mut Image<u8>) {
+        for (y, row) in rows.iter() {
+            if self.orientation.is_upright() {
+                image.row_mut(y).copy_from_slice(row);
+                continue;
+            }
+            for (x, pixel) in (self.first_column..).zip(row.as_chunks::<3>().0) {
+                let (x, y) = self.orientation.upright_position(self.stored, x, y);
+                image.set_pixel(x, y, *pixel);
+            }
+        }
+    }
+}
