@@ -17,9 +17,9 @@ const FLOORS: [(u32, &[&str]); 7] = [
     (6, &["config", "handoff", "testing"]),
 ];
 
-/// Imports within a floor: who, from whom, and why.
+/// Allowed imports within a floor: from, to, with the reason.
 const NEIGHBOURS: [(&str, &str); 1] = [
-    // The end of a chain stores what operators give, and folds what it can of them into its tables.
+    // The end of a chain stores the operators' output, and folds as much of them as possible into its tables.
     ("output", "op"),
 ];
 
@@ -516,7 +516,7 @@ fn reaches(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -
     false
 }
 
-/// Rust and CUDA files below a folder of the repository, as paths from its top, with their texts.
+/// Returns the Rust and CUDA files below a folder, as paths from the repository's root, with their texts.
 fn sources(folder: &str) -> Vec<(PathBuf, String)> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (mut folders, mut files) = (vec![top.join(folder)], Vec::new());

@@ -334,7 +334,7 @@ fn exporting_and_deleting_leave_the_threads_context_as_it_was() {
     })
     .join()
     .unwrap();
-    // Ours, where it was ours before.
+    // Our context stays current if it was current before.
     let device = Device::open_with(0, &runtime()).unwrap();
     let before = result::ctx::get_current().unwrap();
     assert!(before.is_some());
@@ -452,7 +452,7 @@ fn the_array_interface_has_the_fields_of_version_3() {
     });
     assert_eq!(json, expected);
 
-    // A null stream is the legacy default one.
+    // A null stream is the legacy default stream.
     let device = Device::open_with(0, &runtime()).unwrap();
     // SAFETY: null is always a stream.
     let null = Arc::new(unsafe { Stream::borrowed(&device, std::ptr::null_mut::<c_void>()) });

@@ -150,8 +150,8 @@ fn the_harness_for_operators_compares_the_device_too() {
     assert_eq!((report.no_host_kernel, report.no_device), (None, None));
 }
 
-/// More images than pages, and more batches ahead than pages hold: each page goes round while the work on it is still
-/// in the streams. The hardware engines write when they are called, or in the order of the stream.
+/// More images than pages, and more prefetched batches than pages hold: each page is reused while work on it is still in the
+/// streams. The hardware engines write when called, or in stream order.
 #[test]
 fn whole_epochs_equal_the_cpu_bit_for_bit_on_every_route_and_schedule() {
     let machine = machine();

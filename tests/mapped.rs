@@ -96,14 +96,14 @@ proptest! {
 }
 
 #[test]
-fn what_cannot_be_mapped_is_read_all_the_same() {
+fn files_that_cannot_be_mapped_are_read_anyway() {
     let Some(storage) = mapping(true) else { return };
     let open = |path: &Path| storage.map(storage.open(path).unwrap());
     let (_root, path) = file(b"");
     let empty = open(&path);
     assert_eq!((empty.memory_bytes(), empty.read_at(&mut [0; 4], 0).unwrap()), (0, 0));
     let bytes = content(10_000);
-    // Its file system has no pages that could be mapped.
+    // Its file system has no mappable pages.
     let odd = open(Path::new("/proc/self/status"));
     let mut buffer = [0; 5];
     odd.read_exact_at(&mut buffer, 0).unwrap();
@@ -206,7 +206,7 @@ fn threads_that_fault_at_once_all_survive() {
 
 /// The table of mappings has fewer entries than the files opened here.
 #[test]
-fn places_of_mappings_are_free_again_when_files_are_closed() {
+fn entries_of_mappings_are_reused_when_files_are_closed() {
     let Some(storage) = mapping(true) else { return };
     let (_root, path) = file(&content(1000));
     for _ in 0..5000 {
@@ -380,7 +380,7 @@ fn a_thread_that_blocks_the_signal_does_not_use_the_mapping() {
     });
 }
 
-/// Every sample of a source, and what its reads say after the file was cut.
+/// Returns every sample of a source, and the result of reads after the file was truncated.
 fn samples<S: Configured>(
     path: &Path,
     settings: &S::Settings,

@@ -192,7 +192,7 @@ fn profiler() -> (TempDir, PathBuf) {
 
 /// One test, because a process opens the library once.
 #[test]
-fn stages_are_ranges_where_the_library_is_there_and_a_warning_where_it_is_not() {
+fn stages_are_ranges_with_the_library_and_a_warning_without_it() {
     let named = |path: &Path| Runtime::default().with_library(LibraryName::Nvtx, path);
     let nowhere = named(Path::new("/nowhere/libnvToolsExt.so.1"));
     assert!(run(false, &nowhere).warnings().is_empty());

@@ -39,7 +39,7 @@ fn content(number: u64) -> Vec<u8> {
     (0..LEN).map(|at| (at as u64 * 31 + number * 7 + at as u64 / 251) as u8).collect()
 }
 
-/// A thousand bytes of a file, from a multiple of them on.
+/// Reads a thousand bytes of a file, from a multiple of a thousand on.
 fn read(storage: &Storage, url: &str, part: usize) -> Vec<u8> {
     let mut bytes = vec![0; 1000];
     let file = storage.open(Path::new(url)).unwrap();
@@ -88,7 +88,7 @@ impl Setting {
         text.trim().parse().unwrap()
     }
 
-    /// As if every folder had been used so long ago, by another process.
+    /// Sets the time of last use of every folder to this many hours ago, by another process.
     fn age(&mut self, hours: u64) {
         for folder in self.folders() {
             let file = fs::File::options().write(true).open(folder.join("used")).unwrap();
@@ -99,7 +99,7 @@ impl Setting {
 }
 
 #[test]
-fn what_was_fetched_is_not_fetched_again_also_by_a_later_process() {
+fn fetched_bytes_are_not_fetched_again_even_by_a_later_process() {
     let mut setting = start(1 << 20);
     let url = setting.url("/a/file", 1);
     for _ in 0..3 {
@@ -176,7 +176,7 @@ fn the_least_recently_used_folders_are_evicted() {
         setting.read(url, 1);
     }
     let new = setting.url("/new/3", 3);
-    // Within the hour nothing goes, whoever used it.
+    // Within the hour nothing is evicted, whoever used it.
     setting.age(0);
     setting.read(&new, 0);
     assert_eq!(setting.entries().len(), 4);
@@ -184,7 +184,7 @@ fn the_least_recently_used_folders_are_evicted() {
     let before = setting.folders();
     setting.read(&old[0], 0);
     setting.fetched();
-    // `old` was used by this process just now, so `older` goes.
+    // This process used `old` just now, so `older` is evicted.
     setting.read(&new, 0);
     setting.read(&new, 0);
     assert_eq!((setting.fetched(), setting.entries().len()), (1, 3));
@@ -220,7 +220,7 @@ fn without_a_writable_cache_reading_continues_with_one_warning() {
         assert_eq!(setting.read(&url, part), content(1)[part * 1000..][..1000]);
     }
     assert_eq!(setting.storage.warnings().len(), 1, "{:?}", setting.storage.warnings());
-    // A folder that cannot be made is no cache from the beginning.
+    // A folder that cannot be created disables the cache from the start.
     let below = storage(&setting.directory.path().join("bytes/below"), 1 << 20);
     assert_eq!(read(&below, &url, 0), content(1)[..1000]);
     assert_eq!(below.warnings().len(), 1);

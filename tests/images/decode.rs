@@ -179,7 +179,7 @@ fn a_window_of_a_tiny_image_equals_the_same_part() {
 }
 
 #[test]
-fn colours_are_read_as_the_file_codes_them() {
+fn colours_are_read_in_the_files_coding() {
     let mut decoder = Decoders::new();
     let mut whole = |recipe: &Recipe| {
         let size = Size::new(recipe.width.into(), recipe.height.into());

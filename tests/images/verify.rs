@@ -22,7 +22,7 @@ fn recipe() -> Recipe {
     Recipe::new(40, 30, &S420)
 }
 
-/// Files of every kind that passes: all of this project's golden ones, what its encoder makes, and recipes.
+/// Files that pass: all golden ones of this project, output of its encoder, and recipes.
 pub fn good() -> &'static [(String, Vec<u8>)] {
     static FILES: LazyLock<Vec<(String, Vec<u8>)>> = LazyLock::new(make_good);
     &FILES
@@ -58,7 +58,7 @@ fn make_good() -> Vec<(String, Vec<u8>)> {
     files
 }
 
-/// Where a segment's marker stands.
+/// Returns the position of a segment's marker.
 pub fn find(file: &[u8], marker: u8) -> usize {
     file.windows(2).position(|pair| pair == [0xFF, marker]).unwrap()
 }
@@ -67,7 +67,7 @@ pub fn segment(marker: u8, body: &[u8]) -> Vec<u8> {
     [&[0xFF, marker], &(body.len() as u16 + 2).to_be_bytes() as &[u8], body].concat()
 }
 
-/// The file with bytes put in at a place.
+/// Inserts bytes at a position.
 pub fn insert(file: &[u8], at: usize, bytes: &[u8]) -> Vec<u8> {
     [&file[..at], bytes, &file[at..]].concat()
 }

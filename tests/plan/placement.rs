@@ -143,7 +143,7 @@ fn an_operator_without_cuda_text_is_on_the_cpu_with_all_that_comes_before_it() {
 }
 
 #[test]
-fn a_gpu_that_is_asked_for_and_is_not_there_is_refused_with_the_key() {
+fn a_required_but_missing_gpu_is_an_error_that_names_the_key() {
     let error = placed(AUTO, [AUTO, Placement::Gpu, AUTO], &no_gpu()).unwrap_err();
     assert!(matches!(error, Error::Unavailable { .. }));
     let text = error.to_string();

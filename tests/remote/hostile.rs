@@ -58,7 +58,7 @@ fn a_redirect_of_http_stays_at_its_host() {
     other.put("/new", [2; 9]);
     server.put("/new", [1; 9]);
     let (same_host, old) = (set(Redirects::SameHost), server.url("/old"));
-    // One for the length, one for the bytes.
+    // One request for the length, one for the bytes.
     server.fail("/old", [redirect(302, "/new"), redirect(308, &server.url("/new"))]);
     assert_eq!(part(&same_host, &old, 3, 2).unwrap(), [1, 1]);
     assert_eq!(server.log("/new").last().unwrap().range, Some(3..5));
@@ -173,7 +173,7 @@ fn an_endless_listing_or_one_with_invalid_paths_is_an_error() {
 }
 
 #[test]
-fn a_listing_has_a_bound() {
+fn a_listing_is_bounded() {
     let (server, _guard) = buckets();
     let storage = storage(&StorageSettings { max_listed: 25, ..settings() });
     let put = |number: usize| server.put(&format!("/bounded/{number:02}"), [1]);
@@ -187,7 +187,7 @@ fn a_listing_has_a_bound() {
     ] {
         assert!(error.contains("storage.max_listed"), "{error}");
     }
-    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names a page");
+    assert_eq!(server.log("/bounded").len(), 2 * 3, "ten names per page");
 }
 
 #[test]
@@ -255,10 +255,10 @@ fn a_silent_server_fails_an_opening_soon_and_is_reported_at_once() {
         .err()
         .unwrap()
         .to_string();
-    // Alone each of the 40 files would take 101 attempts of a second.
+    // Alone, each of the 40 files would take 101 attempts of one second.
     assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
     assert!(error.contains("storage.open_timeout") && error.contains("/stalled/"), "{error}");
-    // The largest of a list's files is looked for, and one that does not answer is passed over; a silent server is not.
+    // The largest file of a list is searched; a missing one is skipped, a silent server is an error.
     let text = (0..40).map(|number| format!("{number:02}.jpg\t0\n")).collect::<String>();
     server.put("/stalled/list.txt", text);
     (0..40)

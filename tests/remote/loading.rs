@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Images in a bucket, and the same on a disk.
+/// Puts images into a bucket, and the same on disk.
 pub fn images(bucket: &str, count: u64) -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     for (number, (jpeg, label)) in common::jpegs(count).into_iter().enumerate() {
@@ -36,7 +36,7 @@ fn batches(source: impl Source + 'static, epochs: usize) -> Vec<Vec<u8>> {
 
 /// Two workers read one sample at a time: further requests in flight are prefetched.
 #[test]
-fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files() {
+fn the_loader_keeps_requests_in_flight_and_its_batches_equal_local_ones() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("ahead", 60);
     let expected = batches(Directory::open(local.path()).unwrap(), 2);
@@ -56,7 +56,7 @@ fn the_loader_keeps_requests_in_flight_and_its_batches_are_those_of_local_files(
 
 /// 40 ms for each batch of five, from a server with a latency of 30 ms: four requests are in flight then.
 #[test]
-fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
+fn a_slow_consumer_has_fewer_prefetched_samples_and_no_byte_depends_on_it() {
     let _alone = LATENCY.write().unwrap_or_else(|poisoned| poisoned.into_inner());
     let local = images("chosen", 60);
     let storage = storage(&StorageSettings { connections: 32, ..settings() });
@@ -89,7 +89,7 @@ fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
     drop(fixed);
 
     let loader = build(directory("s3://chosen", &storage).unwrap(), true);
-    assert_eq!(loader.read_ahead().unwrap().window, 64, "generous at first");
+    assert_eq!(loader.read_ahead().unwrap().window, 64, "large at first");
     let step = Duration::from_millis(40);
     let first = epochs(&loader, 5, step);
     let report = loader.read_ahead().unwrap();
@@ -109,7 +109,7 @@ fn a_slow_consumer_has_fewer_samples_fetched_ahead_and_no_byte_depends_on_it() {
 }
 
 #[test]
-fn a_loader_that_is_dropped_gives_up_what_it_waits_for() {
+fn a_dropped_loader_cancels_its_requests() {
     let (_, _guard) = buckets();
     images("hanging", 64);
     let storage = storage(&StorageSettings { timeout: 30, ..settings() });

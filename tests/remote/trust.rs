@@ -14,14 +14,14 @@ fn https(server: &Server) -> String {
 }
 
 #[test]
-fn a_server_with_a_certificate_of_a_named_authority_is_read() {
+fn a_certificate_of_a_configured_authority_is_trusted() {
     let storage = storage(&with_authority());
     let server = Server::start_tls("good");
     server.put("/file", some_bytes(100_000));
     let url = https(&server);
     assert_eq!(part(&storage, &url, 70_000, 500).unwrap(), some_bytes(100_000)[70_000..70_500]);
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
-    // The same address by another name that the certificate has.
+    // The same address by another name in the certificate.
     let url = url.replace("127.0.0.1", "localhost");
     assert_eq!(storage.read(Path::new(&url)).unwrap(), some_bytes(100_000));
 }
@@ -44,7 +44,7 @@ fn an_invalid_certificate_is_an_immediate_error_with_the_reason() {
 }
 
 #[test]
-fn a_server_without_tls_and_a_file_without_certificates_are_named() {
+fn a_server_without_tls_and_a_file_without_certificates_are_errors() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("https://{}/file", listener.local_addr().unwrap());
     std::thread::spawn(move || {

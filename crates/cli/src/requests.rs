@@ -11,10 +11,10 @@ const PAUSE: Duration = Duration::from_secs(3);
 
 /// A handle whose requests are shown.
 pub fn shown(storage: Storage) -> Storage {
-    let told: Mutex<Option<Instant>> = Mutex::new(None);
+    let last_printed: Mutex<Option<Instant>> = Mutex::new(None);
     storage.watch_requests(move |event| {
-        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.is_none_or(|it| it.elapsed() >= PAUSE)
+        let mut last_printed = last_printed.lock().unwrap_or_else(PoisonError::into_inner);
+        if last_printed.is_none_or(|it| it.elapsed() >= PAUSE)
             && let Some(line) = line(event)
         {
             *last_printed = Some(Instant::now());

@@ -69,7 +69,7 @@ pub struct Options {
     case: Option<By>,
 }
 
-/// By what images are decoded in a case.
+/// Decode routes of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     /// One route alone.
@@ -121,7 +121,7 @@ impl Serialize for By {
     }
 }
 
-/// One set by one route, and how it went.
+/// Result of one set on one route.
 #[derive(Serialize)]
 struct Case {
     set: String,

@@ -15,7 +15,7 @@ pub struct Set {
     pub file: PathBuf,
     /// The header of an image that stands for all, where all are of one sort.
     pub example: Option<Header>,
-    /// The file is the user's, with a batch size of its own.
+    /// Whether the user gave the file, which then sets the batch size.
     pub is_users: bool,
 }
 
@@ -49,7 +49,7 @@ pub fn make(cache: &Path, images: u64, quiet: bool) -> Result<Vec<Set>, CommandE
     }
     let stem = format!("{}-mixed", folders[0]);
     let list = format!("{stem}.tsv");
-    keep(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
+    write_if_changed(&cache.join(&list), &mixed([&folders[0], &folders[2]], &small, &progressive))?;
     sets.push(set(cache, "500x375-mixed".into(), &stem, &format!("list = \"{list}\""), None)?);
     Ok(sets)
 }
@@ -63,7 +63,7 @@ fn set(
     example: Option<Header>,
 ) -> Result<Set, CommandError> {
     let file = cache.join(format!("{stem}.toml"));
-    keep(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
+    write_if_changed(&file, &format!("[source]\n{source}\n{TRAINING}"))?;
     Ok(Set { name, file, example, is_users: false })
 }
 

@@ -223,7 +223,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// The value that this part of all do not exceed; `sorted` is not empty.
+/// Returns the quantile `part`, 0 to 1, of `sorted`, which must not be empty.
 fn quantile(sorted: &[f64], part: f64) -> f64 {
     let place = (part * sorted.len() as f64).ceil() as usize;
     sorted[place.clamp(1, sorted.len()) - 1]

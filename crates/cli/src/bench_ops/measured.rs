@@ -17,7 +17,7 @@ pub struct Measured {
     pub first_fault: Option<String>,
     /// Of the mean image.
     pub image_megapixels: f64,
-    /// The steps up to the decoded window, alone, for a mean image.
+    /// Mean seconds per image of the steps up to the decoded window, measured alone.
     pub load_seconds: f64,
     /// The operators and the output conversion, alone.
     pub encode_seconds: f64,
@@ -32,7 +32,7 @@ pub struct Measured {
     pub rows: Vec<Row>,
 }
 
-/// A step. Means are over all samples, those that did not need the step included.
+/// One step. Means are over all samples, including those that did not need the step.
 #[derive(Serialize)]
 pub struct Row {
     pub name: String,

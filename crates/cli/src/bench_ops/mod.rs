@@ -97,7 +97,7 @@ pub fn main(options: &Options) -> Result<(), CommandError> {
     }
 }
 
-/// The plan; where placements ask for a GPU, that of a machine which has one: the steps are the same.
+/// Returns the plan. Placements on a GPU are planned as if there were one: the steps are the same.
 fn plan(pipeline: &Pipeline, storage: &Storage) -> Result<Plan, CommandError> {
     let on_cpu = pipeline.builder_with(storage)?.device(DeviceChoice::Cpu).plan();
     match on_cpu {

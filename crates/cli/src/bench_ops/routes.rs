@@ -64,7 +64,7 @@ pub fn measure(
     Route::all_on_device().map(row).collect()
 }
 
-/// What the device's streams say of decoding by one route.
+/// Returns the device time of decoding on one route.
 fn decode(
     pipeline: &Pipeline,
     storage: &Storage,

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// What a step is to the whole.
+/// Part of the work that a step belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Part {
@@ -14,7 +14,7 @@ pub enum Part {
     Comparison,
 }
 
-/// Seconds as milliseconds.
+/// Formats seconds as milliseconds.
 pub fn milli(seconds: f64) -> String {
     format!("{:.3}", 1e3 * seconds)
 }

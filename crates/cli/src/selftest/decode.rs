@@ -81,7 +81,7 @@ fn route_checks(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> 
     names.zip(found).map(|(what, found)| Check::new(name(what), found)).collect()
 }
 
-/// Decodes every window of every image by a route, and compares by sort of JPEG.
+/// Decodes every window of every image on a route, and compares by kind of JPEG.
 fn all_sorts(gpu: &Gpu, route: Route, expected: &[Result<Epoch, String>]) -> Vec<Found> {
     let mut sorts: Vec<_> = SORTS.iter().map(|_| Ok(Compared::default())).collect();
     for (&window, expected) in WINDOWS.iter().zip(expected) {
@@ -176,7 +176,7 @@ fn went(
     }
 }
 
-/// Reduction inside the decoder against libjpeg-turbo's.
+/// Compares downscaling in the decoder with libjpeg-turbo's.
 fn prescale(gpu: &Gpu, route: Route) -> Found {
     let mut difference = Difference::default();
     let mut by_resizing = Difference::default();
@@ -192,8 +192,8 @@ fn prescale(gpu: &Gpu, route: Route) -> Found {
             epoch(builder.device(DeviceChoice::Cpu).prescale(prescale))
         };
         let (expected, resized) = (on_cpu(true)?, on_cpu(false)?);
-        let given = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
-        let other = given.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
+        let actual = epoch(gpu.on_route(builder(source.clone(), &chain), route).prescale(true))?;
+        let other = actual.records.iter().find(|record| record.outcome != Outcome::Decoded(route));
         if let Some(record) = other {
             let (index, outcome) = (record.index, record.outcome.name());
             return Err(format!("to {width}x{height}: image {index} was decoded by {outcome}"));

@@ -106,7 +106,7 @@ fn odd_on_gpu(way: impl Fn(LoaderBuilder) -> LoaderBuilder, bound: Bound) -> Fou
     }
     let found = all.within(bound)?;
     let by_cpu =
-        given.records.iter().filter(|it| it.outcome == Outcome::Decoded(Route::Cpu)).count();
+        actual.records.iter().filter(|it| it.outcome == Outcome::Decoded(Route::Cpu)).count();
     Ok(format!("{found}; {} files, {by_cpu} of them decoded on the CPU", odd.len()))
 }
 

@@ -8,7 +8,7 @@ use feedwater::loader::{DeviceChoice, LoaderBuilder, offered};
 use feedwater::op::Placement;
 use feedwater::plan::Route;
 
-use super::{Found, loaders, words};
+use super::{Found, loaders, message};
 
 /// A GPU that kernels can be compiled for.
 pub struct Gpu {
@@ -21,13 +21,13 @@ pub struct Gpu {
 }
 
 impl Gpu {
-    /// The first, or what is missing and why.
+    /// Opens the first GPU, or returns what is missing and why.
     pub fn find(runtime: &Runtime) -> Result<Self, (&'static str, String)> {
         let device = Device::open_with(0, runtime);
         let device = device.map_err(|error| ("gpu/device", error.to_string()))?;
         let compiler =
             gpu::compiler(&device).map_err(|error| ("gpu/compiler", error.to_string()))?;
-        let nvjpeg = nvjpeg::known_backends(&device).map(|_| ()).map_err(words);
+        let nvjpeg = nvjpeg::known_backends(&device).map(|_| ()).map_err(message);
         Ok(Self { device, compiler, nvjpeg })
     }
 
@@ -39,7 +39,7 @@ impl Gpu {
 
     /// A loader on this device whose images all go by one route, as far as it takes them.
     pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
-        // With the CPU's alone decoding is not on the GPU.
+        // With the route `cpu` alone, decoding is not placed on the GPU.
         let place = if route.on_device() { Placement::Gpu } else { Placement::Cpu };
         self.on(builder).decode(place).routes([route])
     }
@@ -51,14 +51,14 @@ impl Gpu {
 
     /// Whether the route can decode images, or why not.
     pub fn offers(&self, route: Route) -> Result<(), String> {
-        offered(&self.device, route).map_err(words).flatten()
+        offered(&self.device, route).map_err(message).flatten()
     }
 
-    /// Its version, and what is known to be wrong with it.
+    /// Returns nvJPEG's version and its known problems.
     pub fn nvjpeg_version(&self) -> Found {
         let library =
             nvjpeg::Library::open(self.device.runtime(), Some(self.device.driver_version() / 1000));
-        let library = library.map_err(words)?;
+        let library = library.map_err(message)?;
         let told = [vec![format!("nvJPEG {}", library.version())], library.warnings()];
         Ok(told.concat().join("; "))
     }

@@ -38,7 +38,7 @@ pub fn checks(gpu: &Gpu) -> Vec<Check> {
     }
     let found = names.into_iter().zip(found);
     let mut checks: Vec<_> =
-        found.map(|(name, found)| Check::new(name, found.map(Cases::words))).collect();
+        found.map(|(name, found)| Check::new(name, found.map(Cases::message))).collect();
     checks.push(Check::new("gpu/divisions", divisions(gpu)));
     checks
 }
@@ -63,7 +63,7 @@ impl Cases {
     }
 }
 
-/// Compares chains, each with the number of its check: several at a time, since most of the time is the compiler's.
+/// Compares chains, each with the number of its check, in several threads: most of the time goes into compilation.
 fn in_threads(gpu: &Gpu, jobs: &[(usize, &Chain)]) -> Vec<(usize, Result<Cases, String>)> {
     const MOST: usize = 8;
     let threads = thread::available_parallelism().map_or(1, usize::from).min(MOST);
@@ -125,7 +125,7 @@ fn batchable(operators: Vec<Arc<dyn AnyOperator>>) -> Chain {
     if size.is_some() { chain } else { chain.then(CenterCrop::to(37, 29)) }
 }
 
-/// A chain in every element type and layout: the same records and the same bits as on the CPU.
+/// Compares a chain with the CPU in every element type and layout: records and bytes must be equal.
 fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
     let mut cases = Cases::default();
     let pixels = chain.steps().iter().try_fold(PixelType::U8, |pixels, step| {
@@ -141,10 +141,10 @@ fn parity(gpu: &Gpu, chain: &Chain) -> Result<Cases, String> {
     Ok(cases)
 }
 
-/// Whether there is a tiled kernel, where all is well.
+/// Compares one configuration. Returns whether it has a tiled kernel.
 fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, String> {
     let samples: Vec<_> = loaders::samples()?.into_iter().take(6).collect();
-    let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+    let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
     let builder = || {
         LoaderBuilder::new(source.clone(), chain.clone())
             .shard(0, 1)
@@ -157,23 +157,23 @@ fn same(gpu: &Gpu, chain: &Chain, dtype: DType, layout: Layout) -> Result<bool, 
             .output(dtype, layout)
     };
     let expected = epoch(builder().device(DeviceChoice::Cpu))?;
-    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(words)?;
-    let given = read(&loader)?;
-    if expected.records != given.records {
-        return Err(format!("samples {:?} instead of {:?}", given.records, expected.records));
+    let loader = gpu.on(builder()).epochs(Some(1)).build().map_err(message)?;
+    let actual = read(&loader)?;
+    if expected.records != actual.records {
+        return Err(format!("samples {:?} instead of {:?}", actual.records, expected.records));
     }
     equal(&expected.data, &actual.data, samples.len())?;
     let plan = loader.plan();
     let tiled = plan.device.as_ref().is_some_and(|it| it.planned().kernel.tiled);
     if tiled {
-        let given = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
-        equal(&expected.data, &given, samples.len())
+        let actual = by_hand::tensors(&gpu.device, plan, &samples, SEED)?;
+        equal(&expected.data, &actual, samples.len())
             .map_err(|problem| format!("without tiles: {problem}"))?;
     }
     Ok(tiled)
 }
 
-/// Chains divided between CPU and GPU in every way, two batches this way and the next two another way.
+/// Splits chains between CPU and GPU at every point, changing the split every two batches.
 fn divisions(gpu: &Gpu) -> Found {
     const EPOCHS: usize = 4;
     let samples: Vec<_> = loaders::samples()?.into_iter().take(24).collect();
@@ -183,13 +183,13 @@ fn divisions(gpu: &Gpu) -> Found {
         .then(Flip::default());
     let mut divisions = 0;
     for chain in [loaders::training(), floats] {
-        let source = Arc::new(Memory::new(samples.clone()).map_err(words)?);
+        let source = Arc::new(Memory::new(samples.clone()).map_err(message)?);
         let builder = || {
             let builder = LoaderBuilder::new(source.clone(), chain.clone()).shard(0, 1);
             builder.batch(2).workers(2).seed(SEED).decode(Placement::Cpu)
         };
-        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(words)?;
-        let on_gpu = gpu.on(builder()).build().map_err(words)?;
+        let on_cpu = builder().device(DeviceChoice::Cpu).build().map_err(message)?;
+        let on_gpu = gpu.on(builder()).build().map_err(message)?;
         let offloads = &on_gpu.plan().offloads;
         for turn in 0..EPOCHS {
             let mut actual = Vec::new();

@@ -8,7 +8,7 @@ use feedwater::tensor::{DType, Layout};
 use super::decode::BOUND;
 use super::difference::{Bound, Difference};
 use super::gpu::Gpu;
-use super::{Check, Found, epoch, loaders, words};
+use super::{Check, Found, epoch, loaders, message};
 
 type Built = Result<LoaderBuilder, String>;
 
@@ -23,7 +23,7 @@ pub fn on_cpu() -> Vec<Check> {
     ]
 }
 
-/// On the GPU; where bits are compared, decoding is the CPU's.
+/// Returns the checks on the GPU. Where bytes are compared, the CPU decodes.
 pub fn on_gpu(gpu: &Gpu) -> Vec<Check> {
     let decoded_on_cpu = || Ok::<_, String>(gpu.builder()?.decode(Placement::Cpu));
     vec![
@@ -127,7 +127,7 @@ fn pixels_on_cpu(seed: u64) -> Built {
 
 /// A loader of pixels as they are.
 fn pixels(seed: u64) -> Built {
-    let source = Memory::new(loaders::samples()?).map_err(words)?;
+    let source = Memory::new(loaders::samples()?).map_err(message)?;
     let chain = Chain::new()
         .then(RandomResizedCrop::to(48, 40))
         .then(Flip { horizontal: 0.5, ..Flip::default() });

@@ -5,7 +5,7 @@ use feedwater::loader::{Loader, MemoryStats};
 use feedwater::op::Placement;
 
 use super::gpu::Gpu;
-use super::{Check, Found, loaders, words};
+use super::{Check, Found, loaders, message};
 use crate::report::status_bytes;
 
 /// Epochs after which nothing may have grown.
@@ -56,9 +56,9 @@ fn many_epochs_on_cpu() -> Found {
     Ok(format!("{grown} from epoch {SETTLED} to {EPOCHS}"))
 }
 
-/// What the pools have in use at most, against the plan.
+/// Compares the peak use of the pools with the plan.
 fn taken(gpu: &Gpu) -> Found {
-    // nvJPEG may leave some of its rows unused; without it all rows are in use to the last byte.
+    // nvJPEG may leave part of its rows unused. Without it, every byte of all rows is used.
     let figures_of = |builder: feedwater::loader::LoaderBuilder| {
         let loader = builder.build().map_err(message)?;
         run_epochs(&loader, 2)?;
@@ -89,10 +89,10 @@ fn figures(memory: &MemoryStats) -> [(&'static str, u64, u64); 2] {
     ]
 }
 
-/// Nothing of the pools, of the whole device and of the host grows.
+/// Checks that the pools, the device's used memory and resident memory do not grow.
 fn many_epochs_on_gpu(gpu: &Gpu) -> Found {
     let device = &gpu.device;
-    let loader = gpu.builder()?.build().map_err(words)?;
+    let loader = gpu.builder()?.build().map_err(message)?;
     run_epochs(&loader, SETTLED)?;
     let (first, (free, _)) = (loader.stats().memory, device.memory_bytes().map_err(message)?);
     let grown = host_growth(&loader)?;

@@ -13,7 +13,7 @@ use feedwater_tools::synth;
 use serde::Serialize;
 
 use super::gpu::Gpu;
-use super::{Check, words};
+use super::{Check, message};
 
 /// Width and height of the images.
 const SIZE: (u32, u32) = (500, 375);
