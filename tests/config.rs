@@ -544,7 +544,7 @@ fn files_of_a_source_must_be_regular_files() {
 }
 
 #[test]
-fn files_are_read_as_storage_says_unless_another_handle_is_given() {
+fn files_are_read_with_the_storage_settings_unless_another_handle_is_given() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("0.jpg"), [0]).unwrap();
     let text = "[source]\ndirectory = \".\"\n[storage]\nmap = false\nretries = 2\n[[chain]]\nop = \"flip\"\nhorizontal = 1.0\n";

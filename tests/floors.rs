@@ -1,5 +1,5 @@
-//! The floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours that are
-//! named here. Within a module files do not import each other in a circle. `unsafe` stays at its addresses. Files stay short.
+//! Floors of ARCHITECTURE.md: a module imports only from lower floors, and from the neighbours listed here. Within a module,
+//! files do not import each other in a cycle. `unsafe` is confined to listed files. Files stay short.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -29,11 +29,11 @@ const NEVER: [(&str, &str); 1] = [
     ("plan", "gpu"),
 ];
 
-/// Imports that close a circle within a folder, and may: folder, who, from whom.
+/// Allowed imports that close a cycle within a folder: folder, from, to.
 const CIRCLES: [(&str, &str, &str); 2] = [
-    // The pool notices by its stamp that a file changed while it was closed; files of the pool are opened through it.
+    // The pool checks with the file's stamp whether a file changed while it was closed; the pool's files are opened through it.
     ("src/storage", "pool", "local"),
-    // What the client does again and how often is a part of the client in a file of its own.
+    // The retry policy is a part of the client in a separate file.
     ("src/storage/remote", "retry", "client"),
 ];
 
@@ -101,15 +101,15 @@ fn every_named_neighbour_is_imported() {
     }
 }
 
-/// Files and folders that lie side by side import each other without a circle, in every folder of every crate:
+/// Files and folders beside each other import each other without a cycle, in every folder of every crate:
 ///
-/// * A folder counts as one with all that lies in it, and so does a file with the folder of its name.
-/// * What a file above them imports or exports again counts as the file that it comes from: `use super::Feed` is an import of
-///   `feed.rs` where `mod.rs` has `pub use feed::Feed`.
-/// * What the file above defines itself belongs to all below it, as Rust's privacy has it: using it counts for nothing.
-/// * Tests may import what they like.
+/// * A folder counts as one node with all its contents, and so does a file with the folder of its name.
+/// * An item that the parent file imports or reexports counts as the file that defines it: `use super::Feed` is an import of
+///   `feed.rs` if `mod.rs` has `pub use feed::Feed`.
+/// * An item defined in the parent file belongs to all files below it, as in Rust's privacy rules: using it does not count.
+/// * Tests may import anything.
 #[test]
-fn files_side_by_side_import_each_other_without_a_circle() {
+fn sibling_files_import_each_other_without_a_cycle() {
     let mut problems = Vec::new();
     let mut needed = BTreeSet::new();
     for root in SOURCES {
@@ -126,13 +126,13 @@ fn files_side_by_side_import_each_other_without_a_circle() {
             let circle: Vec<_> =
                 imports.keys().filter(|name| reaches(&imports, name, name)).cloned().collect();
             if !circle.is_empty() {
-                problems.push(format!("{place}: a circle among {}", circle.join(", ")));
+                problems.push(format!("{place}: a cycle among {}", circle.join(", ")));
             }
         }
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     for circle in CIRCLES {
-        assert!(needed.contains(&circle), "{circle:?} is no circle: strike it from CIRCLES");
+        assert!(needed.contains(&circle), "{circle:?} is not a cycle: remove it from CIRCLES");
     }
 }
 
@@ -221,7 +221,7 @@ fn a_build_that_cannot_unwind_does_not_compile() {
 
 /// The checks of this file, on lines that must and must not match.
 #[test]
-fn imports_and_unsafe_are_recognised() {
+fn imports_and_unsafe_are_recognized() {
     let text = "use crate::{loader::{Loader, Batch}, op,\n    gpu::Device};\n\
                 // use crate::handoff;\nlet a = \"use crate::config\"; let b = crate::plan::Plan::new();\n\
                 mod tests {\n    use super::super::ring;\n}\nuse super::image;\nuse crate::Result;";
@@ -248,9 +248,9 @@ fn imports_and_unsafe_are_recognised() {
     assert_eq!(without_comments("a('\"') /* b\n */ c // d\nr#\"e\"#"), "a( ) \n c \nr#\"\"#");
 }
 
-/// The check of circles, on files that import each other in every way.
+/// The cycle check, on files that import each other in every way.
 #[test]
-fn imports_between_files_are_recognised() {
+fn imports_between_files_are_recognized() {
     let files = [
         (
             "mod.rs",
@@ -275,20 +275,20 @@ fn imports_between_files_are_recognised() {
     assert_eq!(["a", "b", "c", "d"].map(reach), [false, true, true, true]);
 }
 
-/// The modules of a crate, by their paths, without their tests.
+/// Modules of a crate by path, without their tests.
 struct Modules(BTreeMap<Vec<String>, Names>);
 
-/// What a module's file names of its own crate.
+/// Names of its own crate in a module's file.
 #[derive(Default)]
 struct Names {
-    /// Where the names come from that can be used in it.
+    /// Origin of each name in scope.
     known: BTreeMap<String, Vec<String>>,
-    /// What it uses, exports apart.
+    /// Paths that it uses, except exports.
     used: Vec<Vec<String>>,
 }
 
 impl Modules {
-    /// Those of the files below `root`.
+    /// Collects the modules of the files below `root`.
     fn of(root: &str, files: Vec<(PathBuf, String)>) -> Self {
         let module = |path: &Path| {
             let path = path.strip_prefix(root).unwrap().with_extension("");
@@ -309,12 +309,12 @@ impl Modules {
         Self(files.iter().map(names).collect())
     }
 
-    /// The modules that others lie below.
+    /// Returns the modules that contain others.
     fn folders(&self) -> BTreeSet<Vec<String>> {
         self.0.keys().filter_map(|it| it.split_last()).map(|(_, above)| above.to_vec()).collect()
     }
 
-    /// For each module right below `folder` those beside it that it imports, or what lies in it.
+    /// Returns for each direct child of `folder` its imported siblings, including imports of their contents.
     fn imports_between(&self, folder: &[String]) -> BTreeMap<String, BTreeSet<String>> {
         let mut imports: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         for (module, names) in &self.0 {
@@ -326,7 +326,7 @@ impl Modules {
         imports
     }
 
-    /// The module that what a path leads to is written in.
+    /// Returns the module that defines the item of a path.
     fn resolve(&self, path: &[String], depth: usize) -> Vec<String> {
         let mut len = path.len();
         while len > 0 && !self.0.contains_key(&path[..len]) {
@@ -347,7 +347,7 @@ impl Names {
         let tokens = tokens(text);
         let token = |at: usize| tokens.get(at).copied().unwrap_or("");
         let mut names = Self::default();
-        // Modules in the file itself, each with the number of brackets that were open before it.
+        // Inline modules, each with the brace depth before it.
         let (mut inline, mut open): (Vec<(String, usize)>, usize) = (Vec::new(), 0);
         let mut at = 0;
         while at < tokens.len() {
@@ -389,7 +389,7 @@ impl Names {
                     }
                     let path = in_crate(&here, &words, &names.known, &is_module);
                     if let Some(path) = path.filter(|_| !restricts) {
-                        // A macro may export what it is given.
+                        // A macro may reexport its argument.
                         if path.len() == module.len() + 2 && is_module(&path[..path.len() - 1]) {
                             names
                                 .known
@@ -407,7 +407,7 @@ impl Names {
     }
 }
 
-/// A path from the crate's top, where it leads into the crate.
+/// Resolves a path from the crate's root, if it leads into the crate.
 fn in_crate(
     here: &[String],
     path: &[String],
@@ -426,7 +426,7 @@ fn in_crate(
     }
 }
 
-/// The paths of what follows `use`, each with the name that it gets.
+/// Returns the paths of a `use` item, each with the name that it introduces.
 fn leaves(tokens: &[&str], above: &mut Vec<String>, found: &mut Vec<(Vec<String>, String)>) {
     let own = tokens.iter().take_while(|it| it.starts_with(is_word) || **it == "::");
     let own: Vec<&str> = own.filter(|it| **it != "::").copied().collect();
@@ -462,7 +462,7 @@ fn leaves(tokens: &[&str], above: &mut Vec<String>, found: &mut Vec<(Vec<String>
     above.truncate(before);
 }
 
-/// Words, `::`, characters in quotes, and every other character that is no white space.
+/// Splits text into words, `::`, quoted characters, and all other non-whitespace characters.
 fn tokens(text: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
@@ -470,7 +470,7 @@ fn tokens(text: &str) -> Vec<&str> {
         let len = match first {
             _ if is_word(first) => rest.find(|c| !is_word(c)).unwrap_or(rest.len()),
             ':' if rest.starts_with("::") => 2,
-            // A character, and not a lifetime.
+            // A character, not a lifetime.
             '\'' if rest[1..].chars().nth(1) == Some('\'') => {
                 2 + rest[1..].chars().next().map_or(0, char::len_utf8)
             }
@@ -482,7 +482,7 @@ fn tokens(text: &str) -> Vec<&str> {
     tokens
 }
 
-/// The text without modules that only tests have; comments must be gone.
+/// Removes modules that only tests use; comments must already be removed.
 fn without_tests(text: &str) -> String {
     let mut lines = text.lines().peekable();
     let mut out = String::new();
@@ -501,7 +501,7 @@ fn without_tests(text: &str) -> String {
     out
 }
 
-/// Whether one module imports another, be it through others.
+/// Whether one module imports another, directly or indirectly.
 fn reaches(imports: &BTreeMap<String, BTreeSet<String>>, from: &str, to: &str) -> bool {
     let mut seen = BTreeSet::new();
     let mut next: Vec<&String> = imports.get(from).into_iter().flatten().collect();

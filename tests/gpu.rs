@@ -105,7 +105,7 @@ fn an_old_nvjpeg_is_warned_about() {
     assert!(probe(&runtime()).nvjpeg.unwrap().warnings.is_empty());
 }
 
-/// What one names does nothing to what another uses.
+/// Libraries of one runtime do not affect another.
 #[test]
 fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     let machine = exclusive();
@@ -125,7 +125,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
     assert_ne!(versions[0].version, versions[1].version);
     assert_eq!((&*versions[0].version, &*versions[1].path), ("13.0.1", nvjpeg.to_str().unwrap()));
 
-    // The compiler of the other one is asked, and counts for itself.
+    // The other runtime's compiler is called, and counts separately.
     let before = machine.compilations();
     let device = Device::open_with(0, &other).unwrap();
     Kernel::load(&device, KERNEL, "fused", SAMPLE_BYTES).unwrap();
@@ -140,7 +140,7 @@ fn two_runtimes_use_their_own_libraries_at_the_same_time() {
 }
 
 #[test]
-fn a_second_driver_in_one_process_is_refused_with_both_files() {
+fn a_second_driver_in_one_process_is_an_error_that_names_both_files() {
     let machine = exclusive();
     drop(Device::open_with(0, &runtime()).unwrap());
     let folder = tempfile::tempdir().unwrap();
@@ -429,7 +429,7 @@ fn a_kernel_is_compiled_once_and_again_if_its_file_is_damaged() {
     assert_eq!(compilations(), 1, "cut");
     assert_eq!(compilations(), 0, "mended");
 
-    // Another handle has its own directory, at the same time.
+    // Another handle has its own directory at the same time.
     let elsewhere = tempfile::tempdir().unwrap();
     let other = kept_in(elsewhere.path());
     assert_eq!([1, 0].map(|_| compilations_on(&other)), [1, 0], "another directory");

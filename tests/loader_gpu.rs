@@ -66,7 +66,7 @@ impl Source for SlowShuffled {
         Some(&self.0)
     }
 
-    // Headers cannot be read alone.
+    // Headers cannot be read separately.
     fn heads(&self) -> Option<&dyn Heads> {
         None
     }
@@ -124,7 +124,7 @@ fn routes() -> Vec<Vec<Route>> {
 }
 
 #[test]
-fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu() {
+fn an_operator_without_cuda_text_runs_on_the_cpu_and_later_ones_on_the_gpu() {
     let machine = machine();
     machine.schedule(Schedule::Random(1));
     let chain = || {
@@ -138,7 +138,7 @@ fn an_operator_without_cuda_text_runs_on_the_cpu_and_what_follows_it_on_the_gpu(
     assert_eq!((loader.plan().decode, loader.plan().cpu_steps()), (Place::Cpu, 2));
     let text = loader.plan().to_string();
     assert!(text.contains("invert (chain[1]) has no CUDA text"), "{text}");
-    // Nothing is left for the GPU.
+    // Nothing remains for the GPU.
     let all = builder(jpegs(10), Chain::new().then(op::Resize::to(24, 16)).then(Invert));
     assert!(!all.device(DeviceChoice::Gpu(0)).build().unwrap().plan().uses_gpu());
 }
@@ -617,9 +617,9 @@ fn memory_limits_change_no_byte() {
     assert!(free.device_bytes_predicted > device && free.pinned_bytes_predicted > pinned);
 }
 
-/// Each compiles for itself, and their batches are the same.
+/// Each loader compiles for itself, and their batches are equal.
 #[test]
-fn two_loaders_at_the_same_time_keep_their_kernels_where_each_runtime_says() {
+fn concurrent_loaders_store_kernels_in_the_directory_of_their_runtime() {
     let machine = machine();
     let directories = [(); 2].map(|()| tempfile::tempdir().unwrap());
     let before = machine.compilations();

@@ -24,8 +24,8 @@ use tempfile::TempDir;
 /// Number of reads after which most copy from the mapping, for a file in the page cache.
 const READS: usize = 200;
 
-/// A handle that maps files, or does not. `None` where the file system of the tests does not say what is in memory: nothing is
-/// mapped there.
+/// Returns a handle that maps files, or does not. `None` if the tests' file system does not report cached pages: nothing is
+/// mapped then.
 fn mapping(map: bool) -> Option<Storage> {
     let (_root, path) = file(b"a");
     let file = fs::File::open(path).unwrap();

@@ -19,13 +19,13 @@ type Operators = Vec<Arc<dyn AnyOperator>>;
 /// Image sizes: one pixel, one row, one column, primes, ordinary.
 const SIZES: [(u32, u32); 7] = [(1, 1), (1, 37), (41, 1), (13, 17), (31, 29), (50, 37), (127, 64)];
 
-/// Keeps its objects, as hundreds of texts are compiled.
+/// Caches its objects, because hundreds of texts are compiled.
 static COMPILER: LazyLock<HostCompiler> = LazyLock::new(|| {
     let folder = concat!(env!("CARGO_TARGET_TMPDIR"), "/feedwater-host-kernels");
     HostCompiler::keeping_in(folder).expect("the target directory can be written")
 });
 
-/// A comparison that cannot be made fails too.
+/// A comparison that cannot run is a failure too.
 fn check(case: Case<'_>) {
     case.check().unwrap_or_else(|error| panic!("{error}"));
 }

@@ -24,7 +24,7 @@ fn server(variable: &str) -> String {
     std::env::var(variable).expect("run these tests with tests/servers/run.sh")
 }
 
-/// A handle that keeps no tables in the user's cache.
+/// Returns a handle that stores no indices in the user's cache.
 fn storage() -> Storage {
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(&StorageSettings::default(), directory).unwrap()

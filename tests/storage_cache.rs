@@ -29,7 +29,7 @@ fn start(limit: u64) -> Setting {
     Setting { server: Server::start(), directory, limit, storage }
 }
 
-/// A cache that knows of nothing that another has used.
+/// A cache without any record of what another one has used.
 fn storage(directory: &Path, limit: u64) -> Storage {
     let cache_directory = Some(directory.to_path_buf());
     Storage::new(&StorageSettings { cache: limit, cache_directory, ..Default::default() }).unwrap()
@@ -52,7 +52,7 @@ impl Setting {
         read(&self.storage, url, part)
     }
 
-    /// As if another process went on.
+    /// Continues as another process would.
     fn restart(&mut self) {
         self.storage = storage(self.directory.path(), self.limit);
     }

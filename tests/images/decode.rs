@@ -448,7 +448,7 @@ fn buffers_do_not_grow_after_the_largest_image() {
     assert_eq!(decoder.capacity_bytes(), held);
 }
 
-/// Of decoders that accept the same image one can be forced, and what it does not accept is refused.
+/// One of several decoders that accept the same image can be forced; images that it does not accept are errors.
 #[test]
 fn a_decoder_can_be_forced() {
     let jpeg = Recipe::new(40, 30, &[(2, 2), (1, 1), (1, 1)]).make();
@@ -472,7 +472,7 @@ fn a_decoder_can_be_forced() {
 }
 
 #[test]
-fn a_gray_jpeg_can_be_had_as_gray_rows() {
+fn a_grey_jpeg_can_be_decoded_to_grey_rows() {
     let gray = Recipe::new(45, 37, &[(1, 1)]).make();
     let header = Header::parse(&gray).unwrap();
     let mut decoders = Decoders::new();
@@ -495,7 +495,7 @@ fn a_gray_jpeg_can_be_had_as_gray_rows() {
     }
 }
 
-/// Gives planes, as a decoder may that has them.
+/// Outputs planes, as a decoder may.
 #[derive(Debug)]
 struct Planar;
 
@@ -531,7 +531,7 @@ impl HostDecoder for Planar {
 }
 
 #[test]
-fn a_decoder_may_give_planes() {
+fn a_decoder_may_output_planes() {
     let bytes = Recipe::new(8, 16, &[(2, 2), (1, 1), (1, 1)]).make();
     let header = &Header::parse(&bytes).unwrap();
     let image = EncodedImage {

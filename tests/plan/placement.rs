@@ -116,7 +116,7 @@ fn cpu_after_gpu_is_an_error_that_names_both_fixes() {
 }
 
 #[test]
-fn an_operator_without_cuda_text_is_on_the_cpu_with_all_that_comes_before_it() {
+fn an_operator_without_cuda_text_is_on_the_cpu_with_all_before_it() {
     let plan = |place, before, facts: &Facts| {
         let chain = Chain::new()
             .then_on(before, Resize::to(8, 6))

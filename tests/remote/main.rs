@@ -31,7 +31,7 @@ fn settings() -> StorageSettings {
     StorageSettings { retries: 3, timeout: 1, ..Default::default() }
 }
 
-/// How late the server answers is the same for all tests: who changes it does so alone.
+/// The server's latency is the same for all tests: a test that changes it runs alone.
 static LATENCY: RwLock<()> = RwLock::new(());
 
 /// The one server for `s3://`, `gs://` and `az://`, because environment variables name it.
@@ -60,17 +60,17 @@ static BUCKETS: LazyLock<Server> = LazyLock::new(|| {
     server
 });
 
-/// A handle with the usual settings, for all tests that need no others.
+/// Handle with the usual settings, for all tests without their own.
 static USUAL: LazyLock<Storage> = LazyLock::new(|| storage(&settings()));
 
-/// A handle with these settings, which keeps no tables in the user's cache.
+/// Returns a handle with these settings that stores no indices in the user's cache.
 fn storage(settings: &StorageSettings) -> Storage {
     LazyLock::force(&BUCKETS);
     let directory = tempfile::tempdir().unwrap().keep();
     Storage::with_cache_directory(settings, directory).unwrap()
 }
 
-/// The buckets' server, which answers at once for as long as the guard lives.
+/// Returns the bucket server, which answers at once while the guard lives.
 fn buckets() -> (&'static Server, RwLockReadGuard<'static, ()>) {
     let guard = LATENCY.read().unwrap_or_else(|poisoned| poisoned.into_inner());
     (&BUCKETS, guard)

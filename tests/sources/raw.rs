@@ -42,7 +42,7 @@ fn headers_written_by_netpbm_are_parsed() {
         let header = Header::parse(&bytes).unwrap();
         assert_eq!((header.format, header.size), (Format::Pnm, Size::new(3, 2)), "{head:?}");
         assert_eq!((header.orientation, header.jpeg.is_none()), (Orientation::default(), true));
-        // Gray becomes rows of colours, here two of them.
+        // Grey becomes rows of colours, here two of them.
         assert_eq!(memory_bytes(&header, &bytes, bytes.len() as u64).total(), 2 * 3 * 3);
         assert_eq!(decode(&bytes).unwrap(), pixels, "{head:?}");
         // Bytes after the pixels do not matter; one byte fewer is a truncated file.

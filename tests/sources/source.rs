@@ -388,7 +388,7 @@ fn memory_without_samples_is_an_error() {
 }
 
 #[test]
-fn a_wrapper_has_all_abilities_of_the_source_in_it() {
+fn a_wrapper_forwards_all_abilities_of_its_source() {
     let root = tree(&["a/1.jpg", "a/notes.txt", "b/2.jpg"]);
     let directory: Arc<dyn Source> = Arc::new(Directory::open(root.path()).unwrap());
     let twice: Arc<dyn Source> = Arc::new(Repeat::new(directory, 2).unwrap());
@@ -407,7 +407,7 @@ fn a_wrapper_has_all_abilities_of_the_source_in_it() {
     assert_eq!(page.bytes(), b"b/2");
 }
 
-/// Nothing but the four required methods.
+/// A source with only the four required methods.
 struct Bare(Vec<Vec<u8>>);
 
 impl Source for Bare {

@@ -9,7 +9,7 @@ use feedwater::storage::{RequestEvent, Storage};
 /// Shortest time between two lines. The first line is printed at once; hundreds of requests may fail for one reason.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// A handle whose requests are shown.
+/// Prints the request events of a storage handle, and returns the handle.
 pub fn shown(storage: Storage) -> Storage {
     let last_printed: Mutex<Option<Instant>> = Mutex::new(None);
     storage.watch_requests(move |event| {

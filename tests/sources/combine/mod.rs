@@ -245,7 +245,7 @@ fn epoch(loader: &Loader) -> Vec<(u64, i64, Vec<u8>)> {
     all
 }
 
-/// The samples of a part from the last to the first.
+/// The samples of a part in reverse order.
 struct Backwards(u64);
 
 impl Arrangement for Backwards {
@@ -258,7 +258,7 @@ impl Arrangement for Backwards {
 }
 
 #[test]
-fn an_arrangement_of_ones_own_says_only_which_sample_stands_where() {
+fn a_custom_arrangement_only_maps_positions_to_samples() {
     let source = Combined::arranged(vec![numbered("a", 0, 5)], Backwards(5)).unwrap();
     let source: &dyn Source = &source;
     assert_eq!((source.len(), labels(source)), (5, vec![4, 3, 2, 1, 0]));

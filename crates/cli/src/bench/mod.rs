@@ -74,7 +74,7 @@ pub struct Options {
 enum By {
     /// One route alone.
     Route(Route),
-    /// All that the settings allow, by measured queue times.
+    /// All allowed routes, balanced by measured queue times.
     Balanced,
 }
 
@@ -108,7 +108,7 @@ impl ValueEnum for By {
 
     fn to_possible_value(&self) -> Option<PossibleValue> {
         let help =
-            self.route().map_or("All that the settings allow, by measured queue times", |route| {
+            self.route().map_or("All allowed routes, balanced by measured queue times", |route| {
                 route.about().trim_end_matches('.')
             });
         Some(PossibleValue::new(self.name()).help(help))
@@ -232,7 +232,7 @@ impl AvailableRoutes {
             }
             (Some(route), None) => {
                 let why = route.takes(set.example.as_ref()?, 1).err()?;
-                Some(format!("it does not take these JPEGs: {why}"))
+                Some(format!("the route does not support these JPEGs: {why}"))
             }
             _ => None,
         }

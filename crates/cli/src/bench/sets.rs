@@ -13,7 +13,7 @@ use super::write_if_changed;
 pub struct Set {
     pub name: String,
     pub file: PathBuf,
-    /// The header of an image that stands for all, where all are of one sort.
+    /// Header of an image that represents the set; `None` if the set has several kinds of images.
     pub example: Option<Header>,
     /// Whether the user gave the file, which then sets the batch size.
     pub is_users: bool,

@@ -1,4 +1,4 @@
-//! What the tables have in common.
+//! Formatting shared by the tables.
 
 use serde::Serialize;
 

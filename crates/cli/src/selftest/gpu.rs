@@ -1,4 +1,4 @@
-//! The GPU: what there is, and loaders on it.
+//! The GPU under test, and loaders on it.
 
 use std::sync::Arc;
 
@@ -14,9 +14,9 @@ use super::{Found, loaders, message};
 pub struct Gpu {
     /// The device.
     pub device: Arc<Device>,
-    /// The version of its compiler.
+    /// Version of the kernel compiler.
     pub compiler: (u32, u32),
-    /// Whether nvJPEG can be used, or why not.
+    /// Whether nvJPEG is available, or why not.
     pub nvjpeg: Result<(), String>,
 }
 
@@ -31,20 +31,20 @@ impl Gpu {
         Ok(Self { device, compiler, nvjpeg })
     }
 
-    /// A loader on this device.
+    /// Moves a loader to this device.
     pub fn on(&self, builder: LoaderBuilder) -> LoaderBuilder {
         let choice = DeviceChoice::Gpu(self.device.ordinal());
         builder.device(choice).runtime(self.device.runtime())
     }
 
-    /// A loader on this device whose images all go by one route, as far as it takes them.
+    /// Sets up a loader on this device that decodes on one route; images that the route does not support fall back.
     pub fn on_route(&self, builder: LoaderBuilder, route: Route) -> LoaderBuilder {
         // With the route `cpu` alone, decoding is not placed on the GPU.
         let place = if route.on_device() { Placement::Gpu } else { Placement::Cpu };
         self.on(builder).decode(place).routes([route])
     }
 
-    /// The loader of the checks on the CPU, on this device with all that it can do.
+    /// Creates the loader of the CPU checks with everything on this device.
     pub fn builder(&self) -> Result<LoaderBuilder, String> {
         Ok(self.on(loaders::builder()?))
     }
@@ -63,7 +63,7 @@ impl Gpu {
         Ok(told.concat().join("; "))
     }
 
-    /// Its name and generation.
+    /// Name and compute capability.
     pub fn name(&self) -> String {
         let (major, minor) = self.device.capability();
         format!("{} (sm_{major}{minor})", self.device.name())

@@ -125,7 +125,7 @@ fn pixels_on_cpu(seed: u64) -> Built {
     Ok(pixels(seed)?.device(DeviceChoice::Cpu))
 }
 
-/// A loader of pixels as they are.
+/// Creates a loader of unchanged pixels.
 fn pixels(seed: u64) -> Built {
     let source = Memory::new(loaders::samples()?).map_err(message)?;
     let chain = Chain::new()

@@ -47,7 +47,7 @@ pub fn checks(
     if wanted(Group::Life) {
         tell(life::on_gpu(gpu))?;
     }
-    // Last, since compiling hundreds of kernels takes minutes.
+    // Last, because compiling hundreds of kernels takes minutes.
     if wanted(Group::Kernels) {
         tell(kernels::checks(gpu))?;
     }

@@ -13,7 +13,7 @@ use feedwater_tools::synth;
 
 use super::{Check, Found};
 
-/// Every operator's fast path against its reference, by name: on bytes, and on floats.
+/// Returns a check per operator that compares its fast path with its reference, on bytes and on floats.
 pub fn checks() -> Vec<Check> {
     let mut found: BTreeMap<&str, Found> = BTreeMap::new();
     let mut counts: BTreeMap<&str, u64> = BTreeMap::new();
