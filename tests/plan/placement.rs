@@ -64,11 +64,13 @@ fn decoding_is_on_the_cpu_if_no_allowed_route_is_offered() {
         &[Route::NvjpegHardware],
         &[Route::NvjpegGpu, Route::NvjpegHybrid],
     );
-    assert_eq!(
-        refused.unwrap_err().to_string(),
-        "nvJPEG is not available: decode.routes allows nvjpeg-hardware, the device offers nvjpeg-gpu, nvjpeg-hybrid: allow one of \
-         these; decode.placement asks for it: write cpu or auto"
-    );
+    let error = refused.unwrap_err();
+    assert!(matches!(error, Error::Unavailable { .. }), "{error}");
+    let text = error.to_string();
+    for name in ["nvJPEG", "decode.routes", "nvjpeg-hardware", "nvjpeg-gpu, nvjpeg-hybrid"] {
+        assert!(text.contains(name), "{name}: {text}");
+    }
+    assert!(text.contains("decode.placement"), "{text}");
 }
 
 #[test]
@@ -102,17 +104,14 @@ fn operators_before_one_on_the_cpu_are_on_the_cpu_too() {
 fn cpu_after_gpu_is_an_error_that_names_both_fixes() {
     let [cpu, gpu_] = [Placement::Cpu, Placement::Gpu];
     let error = placed(AUTO, [gpu_, AUTO, cpu], &gpu()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "chain: normalize (chain[2]) is on cpu after resize (chain[0]) on gpu; data goes to the gpu \
-         once: put normalize on gpu or resize on cpu"
-    );
+    let has = |error: Error, values: [&str; 4]| {
+        let text = error.to_string();
+        assert!(text.starts_with("chain: "), "{text}");
+        assert!(values.iter().all(|value| text.contains(value)), "{text}");
+    };
+    has(error, ["normalize (chain[2])", "resize (chain[0])", "normalize on gpu", "resize on cpu"]);
     let error = placed(gpu_, [cpu, AUTO, AUTO], &gpu()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "chain: resize (chain[0]) is on cpu after decode (decode) on gpu; data goes to the gpu once: \
-         put resize on gpu or decode on cpu"
-    );
+    has(error, ["resize (chain[0])", "decode (decode)", "resize on gpu", "decode on cpu"]);
 }
 
 #[test]

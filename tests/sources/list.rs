@@ -325,17 +325,16 @@ fn a_list_without_any_existing_file_is_an_error_on_opening() {
         (0..1000).map(|it| format!("{{\"path\": \"train/{it}.jpg\"}}\n")).collect();
     for (name, text) in [("a.txt", &many), ("a.csv", &table), ("a.jsonl", &objects)] {
         let found = none_there(&root, &format!("lists/{name}"), text);
-        let expected = format!(
-            "source.list: {base}/{name} names 1000 files, and none of the 16 that were looked for exists: the first is \
-             \"train/0.jpg\", looked for as {base}/train/0.jpg; paths are relative to the list's folder {base}: write \
-             them so, or as absolute paths"
-        );
-        assert_eq!(found, expected);
+        assert!(found.starts_with(&format!("source.list: {base}/{name} ")), "{found}");
+        let first = format!("\"train/0.jpg\", looked for as {base}/train/0.jpg");
+        for value in ["names 1000 files", "none of the 16 ", &first] {
+            assert!(found.contains(value), "{value}: {found}");
+        }
     }
     let found = none_there(&root, "one.txt", "/none/of it.jpg\t3\n");
-    let expected = "names 1 files, and none of the 1 that were looked for exists: the first is \"/none/of it.jpg\", looked \
-                    for as /none/of it.jpg; correct the paths, or mount what they lie on";
-    assert!(found.ends_with(expected), "{found}");
+    for value in ["names 1 files", "none of the 1 ", "\"/none/of it.jpg\""] {
+        assert!(found.contains(value), "{value}: {found}");
+    }
 
     // A path below a file does not exist either. One existing file among those searched suffices, even an empty one.
     fs::create_dir(folder.join("train")).unwrap();

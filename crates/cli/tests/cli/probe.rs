@@ -181,7 +181,7 @@ fn the_command_prints_the_contents_as_text_and_as_json() {
         "samples   4; ",
         "formats   JPEG 3 (100.0 %)",
         "labels    none",
-        "routes    hardware 3 (100.0 %)",
+        "routes    nvjpeg-hardware 3 (100.0 %)",
         "unusable  truncated 1 (25.0 %)",
         "3.jpg: truncated: ",
     ] {

@@ -150,7 +150,7 @@ exec c++ "$@"
 /// Whether a check compares nvJPEG's output with the image.
 fn shows_a_pattern(name: &str) -> bool {
     // Checks of images that a route leaves to the CPU, or that ignore pixels, pass anyway.
-    let well = ["route=cpu/", "route=hardware/progressive", "route=cuda/progressive"];
+    let well = ["route=cpu/", "route=nvjpeg-hardware/progressive", "route=nvjpeg-gpu/progressive"];
     ["gpu/decode/", "gpu/files/"].iter().any(|it| name.starts_with(it))
         && !well.iter().any(|it| name.contains(it))
 }
