@@ -435,7 +435,7 @@ API int nvjpegDecodeJpegTransferToDevice(Handle*, Decoder* decoder, State* state
 }
 
 // A file that is decoded when the operation runs: from the device buffer, or from the caller's memory.
-struct Image {
+struct DecodeJob {
     int backend;
     const uint8_t* bytes;
     size_t count;
@@ -446,7 +446,7 @@ struct Image {
     InUse state, buffer;
 };
 
-static void decode_image(const Image& it) {
+static void decode_job(const DecodeJob& it) {
     std::vector<uint8_t> rgb;
     decode_window(it.backend, it.bytes, it.count, it.window, it.width, it.height, rgb);
     size_t row = size_t(3) * it.window.width;
@@ -465,13 +465,13 @@ API int nvjpegDecodeJpegDevice(Handle* handle, Decoder* decoder, State* state, u
     size_t rows = window.height;
     Copy copy = {image[0], state->device->data, row_bytes, rows, pitch, state->in_use, state->device->in_use, {}};
     if (decoder->backend == GPU_HYBRID) {
-        auto* image = new Image{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
+        auto* job = new DecodeJob{decoder->backend, (const uint8_t*)state->device->data, state->count, window,
                                     state->image_width, state->image_height, image[0], pitch, state->in_use,
                                     state->device->in_use};
         if (sim_enqueue(stream, [](void* data) {
-                std::unique_ptr<Image> it((Image*)data);
-                decode_image(*it);
-            }, image)) return EXECUTION_FAILED;
+                std::unique_ptr<DecodeJob> it((DecodeJob*)data);
+                decode_job(*it);
+            }, job)) return EXECUTION_FAILED;
     } else if (scratch) {
         Buffer between{handle->device};
         if (int code = between.grow(row_bytes * rows, stream)) return code;
@@ -519,7 +519,7 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
     ENTER("nvjpegDecodeBatchedEx")
     if (handle->backend != HARDWARE || state->batch < 1) return INVALID_PARAMETER;
     if (state->in_use.use_count() > 1) sim_misused("two batches at a time with the same state");
-    auto images = std::make_unique<std::vector<Image>>();
+    auto jobs = std::make_unique<std::vector<DecodeJob>>();
     int code = SUCCESS;
     size_t needed = 0;
     for (int i = 0; i < state->batch && !code; i++) {
@@ -535,26 +535,26 @@ API int nvjpegDecodeBatchedEx(Handle* handle, State* state, const uint8_t* const
             code = decode_window(HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, rgb);
         if (code) break;
         needed += size_t(3) * parsed.width * parsed.height;
-        images->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
+        jobs->push_back({HARDWARE, files[i], counts[i], window, parsed.width, parsed.height, images[i].channel[0],
                              images[i].pitch[0], state->in_use, state->own->in_use});
     }
     if (!code) code = state->own->grow(needed, stream);
     // A batch that fails has begun; a state that failed before writes nothing, and the images before stay.
-    size_t count = images->size();
-    if (was_tainted) images->clear();
+    size_t count = jobs->size();
+    if (was_tainted) jobs->clear();
     auto run = [](void* data) {
-        for (const Image& image : *(std::vector<Image>*)data) decode_image(image);
+        for (const DecodeJob& job : *(std::vector<DecodeJob>*)data) decode_job(job);
     };
     if (hopper) {
-        sim_run_now(run, images.get());
-        for (Image& image : *images) image.window.height = 0;
+        sim_run_now(run, jobs.get());
+        for (DecodeJob& job : *jobs) job.window.height = 0;
     }
     // In the stream there is at least the mark that the engines are done.
     if (sim_enqueue(stream, [](void* data) {
-            std::unique_ptr<std::vector<Image>> it((std::vector<Image>*)data);
-            for (const Image& image : *it)
-                if (image.window.height) decode_image(image);
-        }, images.release())) return EXECUTION_FAILED;
+            std::unique_ptr<std::vector<DecodeJob>> it((std::vector<DecodeJob>*)data);
+            for (const DecodeJob& job : *it)
+                if (job.window.height) decode_job(job);
+        }, jobs.release())) return EXECUTION_FAILED;
     if (code) return code;
     state->tainted = was_tainted;
     decoded_images[HARDWARE] += count;

@@ -141,6 +141,9 @@ pub(super) struct Opened {
     pub group: Option<Box<dyn GroupDecoder>>,
 }
 
+/// The decoders of the threads that gather images, each with its route.
+pub(in crate::loader) type GroupDecoders = Vec<(Route, Box<dyn GroupDecoder>)>;
+
 /// The decoders of a loader's routes.
 pub(in crate::loader) struct Decoders(pub(super) Vec<Box<dyn DeviceDecoder>>);
 

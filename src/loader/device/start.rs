@@ -6,9 +6,9 @@ use crate::error::{Error, Result};
 use crate::footprint::Memory as Sort;
 use crate::gpu::{Device, DevicePool, Kernel, PinnedPool, Staged, Stream, TensorSlot, Upload};
 use crate::loader::balance::RouteQueue;
-use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, Route, rows};
+use crate::plan::{DevicePlan, LAUNCH_BLOCKS, Plan, rows};
 
-use super::decoder::{Decoders, GroupDecoder, Opened, Opening};
+use super::decoder::{Decoders, GroupDecoders, Opened, Opening};
 use super::router::CpuThreads;
 use super::{Clocks, DevicePage, DeviceSlot, ObjectPool, Router, routes};
 
@@ -25,7 +25,7 @@ pub(in crate::loader) struct Taken {
     pub router: Arc<Router>,
     pub decoders: Arc<Decoders>,
     /// Of each route that batches.
-    pub groups: Vec<(Route, Box<dyn GroupDecoder>)>,
+    pub groups: GroupDecoders,
 }
 
 /// The pools, for their figures.
@@ -129,7 +129,7 @@ impl Pools {
         device: &Arc<Device>,
         on_device: &DevicePlan,
         cpu_threads: CpuThreads,
-    ) -> Result<(Decoders, Vec<(Route, Box<dyn GroupDecoder>)>)> {
+    ) -> Result<(Decoders, GroupDecoders)> {
         let (mut decoders, mut groups) = (Vec::new(), Vec::new());
         for route in &on_device.routes {
             let (device_pool, pinned_pool) = (&self.device, &self.pinned);
