@@ -1,7 +1,7 @@
 //! The `feedwater` command line: commands, exit codes and output streams.
 //!
 //! * Exit code 0: success. 1: failure. 2: usage error (a wrong argument, or a wrong setting in a pipeline file).
-//! 128 + N: interrupted by signal N (`interrupt.rs`).
+//!   128 + N: interrupted by signal N (`interrupt.rs`).
 //! * Results go to standard output. Progress (on a terminal only) and errors go to standard error.
 //! * With `--json`, the last line of standard output is one JSON object.
 //! * A command whose standard output is closed early exits quietly.
@@ -82,10 +82,10 @@ enum Command {
     Selftest(selftest::Options),
 }
 
-/// Path of the pipeline file (TOML)
+/// A pipeline file and the device to run it on.
 #[derive(Args)]
 struct PipelineOptions {
-    /// The pipeline file (TOML)
+    /// Path of the pipeline file (TOML)
     file: PathBuf,
     /// Device to run on; auto uses the GPU if there is one, else the CPU
     #[arg(long, value_enum, default_value_t)]
