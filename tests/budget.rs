@@ -204,7 +204,7 @@ fn automatic_prefetch_stays_within_the_limit() {
         assert_eq!(plan.ahead_batches, Bounds { least: 1, start: 2, most });
         let words = format!("less    prefetch {most} instead of 8: limits.device_memory\n");
         assert!(plan.to_string().contains(&words), "{plan}");
-        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else gives way before it");
+        assert_eq!(kept(&plan)[1..], kept(&free)[1..], "nothing else is reduced before it");
     }
     // Below that, the same as with a fixed prefetch.
     let limit = Some(total(&limited(None, None).unwrap(), Memory::Device) - 1);

@@ -185,13 +185,13 @@ fn run(on: impl Fn(LoaderBuilder) -> LoaderBuilder, (begin, rest): (u64, Duratio
     let loader = on(free(&held)).build().unwrap();
     assert!(choices(&loader).len() > 8, "{:?}", choices(&loader));
     let batches = consume(&loader, begin, rest, seed);
-    assert!(batches == expected(), "bytes depend on what is chosen; begin {begin}, seed {seed}");
+    assert!(batches == expected(), "the bytes depend on the choice; begin {begin}, seed {seed}");
     let stats = loader.stats();
     assert_eq!(stats.images, EPOCHS * SAMPLES);
     assert_eq!(stats.outcomes.values().sum::<u64>(), stats.images, "{:?}", stats.outcomes);
 
     let last = loader.decisions().last().cloned().unwrap();
-    assert_eq!((last.choice, &*last.why), (loader.choice(), "by hand"), "what is chosen stays");
+    assert_eq!((last.choice, &*last.why), (loader.choice(), "by hand"), "the last choice stays");
     drop(loader);
     assert_eq!(Arc::strong_count(&held), 1, "a thread is left");
 }

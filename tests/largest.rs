@@ -25,7 +25,7 @@ const PLACE: u64 = 2502;
 fn planned(source: Arc<dyn Source>) -> String {
     for looks in [1024, 256] {
         let len = source.len();
-        assert!((0..looks).all(|it| it * len / looks != PLACE), "{PLACE} is looked at anyway");
+        assert!((0..looks).all(|it| it * len / looks != PLACE), "{PLACE} is inspected anyway");
     }
     let plan = LoaderBuilder::new(source, training()).device(DeviceChoice::Cpu).plan().unwrap();
     let text = plan.to_string();

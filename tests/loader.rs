@@ -324,7 +324,7 @@ fn an_owning_iterator_yields_every_epoch_on_another_thread() {
             let batch = batch.unwrap();
             seen[batch.epoch() as usize].extend(batch.indices());
         }
-        assert!(batches.next().is_none(), "it stays at its end");
+        assert!(batches.next().is_none(), "the iterator stays at its end");
         (seen, batches.loader().stats().images)
     });
     assert_eq!(consumer.join().unwrap(), (expected, 32));

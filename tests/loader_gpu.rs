@@ -217,7 +217,7 @@ fn every_placement_equals_the_cpu() {
     }
     let all = || builder(jpegs(10), chain(3)).device(DeviceChoice::Gpu(0)).runtime(&runtime());
     let loader = all().build().unwrap();
-    assert!(!loader.plan().uses_gpu(), "a chain that is all on the cpu gives batches there");
+    assert!(!loader.plan().uses_gpu(), "a chain entirely on the cpu has batches there");
 }
 
 /// PNGs and images larger than a page are processed on the CPU and uploaded, in the same batch as the others, and counted with

@@ -176,6 +176,6 @@ fn the_soft_limit_is_raised_to_the_hard_one() {
         assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200);
         let files: Vec<_> = (0..150).map(|_| fs::File::open("/dev/null")).collect();
         assert!(files.iter().all(Result::is_ok));
-        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200, "it stays");
+        assert_eq!(feedwater::storage::raise_open_files_limit().unwrap(), 200, "the limit stays");
     }
 }

@@ -93,7 +93,7 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
     assert!(bounds.most >= 4 && bounds.start < bounds.most, "{bounds:?}");
     assert_eq!(loader.choice().workers, bounds.start);
     let same = take(&fixed, 80, Duration::ZERO) == take(&loader, 80, Duration::ZERO);
-    assert!(same, "bytes do not depend on what is chosen");
+    assert!(same, "the bytes do not depend on tuning");
     settle(&loader, Duration::ZERO);
     let decisions = loader.decisions();
     assert!(loader.choice().workers > bounds.start, "{decisions:#?}");
@@ -104,7 +104,7 @@ fn slow_reads_get_more_workers_and_no_byte_changes() {
 #[test]
 fn a_slow_consumer_needs_one_worker() {
     let loader = far(1).0.workers(1).build().unwrap();
-    assert!(loader.decisions().is_empty() && loader.is_settled(), "what is set is not chosen");
+    assert!(loader.decisions().is_empty() && loader.is_settled(), "fixed settings are not tuned");
     let loader = far(1).0.auto_workers().auto_prefetch().build().unwrap();
     let step = Duration::from_millis(60);
     settle(&loader, step);

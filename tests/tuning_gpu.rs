@@ -80,7 +80,7 @@ fn is_left_alone(loader: &Loader) -> bool {
     let stats = loader.stats();
     assert_eq!(stats.outcomes["cpu"] + by_device(&stats.outcomes), stats.images);
     assert!(by_device(&stats.outcomes) > 0);
-    assert!(batches == on_cpu(training(), batches.len()), "bytes do not depend on what is chosen");
+    assert!(batches == on_cpu(training(), batches.len()), "the bytes do not depend on tuning");
     println!("{:#?}", loader.decisions());
     let left = stats.cpu_fallback.get("the CPU keeps up").copied().unwrap_or(0);
     assert!(left < stats.images);
@@ -123,7 +123,7 @@ fn each_operator_may_run_on_either_side_and_no_byte_changes() {
                 assert_eq!(loader.choice().offload, offload);
             }
         }
-        assert!(loader.is_settled(), "nothing is tried after a choice by hand");
+        assert!(loader.is_settled(), "nothing is tuned after a manual choice");
         assert!(loader.decisions().iter().all(|it| it.why == "by hand"));
         assert!(batches == on_cpu(chain(), batches.len()), "{all:?}");
         let stats = loader.stats();

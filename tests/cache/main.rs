@@ -163,7 +163,7 @@ fn epoch(loader: &Loader) -> Vec<(Vec<Sample>, Vec<u8>)> {
 
 fn cache<'a>(stats: &'a [CacheStats], name: &str) -> &'a CacheStats {
     let found = stats.iter().find(|it| it.cache == name);
-    found.unwrap_or_else(|| panic!("there is no {name} cache in {stats:?}"))
+    found.unwrap_or_else(|| panic!("no {name} cache in {stats:?}"))
 }
 
 const PLENTY: Option<u64> = Some(64 << 20);

@@ -21,7 +21,7 @@ fn the_footprint_is_the_sum_of_its_rows_and_grows_by_whole_slots() {
     assert_eq!(base.footprint.total_bytes(Memory::Host), sum);
     let of_others =
         base.footprint.total_bytes(Memory::Pinned) + base.footprint.total_bytes(Memory::Device);
-    assert_eq!(of_others, 0, "a plan for the cpu takes no device memory");
+    assert_eq!(of_others, 0, "a plan for the cpu needs no device memory");
     let total = |plan: &Plan| plan.footprint.total_bytes(Memory::Host);
     assert_eq!(base.shape.bytes(), 64 * 3 * 20 * 24 * 4);
     assert_eq!(base.slots(), 3);

@@ -363,7 +363,7 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
         one
     };
     let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
-        panic!("there is no such folder")
+        panic!("the folder does not exist")
     };
     assert_eq!(key, "source.images");
     for tried in ["train".into(), root.path().to_path_buf(), root.path().join("marks")] {
@@ -373,7 +373,7 @@ fn the_image_folder_is_relative_to_the_pipeline_file_or_else_to_the_annotations(
     let at = |folder: &str| root.path().join(folder).join("a.jpg").to_str().unwrap().to_string();
     assert_eq!(open().unwrap(), at("marks/train"));
     put("train");
-    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder comes first");
+    assert_eq!(open().unwrap(), at("train"), "the pipeline file's folder takes precedence");
     fs::remove_file(at("train")).unwrap();
     let Err(Error::Config(ConfigError { key, problem, .. })) = open() else {
         panic!("no image is there")

@@ -150,7 +150,7 @@ fn a_stopped_run_resumes_after_the_last_complete_shard() {
             assert_eq!(again.unwrap(), manifest);
             assert_eq!(files(root.path()), files(whole.path()));
             let kept: u64 = manifest.shards[..found.len()].iter().map(|it| it.samples).sum();
-            assert_eq!(first.get(), Some(kept + 1), "shards that were there are made again");
+            assert_eq!(first.get(), Some(kept + 1), "existing shards are written again");
         }
     }
 }
@@ -262,7 +262,8 @@ fn a_changed_source_is_an_error_that_names_the_sample_before_any_write() {
 
             change(data.path());
             let source = Directory::open(data.path()).unwrap();
-            let error = pack(&source, root.path(), &settings, |_| panic!("{what}: it goes on"));
+            let error =
+                pack(&source, root.path(), &settings, |_| panic!("{what}: packing continues"));
             let error = error.unwrap_err();
             assert!(matches!(&error, Error::Config(it) if it.key == "destination"), "{error}");
             let text = error.to_string();

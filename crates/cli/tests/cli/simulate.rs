@@ -155,7 +155,7 @@ fn the_animation_is_one_self_contained_file() {
 
     // Its scripts run: the page's results equal the command's.
     if !Command::new("node").arg("--version").output().is_ok_and(|it| it.status.success()) {
-        eprintln!("skipped: there is no node");
+        eprintln!("skipped: node is missing");
         return;
     }
     let scripts: Vec<&str> =

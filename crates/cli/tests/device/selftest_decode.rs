@@ -154,7 +154,7 @@ fn is_of(check: &Check, route: &str) -> bool {
 
 fn detail<'a>(checks: &'a [Check], name: &str) -> &'a str {
     let check = checks.iter().find(|check| check.name == name);
-    &check.unwrap_or_else(|| panic!("{name} is not there")).detail
+    &check.unwrap_or_else(|| panic!("{name} is missing")).detail
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn kernels_pass_bit_for_bit_and_a_pattern_fails_the_decode_checks() {
     let others = ["device", "compiler", "divisions"].map(|name| format!("gpu/{name}"));
     let chains = ["training", "evaluation", "composed-1"].map(|name| format!("gpu/chain/{name}"));
     for name in operators.chain(others).chain(chains) {
-        assert!(all.iter().any(|check| check.0 == name), "{name} is not there");
+        assert!(all.iter().any(|check| check.0 == name), "{name} is missing");
     }
     // Everything but decoding passes, and decoding fails.
     for (name, result, detail) in &all {
